@@ -1,0 +1,68 @@
+# `make demo` and `make test` need Python 3.10 to 3.13, make and a package registry, nothing else:
+# the first of them creates .venv and installs everything into it.
+
+PYTHON ?= $(shell command -v python3.11 || command -v python3)
+VENV   ?= .venv
+JOBS   ?= 2
+BIN     = $(VENV)/bin
+STAMP   = $(VENV)/.installed
+
+# torch goes in first and pinned: a resolver that is free to choose takes a newer build for GPUs,
+# gigabytes of it.
+TORCH   = torch==2.13.0
+
+CODE    = src tests tools examples benchmarks
+
+.DELETE_ON_ERROR:
+.PHONY: help demo test install lint format types pytest lines conformance benchmark clean distclean
+
+help:
+	@echo "make demo         build a small int8 network, write, load and run it, check every bit"
+	@echo "make test         style, types, tests, line count: what CI runs"
+	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
+	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
+	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
+
+$(STAMP): pyproject.toml
+	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet "$(TORCH)"
+	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	touch $@
+
+install: $(STAMP)
+
+demo: $(STAMP)
+	@$(BIN)/python examples/demo.py $(ARGS)
+
+test: lint types pytest lines
+
+lint: $(STAMP)
+	$(BIN)/ruff check $(CODE)
+	$(BIN)/ruff format --check $(CODE)
+
+format: $(STAMP)
+	$(BIN)/ruff check --fix --select I $(CODE)
+	$(BIN)/ruff format $(CODE)
+
+types: $(STAMP)
+	$(BIN)/mypy
+
+pytest: $(STAMP)
+	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+
+lines: $(STAMP)
+	@$(BIN)/python tools/lines.py
+
+conformance: $(STAMP)
+	PYTHONPATH=tests $(BIN)/python -m judges.report $(ARGS)
+
+benchmark: $(STAMP)
+	set -e; for script in benchmarks/*.py; do \
+	  echo "== $$script"; $(BIN)/python $$script $(ARGS); done
+
+clean:
+	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info
+	find $(CODE) -name __pycache__ -type d -prune -exec rm -rf {} +
+
+distclean: clean
+	rm -rf $(VENV)

@@ -1,0 +1,35 @@
+"""The errors that cross Tosaic's API: each is one sentence with a place and a way out."""
+
+from __future__ import annotations
+
+
+class TosaicError(Exception):
+    """Base of every error that Tosaic raises on purpose."""
+
+    def __init__(self, reason: str, where: object = None) -> None:
+        super().__init__(reason)
+        self.reason = reason
+        self.where = where
+
+    def __str__(self) -> str:
+        return f"{self.reason} (at {self.where})" if self.where else self.reason
+
+
+class Unsupported(TosaicError):
+    """A specification or a target cannot express what was asked for."""
+
+
+class InvalidInput(TosaicError):
+    """What the caller passed in does not fit: a value, a shape, a name, an option."""
+
+
+class InvalidGraph(TosaicError):
+    """A graph or a file breaks a rule of TOSA or of the file format."""
+
+
+class Unpredictable(InvalidInput):
+    """A run reached what TOSA leaves undefined, such as an overflowing accumulator."""
+
+
+class ToolFailed(TosaicError):
+    """An external tool failed; the reason carries its command and last lines."""

@@ -1,0 +1,70 @@
+"""When is floating-point arithmetic on integers exact? Static bounds, and the settings they need.
+
+A float sum of integers is exact in every order of summation when no partial sum can reach
+2^24 (float32) or 2^53 (float64). The bounds here hold for every order: they add up the most
+positive and the most negative terms separately.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+FLOAT32_EXACT = 1 << 24
+FLOAT64_EXACT = 1 << 53
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """Per output channel, the values that an accumulator can take: int64 tensors."""
+
+    low: Tensor
+    high: Tensor
+
+    @property
+    def peak(self) -> int:
+        """The largest magnitude in the interval."""
+        return int(torch.maximum(self.low.abs(), self.high.abs()).max())
+
+    def shifted(self, offset: Tensor) -> Interval:
+        return Interval(self.low + offset, self.high + offset)
+
+    def within(self, low: int, high: int) -> bool:
+        return int(self.low.min()) >= low and int(self.high.max()) <= high
+
+
+def sum_interval(weight: Tensor, low: int, high: int) -> Interval:
+    """The values of every partial sum of `weight[oc] · x`, each x in [low, high] or left out.
+
+    `weight` is an integer tensor with output channels first.
+    """
+    rows = weight.reshape(weight.shape[0], -1).to(torch.int64)
+    positive = rows.clamp(min=0).sum(1)
+    negative = rows.clamp(max=0).sum(1)
+    low, high = min(low, 0), max(high, 0)
+    return Interval(positive * low + negative * high, positive * high + negative * low)
+
+
+@contextmanager
+def strict_float32() -> Iterator[None]:
+    """Keep user settings that trade float32 precision for speed away from our kernels.
+
+    bf16 or tf32 modes drop bits of the inputs, and NNPACK's Winograd kernels are not exact on
+    integers. Entering costs about 10 µs: an interpreter enters it once a run, and kernels rely
+    on it.
+    """
+    convolution, matmul = torch.backends.mkldnn.conv, torch.backends.mkldnn.matmul
+    previous = convolution.fp32_precision, matmul.fp32_precision
+    nnpack = torch.backends.nnpack.set_flags(False)
+    try:
+        if previous != ("ieee", "ieee"):
+            convolution.fp32_precision = matmul.fp32_precision = "ieee"
+        yield
+    finally:
+        if previous != ("ieee", "ieee"):
+            convolution.fp32_precision, matmul.fp32_precision = previous
+        torch.backends.nnpack.set_flags(*nnpack)

@@ -1,0 +1,209 @@
+"""The Builder emits, infers and checks an operator in one step."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+import numpy as np
+
+from tosaic.errors import InvalidInput, Unsupported
+from tosaic.ir.graph import Array, Const, Graph, Loc, Op, Quant, Value
+from tosaic.spec import OPS
+from tosaic.spec.check import resolve
+from tosaic.spec.dtypes import ALL, SHAPE, DType, TensorType, dtype
+from tosaic.spec.env import Env
+from tosaic.spec.ops_shape import evaluate
+from tosaic.spec.table import OpDef
+
+Constraint = Callable[[Op], str | None]
+Wanted = DType | TensorType | Sequence[DType | TensorType] | None
+
+_BY_ARRAY = {
+    np.dtype(d.array): d for d in reversed(ALL) if d.name not in ("i4", "i48", "shape")
+    and d.kind in ("int", "float", "bool")
+}  # fmt: skip
+
+
+class Trial:
+    """A scratch stretch of building: dropped at its end unless committed."""
+
+    def __init__(self) -> None:
+        self.committed = False
+
+    def commit(self) -> None:
+        self.committed = True
+
+
+class Builder:
+    """Emits operators into a graph; each is checked against the table and the constraints.
+
+    ``b.op("ADD", x, y)`` and ``b.ADD(x, y)`` are the same. A refused operator raises Unsupported
+    with a reason and leaves the graph as it was.
+    """
+
+    def __init__(
+        self, env: Env | str, graph: Graph | None = None, constraints: Sequence[Constraint] = ()
+    ) -> None:
+        self.env = Env.parse(env)
+        self.graph = graph if graph is not None else Graph(version=self.env.version)
+        self.constraints = tuple(constraints)
+        self.loc: Loc | None = None
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        if name in OPS:
+            return partial(self.op, name)
+        raise AttributeError(name)
+
+    def input(self, kind: DType | str, shape: Sequence[int], name: str = "") -> Value:
+        """A new graph input."""
+        kind = dtype(kind) if isinstance(kind, str) else kind
+        value = Value(TensorType(kind, tuple(shape)), name, loc=self.loc)
+        self.graph.inputs.append(value)
+        return value
+
+    def const(
+        self,
+        data: Any,
+        kind: DType | str | None = None,
+        name: str = "",
+        quant: Quant | None = None,
+        shape: Sequence[int] | None = None,
+    ) -> Value:
+        """A constant from numbers, an array, or a function that makes one (with ``shape``)."""
+        kind = dtype(kind) if isinstance(kind, str) else kind
+        if callable(data):
+            if kind is None or shape is None:
+                raise InvalidInput("a lazy constant needs its type and shape")
+            make, target = data, kind.array
+            lazy = Const(lambda: np.ascontiguousarray(make(), dtype=target))
+            return Value(TensorType(kind, tuple(shape)), name, lazy, quant, self.loc)
+        array = as_array(data, kind)
+        kind = kind or _BY_ARRAY[array.dtype]
+        return Value(TensorType(kind, array.shape), name, Const(array), quant, self.loc)
+
+    def shape(self, sizes: Sequence[int], name: str = "") -> Value:
+        """A constant shape."""
+        array = np.array(tuple(sizes), dtype=np.int64)
+        return Value(TensorType(SHAPE, (len(array),)), name, Const(array), loc=self.loc)
+
+    def output(self, *values: Value) -> None:
+        """Add graph outputs."""
+        self.graph.outputs.extend(values)
+
+    def child(self, name: str = "") -> Builder:
+        """A Builder for a region of a COND_IF or WHILE_LOOP to come."""
+        region = Graph(name or f"{self.graph.name}_region", version=self.env.version)
+        return Builder(self.env, region, self.constraints)
+
+    @contextmanager
+    def scratch(self) -> Iterator[Trial]:
+        """Operators emitted inside are dropped unless the trial is committed."""
+        trial, length = Trial(), len(self.graph.ops)
+        try:
+            yield trial
+        finally:
+            if not trial.committed:
+                del self.graph.ops[length:]
+
+    def op(
+        self,
+        name: str,
+        /,
+        *ins: Value,
+        out: Wanted = None,
+        regions: Sequence[Graph] = (),
+        names: Sequence[str] = (),
+        loc: Loc | None = None,
+        **attrs: Any,
+    ) -> Any:
+        """Emit an operator: its result, or a tuple of results where there are several.
+
+        ``out`` settles the result's type where the operands leave it open (CAST, RESCALE).
+        """
+        defn = OPS[name]
+        loc = loc or self.loc
+        try:
+            made = make(defn, self.env, ins, normal_attrs(defn, attrs), _wanted(out), regions, loc)
+        except Unsupported as refusal:
+            raise Unsupported(refusal.reason, loc) from None
+        for constraint in self.constraints:
+            reason = constraint(made)
+            if reason:
+                raise Unsupported(f"{name}: {reason}", loc)
+        for value, label in zip(made.outs, names):
+            value.name = label
+        self.graph.ops.append(made)
+        return made.outs[0] if len(made.outs) == 1 else tuple(made.outs)
+
+
+def make(
+    defn: OpDef,
+    env: Env,
+    ins: Sequence[Value],
+    attrs: dict[str, Any],
+    outs: Sequence[DType | TensorType] | None,
+    regions: Sequence[Graph],
+    loc: Loc | None,
+) -> Op:
+    """A checked operator with new results, in no graph yet."""
+    kinds = [v.type for v in ins]
+    found = resolve(defn, env, kinds, attrs, partial(known, ins), outs, tuple(regions))
+    results = [Value(t, loc=loc) for t in found]
+    if results and results[0].dtype is SHAPE:
+        results[0].const = Const(shape_value(defn.name, ins, attrs))
+    return Op(defn, list(ins), results, attrs, tuple(regions), loc)
+
+
+def known(ins: Sequence[Value], index: int) -> Array | None:
+    """The array of an operand that is known now."""
+    const = ins[index].const
+    return None if const is None else const.array
+
+
+def shape_value(name: str, ins: Sequence[Value], attrs: dict[str, Any]) -> Array:
+    """What a shape operator computes; all its operands are known."""
+    args = [v.shape if v.const is None else tuple(v.const.array.reshape(-1).tolist()) for v in ins]
+    if name == "DIM":
+        args = [ins[0].shape]
+    return np.array(evaluate(name, args, attrs), dtype=np.int64)
+
+
+def normal_attrs(defn: OpDef, attrs: dict[str, Any]) -> dict[str, Any]:
+    """Attributes in table order and in their one form: ints, bools, tuples, types, names."""
+    normal: dict[str, Any] = {}
+    for attr in defn.attrs:
+        if attr.name in attrs:
+            value = attrs[attr.name]
+            if attr.kind == "acc" and isinstance(value, str):
+                value = dtype(value)
+            elif attr.kind.startswith("i32["):
+                value = tuple(map(int, value))
+            elif attr.kind in ("i32", "value") and isinstance(value, np.generic):
+                value = value.item()
+            elif attr.kind == "bool":
+                value = bool(value)
+            normal[attr.name] = value
+        elif attr.default is not None:
+            normal[attr.name] = attr.default
+    return normal | {k: v for k, v in attrs.items() if k not in normal}
+
+
+def as_array(data: Any, kind: DType | None) -> Array:
+    """Numbers as a contiguous array of a type; an integer that does not fit is refused."""
+    source = np.asarray(data)
+    if kind is None:
+        if source.dtype not in _BY_ARRAY:
+            raise InvalidInput(f"no TOSA type holds {source.dtype}; name the one that is meant")
+        return np.ascontiguousarray(source).reshape(source.shape)
+    if kind.is_int and source.size and source.dtype.kind in "iu":
+        low, high = int(source.min()), int(source.max())
+        if low < kind.range[0] or high > kind.range[1]:
+            raise InvalidInput(f"values {low} to {high} do not fit {kind}")
+    return np.ascontiguousarray(source, dtype=kind.array).reshape(source.shape)
+
+
+def _wanted(out: Wanted) -> Sequence[DType | TensorType] | None:
+    return (out,) if isinstance(out, (DType, TensorType)) else out

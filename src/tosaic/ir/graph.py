@@ -1,0 +1,171 @@
+"""Values, operators and graphs: what every part of Tosaic reads and writes.
+
+Constants are values without a producer; CONST and CONST_SHAPE exist only in files and text.
+``quant`` is meaning, not type: the verifier and the files ignore it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from tosaic.spec.dtypes import DType, TensorType
+from tosaic.spec.env import Env
+from tosaic.spec.table import OpDef
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True, slots=True)
+class Loc:
+    """Where a thing comes from: an ATen node, a module path, the user's file and line."""
+
+    node: str = ""
+    module: str = ""
+    file: str = ""
+    line: int = 0
+
+    def __str__(self) -> str:
+        place = f"{self.file}:{self.line}" if self.file else ""
+        return ", ".join(filter(None, (self.node, self.module, place)))
+
+
+@dataclass(frozen=True, slots=True)
+class Quant:
+    """What integers mean: real = scale * (value - zero_point), per channel along ``axis``."""
+
+    scale: float | tuple[float, ...]
+    zero_point: int | tuple[int, ...] = 0
+    axis: int | None = None
+
+
+class Const:
+    """An array that is made when it is first asked for, and kept."""
+
+    __slots__ = ("_array", "_make")
+
+    def __init__(self, source: Array | Callable[[], Array]) -> None:
+        self._array: Array | None = None
+        self._make: Callable[[], Array] | None = None
+        if isinstance(source, np.ndarray):
+            self._array = source
+        else:
+            self._make = source
+
+    @property
+    def array(self) -> Array:
+        if self._array is None:
+            assert self._make is not None
+            self._array, self._make = self._make(), None
+        return self._array
+
+
+@dataclass(slots=True, eq=False)
+class Value:
+    """A tensor or a shape: an input, a constant, or the result of an operator."""
+
+    type: TensorType
+    name: str = ""
+    const: Const | None = None
+    quant: Quant | None = None
+    loc: Loc | None = None
+    producer: Op | None = field(default=None, repr=False)
+
+    @property
+    def dtype(self) -> DType:
+        return self.type.dtype
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return self.type.shape
+
+    @property
+    def is_const(self) -> bool:
+        """A constant of its own, not a shape that an operator computes."""
+        return self.const is not None and self.producer is None
+
+
+@dataclass(slots=True, eq=False)
+class Op:
+    """An operator at work."""
+
+    defn: OpDef
+    ins: list[Value]
+    outs: list[Value]
+    attrs: Mapping[str, Any]
+    regions: tuple[Graph, ...] = ()
+    loc: Loc | None = None
+
+    def __post_init__(self) -> None:
+        for out in self.outs:
+            out.producer = self
+
+    @property
+    def name(self) -> str:
+        return self.defn.name
+
+    def operand(self, name: str) -> Value:
+        """The operand of that name in the operator's signature (none of which is a list)."""
+        for operand, value in zip(self.defn.operands, self.ins):
+            if operand.name == name:
+                return value
+        raise KeyError(name)
+
+    def __str__(self) -> str:
+        what = f"{self.name} {self.outs[0].name}" if self.outs else self.name
+        return f"{what.strip()} ({self.loc})" if self.loc else what.strip()
+
+
+@dataclass(slots=True, eq=False)
+class Graph:
+    """Operators in an order in which each can run; also the region of a COND_IF or WHILE_LOOP."""
+
+    name: str = "main"
+    inputs: list[Value] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    ops: list[Op] = field(default_factory=list)
+    version: tuple[int, int] = Env().version
+
+    def walk(self) -> Iterator[Op]:
+        """All operators, those of nested regions after the one that holds them."""
+        for op in self.ops:
+            yield op
+            for region in op.regions:
+                yield from region.walk()
+
+    def values(self) -> Iterator[Value]:
+        """Each value of this graph once: inputs, then constants and results in order of use."""
+        seen: set[Value] = set()
+        for value in self._mentions():
+            if value not in seen:
+                seen.add(value)
+                yield value
+
+    def _mentions(self) -> Iterator[Value]:
+        yield from self.inputs
+        for op in self.ops:
+            yield from op.ins
+            yield from op.outs
+        yield from self.outputs
+
+    def uses(self) -> dict[Value, list[Op]]:
+        """The operators that read each value, once for each time they do."""
+        found: dict[Value, list[Op]] = {}
+        for op in self.ops:
+            for value in op.ins:
+                found.setdefault(value, []).append(op)
+        return found
+
+    def find(self, name: str) -> Value:
+        """The value of that name; KeyError if there is none."""
+        for value in self.values():
+            if value.name == name:
+                return value
+        raise KeyError(name)
+
+
+def types(values: Sequence[Value]) -> list[TensorType]:
+    return [v.type for v in values]
