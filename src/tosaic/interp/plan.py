@@ -46,7 +46,8 @@ class Plan:
         self._plan_frees()
 
     def _steps(self, group: Group) -> Iterator[Step]:
-        run = FUSED[group.kind](group, self.context) if group.kind else None
+        maker = FUSED.get(group.kind or "")
+        run = maker(group, self.context) if maker else None
         parts = tuple(self._single(op) for op in group.ops)
         if run is None:
             yield from parts
@@ -92,9 +93,8 @@ class Plan:
                     _run(part, registers)
                 if wanted:
                     for register in (*step.inside, *step.writes):
-                        tensor = registers[register]
-                        if register in wanted and tensor is not None:
-                            seen[wanted[register]] = tensor
+                        if register in wanted:
+                            seen[wanted[register]] = _present(registers[register])
                 for register in step.frees:
                     registers[register] = None
         return [_present(registers[r]) for r in self._outputs], seen

@@ -88,7 +88,7 @@ class Value:
         return self.const is not None and self.producer is None
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Op:
     """An operator at work."""
 
@@ -118,8 +118,10 @@ class Op:
         what = f"{self.name} {self.outs[0].name}" if self.outs else self.name
         return f"{what.strip()} ({self.loc})" if self.loc else what.strip()
 
+    __repr__ = __str__
 
-@dataclass(slots=True, eq=False)
+
+@dataclass(slots=True, eq=False, repr=False)
 class Graph:
     """Operators in an order in which each can run; also the region of a COND_IF or WHILE_LOOP."""
 
@@ -128,6 +130,10 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     ops: list[Op] = field(default_factory=list)
     version: tuple[int, int] = Env().version
+
+    def __repr__(self) -> str:
+        ports = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
+        return f"Graph({self.name}: {len(self.ops)} ops, {ports})"
 
     def walk(self) -> Iterator[Op]:
         """All operators, those of nested regions after the one that holds them."""

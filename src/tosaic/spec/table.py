@@ -83,7 +83,7 @@ Infer = Callable[["Site"], Shapes]
 Check = Callable[["Site"], str | None]
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, repr=False, eq=False)
 class OpDef:
     """Everything Tosaic knows of a TOSA operator, but how to compute it."""
 
@@ -99,10 +99,13 @@ class OpDef:
     checks: tuple[Check, ...]
     since: tuple[int, int]
     commutative: bool
-    rows_by_env: dict[Env, dict[tuple[DType, ...], Row]] = field(compare=False, repr=False)
+    rows_by_env: dict[Env, dict[tuple[DType, ...], Row]]
 
-    def __hash__(self) -> int:
-        return self.code
+    def __repr__(self) -> str:
+        return self.name
+
+    def __reduce__(self) -> tuple[Any, tuple[str]]:
+        return opdef, (self.name,)
 
     @property
     def mlir(self) -> str:
@@ -157,6 +160,11 @@ class Site:
 
 OPS: dict[str, OpDef] = {}
 BY_CODE: dict[int, OpDef] = {}
+
+
+def opdef(name: str) -> OpDef:
+    """The definition of that name; KeyError if there is none."""
+    return OPS[name]
 
 
 def op(

@@ -1,0 +1,142 @@
+"""RESCALE as one multiplication and one addition in floating point, proved for every input.
+
+For one channel the exact result of RESCALE is a step function of its integer input: it never
+falls, and it reaches the level k first at some input t(k). `round(v * c + d)` with each
+operation rounded never falls either. So the two agree on *all* inputs when they agree at t(k)
+and at t(k) - 1 for every level k: some 500 inputs a channel, which we try, with the same
+arithmetic as at run time. Where the nearest float32 coefficients fail, neighbours may succeed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from tosaic.interp.exact import Interval
+
+# How far around the nearest coefficients to look; measured: more finds hardly more.
+SLOPE_ULPS = (0, -1, 1, -2, 2, -3, 3, -4, 4)
+OFFSET_FRACTIONS = (0.5, 0.25, 0.75, 0.05, 0.95, -0.3, 1.3, -1.0, 2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Steps:
+    """Where each channel's exact result first reaches each level, inside the known interval.
+
+    `first[c, i]` is the smallest input whose result is at least `level[i]`, cut to
+    `[low, high + 1]` of the channel's interval.
+    """
+
+    level: Tensor
+    first: Tensor
+    slope: Tensor
+    interval: Interval
+    found: Tensor
+
+    def shifted(self, offset: Tensor) -> Steps:
+        """The same steps as a function of `v + offset`."""
+        return Steps(
+            self.level,
+            self.first + offset[:, None],
+            self.slope,
+            self.interval.shifted(offset),
+            self.found,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """`round(v * slope + offset)`: which channels it is proved for."""
+
+    slope: Tensor
+    offset: Tensor
+    proved: Tensor
+
+
+def find_steps(
+    exact: Callable[[Tensor], Tensor],
+    slope: Tensor,
+    zero_point: int,
+    levels: tuple[int, int],
+    interval: Interval,
+) -> Steps:
+    """The steps of `exact` (int64 [C, n] to int64 [C, n]) up to the levels low + 1 … high."""
+    level = torch.arange(levels[0] + 1, levels[1] + 1)
+    low, high = interval.low[:, None], interval.high[:, None]
+    guess = (level.double() - 0.5 - zero_point) / slope.double()[:, None]
+    near = torch.minimum(torch.maximum(guess.ceil(), low - 1.0), high + 2.0).to(torch.int64)
+    below = torch.zeros_like(near)
+    for step in range(-2, 3):
+        below += exact(near + step) < level
+    started = (below > 0) | (near - 2 <= low)
+    ended = (below < 5) | (near + 2 >= high)
+    first = torch.minimum(torch.maximum(near - 2 + below, low), high + 1)
+    return Steps(level, first, slope.double(), interval, (started & ended).all(1))
+
+
+def _offset_range(steps: Steps, slope: Tensor) -> tuple[Tensor, Tensor]:
+    """Which offsets put every step where it belongs, in real arithmetic (float64)."""
+    after, before = steps.first.double(), (steps.first - 1).double()
+    reached = steps.first <= steps.interval.high[:, None]
+    left = before >= steps.interval.low.double()[:, None]
+    middle = steps.level.double() - 0.5
+    low = torch.where(reached, middle - after * slope[:, None], -torch.inf).amax(1)
+    high = torch.where(left, middle - before * slope[:, None], torch.inf).amin(1)
+    low = torch.where(low.isinf(), high - 1, low)
+    return low, torch.where(high.isinf(), low + 1, high)
+
+
+def _agrees(steps: Steps, slope: Tensor, offset: Tensor) -> Tensor:
+    """Per channel: does float32 arithmetic put every step where it belongs?
+
+    The conversion to float32 is that of the kernels: an accumulator beyond 2^24 is rounded.
+    """
+    reached = steps.first <= steps.interval.high[:, None]
+    left = steps.first > steps.interval.low[:, None]
+    at = ((steps.first.float() * slope[:, None]) + offset[:, None]).round()
+    ahead = (((steps.first - 1).float() * slope[:, None]) + offset[:, None]).round()
+    return (((at >= steps.level) | ~reached) & ((ahead < steps.level) | ~left)).all(1)
+
+
+def _select(steps: Steps, rows: Tensor) -> Steps:
+    interval = Interval(steps.interval.low[rows], steps.interval.high[rows])
+    return Steps(
+        steps.level, steps.first[rows], steps.slope[rows], interval, steps.found[rows]
+    )
+
+
+def fit_float32(steps: Steps) -> Affine:
+    """Coefficients for float32, searched channel by channel around the nearest ones."""
+    slope = steps.slope.float()
+    low, high = _offset_range(steps, slope.double())
+    offset = ((low + high) / 2).float()
+    proved = torch.zeros_like(steps.found)
+    left = steps.found.nonzero().flatten()
+    for ulps in SLOPE_ULPS:
+        part = _select(steps, left)
+        nearest = part.slope.float()
+        ulp = torch.nextafter(nearest, torch.tensor(torch.inf)) - nearest
+        tried = nearest + ulps * ulp
+        low, high = _offset_range(part, tried.double())
+        for fraction in OFFSET_FRACTIONS:
+            attempt = (low + fraction * (high - low)).float()
+            good = _agrees(part, tried, attempt)
+            rows = left[good & ~proved[left]]
+            where = good & ~proved[left]
+            slope[rows], offset[rows], proved[rows] = tried[where], attempt[where], True
+        left = left[~proved[left]]
+        if not len(left):
+            break
+    finite = (slope.abs() * steps.interval.peak + offset.abs()) < 2.0**30
+    return Affine(slope, offset, proved & finite)
+
+
+def fit_float64(steps: Steps) -> Affine:
+    """Coefficients for float64, by a margin that covers fused and separate rounding alike."""
+    low, high = _offset_range(steps, steps.slope)
+    offset = (low + high) / 2
+    largest = steps.slope * steps.interval.peak + offset.abs() + 2.0**20
+    return Affine(steps.slope, offset, steps.found & ((high - low) / 2 > largest * 2.0**-50))

@@ -1,0 +1,79 @@
+"""Operators that move elements without looking at them; views wherever the result can be one."""
+
+from __future__ import annotations
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tosaic.interp.kernel import Context, Run, kernel
+from tosaic.interp.operands import as_bits, moving, specialise
+from tosaic.ir.graph import Op
+
+
+@kernel("IDENTITY")
+def identity(op: Op, context: Context) -> Run:
+    return lambda x: x
+
+
+@kernel("CONCAT")
+def concat(op: Op, context: Context) -> Run:
+    axis = op.attrs["axis"]
+    return moving(op, lambda *parts: torch.cat(parts, axis))
+
+
+@kernel("RESHAPE")
+def reshape(op: Op, context: Context) -> Run:
+    shape = op.outs[0].shape
+    return lambda x, _: x.reshape(shape)
+
+
+@kernel("REVERSE")
+def reverse(op: Op, context: Context) -> Run:
+    axis = op.attrs["axis"]
+    return moving(op, lambda x: x.flip(axis))
+
+
+@kernel("TRANSPOSE")
+def transpose(op: Op, context: Context) -> Run:
+    perms = op.attrs["perms"]
+    return lambda x: x.permute(perms)
+
+
+@kernel("TILE")
+def tile(op: Op, context: Context) -> Run:
+    counts = [after // before for before, after in zip(op.ins[0].shape, op.outs[0].shape)]
+    return moving(op, lambda x, _: x.repeat(counts))
+
+
+@kernel("SLICE")
+def slice_(op: Op, context: Context) -> Run:
+    size, whole = op.outs[0].shape, op.ins[0].shape
+
+    def make(start: Tensor) -> Run:
+        places: list[int] = start.tolist()
+        cuts = [
+            (axis, places[axis], length)
+            for axis, length in enumerate(size)
+            if length != whole[axis]
+        ]
+
+        def run(x: Tensor, _: Tensor) -> Tensor:
+            for axis, place, length in cuts:
+                x = x.narrow(axis, place, length)
+            return x
+
+        return run
+
+    return specialise(op, "start", make)
+
+
+@kernel("PAD")
+def pad(op: Op, context: Context) -> Run:
+    def make(padding: Tensor, pad_const: Tensor) -> Run:
+        # torch wants the last axis first; [before, after] pairs keep their order
+        pairs = padding.reshape(-1, 2).flip(0).flatten().tolist()
+        value = as_bits(pad_const).item()
+        return moving(op, lambda x: F.pad(x, pairs, value=value))
+
+    return specialise(op, "padding pad_const", make)

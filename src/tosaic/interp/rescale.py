@@ -1,0 +1,249 @@
+"""RESCALE, in every mode: exact integer arithmetic, and proved faster ways to the same values."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import torch
+from torch import Tensor
+
+from tosaic.errors import Unpredictable
+from tosaic.interp.affine import Affine, Steps, find_steps, fit_float32, fit_float64
+from tosaic.interp.exact import FLOAT32_EXACT, FLOAT64_EXACT, Interval
+
+Rounding = Literal["SINGLE_ROUND", "INEXACT_ROUND", "DOUBLE_ROUND"]
+
+INT32 = (-(1 << 31), (1 << 31) - 1)
+# Elements of a block and of a row of repeated coefficients: a block's float64 copy fits in L2.
+BLOCK = 1 << 16
+ROW = 1 << 12
+# A multiple of 65,536 above every negative result, so that truncation is floor and narrowing
+# the sum to 8 or 16 bits drops it.
+LIFT = 1 << 20
+
+
+def dtype_range(dtype: torch.dtype, unsigned: bool = False) -> tuple[int, int]:
+    """The values of a TOSA integer type; int64 stands for int48."""
+    bits = dtype_bits(dtype)
+    return (0, (1 << bits) - 1) if unsigned else (-(1 << bits - 1), (1 << bits - 1) - 1)
+
+
+def dtype_bits(dtype: torch.dtype) -> int:
+    return 48 if dtype is torch.int64 else torch.iinfo(dtype).bits
+
+
+class Rescale:
+    """RESCALE prepared once, with a CLAMP behind it merged in.
+
+    Calls take integer tensors, or float tensors that hold integers (a convolution's exact
+    accumulators); channels are the last dimension. `interval` says what values can come.
+    Unsigned inputs and outputs are held in the signed type of the same width.
+    """
+
+    def __init__(
+        self,
+        multiplier: Tensor,
+        shift: Tensor,
+        *,
+        input: torch.dtype,
+        output: torch.dtype,
+        scale32: bool = True,
+        input_zp: int = 0,
+        output_zp: int = 0,
+        rounding: Rounding = "SINGLE_ROUND",
+        input_unsigned: bool = False,
+        output_unsigned: bool = False,
+        clamp: tuple[int, int] | None = None,
+        interval: Interval | None = None,
+    ) -> None:
+        self.multiplier = multiplier.reshape(-1).to(torch.int64)
+        self.shift = shift.reshape(-1).to(torch.int64)
+        self.input, self.output, self.rounding = input, output, rounding
+        # Only the 32-bit scale limits the value by the shift.
+        self.limited = scale32 and rounding != "INEXACT_ROUND"
+        self.input_unsigned, self.output_unsigned = input_unsigned, output_unsigned
+        # A zero point comes in the bits of its tensor's signed type.
+        self.input_zp = input_zp % (1 << dtype_bits(input)) if input_unsigned else input_zp
+        self.output_zp = output_zp % (1 << dtype_bits(output)) if output_unsigned else output_zp
+        low, high = dtype_range(output, output_unsigned)
+        self.levels = (max(low, clamp[0]), min(high, clamp[1])) if clamp else (low, high)
+        whole = dtype_range(input, input_unsigned)
+        self.interval = interval or Interval(torch.tensor([whole[0]]), torch.tensor([whole[1]]))
+        self._check_parameters()
+        self.predictable = self._is_predictable()
+        self._table: Tensor | None = None
+        self._float64: Affine | None = None
+        self._float32: Affine | None = None
+        reach = float((self.slope * self.interval.peak).max()) + abs(self.output_zp)
+        self._narrow = reach < LIFT
+        self._rows: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
+        if dtype_bits(input) == 8 and len(self.multiplier) == 1 and self.predictable:
+            self._table = self.exact(torch.arange(256).to(torch.uint8).view(torch.int8))
+        elif self.predictable:
+            self._prepare_float()
+
+    @property
+    def slope(self) -> Tensor:
+        """The factor of each channel, exact in float64: multipliers have 31 bits at most."""
+        return self.multiplier.double() * torch.exp2(-self.shift.double())
+
+    def _check_parameters(self) -> None:
+        if self.rounding == "INEXACT_ROUND":
+            return
+        if bool((self.multiplier < 0).any()):
+            raise Unpredictable(f"RESCALE has the multiplier {int(self.multiplier.min())} < 0")
+        if bool(((self.shift < 2) | (self.shift > 62)).any()):
+            wrong = self.shift[(self.shift < 2) | (self.shift > 62)]
+            raise Unpredictable(f"RESCALE has the shift {int(wrong[0])}, outside 2 to 62")
+
+    def _is_predictable(self) -> bool:
+        """Can no input of the interval leave what TOSA defines?"""
+        low, high = self.interval.low - self.input_zp, self.interval.high - self.input_zp
+        results = torch.stack([self._scaled(low), self._scaled(high)])
+        fits = bool(((results >= INT32[0]) & (results <= INT32[1])).all())
+        if not self.limited:
+            return fits
+        limit = torch.ones_like(self.shift) << (self.shift - 1)
+        return fits and bool(((low >= -limit) & (high < limit)).all())
+
+    def _scaled(self, value: Tensor) -> Tensor:
+        """`value` (int64, zero point gone) times multiplier / 2^shift, rounded."""
+        multiplier, shift = self.multiplier, self.shift
+        if self.rounding == "INEXACT_ROUND":
+            # TOSA leaves the rounding open here; these are the reference model's float32 values.
+            return (value.float() * self.slope.float()).round().to(torch.int64)
+        half = torch.ones_like(shift) << (shift - 1)
+        if self.rounding == "DOUBLE_ROUND":
+            nudge = torch.where(value >= 0, 1 << 30, -(1 << 30))
+            half = half + torch.where(shift > 31, nudge, 0)
+        return (value * multiplier + half) >> shift
+
+    def exact(self, v: Tensor) -> Tensor:
+        """The definition: integer arithmetic, with a run-time check where it can fail."""
+        value = v.to(torch.int64)
+        if self.input_unsigned:
+            value = value & ((1 << dtype_bits(self.input)) - 1)
+        value = value - self.input_zp
+        result = self._scaled(value)
+        if not self.predictable:
+            self._check(value, result)
+        return (result + self.output_zp).clamp(*self.levels).to(self.output)
+
+    def _check(self, value: Tensor, result: Tensor) -> None:
+        if self.limited:
+            limit = torch.ones_like(self.shift) << (self.shift - 1)
+            if bool(((value < -limit) | (value >= limit)).any()):
+                raise Unpredictable("RESCALE has a value too large for its shift")
+        if bool(((result < INT32[0]) | (result > INT32[1])).any()):
+            raise Unpredictable("RESCALE has a result outside int32 before it narrows")
+
+    def steps(self, interval: Interval) -> Steps | None:
+        """The step function for each channel of `interval`, or None if it is too long to list."""
+        channels = len(interval.low)
+        listable = self.levels[1] - self.levels[0] < 256 and self.rounding != "INEXACT_ROUND"
+        if not (listable and self.predictable) or self.input_zp or self.input_unsigned:
+            return None
+
+        def result(value: Tensor) -> Tensor:
+            return self._scaled(value.T).T + self.output_zp
+
+        slope = self.slope.expand(channels)
+        return find_steps(result, slope, self.output_zp, self.levels, interval)
+
+    def _prepare_float(self) -> None:
+        if self.input_zp or self.input_unsigned or self.interval.peak >= FLOAT64_EXACT:
+            return
+        interval = self.interval
+        if len(self.multiplier) == 1:
+            interval = Interval(interval.low.min().reshape(1), interval.high.max().reshape(1))
+        elif len(interval.low) == 1:
+            count = len(self.multiplier)
+            interval = Interval(interval.low.expand(count), interval.high.expand(count))
+        affine = self._float64_by_distance(interval)
+        steps = None if affine.proved.all() and dtype_bits(self.output) > 8 else (
+            self.steps(interval)
+        )
+        if not affine.proved.all() and steps is not None:
+            affine = fit_float64(steps)
+        if affine.proved.all():
+            self._float64 = affine
+        if steps is not None and interval.peak <= FLOAT32_EXACT:
+            narrow = fit_float32(steps)
+            self._float32 = narrow if narrow.proved.all() else None
+
+    def _float64_by_distance(self, interval: Interval) -> Affine:
+        """Coefficients from the distance between results: multiples of 2^-shift before rounding.
+
+        Half that distance added to the offset keeps float64's error off the steps.
+        """
+        odd = self.multiplier & -self.multiplier
+        distance = torch.where(odd > 0, odd, 1).double() * torch.exp2(-self.shift.double())
+        offset = self.output_zp + distance / 2
+        peak = self.slope * interval.peak + abs(self.output_zp) + 1
+        lift = 0 if self.output is torch.int32 else LIFT
+        proved = (peak + lift) * 2.0**-51 < distance / 2
+        single = self.rounding == "SINGLE_ROUND"
+        if self.rounding == "DOUBLE_ROUND":
+            single = bool((self.shift <= 31).all())
+        return Affine(self.slope, offset, proved & single)
+
+    def __call__(self, v: Tensor) -> Tensor:
+        if self._table is not None:
+            return self._table[v.view(torch.uint8).to(torch.int32)]
+        if v.dtype is torch.float32 and self._float32 is not None:
+            return self._blocks(v, torch.float32)
+        if self._float64 is not None:
+            return self._blocks(v, torch.float64)
+        return self.exact(v)
+
+    def _coefficients(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+        """Slope and offset repeated to a row of several positions: short rows are slow."""
+        if dtype not in self._rows:
+            affine = self._float32 if dtype is torch.float32 else self._float64
+            assert affine is not None
+            slope, offset = affine.slope, affine.offset
+            if dtype is torch.float64:
+                # Truncation stands in for rounding: half up, and above zero.
+                offset = offset + 0.5 + (0 if self.output is torch.int32 else LIFT)
+            times = max(1, ROW // len(slope))
+            self._rows[dtype] = slope.to(dtype).repeat(times), offset.to(dtype).repeat(times)
+        return self._rows[dtype]
+
+    def _blocks(self, v: Tensor, dtype: torch.dtype) -> Tensor:
+        slope, offset = self._coefficients(dtype)
+        width = len(slope)
+        flat = v.reshape(-1)
+        out = torch.empty(v.shape, dtype=self.output)
+        result = out.view(-1)
+        rows = len(flat) // width
+        step = max(1, BLOCK * torch.get_num_threads() // width)
+        run = self._block32 if dtype is torch.float32 else self._block64
+        for start in range(0, rows, step):
+            part = slice(start * width, min(start + step, rows) * width)
+            run(flat[part].view(-1, width), slope, offset, result[part].view(-1, width))
+        if rest := len(flat) - rows * width:
+            part = slice(rows * width, None)
+            run(flat[part], slope[:rest], offset[:rest], result[part])
+        return out
+
+    def _block32(self, v: Tensor, slope: Tensor, offset: Tensor, out: Tensor) -> None:
+        # Separate operations, as in the proof: a fused one would round once.
+        scaled = torch.mul(v, slope).add_(offset)
+        scaled.round_().clamp_(*self.levels)
+        if self.output_unsigned:
+            out.view(torch.uint8).copy_(scaled)
+        else:
+            out.copy_(scaled)
+
+    def _block64(self, v: Tensor, slope: Tensor, offset: Tensor, out: Tensor) -> None:
+        scaled = v.double()
+        torch.addcmul(offset, scaled, slope, out=scaled)
+        if self.output is torch.int32:
+            out.copy_(scaled.floor_().clamp_(*self.levels))
+            return
+        low, high = self.levels
+        # Small enough for int32 or not, the interval decides; clamping int32 is the faster way.
+        if self._narrow:
+            out.copy_(scaled.to(torch.int32).clamp_(low + LIFT, high + LIFT))
+        else:
+            out.copy_(scaled.clamp_(low + LIFT, high + LIFT).to(torch.int32))

@@ -1,0 +1,162 @@
+"""A loaded graph checks what it is given, runs batches, and shows any value inside."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from judges.reference import run_reference
+
+import tosaic
+from tosaic.errors import InvalidInput, Unpredictable
+from tosaic.files.flatbuffer import write
+from tosaic.interp.batch import rebatch
+from tosaic.interp.model import Model
+from tosaic.ir import Builder, Loc
+from tosaic.ir.graph import Value
+from tosaic.spec.dtypes import I8, I32
+
+RNG = np.random.default_rng(1)
+
+
+def conv_rescale(b: Builder, x: Value, channels: int, name: str) -> Value:
+    """CONV2D 3x3, RESCALE per channel, CLAMP, as the importer emits them."""
+    weight = b.const(RNG.integers(-127, 128, (channels, 3, 3, x.shape[3])), "i8")
+    bias = b.const(RNG.integers(-500, 500, channels), "i32")
+    zero32 = b.const([0], "i32")
+    acc = b.CONV2D(
+        x, weight, bias, b.const([-3], "i8"), b.const([0], "i8"), pad=(1, 1, 1, 1),
+        stride=(1, 1), dilation=(1, 1), acc_type="i32", names=[f"{name}_acc"],
+    )  # fmt: skip
+    y = b.RESCALE(
+        acc, b.const(RNG.integers(1 << 30, 1 << 31, channels), "i32"),
+        b.const([41] * channels, "i8"), zero32, b.const([5], "i8"), scale32=True,
+        rounding_mode="SINGLE_ROUND", per_channel=True, out=I8, names=[f"{name}_q"],
+    )  # fmt: skip
+    return b.CLAMP(y, min_val=-100, max_val=120, names=[name])
+
+
+def network() -> Builder:
+    """Two convolutions, a residual sum, a pool and a classifier: every fusion at once."""
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i8", (1, 8, 8, 6), "image")
+    first = conv_rescale(b, x, 8, "first")
+    second = conv_rescale(b, first, 8, "second")
+    one, left = b.const([1 << 30], "i32"), b.const([12], "i8")
+    zero32, zp = b.const([0], "i32"), b.const([5], "i8")
+    scale = {"scale32": True, "rounding_mode": "SINGLE_ROUND", "per_channel": False}
+    wide = [b.RESCALE(v, one, left, zp, zero32, out=I32, **scale) for v in (first, second)]
+    total = b.ADD(*wide, names=["sum"])
+    y = b.RESCALE(total, one, b.const([49], "i8"), zero32, zp, out=I8, names=["res"], **scale)
+    pooled = b.AVG_POOL2D(
+        y, zp, zp, kernel=(8, 8), stride=(1, 1), pad=(0, 0, 0, 0), acc_type="i32"
+    )
+    flat = b.RESHAPE(pooled, b.shape((1, 1, 8)))
+    matrix = b.const(RNG.integers(-127, 128, (1, 8, 10)), "i8")
+    logits = b.MATMUL(flat, matrix, zp, b.const([0], "i8"))
+    b.output(b.RESHAPE(logits, b.shape((1, 10)), names=["logits"]), y)
+    return b
+
+
+def images(count: int) -> np.ndarray:
+    return RNG.integers(-128, 128, (count, 8, 8, 6)).astype(np.int8)
+
+
+def test_a_network_equals_the_reference_model() -> None:
+    data = write(network().graph)
+    model = tosaic.load(data)
+    assert [str(p) for p in model.inputs] == ["image: i8[1,8,8,6]"]
+    assert [p.name for p in model.outputs] == ["logits", "res"]
+    x = images(1)
+    for got, expected in zip(model.run(x), run_reference(data, [x]), strict=True):
+        assert np.array_equal(got, expected)
+        assert len(np.unique(got)) > 8
+
+
+def test_paths_and_tensors_are_taken_too(tmp_path: Path) -> None:
+    path = tmp_path / "net.tosa"
+    write(network().graph, path)
+    x = images(1)
+    from_path = tosaic.load(path).run(torch.from_numpy(x))
+    from_bytes = tosaic.load(path.read_bytes()).run(x)
+    for a, b in zip(from_path, from_bytes, strict=True):
+        assert isinstance(a, np.ndarray)
+        assert np.array_equal(a, b)
+
+
+def test_a_batch_equals_its_samples() -> None:
+    graph = network().graph
+    assert rebatch(graph, 7) is not None
+    model = Model(graph)
+    x = images(7)
+    whole = model.run(x)
+    single = [model.run(x[i : i + 1]) for i in range(7)]
+    for index, got in enumerate(whole):
+        assert np.array_equal(got, np.concatenate([s[index] for s in single]))
+
+
+def test_a_graph_that_mixes_samples_runs_them_one_by_one() -> None:
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i32", (3, 4), "x")
+    b.output(b.REDUCE_SUM(x, axis=0))
+    assert rebatch(b.graph, 2) is None
+    data = np.arange(24, dtype=np.int32).reshape(6, 4)
+    (got,) = Model(b.graph).run(data)
+    assert np.array_equal(got, [data[:3].sum(0), data[3:].sum(0)])
+
+
+def test_values_inside_fused_kernels_can_be_observed() -> None:
+    graph = network().graph
+    model = Model(graph)
+    x = images(1)
+    outputs, seen = model.observe(["first_acc", "second_q", "sum", "image"], x)
+    for a, b in zip(outputs, model.run(x), strict=True):
+        assert np.array_equal(a, b)
+    for value in ("first_acc", "second_q", "sum"):
+        whole = Builder("TOSA-1.0+INT", graph)
+        whole.graph.outputs = [graph.find(value)]
+        (expected,) = run_reference(write(whole.graph), [x])
+        assert np.array_equal(seen[value], expected)
+        assert seen[value].dtype == expected.dtype
+    assert np.array_equal(seen["image"], x)
+    with pytest.raises(InvalidInput, match="the graph has no value named 'nobody'"):
+        model.observe(["nobody"], x)
+
+
+@pytest.mark.parametrize(
+    ("inputs", "sentence"),
+    [
+        ((), r"the graph takes 1 inputs \(image: i8\[1,8,8,6\]\); 0 were given"),
+        ((np.zeros((1, 8, 8, 6)),), "input image: .* takes int8 elements, not float64"),
+        ((np.zeros((8, 8, 6), np.int8),), r"input image: .* was given shape \[8, 8, 6\]"),
+        ((np.zeros((0, 8, 8, 6), np.int8),), r"was given shape \[0, 8, 8, 6\]"),
+        ((np.array(["a"]),), "takes int8 elements, not <U1"),
+        (([object()],), "takes int8 elements"),
+    ],
+)
+def test_wrong_inputs_get_a_sentence(inputs: tuple[object, ...], sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
+        Model(network().graph).run(*inputs)
+
+
+def test_an_overflow_names_the_operator_and_its_place() -> None:
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i32", (2,), "x")
+    b.loc = Loc("aten.add", "head", "net.py", 7)
+    b.output(b.ADD(x, x, names=["twice"]))
+    model = Model(b.graph)
+    assert model.run(np.array([1, -5], np.int32))[0].tolist() == [2, -10]
+    with pytest.raises(Unpredictable, match=r"ADD: .*\(at ADD twice \(aten.add, head, net.py:7\)"):
+        model.run(np.array([1, 1 << 30], np.int32))
+
+
+def test_a_run_leaves_its_inputs_alone() -> None:
+    model = Model(network().graph)
+    x = images(1)
+    before = x.copy()
+    model.run(x)
+    assert np.array_equal(x, before)
+    x.flags.writeable = False
+    model.run(x)

@@ -1,0 +1,1 @@
+"""Third parties that judge Tosaic: Arm's conformance generator, reference model and tosa-opt."""

@@ -1,0 +1,37 @@
+"""Numpy arrays of TOSA's types, in and out of files and programs that know fewer types."""
+
+from __future__ import annotations
+
+import ml_dtypes
+import numpy as np
+
+# How each type is held in memory: int4 in int8, int48 and shapes in int64.
+ARRAY_TYPE: dict[str, np.dtype] = {
+    "BOOL": np.dtype(np.bool_),
+    "INT4": np.dtype(np.int8),
+    "INT8": np.dtype(np.int8),
+    "INT16": np.dtype(np.int16),
+    "INT32": np.dtype(np.int32),
+    "INT48": np.dtype(np.int64),
+    "INT64": np.dtype(np.int64),
+    "SHAPE": np.dtype(np.int64),
+    "FP16": np.dtype(np.float16),
+    "BF16": np.dtype(ml_dtypes.bfloat16),
+    "FP32": np.dtype(np.float32),
+    "FP8E4M3": np.dtype(ml_dtypes.float8_e4m3fn),
+    "FP8E5M2": np.dtype(ml_dtypes.float8_e5m2),
+}
+_BITS_ONLY = {"BF16": np.dtype("V2"), "FP8E4M3": np.dtype("V1"), "FP8E5M2": np.dtype(np.uint8)}
+
+
+def from_file(array: np.ndarray, tosa_type: str) -> np.ndarray:
+    """An array of the wheel's files, with bits given the type that they stand for."""
+    if tosa_type in _BITS_ONLY and array.dtype.itemsize == ARRAY_TYPE[tosa_type].itemsize:
+        return array.view(ARRAY_TYPE[tosa_type])
+    return array
+
+
+def to_file(array: np.ndarray, tosa_type: str) -> np.ndarray:
+    """The array as the wheel's files and libraries want it: odd floats as bits."""
+    array = np.ascontiguousarray(array).reshape(array.shape)
+    return array.view(_BITS_ONLY[tosa_type]) if tosa_type in _BITS_ONLY else array
