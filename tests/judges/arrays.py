@@ -5,6 +5,8 @@ from __future__ import annotations
 import ml_dtypes
 import numpy as np
 
+from tosaic.spec.dtypes import SHAPE, DType
+
 # How each type is held in memory: int4 in int8, int48 and shapes in int64.
 ARRAY_TYPE: dict[str, np.dtype] = {
     "BOOL": np.dtype(np.bool_),
@@ -35,3 +37,19 @@ def to_file(array: np.ndarray, tosa_type: str) -> np.ndarray:
     """The array as the wheel's files and libraries want it: odd floats as bits."""
     array = np.ascontiguousarray(array).reshape(array.shape)
     return array.view(_BITS_ONLY[tosa_type]) if tosa_type in _BITS_ONLY else array
+
+
+def patterns(kind: DType, count: int) -> np.ndarray:
+    """Values of a type with all kinds of bits: extremes, NaNs, whatever the type has."""
+    draw = np.random.default_rng(kind.code)
+    if kind.is_int or kind is SHAPE:
+        low, high = (-(1 << 63), (1 << 63) - 1) if kind is SHAPE else kind.range
+        ends = np.array([low, high, 0, -1], dtype=np.int64)
+        numbers = draw.integers(low, high, count - 4, endpoint=True)
+        return np.concatenate([ends, numbers]).astype(kind.array)
+    if kind.kind == "bool":
+        return draw.integers(0, 2, count).astype(np.bool_)
+    if kind.bits < 8:
+        return draw.integers(0, 1 << kind.bits, count).astype(np.uint8)
+    size = np.dtype(kind.array).itemsize
+    return np.frombuffer(draw.bytes(count * size), kind.array)

@@ -148,6 +148,9 @@ def _custom(b: Builder, defn: OpDef, types: Types) -> Any:
 
 def _const(b: Builder, defn: OpDef, types: Types) -> Any:
     kind = types["t"]
+    if kind.kind == "block":  # bytes of the elements, then those of the scales
+        count = 2 * 32 * kind.bits // 8 + 2
+        return b.const(lambda: np.arange(count) % 7, kind, "bytes", shape=(2, 32))
     return b.const(np.ones((2, 32), dtype=kind.array), kind, "ones")
 
 

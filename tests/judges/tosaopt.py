@@ -15,6 +15,7 @@ from typing import NamedTuple
 from judges import wheel
 
 _SPLIT = "\n// -----\n"
+_BATCH = 200  # its time to split a file grows faster than the file
 _ERROR = re.compile(r"^[^\n]*?:(\d+):\d+: error: (.*)$", re.MULTILINE)
 
 
@@ -93,6 +94,19 @@ def round_trip(text: str) -> str:
     if done.returncode:
         raise ValueError(_reason(done))
     return done.stdout
+
+
+def round_trips(texts: Sequence[str], options: Sequence[str] = ()) -> list[str]:
+    """Many texts at once; ValueError with tosa-opt's words for the first that it refuses."""
+    marker = _SPLIT.strip()
+    found: list[str] = []
+    for start in range(0, len(texts), _BATCH):
+        split = ["--split-input-file", f"--output-split-marker={marker}", *options]
+        done = _tosa_opt(_SPLIT.join(texts[start : start + _BATCH]), split)
+        if done.returncode:
+            raise ValueError(_reason(done))
+        found += done.stdout.split(marker)
+    return found
 
 
 def _reason(done: subprocess.CompletedProcess[str]) -> str:

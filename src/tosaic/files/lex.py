@@ -19,20 +19,26 @@ from tosaic.files.spelling import from_numbers, from_raw, parse_type, string_byt
 from tosaic.ir.graph import Array, Const
 from tosaic.spec.dtypes import MXI8, SHAPE, DType, TensorType
 
-# An unclosed string takes the rest of its line, so that no text is read more than twice.
+_TYPE = r'(?:tensor<(?:[^<>"\n]|<[^<>"\n]*>)*>|!tosa\.shape<\s*\d+\s*>)'
+_TYPES = rf"\((?:{_TYPE}(?:,\s*{_TYPE})*)?\)"
+# Whole function types and plain locations are one token each, as they are most of a text. An
+# unclosed string takes the rest of its line, so that no text is read more than twice.
 _TOKEN = re.compile(
-    r"""//[^\n]* | "[^"\\\n]*(?:\\.[^"\\\n]*)*" | "[^\n]*
+    rf"""//[^\n]* | "[^"\\\n]*(?:\\.[^"\\\n]*)*" | "[^\n]*
     | %[\w$.\-]+(?:[\#:]\d+)?
-    | tensor<(?:[^<>"\n]|<[^<>"\n]*>)*>
-    | !tosa\.shape<\s*\d+\s*>
+    | {_TYPE} | {_TYPES}\s*->\s*(?:{_TYPE}|{_TYPES})
+    | loc\((?:"[^"\\\n]*"(?:\(\#[\w$.]+\))?|\#[\w$.]+)\)
     | array<i\d+(?::\s*-?\d+(?:,\s*-?\d+)*)?>
+    | dense< | <{{ | }}>
     | [A-Za-z_][\w$.]* | [\#@^][\w$.]+ | @"[^"\\\n]*(?:\\.[^"\\\n]*)*"
     | 0x[0-9A-Fa-f]+ | [-+]?\d+(?:\.\d*(?:[eE][-+]?\d+)?)?
     | -> | \S""",
     re.ASCII | re.VERBOSE,
 )
-_OPEN, _CLOSE = frozenset("([{<"), frozenset(")]}>")
-# Sizes of constants that one number or a list in a text may ask for: more is a mistake or an attack.
+_ONE_TYPE = re.compile(_TYPE, re.ASCII)
+_OPEN = frozenset(("(", "[", "{", "<", "<{", "dense<"))
+_CLOSE = frozenset((")", "]", "}", ">", "}>"))
+# Sizes of constants that one number in a text may ask for: more is a mistake or an attack.
 _MOST_BYTES = 1 << 28
 _MOST_SIZES = 1 << 10
 _AT_ONCE = 1 << 12
@@ -43,13 +49,14 @@ class Tokens:
 
     def __init__(self, text: str) -> None:
         self.text = text
-        self.tokens = _TOKEN.findall(text)
+        self.tokens: list[str] = _TOKEN.findall(text)
         self.commented = "//" in text
         if self.commented:
             self.tokens = [t for t in self.tokens if not t.startswith("//")]
         self.tokens.append("")
         self.at = 0
         self.types: dict[str, TensorType] = {}
+        self.signatures: dict[str, tuple[list[TensorType], list[TensorType]]] = {}
         self.splats: dict[tuple[str, TensorType], Const] = {}
 
     def fail(self, reason: str, at: int | None = None) -> NoReturn:
@@ -151,7 +158,9 @@ class Tokens:
         return tuple(array.tolist())
 
     def type(self) -> TensorType:
-        token = self.take()
+        return self._type(self.take())
+
+    def _type(self, token: str) -> TensorType:
         kind = self.types.get(token)
         if kind is None:
             kind = parse_type(token)
@@ -160,25 +169,24 @@ class Tokens:
             self.types[token] = kind
         return kind
 
-    def type_list(self) -> list[TensorType]:
-        """``(type, type)``"""
-        self.expect("(")
-        found: list[TensorType] = []
-        if not self.accept(")"):
-            found.append(self.type())
-            while self.accept(","):
-                found.append(self.type())
-            self.expect(")")
-        return found
+    def signature(self) -> tuple[list[TensorType], list[TensorType]]:
+        """``(type, type) -> type`` or ``-> (type, type)``"""
+        token = self.take()
+        known = self.signatures.get(token)
+        if known is None:
+            if not token.endswith((">", ")")) or token[0] != "(":
+                self.fail(f"the types of an operator are needed here, not {shown(token)}")
+            ins, _, outs = token.partition("->")
+            known = self.signatures[token] = (self._all_types(ins), self._all_types(outs))
+        return known
 
-    def result_types(self) -> list[TensorType]:
-        return self.type_list() if self.peek() == "(" else [self.type()]
+    def _all_types(self, text: str) -> list[TensorType]:
+        return [self._type(t) for t in _ONE_TYPE.findall(text)]
 
     def dense(self) -> tuple[TensorType, Const]:
         """``dense<…> : tensor<…>``; an array of indices is a shape's value."""
         start = self.at
-        self.expect("dense")
-        self.expect("<")
+        self.expect("dense<")
         first = self.at
         try:
             last = self.tokens.index(">", first)
@@ -203,7 +211,9 @@ class Tokens:
         if len(body) == 1:
             return kind, self._splat(kind, self._numbers(kind.dtype, body, first), first)
         numbers = self._list(kind, body, first)
-        return kind, Const(self._numbers(kind.dtype, numbers, first).reshape(kind.shape))
+        array = self._numbers(kind.dtype, numbers, first).reshape(kind.shape)
+        array.flags.writeable = False
+        return kind, Const(array)
 
     def _dense_type(self) -> TensorType:
         token = self.peek()
@@ -244,6 +254,8 @@ class Tokens:
 
     def _numbers(self, kind: DType, numbers: list[str], at: int) -> Array:
         array = from_numbers(kind, numbers)
+        if numbers == ["…"]:
+            self.fail("the constant is left out of this text", at)
         if array is None:
             said = numbers[0] if len(numbers) == 1 else "a number of the constant"
             self.fail(f"{shown(said)} is no number of {kind}", at)
@@ -273,7 +285,7 @@ class Tokens:
             else:
                 numbers.append(token)
                 comma = False
-        if counts or comma and numbers:
+        if counts or (comma and numbers):
             self.fail(f"the constant's brackets do not agree with {kind}", at)
         return numbers
 

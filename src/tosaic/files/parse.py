@@ -9,23 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from functools import partial
 from typing import Any
 
-from tosaic.errors import Unsupported
 from tosaic.files.lex import Tokens, shown
 from tosaic.files.places import Place, Places
 from tosaic.files.spelling import from_numbers
-from tosaic.ir.build import known, normal_attrs, shape_value
-from tosaic.ir.graph import Const, Graph, Op, Value
+from tosaic.files.values import Attributes
+from tosaic.ir.build import normal_attrs, shape_result
+from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec import OPS, everything
-from tosaic.spec.check import resolve
-from tosaic.spec.dtypes import BY_MLIR, SHAPE, TensorType
+from tosaic.spec.dtypes import SHAPE, TensorType
 from tosaic.spec.env import VERSIONS
-from tosaic.spec.table import ENUMS, Attr, OpDef
+from tosaic.spec.table import OpDef
 
 _BY_MLIR = {defn.mlir: defn for defn in OPS.values()}
 _ENDS = ("return", "func.return", "tosa.yield")
+_CONSTANTS = ("CONST", "CONST_SHAPE")
+_CONSTANT = ["(", ")", "<{", "values", "=", "dense<"]
 _DEEPEST = 256  # regions inside of regions, which is what level none allows
 _WIDEST = everything(level="none")
 _VERSION = re.compile(rb"(\d{1,3})\.(\d{1,3})\b.*", re.DOTALL)
@@ -44,6 +44,7 @@ class _Parser:
         self.places = Places(self.tokens)
         self.version = VERSIONS[0]
         self.variables: list[Op] = []
+        self.attributes = Attributes(self.tokens)
 
     def module(self) -> Graph:
         tokens = self.tokens
@@ -105,7 +106,9 @@ class _Parser:
         if word == "func.func":
             graphs.append(self._function())
         elif word in ("tosa.variable", '"tosa.variable"'):
-            self.variables.append(self._variable(generic=word.startswith('"')))
+            attrs = self.attributes.variable(generic=word.startswith('"'))
+            loc = self.places.optional().loc
+            self.variables.append(Op(OPS["VARIABLE"], [], [], attrs, loc=loc))
         elif word.startswith("#"):
             tokens.expect("=")
             self.places.needed()
@@ -130,8 +133,8 @@ class _Parser:
         if tokens.accept("->"):
             if tokens.accept("("):
                 tokens.separated(")", result)
-            else:
-                result()
+            else:  # a brace here opens the body
+                types.append(tokens.type())
         if tokens.accept("attributes"):
             self._strings()
         tokens.expect("{")
@@ -174,59 +177,7 @@ class _Parser:
             self.tokens.fail(f"{shown(key)} is defined twice")
         return key
 
-    def _variable(self, generic: bool) -> Op:
-        """``@name : type``, ``@name = dense<…> : type`` or the generic form."""
-        tokens = self.tokens
-        attrs: dict[str, Any] = {}
-        if generic:
-            attrs = self._generic_variable()
-        else:
-            attrs["name"] = tokens.symbol()
-            if tokens.accept("="):
-                attrs["type"], const = tokens.dense()
-                attrs["initial_value"] = const.array
-            else:
-                tokens.expect(":")
-                attrs["type"] = tokens.type()
-        return Op(OPS["VARIABLE"], [], [], attrs, loc=self.places.optional().loc)
-
-    def _generic_variable(self) -> dict[str, Any]:
-        tokens = self.tokens
-        found: dict[str, Any] = {}
-
-        def entry() -> None:
-            key = tokens.take()
-            tokens.expect("=")
-            if key == "sym_name":
-                found["name"] = tokens.name()
-            elif key in ("initial_value", "var_shape"):
-                found[key] = tokens.dense()
-            elif key == "type":
-                found[key] = BY_MLIR.get(tokens.take())
-            else:
-                tokens.skip_value()
-
-        for token in ("(", ")", "<", "{"):
-            tokens.expect(token)
-        tokens.separated("}", entry)
-        tokens.expect(">")
-        tokens.expect(":")
-        if tokens.type_list() or not tokens.accept("->") or tokens.type_list():
-            tokens.fail("a variable has no operands and no results")
-        shape, kind, name = (found.get(k) for k in ("var_shape", "type", "name"))
-        if shape is None or kind is None or name is None:
-            tokens.fail("a variable needs sym_name, type and var_shape")
-        sizes = shape[1].array.reshape(-1).tolist()
-        if kind is SHAPE or any(s < 0 for s in sizes):
-            tokens.fail("a variable needs a tensor's type with a static shape")
-        attrs: dict[str, Any] = {"name": name, "type": TensorType(kind, tuple(sizes))}
-        if "initial_value" in found:
-            attrs["initial_value"] = found["initial_value"][1].array
-        return attrs
-
-    def _block(
-        self, graph: Graph, scope: Scope, outer: Sequence[Scope], depth: int
-    ) -> None:
+    def _block(self, graph: Graph, scope: Scope, outer: Sequence[Scope], depth: int) -> None:
         """Operators up to the closing brace; the last gives the graph's outputs."""
         tokens = self.tokens
         while True:
@@ -245,9 +196,7 @@ class _Parser:
             given = self._operands(scope, outer, ":")
         if generic:
             tokens.expect(":")
-            types = tokens.type_list()
-            tokens.expect("->")
-            tokens.type_list()
+            types = tokens.signature()[0]
         else:
             types = [tokens.type()] if tokens.accept(":") else []
             while types and tokens.accept(","):
@@ -314,6 +263,8 @@ class _Parser:
         if defn is None or defn.name == "VARIABLE":
             tokens.fail(f"{shown(word)} is no operator of TOSA")
         start = tokens.at
+        if defn.name in _CONSTANTS and tokens.tokens[start : start + 6] == _CONSTANT:
+            return self._constant(scope, keys)
         regions: list[Graph] = []
         attrs: dict[str, Any] = {}
         header: Scope = {}
@@ -329,21 +280,29 @@ class _Parser:
             ins = self._operands(scope, outer, ":")
         else:
             ins = self._operands(scope, outer, ":") if tokens.peek().startswith("%") else []
-        if tokens.accept("<"):
-            self._attributes(defn, attrs)
-            tokens.expect(">")
+        if tokens.accept("<{"):
+            self.attributes.read(defn, attrs, "}>")
         if defn.regions and generic:
             tokens.expect("(")
-            tokens.separated(
-                ")", lambda: regions.append(self._region(defn, regions, {}, (*outer, scope), depth))
-            )
-        if tokens.peek() == "{":
-            self._attributes(defn, attrs)
+            for i, name in enumerate(defn.regions):
+                if i:
+                    tokens.expect(",")
+                region, inner = self._region(name, {}, depth)
+                self._block(region, inner, (*outer, scope), depth + 1)
+                regions.append(region)
+            tokens.expect(")")
+        if tokens.accept("{"):
+            self.attributes.read(defn, attrs, "}")
         tokens.expect(":")
-        types, results = self._types(defn, generic, header)
+        types, results = self._types(defn, generic)
         self._check_types(word, ins, types)
         if defn.regions and not generic:
-            self._pretty_regions(defn, regions, header, (*outer, scope), depth)
+            for i, name in enumerate(defn.regions):
+                if i:
+                    tokens.expect("else" if defn.name == "COND_IF" else "do")
+                region, inner = self._region(name, header, depth)
+                self._block(region, inner, (*outer, scope), depth + 1)
+                regions.append(region)
         place = self.places.optional()
         if len(results) != len(keys):
             tokens.fail(f"{shown(word)} gives {len(results)} results; {len(keys)} are named")
@@ -354,53 +313,54 @@ class _Parser:
         self._add(graph, defn, ins, outs, attrs, regions, place, start)
         scope.update(zip(keys, outs))
 
-    def _types(
-        self, defn: OpDef, generic: bool, header: Scope
-    ) -> tuple[list[TensorType], list[TensorType]]:
+    def _constant(self, scope: Scope, keys: list[str]) -> None:
+        """``() <{values = dense<…> : type}> : () -> type``: most statements of a usual text."""
+        tokens = self.tokens
+        tokens.at += 5
+        kind, const = tokens.dense()
+        tokens.expect("}>")
+        tokens.expect(":")
+        if tokens.signature() != ([], [kind]) or len(keys) != 1:
+            tokens.fail("a constant needs values of the type of its one result")
+        place = self.places.optional()
+        scope[keys[0]] = Value(kind, place.name(), const, loc=place.loc)
+
+    def _types(self, defn: OpDef, generic: bool) -> tuple[list[TensorType], list[TensorType]]:
         """``(types) -> types``, but for what the pretty forms of some operators leave out."""
         tokens = self.tokens
         if not generic and defn.name == "VARIABLE_READ":
             return [], [tokens.type()]
         if not generic and defn.name == "VARIABLE_WRITE":
             return [tokens.type()], []
-        types: list[TensorType] = []
-        if not generic and defn.name == "COND_IF":
-            types = [tokens.type()]
-            types += tokens.type_list() if tokens.peek() == "(" else []
-        else:
-            types = tokens.type_list()
-        for value, kind in zip(header.values(), types[len(types) - len(header) :]):
-            value.type = kind
         if generic or defn.name != "COND_IF":
-            tokens.expect("->")
-        elif not tokens.accept("->"):
-            return types, []
-        return types, tokens.result_types()
+            return tokens.signature()
+        condition = tokens.type()
+        if tokens.accept("->"):
+            return [condition], [tokens.type()]
+        if tokens.peek() == "{":
+            return [condition], []
+        types, results = tokens.signature()
+        return [condition, *types], results
 
     def _add(
         self, graph: Graph, defn: OpDef, ins: list[Value], outs: list[Value],
         attrs: dict[str, Any], regions: list[Graph], place: Place, start: int,
     ) -> None:  # fmt: skip
         """Append the operator; a constant is a value without one."""
-        if defn.name in ("CONST", "CONST_SHAPE"):
+        if defn.name in _CONSTANTS:
             kind, const = attrs.get("values", (None, None))
             if ins or len(outs) != 1 or outs[0].type != kind:
                 self.tokens.fail("a constant needs values of the type of its one result", start)
             outs[0].const = const
             return
-        if len(regions) != len(defn.regions):
-            need, have = len(defn.regions), len(regions)
-            self.tokens.fail(f"{defn.name} takes {need} regions; it has {have}", start)
         for region, name in zip(regions, place.regions):
             region.name = name
         op = Op(defn, ins, outs, normal_attrs(defn, attrs), tuple(regions), place.loc)
-        if outs and outs[0].dtype is SHAPE:
-            _settle_shape(op)
+        if len(outs) == 1 and defn.results and defn.results[0].type == "shape":
+            outs[0].const = shape_result(op, _WIDEST)
         graph.ops.append(op)
 
-    def _region_operands(
-        self, scope: Scope, outer: Sequence[Scope]
-    ) -> tuple[list[Value], Scope]:
+    def _region_operands(self, scope: Scope, outer: Sequence[Scope]) -> tuple[list[Value], Scope]:
         """``%condition (%arg0 = %x, …)``: operands, and the values that regions see them as."""
         tokens = self.tokens
         ins = self._operands(scope, outer, ":") if tokens.peek().startswith("%") else []
@@ -417,25 +377,12 @@ class _Parser:
             tokens.separated(")", pair)
         return ins, header
 
-    def _pretty_regions(
-        self, defn: OpDef, regions: list[Graph], header: Scope, outer: Sequence[Scope], depth: int
-    ) -> None:
-        """``{ … } else { … }`` or ``{ … } do { … }``"""
-        for i in range(len(defn.regions)):
-            if i:
-                self.tokens.expect("else" if defn.name == "COND_IF" else "do")
-            regions.append(self._region(defn, regions, header, outer, depth))
-
-    def _region(
-        self, defn: OpDef, before: list[Graph], header: Scope, outer: Sequence[Scope], depth: int
-    ) -> Graph:
-        """A block in braces; where it lists no arguments, they are those of the header."""
+    def _region(self, name: str, header: Scope, depth: int) -> tuple[Graph, Scope]:
+        """The start of a block; where it lists no arguments, they are those of the header."""
         tokens = self.tokens
         if depth >= _DEEPEST:
             tokens.fail(f"regions are nested more than {_DEEPEST} deep")
-        if len(before) == len(defn.regions):
-            tokens.fail(f"{defn.name} takes {len(defn.regions)} regions")
-        region = Graph(defn.regions[len(before)], version=self.version)
+        region = Graph(name, version=self.version)
         scope: Scope = {}
         tokens.expect("{")
         if tokens.peek().startswith("^"):
@@ -446,82 +393,4 @@ class _Parser:
         else:
             scope = {key: Value(value.type) for key, value in header.items()}
             region.inputs = list(scope.values())
-        self._block(region, scope, outer, depth + 1)
-        return region
-
-    def _attributes(self, defn: OpDef, attrs: dict[str, Any]) -> None:
-        """``{name = value, …}``, each read as the table says."""
-        tokens = self.tokens
-        tokens.expect("{")
-        if tokens.accept("}"):
-            return
-        while True:
-            key = tokens.take()
-            attr = defn.attr(key)
-            if attr is not None:
-                tokens.expect("=")
-                attrs[key] = self._value(defn, attr)
-            elif "." not in key:
-                tokens.fail(f"{defn.name} has no attribute {shown(key)}")
-            elif tokens.accept("="):  # another dialect's, which is none of TOSA's business
-                tokens.skip_value()
-            if not tokens.accept(","):
-                break
-        tokens.expect("}")
-
-    def _value(self, defn: OpDef, attr: Attr) -> Any:
-        tokens, kind = self.tokens, attr.kind
-        if kind.startswith("i32["):
-            return tokens.integers()
-        if kind == "data":
-            return tokens.dense()
-        if kind == "bytes":
-            return tokens.string()
-        if kind == "str":
-            return tokens.name()
-        if kind in ENUMS:
-            return self._enumerator(kind)
-        if kind == "i32":
-            return self._number("i32")
-        word = tokens.take()
-        if kind == "bool" and word in ("true", "false"):
-            return word == "true"
-        if kind == "acc" and word in BY_MLIR:
-            return BY_MLIR[word]
-        if kind == "value":
-            tokens.at -= 1
-            return self._number(None)
-        tokens.fail(f"{shown(word)} is no value of {defn.name}'s {attr.name}")
-
-    def _enumerator(self, kind: str) -> str:
-        tokens = self.tokens
-        word = tokens.take()
-        if word.startswith("#"):
-            tokens.expect("<")
-            word = tokens.take()
-            tokens.expect(">")
-        word = word.strip('"')
-        if word not in ENUMS[kind]:
-            tokens.fail(f"{kind} is one of {', '.join(ENUMS[kind])}, not {shown(word)}")
-        return word
-
-    def _number(self, usual: str | None) -> int | float:
-        """``1 : i32`` or ``1.5 : f32``."""
-        tokens = self.tokens
-        word = tokens.take()
-        name = tokens.take() if tokens.accept(":") else usual or "i64"
-        kind = BY_MLIR.get(name)
-        array = from_numbers(kind, [word]) if kind and kind is not SHAPE else None
-        if kind is None or array is None:
-            tokens.fail(f"{shown(word)} is no number of {shown(name)}")
-        return float(array[0]) if kind.is_float else int(array[0])
-
-
-def _settle_shape(op: Op) -> None:
-    """A shape operator's result is known now; where it is not legal, the verifier says why."""
-    kinds = [v.type for v in op.ins]
-    try:
-        resolve(op.defn, _WIDEST, kinds, op.attrs, partial(known, op.ins), None, ())
-        op.outs[0].const = Const(shape_value(op.name, op.ins, dict(op.attrs)))
-    except Unsupported:
-        return
+        return region, scope

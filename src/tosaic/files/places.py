@@ -40,15 +40,27 @@ class Places:
 
     def optional(self) -> Place:
         """A location if one follows."""
-        return self.needed() if self.tokens.peek() == "loc" else NOWHERE
+        return self.needed() if self.tokens.peek().startswith("loc") else NOWHERE
 
     def needed(self, depth: int = 0) -> Place:
         tokens = self.tokens
+        if depth > _DEEPEST:
+            tokens.fail("locations are nested too deep")
+        if tokens.peek().startswith("loc("):
+            return self._plain(tokens.take(), depth)
         tokens.expect("loc")
         tokens.expect("(")
         place = self._place(depth)
         tokens.expect(")")
         return place
+
+    def _plain(self, token: str, depth: int) -> Place:
+        """``loc("name")``, ``loc("name"(#loc3))`` or ``loc(#loc3)``: one token each."""
+        name, quote, alias = token[5:-1].rpartition('"')
+        if token[4] == "#":
+            return self._alias(token[4:-1], depth)
+        assert quote
+        return Place((name,), (), self._alias(alias[1:-1], depth).loc if alias else None)
 
     def _place(self, depth: int) -> Place:
         tokens = self.tokens
@@ -108,11 +120,10 @@ class Places:
         regions: tuple[str, ...] = ()
         facts = {"node": "", "module": "", "file": ""}
         line = 0
-        if tokens.accept("<"):
-            if tokens.accept("{"):
-                names, regions = self._facts(facts)
-            else:
-                tokens.skip_value()
+        if tokens.accept("<{"):
+            names, regions = self._facts(facts)
+        elif tokens.accept("<"):
+            tokens.skip_value()
             tokens.expect(">")
         parts: list[Place] = []
         tokens.expect("[")
@@ -120,7 +131,9 @@ class Places:
         for part in parts:
             names = names or part.names
             if part.loc is not None and not facts["file"]:
-                facts["file"], line = part.loc.file, part.loc.line
+                line = part.loc.line
+                for key, fact in facts.items():
+                    facts[key] = fact or getattr(part.loc, key)
         loc = Loc(facts["node"], facts["module"], facts["file"], line)
         return Place(names, regions, None if loc == Loc() else loc)
 
@@ -142,5 +155,5 @@ class Places:
             else:
                 tokens.skip_value()
 
-        tokens.separated("}", entry)
+        tokens.separated("}>", entry)
         return lists["names"], lists["regions"]

@@ -16,8 +16,19 @@ import numpy as np
 
 from tosaic.ir.graph import Array
 from tosaic.spec.dtypes import (
-    BOOL, BY_MLIR, F4E2M1, F6E2M3, F6E3M2, F8UE8M0, I4, I48, MXI8, SHAPE, DType, TensorType,
-)  # fmt: skip
+    BOOL,
+    BY_MLIR,
+    F4E2M1,
+    F6E2M3,
+    F6E3M2,
+    F8UE8M0,
+    I4,
+    I48,
+    MXI8,
+    SHAPE,
+    DType,
+    TensorType,
+)
 from tosaic.spec.table import ENUMS, Attr, OpDef
 
 # Arrays of integers are ``array<i64: …>``, but for these.
@@ -49,6 +60,7 @@ def type_text(kind: TensorType) -> str:
 _TENSOR = re.compile(r"tensor<\s*((?:\d+\s*x\s*)*)([^\dx?*\s].*?)\s*>", re.ASCII)
 _SHAPE_TYPE = re.compile(r"!tosa\.shape<\s*(\d+)\s*>", re.ASCII)
 _MAX_DIM = (1 << 63) - 1
+_MAX_RANK = 64  # numpy's; no level of TOSA has more than 32
 
 
 def parse_type(text: str) -> TensorType | None:
@@ -61,7 +73,7 @@ def parse_type(text: str) -> TensorType | None:
     if match is None or kind is None or kind is SHAPE:
         return None
     sizes = [d.strip() for d in match[1].split("x")[:-1]]
-    if any(len(d) > 19 or int(d) > _MAX_DIM for d in sizes):
+    if len(sizes) > _MAX_RANK or any(len(d) > 19 or int(d) > _MAX_DIM for d in sizes):
         return None
     return TensorType(kind, tuple(map(int, sizes)))
 
@@ -97,8 +109,9 @@ def symbol_text(name: str) -> str:
 
 def is_written(attr: Attr, value: Any) -> bool:
     """Whether an attribute appears in the text: it has a value, which is not the usual one."""
-    return value is not None and (attr.default is None or value != attr.default
-                                  or attr.name in _EXPLICIT)
+    return value is not None and (
+        attr.default is None or value != attr.default or attr.name in _EXPLICIT
+    )
 
 
 def attr_text(defn: OpDef, attr: Attr, value: Any, element: DType | None) -> str:
@@ -117,7 +130,7 @@ def attr_text(defn: OpDef, attr: Attr, value: Any, element: DType | None) -> str
         return str(value.mlir)
     if kind in ENUMS:
         return f"#tosa.{kind}<{value}>" if defn.name in _TYPED_ENUMS else str(value)
-    assert kind == "value" and element is not None, (defn.name, attr)
+    assert element is not None, f"{defn.name}: attribute {attr.name} has no spelling"
     number = np.asarray(value).astype(element.array)
     return f"{_scalar(element, number)} : {element.mlir}"
 
@@ -206,7 +219,7 @@ def from_numbers(kind: DType, numbers: list[str]) -> Array | None:
         if kind.is_float or kind in _SMALL_FLOATS:
             return _floats(kind, numbers)
         return _integers(kind, numbers)
-    except (ValueError, OverflowError):
+    except (KeyError, ValueError, OverflowError):
         return None
 
 
@@ -216,7 +229,7 @@ _LONGEST_NUMBER = 40
 def _integers(kind: DType, numbers: list[str]) -> Array:
     if kind is BOOL:
         words = {"true": True, "false": False, "1": True, "0": False, "-1": True}
-        return np.array([words.get(n, None) for n in numbers], dtype=object).astype(np.bool_)
+        return np.array([words[n] for n in numbers])
     if any(len(n) > _LONGEST_NUMBER for n in numbers):
         raise ValueError("too long")
     found = [int(n, 16 if n.startswith("0x") else 10) for n in numbers]
@@ -237,7 +250,7 @@ def _floats(kind: DType, numbers: list[str]) -> Array:
     patterns = found.view(bits)
     for i, number in enumerate(numbers):
         if number.startswith("0x"):
-            patterns[i] = int(number[: _LONGEST_NUMBER], 16)
+            patterns[i] = int(number[:_LONGEST_NUMBER], 16)
         elif "." not in number:
             raise ValueError("a floating-point number needs a point")
     return patterns if kind in _SMALL_FLOATS else found

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 from tosaic.errors import InvalidGraph
 from tosaic.files.parse import parse
@@ -27,7 +26,9 @@ def print_graph(graph: Graph, *, constants: str = "all") -> str:
     ``constants="all"`` writes every bit, for ``parse`` and tosa-opt. ``"short"`` leaves large
     constants out, for people: that text cannot be parsed.
     """
-    return "".join(_Printer(constants == "short").module(graph))
+    printer = _Printer(constants == "short")
+    body = "".join(printer.module(graph))
+    return "".join(map(_alias, printer.locs.items())) + body
 
 
 class _Printer:
@@ -36,6 +37,7 @@ class _Printer:
         self.number = 0
         self.arguments = 0
         self.types: dict[TensorType, str] = {}
+        self.locs: dict[Loc, str] = {}
 
     def type(self, kind: TensorType) -> str:
         text = self.types.get(kind)
@@ -51,7 +53,7 @@ class _Printer:
         yield f'module attributes {{tosa.fbs_version = "{major}.{minor}.0"}} {{\n'
         for op in graph.walk():
             if op.name == "VARIABLE":
-                yield f"  {self.variable(op)}{_loc([], op.loc)}\n"
+                yield f"  {self.variable(op)}{self.loc([], op.loc)}\n"
         names: dict[Value, str] = {}
         arguments = ", ".join(self.argument(v, names, tensor_name=True) for v in graph.inputs)
         results = ", ".join(f"{self.type(v.type)}{_tensor_name(v)}" for v in graph.outputs)
@@ -60,23 +62,38 @@ class _Printer:
         yield from self.block(graph, names, "    ", "return")
         yield "  }\n}\n"
 
+    def loc(self, values: Sequence[Value], loc: Loc | None, regions: Sequence[Graph] = ()) -> str:
+        """Names of results and regions, and where the operator comes from, as a location.
+
+        A single name is MLIR's named location; several are a dictionary on a fused one.
+        """
+        where = ""
+        if loc is not None:
+            where = self.locs.get(loc, "") or self.locs.setdefault(loc, f"#loc{len(self.locs)}")
+        if len(values) == 1 and not regions:
+            name = values[0].name
+            if name:
+                return f" loc({string_text(name)}{f'({where})' if where else ''})"
+        elif regions or any(v.name for v in values):
+            facts = _strings("names", [v.name for v in values])
+            facts += ", " + _strings("regions", [r.name for r in regions]) if regions else ""
+            return f" loc(fused<{{{facts}}}>[{where or 'unknown'}])"
+        return f" loc({where})" if where else ""
+
     def argument(self, value: Value, names: dict[Value, str], tensor_name: bool) -> str:
         names[value] = name = f"%arg{self.arguments}"
         self.arguments += 1
         label = _tensor_name(value) if tensor_name else ""
-        loc = _loc([] if tensor_name else [value], value.loc)
+        loc = self.loc([] if tensor_name else [value], value.loc)
         return f"{name}: {self.type(value.type)}{label}{loc}"
 
     def variable(self, op: Op) -> str:
-        name, kind, initial = (op.attrs.get(a) for a in ("name", "type", "initial_value"))
-        assert isinstance(name, str) and isinstance(kind, TensorType)
+        name, kind, initial = op.attrs["name"], op.attrs["type"], op.attrs.get("initial_value")
         if initial is None:
             return f"tosa.variable {symbol_text(name)} : {self.type(kind)}"
         return f"tosa.variable {symbol_text(name)} = {dense_text(kind, initial, self.short)}"
 
-    def block(
-        self, graph: Graph, names: dict[Value, str], indent: str, end: str
-    ) -> Iterator[str]:
+    def block(self, graph: Graph, names: dict[Value, str], indent: str, end: str) -> Iterator[str]:
         """Operators, each constant before its first use, and what the block gives back."""
         for op in graph.ops:
             if op.name == "VARIABLE":
@@ -102,7 +119,7 @@ class _Printer:
         self.number += 1
         op = "const_shape" if value.dtype is SHAPE else "const"
         data = dense_text(value.type, value.const.array, self.short)
-        loc = _loc([value], value.loc)
+        loc = self.loc([value], value.loc)
         return (
             f'{indent}{name} = "tosa.{op}"() <{{values = {data}}}> : '
             f"() -> {self.type(value.type)}{loc}\n"
@@ -121,30 +138,31 @@ class _Printer:
                 names.update((v, f"{name}#{i}") for i, v in enumerate(outs))
                 result = f"{name}:{len(outs)} = "
         arrow = self.type(outs[0].type) if len(outs) == 1 else self.list(outs)
-        types = f"{self.list(op.ins)} -> {arrow}{_loc(outs, op.loc, op.regions)}\n"
+        types = f"{self.list(op.ins)} -> {arrow}{self.loc(outs, op.loc, op.regions)}\n"
         if op.regions:
             yield f'{indent}{result}"{op.defn.mlir}"({given}) ({{\n'
             for i, region in enumerate(op.regions):
                 yield f"{indent}}}, {{\n" if i else ""
-                yield from self.region(region, indent + "  ")
+                inner: dict[Value, str] = {}
+                yield self.region(region, inner, indent + "  ")
+                yield from self.block(region, inner, indent + "  ", "tosa.yield")
             yield f"{indent}}}) : {types}"
         elif op.name == "VARIABLE_READ":
             yield f"{indent}{result}{op.defn.mlir} {symbol_text(op.attrs['name'])} : " + (
                 types.removeprefix("() -> ")
             )
         elif op.name == "VARIABLE_WRITE":
-            loc = _loc([], op.loc)
+            loc = self.loc([], op.loc)
             name = symbol_text(op.attrs["name"])
             yield f"{indent}{op.defn.mlir} {name}, {given} : {self.type(op.ins[0].type)}{loc}\n"
         else:
             attrs = self.attrs(op)
             yield f"{indent}{result}{op.defn.mlir} {given}{attrs} : {types}"
 
-    def region(self, region: Graph, indent: str) -> Iterator[str]:
-        names: dict[Value, str] = {}
+    def region(self, region: Graph, names: dict[Value, str], indent: str) -> str:
+        """The line that names the block's arguments, if it has any."""
         arguments = ", ".join(self.argument(v, names, tensor_name=False) for v in region.inputs)
-        yield f"{indent}^bb0({arguments}):\n" if arguments else ""
-        yield from self.block(region, names, indent, "tosa.yield")
+        return f"{indent}^bb0({arguments}):\n" if arguments else ""
 
     def attrs(self, op: Op) -> str:
         parts = []
@@ -156,33 +174,18 @@ class _Printer:
         return f" {{{', '.join(parts)}}}" if parts else ""
 
 
+def _alias(item: tuple[Loc, str]) -> str:
+    """The definition of a location's name."""
+    loc, name = item
+    facts = ((k, getattr(loc, k)) for k in ("node", "module"))
+    words = ", ".join(f"{k} = {string_text(v)}" for k, v in facts if v)
+    place = f"{string_text(loc.file)}:{loc.line}:0" if loc.file or loc.line else "unknown"
+    return f"{name} = loc(fused<{{{words}}}>[{place}])\n"
+
+
 def _tensor_name(value: Value) -> str:
     return f" {{tosa.tensor_name = {string_text(value.name)}}}" if value.name else ""
 
 
-def _loc(values: Sequence[Value], loc: Loc | None, regions: Sequence[Graph] = ()) -> str:
-    """Names of results and regions, and where the operator comes from, as a location.
-
-    A single name is MLIR's named location; everything else is a dictionary on a fused one.
-    """
-    named = any([v.name for v in values])
-    if not named and loc is None and not regions:
-        return ""
-    if loc is None and len(values) == 1 and not regions:
-        return f" loc({string_text(values[0].name)})"
-    facts: dict[str, Any] = {}
-    if named:
-        facts["names"] = [v.name for v in values]
-    if regions:
-        facts["regions"] = [r.name for r in regions]
-    if loc is not None:
-        facts |= {k: getattr(loc, k) for k in ("node", "module") if getattr(loc, k)}
-    words = ", ".join(f"{k} = {_fact_text(v)}" for k, v in facts.items())
-    place = f"{string_text(loc.file)}:{loc.line}:0" if loc is not None and loc.file else "unknown"
-    return f" loc(fused<{{{words}}}>[{place}])"
-
-
-def _fact_text(fact: str | list[str]) -> str:
-    if isinstance(fact, str):
-        return string_text(fact)
-    return f"[{', '.join(map(string_text, fact))}]"
+def _strings(key: str, names: Sequence[str]) -> str:
+    return f"{key} = [{', '.join(map(string_text, names))}]"

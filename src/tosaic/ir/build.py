@@ -152,7 +152,7 @@ def make(
     kinds = [v.type for v in ins]
     found = resolve(defn, env, kinds, attrs, partial(known, ins), outs, tuple(regions))
     results = [Value(t, loc=loc) for t in found]
-    if results and results[0].dtype is SHAPE:
+    if defn.results and defn.results[0].type == "shape":
         results[0].const = Const(shape_value(defn.name, ins, attrs))
     return Op(defn, list(ins), results, attrs, tuple(regions), loc)
 
@@ -169,6 +169,16 @@ def shape_value(name: str, ins: Sequence[Value], attrs: dict[str, Any]) -> Array
     if name == "DIM":
         args = [ins[0].shape]
     return np.array(evaluate(name, args, attrs), dtype=np.int64)
+
+
+def shape_result(op: Op, env: Env) -> Const | None:
+    """What a shape operator read from a file computes; None where it is not legal."""
+    kinds = [v.type for v in op.ins]
+    try:
+        resolve(op.defn, env, kinds, op.attrs, partial(known, op.ins), [op.outs[0].type])
+        return Const(shape_value(op.name, op.ins, dict(op.attrs)))
+    except Unsupported:
+        return None
 
 
 def normal_attrs(defn: OpDef, attrs: dict[str, Any]) -> dict[str, Any]:

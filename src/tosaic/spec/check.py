@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tosaic.errors import Unsupported
-from tosaic.spec.dtypes import F32, SHAPE, DType, TensorType, dtype
+from tosaic.spec.dtypes import BLOCK, F32, SHAPE, DType, TensorType, dtype
 from tosaic.spec.env import Env
 from tosaic.spec.table import ENUMS, Attr, OpDef, Operand, Results, Site
 
@@ -122,6 +122,8 @@ def check_level(name: str, given: TensorType, env: Env) -> None:
     """Refuse a tensor whose rank, length or size no implementation of the level must take."""
     shape, level = given.shape, env.level
     if given.dtype is SHAPE:
+        if len(shape) != 1:
+            raise Unsupported(f"{name} must be a list of sizes, not of rank {len(shape)}")
         if shape[0] > level.max_shape_len:
             most = level.max_shape_len
             raise Unsupported(f"{name} has length {shape[0]}; level {level.name} allows {most}")
@@ -134,16 +136,17 @@ def check_level(name: str, given: TensorType, env: Env) -> None:
         if dim < 1:
             raise Unsupported(f"{name} has shape {list(shape)}; every dimension must be 1 or more")
         size *= dim
+    if given.dtype.kind == "block" and (not shape or shape[-1] % BLOCK):
+        raise Unsupported(f"{name} has shape {list(shape)}; blocks of {BLOCK} fill its last axis")
     if size >> level.max_log2_size:
         most = level.max_log2_size
         raise Unsupported(f"{name} has {size} elements; level {level.name} allows 2^{most} - 1")
 
 
 def _check_consts(site: Site) -> None:
-    for index, operand in enumerate(site.op.operands):
-        if operand.variadic:
-            return
-        lifted = "dynamic" in site.env.extensions and not operand.always_const
+    dynamic = "dynamic" in site.env.extensions
+    for index, (operand, _) in enumerate(site.ins):
+        lifted = dynamic and not operand.always_const
         if operand.const and not lifted and site.consts(index) is None:
             reason = f"{operand.name} must be a compile-time constant"
             raise Unsupported(f"{site.op.name}: {reason}")

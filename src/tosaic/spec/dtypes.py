@@ -42,9 +42,11 @@ class DType:
 
     @property
     def range(self) -> tuple[int, int]:
-        """Smallest and largest value of an integer or boolean type."""
+        """Smallest and largest value of an integer or boolean type; int4 leaves out -8."""
         if self.kind == "bool":
             return 0, 1
+        if self.bits == 4:
+            return -7, 7
         return -(1 << self.bits - 1), (1 << self.bits - 1) - 1
 
 
@@ -71,9 +73,12 @@ I64 = DType("i64", 17, "int", 64, np.int64, "i64")
 MXI8 = DType("mxi8", 18, "mx", 8, np.int8, "!tosa.mxint8")
 
 
+BLOCK = 32  # elements along the last axis that share a scale
+
+
 def _block(element: DType) -> DType:
-    mlir = f"!tosa.block_scaled<BLOCK_SHAPE_32:{F8UE8M0.mlir}:{element.mlir}>"
-    return DType(f"bs32_{element.name}", element.code, "block", element.bits, np.uint8, mlir)
+    mlir = f"!tosa.block_scaled<BLOCK_SHAPE_{BLOCK}:{F8UE8M0.mlir}:{element.mlir}>"
+    return DType(f"bs{BLOCK}_{element.name}", element.code, "block", element.bits, np.uint8, mlir)
 
 
 BLOCK_ELEMENTS = (F8E4M3, F8E5M2, F6E3M2, F6E2M3, F4E2M1, MXI8)

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import InvalidGraph
-from tosaic.files import packing
-from tosaic.files.fbreader import FlatbufferReader, Table
-from tosaic.files.fbwriter import FlatbufferWriter
-from tosaic.files.schema import attributes
+from tosaic.files.flatbuffer import packing
+from tosaic.files.flatbuffer.reader import Table
+from tosaic.files.flatbuffer.schema import attributes
+from tosaic.files.flatbuffer.writer import FlatbufferWriter
 from tosaic.ir.graph import Op, Value
 from tosaic.spec.dtypes import BY_CODE as DTYPES
 from tosaic.spec.dtypes import DType, TensorType
@@ -21,43 +21,34 @@ from tosaic.spec.table import ENUMS, Attr
 _NAMES = {kind: {number: name for name, number in e.items()} for kind, e in ENUMS.items()}
 
 
-def decode(
-    table: Table,
-    field: int,
-    attr: Attr,
-    operands: Sequence[Value],
-    user: str,
-    file: FlatbufferReader,
-) -> Any:
+def decode(table: Table, field: int, attr: Attr, operands: Sequence[Value], user: str) -> Any:
     """The value of one attribute."""
     kind, what = attr.kind, f"attribute {attr.name} of {user}"
     if kind == "i32":
         return table.i32(field)
     if kind == "bool":
-        return table.bool(field)
+        return table.flag(field)
     if kind.startswith("i32["):
         return table.ints(field, what)
     if kind == "str":
         return table.string(field, what)
-    if kind == "acc" or kind in _NAMES:
-        number = table.u32(field)
-        known: dict[int, Any] = DTYPES if kind == "acc" else _NAMES[kind]
-        if number not in known:
-            raise InvalidGraph(f"{what} is {number}, which stands for nothing")
-        return known[number]
-    start, length = table.extent(field, what) or (0, 0)
     if kind == "bytes":
-        file.charge(length)
-        return bytes(file.buffer[start : start + length])
-    return _number(file.buffer[start : start + min(length, 8)], operands, what)
+        return table.data(field, what)
+    if kind == "value":
+        return _number(table.data(field, what), operands, what)
+    number = table.u32(field)
+    known: dict[int, Any] = DTYPES if kind == "acc" else _NAMES[kind]
+    if number not in known:
+        raise InvalidGraph(f"{what} is {number}, which stands for nothing")
+    return known[number]
 
 
-def _number(data: memoryview, operands: Sequence[Value], what: str) -> int | float:
+def _number(data: bytes, operands: Sequence[Value], what: str) -> int | float:
     """A number in the type of the first operand; the file may pad it to 8 bytes."""
     dtype = _operand_type(operands, what)
     one = TensorType(dtype, (1,))
     need = packing.data_size(one)
-    if len(data) < need:
+    if not need <= len(data) <= 8:
         raise InvalidGraph(f"{what} takes {need} bytes for {dtype}; the file has {len(data)}")
     raw = np.frombuffer(data, np.uint8, need)
     array = raw.view(dtype.array) if packing.is_plain(dtype) else packing.unpack(raw, one)
@@ -82,7 +73,7 @@ def encode(file: FlatbufferWriter, op: Op, regions: Sequence[str]) -> int:
         value = named.get(attr.name, op.attrs.get(attr.name, attr.default))
         try:
             letter, written = _field(file, op, attr, value)
-        except (KeyError, TypeError, ValueError, OverflowError, struct.error):
+        except (AttributeError, KeyError, TypeError, ValueError, OverflowError, struct.error):
             reason = f"{op.name}: attribute {attr.name} cannot be {value!r}"
             raise InvalidGraph(reason, op.loc) from None
         kinds += letter
@@ -91,8 +82,10 @@ def encode(file: FlatbufferWriter, op: Op, regions: Sequence[str]) -> int:
 
 
 def _field(file: FlatbufferWriter, op: Op, attr: Attr, value: Any) -> tuple[str, int]:
+    """A field's letter for the writer, and what goes there: a number or a place."""
     kind = attr.kind
     if kind == "i32":
+        struct.pack("<i", value)
         return "i", value
     if kind == "bool":
         return "B", bool(value)
@@ -100,12 +93,12 @@ def _field(file: FlatbufferWriter, op: Op, attr: Attr, value: Any) -> tuple[str,
         return "o", file.ints(tuple(value))
     if kind == "str":
         return "o", file.string(value)
+    if kind == "bytes":
+        return "o", file.data(bytes(value))
     if kind == "acc":
         return "I", DTYPES[value.code].code
     if kind in ENUMS:
         return "I", ENUMS[kind][value]
-    if kind == "bytes":
-        return "o", file.data(bytes(value))
     dtype = _operand_type(op.ins, f"attribute {attr.name} of {op.name}")
     if dtype.is_int and int(value) != value:
         raise ValueError(value)

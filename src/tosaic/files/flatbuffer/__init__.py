@@ -5,13 +5,14 @@ from __future__ import annotations
 import mmap
 import os
 import re
+import threading
 from pathlib import Path
 
 from tosaic.errors import InvalidGraph
-from tosaic.files import schema
-from tosaic.files.decoder import FileDecoder
-from tosaic.files.encoder import FileEncoder
-from tosaic.files.fbreader import FlatbufferReader
+from tosaic.files.flatbuffer import schema
+from tosaic.files.flatbuffer.decoder import FileDecoder
+from tosaic.files.flatbuffer.encoder import FileEncoder
+from tosaic.files.flatbuffer.reader import FlatbufferReader
 from tosaic.ir.graph import Graph
 
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
@@ -51,14 +52,21 @@ def write(graph: Graph, path: str | os.PathLike[str] | None = None) -> bytes:
     """The bytes of a graph's file; with a path, they are also there, all of them or none."""
     data = FileEncoder(graph).encode()
     if path is not None:
-        target = Path(path)
-        beside = target.with_name(f".{target.name}.{os.getpid()}.tmp")
-        try:
-            beside.write_bytes(data)
-            os.replace(beside, target)
-        finally:
-            beside.unlink(missing_ok=True)
+        _replace(Path(os.path.realpath(path)), data)
     return data
+
+
+def _replace(target: Path, data: bytes) -> None:
+    """Write beside and rename, so that nobody sees half a file; a device is just written to."""
+    if target.exists() and not target.is_file():
+        target.write_bytes(data)
+        return
+    beside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
+    try:
+        beside.write_bytes(data)
+        os.replace(beside, target)
+    finally:
+        beside.unlink(missing_ok=True)
 
 
 def _decode(buffer: memoryview) -> Graph:

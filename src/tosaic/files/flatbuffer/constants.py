@@ -7,9 +7,9 @@ from functools import partial
 import numpy as np
 
 from tosaic.errors import InvalidGraph
-from tosaic.files import packing
-from tosaic.files.fbreader import FlatbufferReader, Table
-from tosaic.files.schema import SHAPE, TENSOR
+from tosaic.files.flatbuffer import packing
+from tosaic.files.flatbuffer.reader import FlatbufferReader, Table
+from tosaic.files.flatbuffer.schema import SHAPE, TENSOR
 from tosaic.ir.graph import Array, Const, Value
 from tosaic.spec import dtypes
 from tosaic.spec.dtypes import TensorType
@@ -31,7 +31,7 @@ class Constants:
         """The data of a tensor or shape, or None if the file has none."""
         kind = value.type
         if kind.dtype is dtypes.SHAPE:
-            extent = table.extent(SHAPE.DATA, "the data of a shape")
+            extent = table.extent(SHAPE.DATA, f"the data of {table.what}")
             return self._const(value, extent or (0, 0), packing.data_size(kind))
         extent = self._extent(table, TENSOR.OFFSET, TENSOR.DATA)
         if extent is None or not kind.size:
@@ -54,7 +54,7 @@ class Constants:
             if place + length > self.file.size:
                 raise self.file.outside(f"the data of {table.what}")
             return place, length
-        found = table.extent(data, "the data of a tensor")
+        found = table.extent(data, f"the data of {table.what}")
         return found if found and found[1] else None
 
     def _bytes(self, value: Value, extent: tuple[int, int], need: int) -> Array:

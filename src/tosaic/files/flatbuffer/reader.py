@@ -54,7 +54,7 @@ class FlatbufferReader:
         return target
 
     def outside(self, what: str) -> InvalidGraph:
-        return InvalidGraph(f"the file is truncated or damaged: {what} lies outside of it")
+        return InvalidGraph(f"the file is truncated or damaged: {what} would lie outside of it")
 
     def table(self, at: int, what: str) -> Table:
         """The table at a place that ``follow`` found."""
@@ -135,7 +135,7 @@ class Table:
         place = self._place(field, 1)
         return self._file.buffer[place] if place else default
 
-    def bool(self, field: int, default: bool = False) -> bool:
+    def flag(self, field: int, default: bool = False) -> bool:
         return self.u8(field, default) != 0
 
     def i32(self, field: int, default: int = 0) -> int:
@@ -172,6 +172,12 @@ class Table:
         at = self._follow(field, what)
         return self._file.extent(at, 1, what) if at else None
 
+    def data(self, field: int, what: str) -> bytes:
+        """A copy of a vector of bytes, empty if it is absent."""
+        start, length = self.extent(field, what) or (0, 0)
+        self._file.charge(length)
+        return self._file.buffer[start : start + length].tobytes()
+
     def _targets(self, field: int, what: str) -> list[int]:
         at = self._follow(field, what)
         if not at:
@@ -190,5 +196,7 @@ class Table:
         return [file.string(at, what) for at in self._targets(field, what)]
 
     def tables(self, field: int, what: str, element: str) -> Iterator[Table]:
+        """The tables that a vector lists; ``element`` says what one of them is."""
         file = self._file
-        return (file.table(at, element) for at in self._targets(field, what))
+        targets = enumerate(self._targets(field, what))
+        return (file.table(at, f"{element} {number}") for number, at in targets)

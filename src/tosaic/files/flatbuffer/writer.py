@@ -3,7 +3,7 @@
 Offsets of a flatbuffer point forward, so a part is written after everything it points at, and
 lies before it in the file. Places are counted from the file's end. Large data are kept as they
 are until the parts are joined: one copy in all. The ``flatbuffers`` package's Builder writes
-byte by byte and takes ten times as long.
+byte by byte and takes five times as long (measured on 20,000 operators).
 """
 
 from __future__ import annotations

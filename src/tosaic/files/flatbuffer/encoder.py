@@ -6,9 +6,9 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 
 from tosaic.errors import InvalidGraph
-from tosaic.files import packing, schema
-from tosaic.files.attributes import encode
-from tosaic.files.fbwriter import FlatbufferWriter
+from tosaic.files.flatbuffer import packing, schema
+from tosaic.files.flatbuffer.attributes import encode
+from tosaic.files.flatbuffer.writer import FlatbufferWriter
 from tosaic.ir.graph import Const, Graph, Loc, Op, Value
 from tosaic.spec import OPS
 from tosaic.spec.dtypes import F8UE8M0, SHAPE, TensorType
@@ -85,16 +85,21 @@ class FileEncoder:
         """Every variable, with a name for its tensor that no other tensor of any block has."""
         ops = [op for r in self.regions for op in r.graph.ops if op.name == "VARIABLE"]
         names = Names(v.name for r in self.regions if ops for v in r.graph.values())
+        if len({op.attrs["name"] for op in ops}) < len(ops):
+            raise InvalidGraph("a variable is declared twice")
         for op in ops:
             name, initial = op.attrs["name"], op.attrs.get("initial_value")
             tensor = names.unique(f"variable_{name}")
-            yield _Variable(name, tensor, op.attrs["type"], initial)
+            const = None if initial is None else Const(initial)
+            yield _Variable(name, tensor, op.attrs["type"], const)
 
     def tensor(
         self, name: str, kind: TensorType, const: Const | None, variable: str | None = None
     ) -> int:
         """A tensor's table, or a shape's."""
         file = self.file
+        if any(not 0 <= size < 1 << 31 for size in kind.shape):
+            raise InvalidGraph(f"{name} of {kind} has a dimension that no file holds")
         data, scales = self._const(name, kind, const) if const is not None else (None, None)
         if kind.dtype is SHAPE:
             return file.table("oIo", file.string(name), kind.shape[0], data)
@@ -177,19 +182,18 @@ class _Block:
             name = self.names[value] = self.unique.unique(value.name or otherwise)
         return name
 
-    def _define(self, value: Value, const: Const | None, user: str) -> None:
+    def _define(self, value: Value, const: Const | None, user: Op | str) -> None:
         if value in self.defined:
             raise InvalidGraph(f"{user} defines {value.name!r}, which is defined already")
         self.defined.add(value)
         table = self.out.tensor(self.names[value], value.type, const)
         (self.shapes if value.dtype is SHAPE else self.tensors).append(table)
 
-    def _use(self, value: Value, user: str) -> str:
+    def _use(self, value: Value, user: Op | str) -> str:
         """The name of a value that is defined; a constant is, by its first use."""
         if value not in self.defined:
             if not value.is_const:
-                reason = f"{user} reads {value.name!r}, which nothing before it defines"
-                raise InvalidGraph(reason)
+                raise InvalidGraph(f"{user} reads {value.name!r}, which nothing before it defines")
             name = self._name(value, "const")
             self._define(value, value.const, user)
             defn = OPS["CONST_SHAPE" if value.dtype is SHAPE else "CONST"]
@@ -197,12 +201,11 @@ class _Block:
         return self.names[value]
 
     def _op(self, op: Op) -> None:
-        user = f"operator {op}"
-        ins = [self._use(value, user) for value in op.ins]
+        ins = [self._use(value, op) for value in op.ins]
         outs = []
         for value in op.outs:
             outs.append(self._name(value, op.name.lower()))
-            self._define(value, None, user)
+            self._define(value, None, op)
         if op.name.startswith("VARIABLE"):
             self._access(op, ins, outs)
             return

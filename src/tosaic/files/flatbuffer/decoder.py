@@ -8,26 +8,25 @@ the verifier's question.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from functools import partial
 
-from tosaic.errors import InvalidGraph, Unsupported
-from tosaic.files import schema
-from tosaic.files.attributes import decode
-from tosaic.files.constants import Constants, shown
-from tosaic.files.fbreader import FlatbufferReader, Table
-from tosaic.files.schema import BLOCK, GRAPH, OPERATOR, REGION, SHAPE, TENSOR, VERSION
-from tosaic.ir.build import known, shape_value
-from tosaic.ir.graph import Const, Graph, Loc, Op, Value
+from tosaic.errors import InvalidGraph
+from tosaic.files.flatbuffer import schema
+from tosaic.files.flatbuffer.attributes import decode
+from tosaic.files.flatbuffer.constants import Constants, shown
+from tosaic.files.flatbuffer.reader import FlatbufferReader, Table
+from tosaic.files.flatbuffer.schema import BLOCK, GRAPH, OPERATOR, REGION, SHAPE, TENSOR, VERSION
+from tosaic.ir.build import shape_result
+from tosaic.ir.graph import Graph, Loc, Op, Value
 from tosaic.spec import BY_CODE, OPS, everything
-from tosaic.spec.check import resolve
 from tosaic.spec.dtypes import BLOCK_ELEMENTS, BLOCKS, F8UE8M0, DType, TensorType
 from tosaic.spec.dtypes import BY_CODE as DTYPES
 from tosaic.spec.dtypes import SHAPE as SHAPE_TYPE
-from tosaic.spec.env import LEVELS, Env
+from tosaic.spec.env import LEVELS
 from tosaic.spec.table import OpDef
 
 _MOST_NESTED = LEVELS["none"].max_nesting
 _MOST_RANK = LEVELS["none"].max_rank
+_MOST_SIZES = LEVELS["none"].max_shape_len
 _ACCESS = (OPS["VARIABLE_READ"].code, OPS["VARIABLE_WRITE"].code)
 _BLOCK_OF = dict(zip(BLOCK_ELEMENTS, BLOCKS))
 
@@ -36,7 +35,8 @@ _BLOCK_OF = dict(zip(BLOCK_ELEMENTS, BLOCKS))
 class _Entry:
     """A tensor or shape of a block as the file declares it.
 
-    Data count where a CONST or a variable is: Arm's own generator leaves some on region inputs.
+    Its data matter if a CONST defines it or it is a variable: Arm's own test generator leaves some
+    on the inputs of regions too.
     """
 
     value: Value
@@ -56,9 +56,10 @@ class FileDecoder:
         self.env = everything(self.version, "none")
         self.variables: dict[str, Op] = {}
         self.constants = Constants(file)
+        self._locations: dict[str, Loc | None] = {}
         self.regions: dict[str, Table] = {}
-        for region in root.tables(GRAPH.REGIONS, "the list of regions", "a region"):
-            name = region.string(REGION.NAME, "a region's name")
+        for region in root.tables(GRAPH.REGIONS, "the list of regions", "region"):
+            name = region.string(REGION.NAME, f"the name of {region.what}")
             if name in self.regions:
                 raise InvalidGraph(f"two regions are named {shown(name)}")
             self.regions[name] = region
@@ -77,10 +78,21 @@ class FileDecoder:
         main.ops[:0] = self.variables.values()
         return main
 
+    def location(self, operator: Table) -> Loc | None:
+        """Where an operator comes from; many may share one long text, which is read once."""
+        what = f"the location of {operator.what}"
+        table = operator.table(OPERATOR.LOCATION, what)
+        if table is None:
+            return None
+        text = table.string(0, what)
+        if text not in self._locations:
+            self._locations[text] = schema.location(text)
+        return self._locations[text]
+
     def block(self, name: str) -> Table:
         where = f"region {shown(name)}"
         what = f"the list of blocks of {where}"
-        blocks = list(self.regions[name].tables(REGION.BLOCKS, what, where))
+        blocks = list(self.regions[name].tables(REGION.BLOCKS, what, f"{where}, block"))
         if len(blocks) != 1:
             raise InvalidGraph(f"{where} has {len(blocks)} blocks; it must have one")
         return blocks[0]
@@ -95,19 +107,24 @@ class _BlockDecoder:
     nest: tuple[str, ...]
     entries: dict[str, _Entry] = field(default_factory=dict)
     children: list[Graph] = field(default_factory=list)
+    suffix: str = ""
+
+    def __post_init__(self) -> None:
+        if len(self.nest) > 1:
+            self.suffix = f" of region {shown(self.graph.name)}"
 
     def fill(self) -> list[Graph]:
         """Read everything; gives the graphs of nested regions, still to be filled."""
         where = f"region {shown(self.graph.name)}"
         block = self.file.block(self.graph.name)
-        for table in block.tables(BLOCK.TENSORS, f"the tensors of {where}", "a tensor"):
+        for table in block.tables(BLOCK.TENSORS, f"the tensors of {where}", "tensor"):
             self._declare(table, TENSOR.NAME, self._tensor_type(table))
-        for table in block.tables(BLOCK.SHAPES, f"the shapes of {where}", "a shape"):
-            self._declare(table, SHAPE.NAME, TensorType(SHAPE_TYPE, (table.u32(SHAPE.RANK),)))
+        for table in block.tables(BLOCK.SHAPES, f"the shapes of {where}", "shape"):
+            self._declare(table, SHAPE.NAME, self._shape_type(table))
         for name in block.strings(BLOCK.INPUTS, f"the inputs of {where}"):
             self.graph.inputs.append(self._define(name, f"{where} as an input").value)
         for index, table in enumerate(
-            block.tables(BLOCK.OPERATORS, f"the operators of {where}", "an operator")
+            block.tables(BLOCK.OPERATORS, f"the operators of {where}", "operator")
         ):
             self._operator(index, table)
         for name in block.strings(BLOCK.OUTPUTS, f"the outputs of {where}"):
@@ -120,8 +137,8 @@ class _BlockDecoder:
             region = shown(self.graph.name)
             raise InvalidGraph(f"region {region} has two tensors named {shown(name)}")
         entry = self.entries[name] = _Entry(Value(kind, name), table)
-        if kind.dtype is not SHAPE_TYPE and table.bool(TENSOR.VARIABLE):
-            entry.variable = table.string(TENSOR.VARIABLE_NAME, "a variable's name") or name
+        if kind.dtype is not SHAPE_TYPE and table.flag(TENSOR.VARIABLE):
+            entry.variable = table.string(TENSOR.VARIABLE_NAME, f"the name of {table.what}") or name
             self._variable(entry)
 
     def _variable(self, entry: _Entry) -> None:
@@ -129,21 +146,20 @@ class _BlockDecoder:
         name, kind = entry.variable, entry.value.type
         known_op = self.file.variables.get(name)
         if known_op is None:
-            attrs = {
-                "name": name,
-                "type": kind,
-                "initial_value": self.file.constants.find(entry.value, entry.table),
-            }
+            attrs: dict[str, object] = {"name": name, "type": kind}
+            initial = self.file.constants.find(entry.value, entry.table)
+            if initial is not None:
+                attrs["initial_value"] = initial.array
             self.file.variables[name] = Op(OPS["VARIABLE"], [], [], attrs)
         elif known_op.attrs["type"] != kind:
             first = known_op.attrs["type"]
             raise InvalidGraph(f"variable {shown(name)} is {first} in one block, {kind} in another")
 
     def _tensor_type(self, table: Table) -> TensorType:
-        shape = table.ints(TENSOR.SHAPE, "the shape of a tensor")
+        shape = table.ints(TENSOR.SHAPE, f"the shape of {table.what}")
         dtype = _dtype(table)
         reason = ""
-        if table.bool(TENSOR.IS_UNRANKED):
+        if table.flag(TENSOR.IS_UNRANKED):
             reason = "has no rank; Tosaic reads graphs whose shapes are all known"
         elif dtype is None:
             number, scale = table.u32(TENSOR.TYPE), table.u32(TENSOR.SCALE_TYPE)
@@ -157,9 +173,17 @@ class _BlockDecoder:
             dynamic = "dynamic " if -1 in shape else ""
             reason = f"has the {dynamic}shape {list(shape)}; Tosaic needs every dimension known"
         if reason or dtype is None:
-            name = shown(table.string(TENSOR.NAME, "a tensor's name"))
+            name = shown(table.string(TENSOR.NAME, f"the name of {table.what}"))
             raise InvalidGraph(f"tensor {name} {reason}")
         return TensorType(dtype, shape)
+
+    def _shape_type(self, table: Table) -> TensorType:
+        rank = table.u32(SHAPE.RANK)
+        if rank > _MOST_SIZES:
+            name = shown(table.string(SHAPE.NAME, f"the name of {table.what}"))
+            reason = f"has {rank} sizes; no level of TOSA allows more than {_MOST_SIZES}"
+            raise InvalidGraph(f"shape {name} {reason}")
+        return TensorType(SHAPE_TYPE, (rank,))
 
     def _entry(self, name: str, user: str) -> _Entry:
         entry = self.entries.get(name)
@@ -184,9 +208,8 @@ class _BlockDecoder:
 
     def _operator(self, index: int, table: Table) -> None:
         defn = self._definition(index, table)
-        text = table.table(OPERATOR.LOCATION, "a location")
-        loc = schema.location(text.string(0, "the text of a location")) if text else None
-        user = f"operator {index} ({defn.name})"
+        loc = self.file.location(table)
+        user = f"operator {index} ({defn.name}){self.suffix}"
         ins = table.strings(OPERATOR.INPUTS, f"an input of {user}")
         outs = table.strings(OPERATOR.OUTPUTS, f"an output of {user}")
         if defn.name in ("CONST", "CONST_SHAPE"):
@@ -204,13 +227,15 @@ class _BlockDecoder:
         code, union = table.u32(OPERATOR.OP), table.u8(OPERATOR.ATTRIBUTE_TYPE)
         defn = BY_CODE.get(code)
         if defn is None:
-            raise InvalidGraph(f"operator {index} has number {code}, which TOSA does not define")
+            raise InvalidGraph(
+                f"operator {index}{self.suffix} has number {code}, which TOSA does not define"
+            )
         if defn.name == "IDENTITY" and union in _ACCESS:
             return BY_CODE[union]  # how tosa-opt writes them
         if union != code and (union or schema.attributes(defn)):
             given = BY_CODE[union].name if union in BY_CODE else f"number {union}"
             given = f"the attributes of {given}" if union else "no attributes"
-            raise InvalidGraph(f"operator {index} ({defn.name}) has {given}")
+            raise InvalidGraph(f"operator {index} ({defn.name}){self.suffix} has {given}")
         return defn
 
     def _constant(
@@ -253,7 +278,7 @@ class _BlockDecoder:
         if attribute is None:
             raise InvalidGraph(f"{user} has no attributes")
         for number, attr in enumerate(fields):
-            found[attr.name] = decode(attribute, number, attr, operands, user, self.file.file)
+            found[attr.name] = decode(attribute, number, attr, operands, user)
         regions = [self._child(user, str(found.pop(name))) for name in defn.regions]
         return found, tuple(regions)
 
@@ -272,20 +297,8 @@ class _BlockDecoder:
         for out in op.outs:
             out.loc = op.loc
         if len(op.outs) == 1 and op.defn.results and op.defn.results[0].type == "shape":
-            op.outs[0].const = _shape_result(op, self.file.env)
+            op.outs[0].const = shape_result(op, self.file.env)
         self.graph.ops.append(op)
-
-
-def _shape_result(op: Op, env: Env) -> Const | None:
-    """What a shape operator computes; unknown where it is not legal, which the verifier tells."""
-    if any(v.dtype is SHAPE_TYPE and v.const is None for v in op.ins):
-        return None
-    kinds = [v.type for v in op.ins]
-    try:
-        resolve(op.defn, env, kinds, op.attrs, partial(known, op.ins), [op.outs[0].type])
-        return Const(shape_value(op.name, op.ins, dict(op.attrs)))
-    except Unsupported:
-        return None
 
 
 def _dtype(table: Table) -> DType | None:
@@ -306,7 +319,7 @@ def _version(root: Table) -> tuple[int, int]:
         table.i32(VERSION.MAJOR, -1),
         table.i32(VERSION.MINOR, -1),
         table.i32(VERSION.PATCH, -1),
-        table.bool(VERSION.DRAFT, True),
+        table.flag(VERSION.DRAFT, True),
     )
     found = schema.specification(version)
     if found is None:
