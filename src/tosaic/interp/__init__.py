@@ -1,6 +1,7 @@
 """The interpreter: every import below fills the registry of kernels."""
 
 from tosaic.interp import (
+    chains,
     control,
     convert,
     elementwise,
@@ -15,6 +16,7 @@ from tosaic.interp import (
 )
 
 __all__ = [
+    "chains",
     "control",
     "convert",
     "elementwise",

@@ -10,7 +10,7 @@ arithmetic as at run time. Where the nearest float32 coefficients fail, neighbou
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -20,6 +20,8 @@ from tosaic.interp.exact import Interval
 # How far around the nearest coefficients to look; measured: more finds hardly more.
 SLOPE_ULPS = (0, -1, 1, -2, 2, -3, 3, -4, 4)
 OFFSET_FRACTIONS = (0.5, 0.25, 0.75, 0.05, 0.95, -0.3, 1.3, -1.0, 2.0)
+MORE_FRACTIONS = tuple(i / 16 for i in range(-24, 41))
+HOPELESS = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,13 +40,8 @@ class Steps:
 
     def shifted(self, offset: Tensor) -> Steps:
         """The same steps as a function of `v + offset`."""
-        return Steps(
-            self.level,
-            self.first + offset[:, None],
-            self.slope,
-            self.interval.shifted(offset),
-            self.found,
-        )
+        first = self.first + offset[:, None]
+        return replace(self, first=first, interval=self.interval.shifted(offset))
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,32 +100,36 @@ def _agrees(steps: Steps, slope: Tensor, offset: Tensor) -> Tensor:
 
 def _select(steps: Steps, rows: Tensor) -> Steps:
     interval = Interval(steps.interval.low[rows], steps.interval.high[rows])
-    return Steps(
-        steps.level, steps.first[rows], steps.slope[rows], interval, steps.found[rows]
-    )
+    return Steps(steps.level, steps.first[rows], steps.slope[rows], interval, steps.found[rows])
 
 
 def fit_float32(steps: Steps) -> Affine:
-    """Coefficients for float32, searched channel by channel around the nearest ones."""
+    """Coefficients for float32, searched channel by channel around the nearest ones.
+
+    Small slopes have many inputs near each step and seldom succeed: if the nearest slopes prove
+    few channels, their neighbours are not tried.
+    """
     slope = steps.slope.float()
     low, high = _offset_range(steps, slope.double())
     offset = ((low + high) / 2).float()
     proved = torch.zeros_like(steps.found)
     left = steps.found.nonzero().flatten()
+    few = max(8, len(left) // 16)
     for ulps in SLOPE_ULPS:
         part = _select(steps, left)
         nearest = part.slope.float()
         ulp = torch.nextafter(nearest, torch.tensor(torch.inf)) - nearest
         tried = nearest + ulps * ulp
         low, high = _offset_range(part, tried.double())
-        for fraction in OFFSET_FRACTIONS:
+        for fraction in MORE_FRACTIONS if len(left) <= few else OFFSET_FRACTIONS:
             attempt = (low + fraction * (high - low)).float()
-            good = _agrees(part, tried, attempt)
-            rows = left[good & ~proved[left]]
-            where = good & ~proved[left]
-            slope[rows], offset[rows], proved[rows] = tried[where], attempt[where], True
+            good = _agrees(part, tried, attempt) & ~proved[left]
+            rows = left[good]
+            slope[rows], offset[rows], proved[rows] = tried[good], attempt[good], True
+            if bool(proved[left].all()):
+                break
         left = left[~proved[left]]
-        if not len(left):
+        if len(left) == 0 or len(left) > HOPELESS * len(proved):
             break
     finite = (slope.abs() * steps.interval.peak + offset.abs()) < 2.0**30
     return Affine(slope, offset, proved & finite)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor
 
-from tosaic.interp.kernel import TORCH, Context, Run, kernel
+from tosaic.interp.exact import Interval
+from tosaic.interp.kernel import TORCH, Context, Run, constant, kernel
 from tosaic.interp.operands import specialise
 from tosaic.interp.rescale import Rescale
 from tosaic.ir.graph import Op
@@ -19,9 +22,17 @@ def cast(op: Op, context: Context) -> Run:
     target = TORCH[result]
     if source.is_float and result.is_int:
         return _float_to_int(result)
-    if target in (torch.float8_e4m3fn, torch.float8_e5m2) and source is not d.F32:
+    if result is d.F8E4M3:
+        return _to_float8_e4m3
+    if result is d.F8E5M2:
         return lambda x: x.float().to(target)
     return lambda x: x.to(target)
+
+
+def _to_float8_e4m3(x: Tensor) -> Tensor:
+    """What rounds to more than 448 becomes NaN, as there is no infinity; torch saturates."""
+    wide = x.float()
+    return torch.where(wide.abs() > 464, torch.nan, wide).to(torch.float8_e4m3fn)
 
 
 def _float_to_int(result: d.DType) -> Run:
@@ -40,19 +51,40 @@ def _float_to_int(result: d.DType) -> Run:
 
 @kernel("RESCALE")
 def rescale(op: Op, context: Context) -> Run:
-    attrs = op.attrs
-
     def make(multiplier: Tensor, shift: Tensor, input_zp: Tensor, output_zp: Tensor) -> Run:
-        return Rescale(
-            multiplier,
-            shift,
-            input=TORCH[op.ins[0].dtype],
-            output=TORCH[op.outs[0].dtype],
-            input_zp=int(input_zp),
-            output_zp=int(output_zp),
-            rounding=attrs["rounding_mode"],
-            input_unsigned=attrs["input_unsigned"],
-            output_unsigned=attrs["output_unsigned"],
-        )
+        ready = _rescaler(op, (multiplier, shift, input_zp, output_zp))
+        shape = op.outs[0].shape
+        return ready if shape else lambda x: ready(x).reshape(shape)
 
     return specialise(op, "multiplier shift input_zp output_zp", make)
+
+
+def rescaler(
+    op: Op, clamp: tuple[int, int] | None = None, interval: Interval | None = None
+) -> Rescale:
+    """The RESCALE of constant parameters, with what is known of its input and a CLAMP behind."""
+    parameters = [tensor for v in op.ins[1:] if (tensor := constant(v)) is not None]
+    return _rescaler(op, parameters, clamp, interval)
+
+
+def _rescaler(
+    op: Op,
+    parameters: Sequence[Tensor],
+    clamp: tuple[int, int] | None = None,
+    interval: Interval | None = None,
+) -> Rescale:
+    multiplier, shift, input_zp, output_zp = parameters
+    return Rescale(
+        multiplier,
+        shift,
+        input=TORCH[op.ins[0].dtype],
+        output=TORCH[op.outs[0].dtype],
+        input_zp=int(input_zp),
+        output_zp=int(output_zp),
+        rounding=op.attrs["rounding_mode"],
+        scale32=op.attrs["scale32"],
+        input_unsigned=op.attrs["input_unsigned"],
+        output_unsigned=op.attrs["output_unsigned"],
+        clamp=clamp,
+        interval=interval,
+    )

@@ -61,9 +61,14 @@ def add(op: Op, context: Context) -> Run:
     if op.outs[0].dtype.is_float:
         return torch.add
 
+    low, high = op.outs[0].dtype.range
+
     def run(a: Tensor, b: Tensor) -> Tensor:
-        total = a + b  # wraps: then its sign differs from the sign of both operands
-        require(((a ^ total) & (b ^ total)).amin() >= 0, "the sum overflows")
+        total = a + b
+        (a_low, a_high), (b_low, b_high) = _ends(a), _ends(b)
+        if a_low + b_low < low or a_high + b_high > high:
+            # Where it wrapped, its sign differs from the sign of both operands.
+            require(((a ^ total) & (b ^ total)).amin() >= 0, "the sum overflows")
         return total
 
     return run
@@ -74,12 +79,21 @@ def sub(op: Op, context: Context) -> Run:
     if op.outs[0].dtype.is_float:
         return torch.sub
 
+    low, high = op.outs[0].dtype.range
+
     def run(a: Tensor, b: Tensor) -> Tensor:
         difference = a - b
-        require(((a ^ b) & (a ^ difference)).amin() >= 0, "the difference overflows")
+        (a_low, a_high), (b_low, b_high) = _ends(a), _ends(b)
+        if a_low - b_high < low or a_high - b_low > high:
+            require(((a ^ b) & (a ^ difference)).amin() >= 0, "the difference overflows")
         return difference
 
     return run
+
+
+def _ends(x: Tensor) -> tuple[int, int]:
+    low, high = torch.aminmax(x)
+    return int(low), int(high)
 
 
 @kernel("MUL")
@@ -240,7 +254,12 @@ def table(op: Op, context: Context) -> Run:
 def _lookup(entries: Tensor) -> Run:
     """One entry for each int8; turned so that the bits of the input are its place."""
     turned = entries.roll(-128)
-    return lambda x: turned[x.view(torch.uint8).to(torch.int32)]
+    return lambda x: _entry(turned, x.view(torch.uint8).to(torch.int32))
+
+
+def _entry(entries: Tensor, place: Tensor) -> Tensor:
+    """``entries[place]``; index_select is four times as fast here."""
+    return entries.index_select(0, place.flatten()).view(place.shape)
 
 
 def _interpolate(entries: Tensor) -> Run:
@@ -253,8 +272,8 @@ def _interpolate(entries: Tensor) -> Run:
     def run(x: Tensor) -> Tensor:
         place = x.to(torch.int32) + 32768
         segment = place >> 7
-        if any_steep and bool(steep[segment].any()):
+        if any_steep and bool(_entry(steep, segment).any()):
             raise Unpredictable("neighbouring table entries are further apart than an int16")
-        return start[segment] + slope[segment] * (place & 127)
+        return _entry(start, segment) + _entry(slope, segment) * (place & 127)
 
     return run

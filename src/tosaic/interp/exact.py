@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -54,12 +55,12 @@ def strict_float32() -> Iterator[None]:
     """Keep user settings that trade float32 precision for speed away from our kernels.
 
     bf16 or tf32 modes drop bits of the inputs, and NNPACK's Winograd kernels are not exact on
-    integers. Entering costs about 10 µs: an interpreter enters it once a run, and kernels rely
-    on it.
+    integers. Entering and leaving costs a few µs.
     """
-    convolution, matmul = torch.backends.mkldnn.conv, torch.backends.mkldnn.matmul
+    backends: Any = torch.backends  # its modules are replaced by objects that types do not know
+    convolution, matmul = backends.mkldnn.conv, backends.mkldnn.matmul
     previous = convolution.fp32_precision, matmul.fp32_precision
-    nnpack = torch.backends.nnpack.set_flags(False)
+    nnpack = backends.nnpack.set_flags(False)
     try:
         if previous != ("ieee", "ieee"):
             convolution.fp32_precision = matmul.fp32_precision = "ieee"
@@ -67,4 +68,4 @@ def strict_float32() -> Iterator[None]:
     finally:
         if previous != ("ieee", "ieee"):
             convolution.fp32_precision, matmul.fp32_precision = previous
-        torch.backends.nnpack.set_flags(*nnpack)
+        backends.nnpack.set_flags(*nnpack)

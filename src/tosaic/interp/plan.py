@@ -1,35 +1,36 @@
 """A plan: a graph prepared once, run many times.
 
-Each step holds a prepared kernel and the registers it reads, writes and frees. A fused step
-keeps its parts, so that a value inside it can be observed without a second run.
+Each step holds a prepared kernel and the registers it reads, writes and frees. A fused step can
+also run as its parts, so that a value inside it can be observed without a second run.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
 
 from tosaic.errors import Unpredictable, Unsupported
+from tosaic.interp import onednn
 from tosaic.interp.exact import strict_float32
-from tosaic.interp.fuse import FUSED, Group, groups
+from tosaic.interp.fuse import FUSED, Group, carried, groups
 from tosaic.interp.kernel import KERNELS, Context, Run, to_torch
 from tosaic.ir.graph import Graph, Op, Value
+
+Registers = list[Tensor | None]
 
 
 @dataclass(slots=True)
 class Step:
-    """One prepared kernel, the registers around it, and its parts if it was fused."""
+    """One prepared kernel and the registers around it."""
 
     run: Run
     op: Op
     reads: tuple[int, ...]
     writes: tuple[int, ...]
     frees: tuple[int, ...] = ()
-    parts: tuple[Step, ...] = ()
-    inside: frozenset[int] = frozenset()
 
 
 class Plan:
@@ -39,23 +40,31 @@ class Plan:
         self.graph = graph
         self.context = context or Context(lambda region: Plan(region, self.context).execute)
         self._registers = {value: i for i, value in enumerate(graph.values())}
-        self._initial = [_initial(value) for value in self._registers]
+        self._initial: Registers = [_initial(value) for value in self._registers]
         self._inputs = tuple(self._registers[v] for v in graph.inputs)
         self._outputs = tuple(self._registers[v] for v in graph.outputs)
-        self.steps = [step for group in groups(graph) for step in self._steps(group)]
+        with torch.inference_mode(), strict_float32():
+            self._prepare()
         self._plan_frees()
 
-    def _steps(self, group: Group) -> Iterator[Step]:
-        maker = FUSED.get(group.kind or "")
-        run = maker(group, self.context) if maker else None
-        parts = tuple(self._single(op) for op in group.ops)
-        if run is None:
-            yield from parts
-            return
-        reads = tuple(self._registers[v] for v in group.ins)
-        writes = tuple(self._registers[v] for v in group.outs)
-        inside = frozenset(r for part in parts[:-1] for r in part.writes)
-        yield Step(run, group.ops[-1], reads, writes, parts=parts, inside=inside)
+    def _prepare(self) -> None:
+        found = groups(self.graph)
+        passing = carried(self.graph, [g for g in found if g.kind])
+        self.steps: list[Step] = []
+        self._fused: dict[int, Group] = {}  # index of a step -> the group it computes
+        for group in found:
+            if not group.kind:
+                self.steps.append(self._single(group.ops[0]))
+                continue
+            run = FUSED[group.kind](group, self.context, group.result in passing)
+            if run is None:
+                parts = [self._single(op) for op in group.ops]
+                self.steps += [replace(part, run=_uncarried(part.run)) for part in parts]
+                continue
+            self._fused[len(self.steps)] = group
+            reads = tuple(self._registers[v] for v in group.ins)
+            writes = (self._registers[group.result],)
+            self.steps.append(Step(run, group.ops[-1], reads, writes))
 
     def _single(self, op: Op) -> Step:
         maker = KERNELS.get(op.name)
@@ -68,10 +77,15 @@ class Plan:
     def _plan_frees(self) -> None:
         """Let each register go after the last step that reads it; constants and results stay."""
         kept = {r for v, r in self._registers.items() if v.is_const} | set(self._outputs)
-        for step in reversed(self.steps):
-            dead = {*step.reads, *step.writes, *step.inside} - kept
+        for index in reversed(range(len(self.steps))):
+            step = self.steps[index]
+            inside = (self._registers[v] for v in self._inside(index))
+            dead = {*step.reads, *step.writes, *inside} - kept
             kept |= dead
             step.frees = tuple(dead)
+
+    def _inside(self, index: int) -> tuple[Value, ...]:
+        return self._fused[index].inside if index in self._fused else ()
 
     def execute(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for tensors in graph order, already of the right types and shapes."""
@@ -87,20 +101,30 @@ class Plan:
         wanted = {self._registers[v]: v for v in watch}
         seen = {v: t for r, v in wanted.items() if (t := registers[r]) is not None}
         with torch.inference_mode(), strict_float32():
-            for step in self.steps:
-                fused = wanted.keys().isdisjoint(step.inside)
-                for part in (step,) if fused else step.parts:
-                    _run(part, registers)
-                if wanted:
-                    for register in (*step.inside, *step.writes):
-                        if register in wanted:
-                            seen[wanted[register]] = _present(registers[register])
+            for index, step in enumerate(self.steps):
+                written = step.writes
+                if wanted and any(self._registers[v] in wanted for v in self._inside(index)):
+                    written += self._run_parts(self._fused[index], registers)
+                else:
+                    _run(step, registers)
+                for register in written if wanted else ():
+                    if register in wanted:
+                        seen[wanted[register]] = onednn.from_carrier(_present(registers[register]))
                 for register in step.frees:
                     registers[register] = None
-        return [_present(registers[r]) for r in self._outputs], seen
+            return [onednn.from_carrier(_present(registers[r])) for r in self._outputs], seen
+
+    def _run_parts(self, group: Group, registers: Registers) -> tuple[int, ...]:
+        """Run a fused group operator by operator; the registers of the values inside it."""
+        for value in group.ins:
+            register = self._registers[value]
+            registers[register] = onednn.from_carrier(_present(registers[register]))
+        for op in group.ops:
+            _run(self._single(op), registers)
+        return tuple(self._registers[v] for v in group.inside)
 
 
-def _run(step: Step, registers: list[Tensor | None]) -> None:
+def _run(step: Step, registers: Registers) -> None:
     try:
         result = step.run(*[registers[r] for r in step.reads])
     except Unpredictable as problem:
@@ -112,10 +136,13 @@ def _run(step: Step, registers: list[Tensor | None]) -> None:
             registers[register] = tensor
 
 
+def _uncarried(run: Run) -> Run:
+    """A plain kernel in the place of a fused one, whose operands may come as carriers."""
+    return lambda *ins: run(*map(onednn.from_carrier, ins))
+
+
 def _initial(value: Value) -> Tensor | None:
-    if value.const is None or value.producer is not None:
-        return None
-    return to_torch(value.const.array, value.dtype)
+    return to_torch(value.const.array, value.dtype) if value.const and value.is_const else None
 
 
 def _present(tensor: Tensor | None) -> Tensor:

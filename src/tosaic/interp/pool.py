@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -13,7 +14,24 @@ from tosaic.interp.operands import narrow, specialise
 from tosaic.ir.graph import Op
 from tosaic.spec import dtypes as d
 
-Combine = Callable[[Tensor, Tensor], Tensor]
+
+class Combine(NamedTuple):
+    """How the elements of a window become one: two at a time, or all over some axes."""
+
+    pair: Callable[[Tensor, Tensor], Tensor]
+    outside: float
+    whole: Callable[[Tensor, tuple[int, int]], Tensor] | None = None
+
+
+def _total(x: Tensor, axes: tuple[int, int]) -> Tensor:
+    return x.sum(axes, keepdim=True, dtype=x.dtype)
+
+
+def _largest(x: Tensor, axes: tuple[int, int]) -> Tensor:
+    return x.amax(axes, keepdim=True)
+
+
+SUM = Combine(torch.add, 0, _total)
 
 
 class Window:
@@ -24,19 +42,23 @@ class Window:
         top, bottom, left, right = pad
         self.padding = (0, 0, left, right, top, bottom)
 
-    def __call__(self, x: Tensor, combine: Combine, outside: float) -> Tensor:
+    def __call__(self, x: Tensor, combine: Combine) -> Tensor:
         if any(self.padding):
-            x = F.pad(x, self.padding, value=outside)
+            x = F.pad(x, self.padding, value=combine.outside)
+        elif combine.whole and self.kernel == x.shape[1:3]:
+            return combine.whole(x, (1, 2))
         for axis, size, stride in zip((2, 1), self.kernel[::-1], self.stride[::-1]):
-            x = _slide(x, axis, size, stride, combine)
+            x = _slide(x, axis, size, stride, combine.pair)
         return x
 
     def counts(self, height: int, width: int) -> Tensor:
         """How many elements of the input each window holds: [1, OH, OW, 1]."""
-        return self(torch.ones(1, height, width, 1, dtype=torch.int64), torch.add, 0)
+        return self(torch.ones(1, height, width, 1, dtype=torch.int64), SUM)
 
 
-def _slide(x: Tensor, axis: int, size: int, stride: int, combine: Combine) -> Tensor:
+def _slide(
+    x: Tensor, axis: int, size: int, stride: int, pair: Callable[[Tensor, Tensor], Tensor]
+) -> Tensor:
     steps = (x.shape[axis] - size) // stride + 1
 
     def tap(offset: int) -> Tensor:
@@ -45,7 +67,7 @@ def _slide(x: Tensor, axis: int, size: int, stride: int, combine: Combine) -> Te
 
     result = tap(0)
     for offset in range(1, size):
-        result = combine(result, tap(offset))
+        result = pair(result, tap(offset))
     return result
 
 
@@ -65,13 +87,14 @@ def _sizes(tensor: Tensor) -> list[int]:
 def max_pool2d(op: Op, context: Context) -> Run:
     kind, target = op.ins[0].dtype, TORCH[op.ins[0].dtype]
     if not kind.is_float:
-        lowest = kind.range[0]
-        return _pool(op, lambda window: lambda x: window(x, torch.maximum, lowest))
-    ignore = op.attrs["nan_mode"] == "IGNORE"
-    combine, outside = (torch.fmax, torch.nan) if ignore else (torch.maximum, -torch.inf)
-    if kind.bits == 8:
-        return _pool(op, lambda window: lambda x: window(x.float(), combine, outside).to(target))
-    return _pool(op, lambda window: lambda x: window(x, combine, outside))
+        combine = Combine(torch.maximum, kind.range[0], _largest)
+    elif op.attrs["nan_mode"] == "IGNORE":
+        combine = Combine(torch.fmax, torch.nan)
+    else:
+        combine = Combine(torch.maximum, -torch.inf, _largest)
+    if kind.is_float and kind.bits == 8:
+        return _pool(op, lambda window: lambda x: window(x.float(), combine).to(target))
+    return _pool(op, lambda window: lambda x: window(x, combine))
 
 
 @kernel("AVG_POOL2D", "AVG_POOL2D_ADAPTIVE")
@@ -87,7 +110,7 @@ def _float_mean(window: Window, kind: d.DType, height: int, width: int) -> Run:
     counts, target = window.counts(height, width).float(), TORCH[kind]
 
     def run(x: Tensor, input_zp: Tensor, output_zp: Tensor) -> Tensor:
-        return (window(x.float(), torch.add, 0) / counts).to(target)
+        return (window(x.float(), SUM) / counts).to(target)
 
     return run
 
@@ -103,7 +126,7 @@ def _mean(window: Window, kind: d.DType, height: int, width: int) -> Run:
 
     def run(x: Tensor, input_zp: Tensor, output_zp: Tensor) -> Tensor:
         centred = x.to(torch.int32 if fits else torch.int64) - input_zp
-        total = window(centred, torch.add, 0)
+        total = window(centred, SUM)
         if not fits:
             narrow(total, d.I32, "the sum of a window")
         scaled = (total.to(torch.int64) * multiplier).add_(half) >> shift

@@ -87,8 +87,13 @@ def argmax(op: Op, context: Context) -> Run:
     def run(x: Tensor) -> Tensor:
         if narrow_float:
             x = x.float()
-        if ignore:
-            x = torch.where(x.isnan(), -torch.inf, x)
-        return x.argmax(axis).to(target)
+        if not ignore:
+            return x.argmax(axis).to(target)
+        number = ~x.isnan()
+        largest, place = torch.where(number, x, -torch.inf).max(axis)
+        # -inf may stand for a NaN there: then every number is -inf, and the first one counts
+        return torch.where(largest == -torch.inf, number.to(torch.int8).argmax(axis), place).to(
+            target
+        )
 
     return run

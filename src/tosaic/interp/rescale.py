@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from copy import copy
 from typing import Literal
 
 import torch
@@ -10,12 +11,13 @@ from torch import Tensor
 from tosaic.errors import Unpredictable
 from tosaic.interp.affine import Affine, Steps, find_steps, fit_float32, fit_float64
 from tosaic.interp.exact import FLOAT32_EXACT, FLOAT64_EXACT, Interval
+from tosaic.interp.onednn import OFFSET, to_carrier
 
 Rounding = Literal["SINGLE_ROUND", "INEXACT_ROUND", "DOUBLE_ROUND"]
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
 # Elements of a block and of a row of repeated coefficients: a block's float64 copy fits in L2.
-BLOCK = 1 << 16
+BLOCK = 3 << 15
 ROW = 1 << 12
 # A multiple of 65,536 above every negative result, so that truncation is floor and narrowing
 # the sum to 8 or 16 bits drops it.
@@ -71,16 +73,33 @@ class Rescale:
         self.interval = interval or Interval(torch.tensor([whole[0]]), torch.tensor([whole[1]]))
         self._check_parameters()
         self.predictable = self._is_predictable()
+        self._prepared = False
         self._table: Tensor | None = None
         self._float64: Affine | None = None
         self._float32: Affine | None = None
         reach = float((self.slope * self.interval.peak).max()) + abs(self.output_zp)
         self._narrow = reach < LIFT
-        self._rows: dict[torch.dtype, tuple[Tensor, Tensor]] = {}
+        self._rows: dict[tuple[int, torch.dtype, int], tuple[Tensor, Tensor]] = {}
         if dtype_bits(input) == 8 and len(self.multiplier) == 1 and self.predictable:
             self._table = self.exact(torch.arange(256).to(torch.uint8).view(torch.int8))
-        elif self.predictable:
-            self._prepare_float()
+
+    def prepare(self, float32: bool = True) -> None:
+        """Look for float coefficients now, rather than at the first call."""
+        if not self._prepared:
+            self._prepared = True
+            if self._table is None and self.predictable:
+                self._prepare_float(float32)
+
+    def select(self, index: Tensor, interval: Interval) -> Rescale:
+        """This RESCALE for some of the channels of `interval` only."""
+        channels = len(interval.low)
+        part = copy(self)
+        part.multiplier = self.multiplier.expand(channels)[index]
+        part.shift = self.shift.expand(channels)[index]
+        part.interval = Interval(interval.low[index], interval.high[index])
+        part._prepared, part._rows = False, {}
+        part._float32 = part._float64 = None
+        return part
 
     @property
     def slope(self) -> Tensor:
@@ -150,7 +169,7 @@ class Rescale:
         slope = self.slope.expand(channels)
         return find_steps(result, slope, self.output_zp, self.levels, interval)
 
-    def _prepare_float(self) -> None:
+    def _prepare_float(self, float32: bool) -> None:
         if self.input_zp or self.input_unsigned or self.interval.peak >= FLOAT64_EXACT:
             return
         interval = self.interval
@@ -160,14 +179,14 @@ class Rescale:
             count = len(self.multiplier)
             interval = Interval(interval.low.expand(count), interval.high.expand(count))
         affine = self._float64_by_distance(interval)
-        steps = None if affine.proved.all() and dtype_bits(self.output) > 8 else (
-            self.steps(interval)
+        steps = (
+            None if affine.proved.all() and dtype_bits(self.output) > 8 else (self.steps(interval))
         )
         if not affine.proved.all() and steps is not None:
             affine = fit_float64(steps)
         if affine.proved.all():
             self._float64 = affine
-        if steps is not None and interval.peak <= FLOAT32_EXACT:
+        if float32 and steps is not None and interval.peak <= FLOAT32_EXACT:
             narrow = fit_float32(steps)
             self._float32 = narrow if narrow.proved.all() else None
 
@@ -178,6 +197,8 @@ class Rescale:
         """
         odd = self.multiplier & -self.multiplier
         distance = torch.where(odd > 0, odd, 1).double() * torch.exp2(-self.shift.double())
+        # The half that rounding adds is a multiple of the distance only up to one half.
+        distance = distance.clamp(max=0.5)
         offset = self.output_zp + distance / 2
         peak = self.slope * interval.peak + abs(self.output_zp) + 1
         lift = 0 if self.output is torch.int32 else LIFT
@@ -187,33 +208,45 @@ class Rescale:
             single = bool((self.shift <= 31).all())
         return Affine(self.slope, offset, proved & single)
 
-    def __call__(self, v: Tensor) -> Tensor:
+    def __call__(self, v: Tensor, carrier: torch.dtype | None = None) -> Tensor:
+        """The result, in `carrier`: the output's type, or uint8 for int8 with 128 added."""
+        carrier = carrier or self.output
         if self._table is not None:
-            return self._table[v.view(torch.uint8).to(torch.int32)]
+            result = self._table[v.view(torch.uint8).to(torch.int32)]
+            return to_carrier(result) if carrier is torch.uint8 else result
+        self.prepare()
         if v.dtype is torch.float32 and self._float32 is not None:
-            return self._blocks(v, torch.float32)
+            return self._blocks(v, torch.float32, carrier)
         if self._float64 is not None:
-            return self._blocks(v, torch.float64)
-        return self.exact(v)
+            return self._blocks(v, torch.float64, carrier)
+        return to_carrier(self.exact(v)) if carrier is torch.uint8 else self.exact(v)
 
-    def _coefficients(self, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-        """Slope and offset repeated to a row of several positions: short rows are slow."""
-        if dtype not in self._rows:
+    def _coefficients(self, count: int, dtype: torch.dtype, lift: int) -> tuple[Tensor, Tensor]:
+        """Slope and offset for `count` elements, repeated to rows that are long but fit in L1."""
+        if (count, dtype, lift) not in self._rows:
             affine = self._float32 if dtype is torch.float32 else self._float64
             assert affine is not None
             slope, offset = affine.slope, affine.offset
             if dtype is torch.float64:
                 # Truncation stands in for rounding: half up, and above zero.
-                offset = offset + 0.5 + (0 if self.output is torch.int32 else LIFT)
-            times = max(1, ROW // len(slope))
-            self._rows[dtype] = slope.to(dtype).repeat(times), offset.to(dtype).repeat(times)
-        return self._rows[dtype]
+                offset = offset + 0.5 + (0 if self.output is torch.int32 else LIFT + lift)
+            positions = count // len(slope)
+            most = max(1, ROW // len(slope))
+            times = next(t for t in range(most, 0, -1) if positions % t == 0)
+            if times * len(slope) * 4 < ROW < count:
+                times = most
+            self._rows[count, dtype, lift] = (
+                slope.to(dtype).repeat(times),
+                offset.to(dtype).repeat(times),
+            )
+        return self._rows[count, dtype, lift]
 
-    def _blocks(self, v: Tensor, dtype: torch.dtype) -> Tensor:
-        slope, offset = self._coefficients(dtype)
+    def _blocks(self, v: Tensor, dtype: torch.dtype, carrier: torch.dtype) -> Tensor:
+        lift = OFFSET if carrier is torch.uint8 else 0
+        slope, offset = self._coefficients(v.numel(), dtype, lift)
         width = len(slope)
         flat = v.reshape(-1)
-        out = torch.empty(v.shape, dtype=self.output)
+        out = torch.empty(v.shape, dtype=carrier)
         result = out.view(-1)
         rows = len(flat) // width
         step = max(1, BLOCK * torch.get_num_threads() // width)
@@ -228,22 +261,24 @@ class Rescale:
 
     def _block32(self, v: Tensor, slope: Tensor, offset: Tensor, out: Tensor) -> None:
         # Separate operations, as in the proof: a fused one would round once.
-        scaled = torch.mul(v, slope).add_(offset)
-        scaled.round_().clamp_(*self.levels)
-        if self.output_unsigned:
-            out.view(torch.uint8).copy_(scaled)
-        else:
-            out.copy_(scaled)
+        space = torch.mul(v, slope).add_(offset).round_().clamp_(*self.levels)
+        if out.dtype is torch.uint8:
+            space = space.add_(OFFSET)
+        elif self.output_unsigned:
+            out = out.view(torch.uint8)
+        out.copy_(space)
 
     def _block64(self, v: Tensor, slope: Tensor, offset: Tensor, out: Tensor) -> None:
-        scaled = v.double()
-        torch.addcmul(offset, scaled, slope, out=scaled)
+        space = v.double()
+        torch.addcmul(offset, space, slope, out=space)
         if self.output is torch.int32:
-            out.copy_(scaled.floor_().clamp_(*self.levels))
+            out.copy_(space.floor_().clamp_(*self.levels))
             return
-        low, high = self.levels
-        # Small enough for int32 or not, the interval decides; clamping int32 is the faster way.
+        lift = LIFT + (OFFSET if out.dtype is torch.uint8 else 0)
+        low, high = self.levels[0] + lift, self.levels[1] + lift
+        # Clamping int32 is faster than float64; the interval says whether int32 holds it.
         if self._narrow:
-            out.copy_(scaled.to(torch.int32).clamp_(low + LIFT, high + LIFT))
+            narrow = space.to(torch.int32).clamp_(low, high)
         else:
-            out.copy_(scaled.clamp_(low + LIFT, high + LIFT).to(torch.int32))
+            narrow = space.clamp_(low, high).to(torch.int32)
+        out.copy_(narrow)

@@ -1,0 +1,294 @@
+"""Exact integer convolutions on torch: CONV2D, CONV3D, DEPTHWISE_CONV2D, TRANSPOSE_CONV2D.
+
+Tensors are NHWC (NDHWC), weights in TOSA's layouts. Which arithmetic runs is decided once from
+the weights: oneDNN's 8-bit kernels, float32 where no partial sum can reach 2^24 (the input
+channels are split until that holds), float64 otherwise. Weights computed at run time need a
+`Convolution` for each call; its preparation costs a pass or two over the weights.
+"""
+
+from __future__ import annotations
+
+from copy import copy
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from tosaic.errors import Unpredictable
+from tosaic.interp import onednn
+from tosaic.interp.exact import FLOAT32_EXACT, Interval, strict_float32, sum_interval
+from tosaic.interp.rescale import dtype_range
+
+Kind = Literal["conv2d", "depthwise", "conv3d", "transpose"]
+Ints = tuple[int, ...]
+
+# From how many parts on one float64 convolution is faster than float32 ones (measured 2–4×).
+PARTS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class _Part:
+    """A convolution over the input channels start … stop."""
+
+    start: int
+    stop: int
+    weight: Tensor
+    bias: Tensor | None
+    run: onednn.IntegerConvolution | None
+
+
+def torch_weight(kind: Kind, weight: Tensor) -> Tensor:
+    """TOSA's weight layout to PyTorch's: output channels first (input channels if transposed)."""
+    if kind == "depthwise":
+        height, width, channels, multiplier = weight.shape
+        return weight.permute(2, 3, 0, 1).reshape(channels * multiplier, 1, height, width)
+    if kind == "transpose":
+        return weight.permute(3, 0, 1, 2)
+    return weight.movedim(-1, 1)
+
+
+class Convolution:
+    """A convolution prepared once; calls give the exact accumulators as int32 or int64 (int48).
+
+    `pad` is TOSA's: before and after for each dimension (out_pad for a transposed one).
+    `interval` says what values the input can take, before its zero point is subtracted.
+    """
+
+    def __init__(
+        self,
+        kind: Kind,
+        weight: Tensor,
+        bias: Tensor,
+        *,
+        input_shape: Ints,
+        pad: Ints,
+        stride: Ints,
+        dilation: Ints = (1, 1),
+        input_zp: int = 0,
+        weight_zp: int = 0,
+        accumulator: torch.dtype = torch.int32,
+        interval: tuple[int, int] = (-128, 127),
+        integer: bool = True,
+    ) -> None:
+        self.kind, self.input_shape, self.accumulator = kind, input_shape, accumulator
+        self.weight = torch_weight(kind, weight.to(torch.int64) - weight_zp)
+        self.channels = self.weight.shape[1 if kind == "transpose" else 0]
+        self.bias = bias.reshape(-1).to(torch.int64).expand(self.channels)
+        self.pad, self.stride, self.dilation = tuple(pad), tuple(stride), tuple(dilation)
+        self.groups = input_shape[-1] if kind == "depthwise" else 1
+        self.input_zp, self.values = input_zp, interval
+        low, high = interval[0] - input_zp, interval[1] - input_zp
+        self.sums = sum_interval(self._by_output(self.weight), low, high)
+        self.interval = self.sums.shifted(self.bias)
+        self.safe = self.interval.within(*dtype_range(accumulator))
+        # Beyond 8 bits an input is split into a signed high byte and an unsigned low one.
+        self.digits = high > 255 or low < -255
+        self.padding, self.explicit = self._split_padding()
+        fits = self.weight.min() >= -128 and self.weight.max() <= 127
+        spatial = kind in ("conv2d", "depthwise") and interval[0] >= -128 and interval[1] <= 127
+        self.integer = bool(integer and fits and spatial) and onednn.available()
+        self._prepare()
+
+    def _prepare(self) -> None:
+        low, high = (value - self.input_zp for value in self.values)
+        bound = (min(low >> 8, 0), max(high >> 8, 255)) if self.digits else (low, high)
+        # A bias goes into the convolution where no partial sum with it can reach 2^24 either.
+        largest = int((torch.maximum(-self.sums.low, self.sums.high) + self.bias.abs()).max())
+        self._folded = largest < FLOAT32_EXACT and not self.digits and self.kind != "transpose"
+        self._parts = self._split(*bound)
+        self._wide = self.interval.peak >= FLOAT32_EXACT
+        row = self.bias.view(-1, *(1,) * len(self.stride)).to(self._total_dtype())
+        self._row = row if not self._folded and bool(self.bias.any()) else None
+
+    def _total_dtype(self) -> torch.dtype:
+        """Of the sum of the parts: float64 beyond 2^24."""
+        single = len(self._parts) == 1 and self._parts[0].weight.dtype is torch.float32
+        return torch.float32 if single and not self._wide and not self.digits else torch.float64
+
+    def _by_output(self, weight: Tensor) -> Tensor:
+        return weight.transpose(0, 1) if self.kind == "transpose" else weight
+
+    def _split_padding(self) -> tuple[Ints, Ints]:
+        """What PyTorch's symmetric padding can express, and the explicit rest (F.pad's order).
+
+        Padding after the data that no window reaches may be added: TOSA's [1, 0] at stride 2
+        is PyTorch's 1.
+        """
+        before, after = self.pad[0::2], self.pad[1::2]
+        explicit = tuple(
+            p for pair in reversed(list(zip(before, after, strict=True))) for p in pair
+        )
+        if self.kind == "transpose":
+            return (0,) * len(before), explicit
+        kernel = self.weight.shape[2:]
+        for i, size in enumerate(self.input_shape[1:-1]):
+            span = size + before[i] - self.dilation[i] * (kernel[i] - 1) - 1
+            steps = (span + after[i]) // self.stride[i], (span + before[i]) // self.stride[i]
+            if before[i] < after[i] or steps[0] != steps[1]:
+                return (0,) * len(before), explicit
+        return before, ()
+
+    def _split(self, low: int, high: int) -> list[_Part]:
+        """The fewest ranges of input channels whose sums are all exact in float32."""
+        axis = 0 if self.kind == "transpose" else 1
+        size = self.weight.shape[axis]
+        for count in range(1, min(PARTS, size) + 1):
+            self._folded = self._folded and count == 1
+            edges = [size * i // count for i in range(count + 1)]
+            pieces = [
+                self.weight.narrow(axis, start, stop - start) for start, stop in pairwise(edges)
+            ]
+            if all(
+                sum_interval(self._by_output(piece), low, high).peak < FLOAT32_EXACT
+                for piece in pieces
+            ):
+                return [
+                    self._part(start, piece) for start, piece in zip(edges, pieces, strict=False)
+                ]
+        return [_Part(0, size, self.weight.double(), None, None)]
+
+    def _part(self, start: int, weight: Tensor) -> _Part:
+        stop = start + weight.shape[0 if self.kind == "transpose" else 1]
+        bias = self.bias.float() if self._folded else None
+        run = self.packed(weight, stop - start, offset=bias) if self.integer else None
+        layout = torch.channels_last_3d if self.kind == "conv3d" else torch.channels_last
+        return _Part(start, stop, weight.float().contiguous(memory_format=layout), bias, run)
+
+    def packed(
+        self,
+        weight: Tensor,
+        channels: int,
+        slope: Tensor | None = None,
+        offset: Tensor | None = None,
+    ) -> onednn.IntegerConvolution:
+        """oneDNN's convolution with these weights in this geometry."""
+        n, height, width, _ = self.input_shape
+        if self.explicit:
+            height, width = height + sum(self.pad[:2]), width + sum(self.pad[2:])
+        return onednn.IntegerConvolution(
+            weight,
+            (n, channels * self.groups, height, width),
+            input_zp=self.input_zp,
+            stride=self.stride,
+            padding=self.padding,
+            dilation=self.dilation,
+            groups=self.groups,
+            slope=slope,
+            offset=offset,
+        )
+
+    @property
+    def outputs(self) -> int:
+        """How many elements the result has."""
+        count = self.input_shape[0] * self.channels
+        for i, size in enumerate(self.input_shape[1:-1]):
+            kernel = self.weight.shape[2 + i]
+            if self.kind == "transpose":
+                count *= (size - 1) * self.stride[i] + sum(self.pad[2 * i : 2 * i + 2]) + kernel
+            else:
+                span = size + sum(self.pad[2 * i : 2 * i + 2]) - self.dilation[i] * (kernel - 1)
+                count *= (span - 1) // self.stride[i] + 1
+        return count
+
+    def carrier(self, x: Tensor) -> Tensor:
+        """The input of oneDNN's kernels: NCHW view of a carrier, explicit padding added."""
+        x = onednn.to_carrier(x)
+        if self.explicit:
+            x = F.pad(x, (0, 0, *self.explicit), value=self.input_zp + onednn.OFFSET)
+        return x.movedim(-1, 1)
+
+    def accumulate(self, x: Tensor, integer: bool = True) -> Tensor:
+        """The exact accumulators as integers held in float32 or float64, channels last."""
+        if integer and self.integer and x.itemsize == 1 and self._parts[0].run is not None:
+            total = self._add_parts(self.carrier(x))
+        else:
+            with strict_float32():
+                total = self._float(x)
+        if self._wide:
+            total = total.double()
+        if self._row is not None:
+            total = total.add_(self._row)
+        if not self.safe:
+            low, high = dtype_range(self.accumulator)
+            if bool(((total < low) | (total > high)).any()):
+                raise Unpredictable(f"{self.kind} has a sum outside its accumulator")
+        return total.movedim(1, -1).contiguous()
+
+    def _float(self, x: Tensor) -> Tensor:
+        dtype = self._parts[0].weight.dtype
+        x = onednn.from_carrier(x)
+        if not self.digits:
+            return self._add_float((x.to(dtype) - self.input_zp).movedim(-1, 1))
+        value = x.to(torch.int32) - self.input_zp
+        digits = torch.cat([value >> 8, value & 255]).to(dtype).movedim(-1, 1)
+        high, low = self._add_float(digits).double().chunk(2)
+        return high.mul_(256).add_(low)
+
+    def _add_parts(self, x: Tensor) -> Tensor:
+        total: Tensor | None = None
+        for part in self._parts:
+            assert part.run is not None
+            piece = x
+            if len(self._parts) > 1:
+                piece = x[:, part.start : part.stop].contiguous(memory_format=torch.channels_last)
+            result = part.run(piece, torch.float32)
+            total = result if total is None else total.double().add_(result)
+        assert total is not None
+        return total
+
+    def _add_float(self, x: Tensor) -> Tensor:
+        total: Tensor | None = None
+        for part in self._parts:
+            piece = x if len(self._parts) == 1 else x[:, part.start : part.stop]
+            result = self._convolve(piece, part.weight, part.bias)
+            total = result if total is None else total.double().add_(result)
+        assert total is not None
+        return total
+
+    def _convolve(self, x: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
+        if self.kind == "transpose":
+            return F.pad(F.conv_transpose2d(x, weight, None, self.stride), self.explicit)
+        if self.explicit:
+            x = F.pad(x, self.explicit)
+        convolve = F.conv3d if self.kind == "conv3d" else F.conv2d
+        return convolve(x, weight, bias, self.stride, self.padding, self.dilation, self.groups)
+
+    def select(self, index: Tensor) -> Convolution:
+        """This convolution for some output channels only (a depthwise one: of their inputs)."""
+        part = copy(self)
+        part.weight, part.bias = self.weight[index], self.bias[index]
+        part.channels = len(index)
+        part.sums = Interval(self.sums.low[index], self.sums.high[index])
+        part.interval = Interval(self.interval.low[index], self.interval.high[index])
+        if self.kind == "depthwise":
+            part.groups = len(index)
+            part.input_shape = (*self.input_shape[:-1], len(index))
+        part._prepare()
+        return part
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self.accumulate(x).to(self.accumulator)
+
+
+def matmul(
+    a: Tensor, b: Tensor, *, a_zp: int = 0, b_zp: int = 0, accumulator: torch.dtype = torch.int32
+) -> Tensor:
+    """MATMUL of [N, H, C] and [N, C, W]: exact, whatever the operands."""
+    peaks = [
+        max(zp - dtype_range(t.dtype)[0], dtype_range(t.dtype)[1] - zp)
+        for t, zp in ((a, a_zp), (b, b_zp))
+    ]
+    bound = peaks[0] * peaks[1] * a.shape[2]
+    dtype = torch.float32 if bound < FLOAT32_EXACT else torch.float64
+    with strict_float32():
+        total = torch.bmm(a.to(dtype) - a_zp, b.to(dtype) - b_zp)
+    low, high = dtype_range(accumulator)
+    if bound > high and bool(((total < low) | (total > high)).any()):
+        raise Unpredictable("MATMUL has a sum outside its accumulator")
+    return total.to(accumulator)
+
+
+__all__ = ["Convolution", "Interval", "Kind", "matmul", "torch_weight"]
