@@ -12,6 +12,7 @@ from contextlib import contextmanager
 import numpy as np
 import torch
 import tosa_reference_model
+
 from networks import NETWORKS, Prepared, prepare
 
 

@@ -7,9 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 import torch
-from judges.reference import run_reference
 
 import tosaic
+from judges.reference import run_reference
 from tosaic.errors import InvalidInput, Unpredictable
 from tosaic.files.flatbuffer import write
 from tosaic.interp.batch import rebatch
@@ -50,9 +50,7 @@ def network() -> Builder:
     wide = [b.RESCALE(v, one, left, zp, zero32, out=I32, **scale) for v in (first, second)]
     total = b.ADD(*wide, names=["sum"])
     y = b.RESCALE(total, one, b.const([49], "i8"), zero32, zp, out=I8, names=["res"], **scale)
-    pooled = b.AVG_POOL2D(
-        y, zp, zp, kernel=(8, 8), stride=(1, 1), pad=(0, 0, 0, 0), acc_type="i32"
-    )
+    pooled = b.AVG_POOL2D(y, zp, zp, kernel=(8, 8), stride=(1, 1), pad=(0, 0, 0, 0), acc_type="i32")
     flat = b.RESHAPE(pooled, b.shape((1, 1, 8)))
     matrix = b.const(RNG.integers(-127, 128, (1, 8, 10)), "i8")
     logits = b.MATMUL(flat, matrix, zp, b.const([0], "i8"))

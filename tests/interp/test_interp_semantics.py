@@ -150,6 +150,35 @@ def resizes() -> Iterator[Case]:
                 yield Case(f"RESIZE {kind} {mode} {scale}", "RESIZE", ins, out, attrs, distinct=15)
 
 
+def awkward_convolutions() -> Iterator[Case]:
+    """Geometries that oneDNN in torch 2.13 gets wrong or crashes on, in float32 or in 8 bits."""
+    geometries = (  # input, kernel, channels, multiplier or output channels, stride, dilation, pad
+        ((6, 2), (5, 5), 1, 4, (1, 3), (1, 1), (2, 1, 1, 2)),
+        ((9, 7), (5, 7), 1, 2, (1, 2), (1, 1), (0, 0, 0, 0)),
+        ((3, 1), (3, 1), 13, 4, (2, 2), (1, 2), (1, 1, 1, 1)),
+        ((6, 1), (1, 2), 3, 4, (1, 3), (1, 3), (1, 1, 4, 5)),
+        ((6, 3), (3, 2), 8, 2, (1, 2), (1, 1), (5, 2, 1, 0)),
+        ((6, 1), (1, 1), 16, 1, (2, 2), (1, 1), (1, 0, 0, 0)),
+        ((6, 1), (2, 1), 16, 4, (2, 2), (2, 2), (2, 1, 5, 5)),
+        ((2, 2), (1, 2), 16, 1, (2, 1), (2, 3), (2, 1, 1, 1)),
+    )
+    for i, (size, kernel, channels, multiple, stride, dilation, pad) in enumerate(geometries):
+        for kind, out in (("i8", "i32"), ("f32", "f32")):
+            zero = [(f"={kind}", [5 if kind == "i8" else 0]), (f"={kind}", [0])]
+            image = (kind, RANDOM.integers(-128, 128, (1, *size, channels)))
+            geometry = {"stride": stride, "dilation": dilation, "pad": pad}
+            attrs = {**geometry, "acc_type": dtype(out)}
+            for name, shape in (
+                ("CONV2D", (multiple, *kernel, channels)),
+                ("DEPTHWISE_CONV2D", (*kernel, channels, multiple)),
+            ):
+                weight = (f"={kind}", RANDOM.integers(-128, 128, shape))
+                count = multiple if name == "CONV2D" else multiple * channels
+                bias = (f"={out}", RANDOM.integers(-999, 999, count))
+                ins = [image, weight, bias, *zero]
+                yield Case(f"{name} {kind} {i}", name, ins, out, attrs, -(-count // 2))
+
+
 def computed_operands() -> Iterator[Case]:
     """What is usually constant may be computed under the dynamic extension."""
     data = integers("i32", 200)
@@ -221,4 +250,9 @@ def test_resize_counts_in_whole_numbers(case: Case, tmp_path: Path) -> None:
 
 @ids(computed_operands)
 def test_operands_that_are_usually_constant_may_be_computed(case: Case, tmp_path: Path) -> None:
+    check(case, tmp_path)
+
+
+@ids(awkward_convolutions)
+def test_convolutions_that_one_library_gets_wrong_are_exact(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)

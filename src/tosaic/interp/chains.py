@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unpredictable
-from tosaic.interp import floatconv
+from tosaic.interp import products
 from tosaic.interp.convert import rescaler
 from tosaic.interp.fuse import FUSED, Group
 from tosaic.interp.fused import ConvRescale, Table
@@ -32,7 +32,7 @@ def convolution(group: Group, context: Context, carrier: bool) -> Run | None:
     if not (_constants(conv) and _constants(rescale)) or not conv.ins[0].dtype.is_int:
         return None
     weights = [_present(constant(v)) for v in conv.ins[1:]]
-    ready = floatconv.integer_convolution(conv, *weights)
+    ready = products.integer_convolution(conv, *weights)
     behind = rescaler(rescale, clamp=_clamp(group), interval=ready.interval)
     return ConvRescale(ready, behind, torch.uint8 if carrier else torch.int8)
 

@@ -8,8 +8,8 @@ channels are split until that holds), float64 otherwise. Weights computed at run
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Literal
 
@@ -29,15 +29,8 @@ Ints = tuple[int, ...]
 PARTS = 4
 
 
-@dataclass(frozen=True, slots=True)
-class _Part:
-    """A convolution over the input channels start … stop."""
-
-    start: int
-    stop: int
-    weight: Tensor
-    bias: Tensor | None
-    run: onednn.IntegerConvolution | None
+# A convolution over some input channels of an NCHW tensor, its result in float32 or float64.
+Part = Callable[[Tensor], Tensor]
 
 
 def torch_weight(kind: Kind, weight: Tensor) -> Tensor:
@@ -74,7 +67,10 @@ class Convolution:
         integer: bool = True,
     ) -> None:
         self.kind, self.input_shape, self.accumulator = kind, input_shape, accumulator
-        self.weight = torch_weight(kind, weight.to(torch.int64) - weight_zp)
+        # Without a zero point a view of the constant itself, else as narrow as it can be.
+        self.weight = torch_weight(
+            kind, weight.to(torch.int16) - weight_zp if weight_zp else weight
+        )
         self.channels = self.weight.shape[1 if kind == "transpose" else 0]
         self.bias = bias.reshape(-1).to(torch.int64).expand(self.channels)
         self.pad, self.stride, self.dilation = tuple(pad), tuple(stride), tuple(dilation)
@@ -89,7 +85,8 @@ class Convolution:
         self.padding, self.explicit = self._split_padding()
         fits = self.weight.min() >= -128 and self.weight.max() <= 127
         spatial = kind in ("conv2d", "depthwise") and interval[0] >= -128 and interval[1] <= 127
-        self.integer = bool(integer and fits and spatial) and onednn.available()
+        wanted = bool(integer and fits and spatial) and self._is_ordinary()
+        self.integer = wanted and onednn.available()
         self._prepare()
 
     def _prepare(self) -> None:
@@ -98,18 +95,33 @@ class Convolution:
         # A bias goes into the convolution where no partial sum with it can reach 2^24 either.
         largest = int((torch.maximum(-self.sums.low, self.sums.high) + self.bias.abs()).max())
         self._folded = largest < FLOAT32_EXACT and not self.digits and self.kind != "transpose"
-        self._parts = self._split(*bound)
+        self._edges = self._split(*bound)
         self._wide = self.interval.peak >= FLOAT32_EXACT
-        row = self.bias.view(-1, *(1,) * len(self.stride)).to(self._total_dtype())
+        # The sum of several parts, or of what can lie beyond 2^24, is in float64.
+        single = len(self._edges) == 2 and not self._wide and not self.digits
+        self._total = torch.float32 if single else torch.float64
+        row = self.bias.view(-1, *(1,) * len(self.stride)).to(self._total)
         self._row = row if not self._folded and bool(self.bias.any()) else None
-
-    def _total_dtype(self) -> torch.dtype:
-        """Of the sum of the parts: float64 beyond 2^24."""
-        single = len(self._parts) == 1 and self._parts[0].weight.dtype is torch.float32
-        return torch.float32 if single and not self._wide and not self.digits else torch.float64
+        self._parts: dict[bool, list[Part]] = {}
 
     def _by_output(self, weight: Tensor) -> Tensor:
         return weight.transpose(0, 1) if self.kind == "transpose" else weight
+
+    def _is_ordinary(self) -> bool:
+        """Whether oneDNN's 8-bit kernels may be trusted with this geometry.
+
+        Measured with torch 2.13 over thousands of random geometries: they are wrong or crash
+        where a window can lie in the padding alone, where strides differ, with dilation, and
+        with channel multipliers. Without these, no failure was found.
+        """
+        height, width = self.weight.shape[2:]
+        return (
+            self.dilation == (1, 1)
+            and self.stride[0] == self.stride[1]
+            and max(self.pad[:2]) < height
+            and max(self.pad[2:]) < width
+            and not (self.kind == "depthwise" and self.channels != self.groups)
+        )
 
     def _split_padding(self) -> tuple[Ints, Ints]:
         """What PyTorch's symmetric padding can express, and the explicit rest (F.pad's order).
@@ -131,31 +143,57 @@ class Convolution:
                 return (0,) * len(before), explicit
         return before, ()
 
-    def _split(self, low: int, high: int) -> list[_Part]:
-        """The fewest ranges of input channels whose sums are all exact in float32."""
-        axis = 0 if self.kind == "transpose" else 1
-        size = self.weight.shape[axis]
+    def _split(self, low: int, high: int) -> list[int]:
+        """The fewest ranges of input channels whose sums are all exact in float32, by their edges.
+
+        No edges where float64 is the faster way.
+        """
+        size = self.weight.shape[self._axis]
         for count in range(1, min(PARTS, size) + 1):
             self._folded = self._folded and count == 1
             edges = [size * i // count for i in range(count + 1)]
-            pieces = [
-                self.weight.narrow(axis, start, stop - start) for start, stop in pairwise(edges)
-            ]
             if all(
                 sum_interval(self._by_output(piece), low, high).peak < FLOAT32_EXACT
-                for piece in pieces
+                for piece in self._pieces(edges)
             ):
-                return [
-                    self._part(start, piece) for start, piece in zip(edges, pieces, strict=False)
-                ]
-        return [_Part(0, size, self.weight.double(), None, None)]
+                return edges
+        return []
 
-    def _part(self, start: int, weight: Tensor) -> _Part:
-        stop = start + weight.shape[0 if self.kind == "transpose" else 1]
-        bias = self.bias.float() if self._folded else None
-        run = self.packed(weight, stop - start, offset=bias) if self.integer else None
+    @property
+    def _axis(self) -> int:
+        return 0 if self.kind == "transpose" else 1
+
+    def _pieces(self, edges: list[int]) -> list[Tensor]:
+        """The weights of each range of input channels."""
+        return [self.weight.narrow(self._axis, a, b - a) for a, b in pairwise(edges)]
+
+    @property
+    def engine(self) -> bool:
+        """Do accumulators come from oneDNN's 8-bit kernels? They give them in float32."""
+        return self.integer and bool(self._edges)
+
+    def parts(self, integer: bool) -> list[Part]:
+        """The prepared convolutions of an engine: oneDNN's 8-bit one, or float arithmetic."""
+        if integer not in self._parts:
+            bias = self.bias.float() if self._folded else None
+            make = self._integer_part if integer else self._float_part
+            pieces = self._pieces(self._edges) if self._edges else [self.weight]
+            self._parts[integer] = [make(piece, bias) for piece in pieces]
+        return self._parts[integer]
+
+    def _integer_part(self, weight: Tensor, bias: Tensor | None) -> Part:
+        run = self.packed(weight, weight.shape[self._axis], offset=bias)
+
+        def part(x: Tensor) -> Tensor:
+            return run(x.contiguous(memory_format=torch.channels_last), torch.float32)
+
+        return part
+
+    def _float_part(self, weight: Tensor, bias: Tensor | None) -> Part:
         layout = torch.channels_last_3d if self.kind == "conv3d" else torch.channels_last
-        return _Part(start, stop, weight.float().contiguous(memory_format=layout), bias, run)
+        dtype = torch.float32 if self._edges else torch.float64
+        ready = weight.to(dtype).contiguous(memory_format=layout)
+        return lambda x: self._convolve(x.to(dtype), ready, bias)
 
     def packed(
         self,
@@ -202,13 +240,12 @@ class Convolution:
 
     def accumulate(self, x: Tensor, integer: bool = True) -> Tensor:
         """The exact accumulators as integers held in float32 or float64, channels last."""
-        if integer and self.integer and x.itemsize == 1 and self._parts[0].run is not None:
-            total = self._add_parts(self.carrier(x))
+        if integer and self.engine and x.itemsize == 1:
+            total = self._sum(self.carrier(x), True)
         else:
             with strict_float32():
-                total = self._float(x)
-        if self._wide:
-            total = total.double()
+                total = self._float(onednn.from_carrier(x))
+        total = total.to(self._total)
         if self._row is not None:
             total = total.add_(self._row)
         if not self.safe:
@@ -218,32 +255,19 @@ class Convolution:
         return total.movedim(1, -1).contiguous()
 
     def _float(self, x: Tensor) -> Tensor:
-        dtype = self._parts[0].weight.dtype
-        x = onednn.from_carrier(x)
         if not self.digits:
-            return self._add_float((x.to(dtype) - self.input_zp).movedim(-1, 1))
+            return self._sum((x.float() - self.input_zp).movedim(-1, 1), False)
         value = x.to(torch.int32) - self.input_zp
-        digits = torch.cat([value >> 8, value & 255]).to(dtype).movedim(-1, 1)
-        high, low = self._add_float(digits).double().chunk(2)
+        digits = torch.cat([value >> 8, value & 255]).float().movedim(-1, 1)
+        high, low = self._sum(digits, False).double().chunk(2)
         return high.mul_(256).add_(low)
 
-    def _add_parts(self, x: Tensor) -> Tensor:
+    def _sum(self, x: Tensor, integer: bool) -> Tensor:
+        """The sum of the parts, each over its range of input channels."""
         total: Tensor | None = None
-        for part in self._parts:
-            assert part.run is not None
-            piece = x
-            if len(self._parts) > 1:
-                piece = x[:, part.start : part.stop].contiguous(memory_format=torch.channels_last)
-            result = part.run(piece, torch.float32)
-            total = result if total is None else total.double().add_(result)
-        assert total is not None
-        return total
-
-    def _add_float(self, x: Tensor) -> Tensor:
-        total: Tensor | None = None
-        for part in self._parts:
-            piece = x if len(self._parts) == 1 else x[:, part.start : part.stop]
-            result = self._convolve(piece, part.weight, part.bias)
+        edges = self._edges or [0, x.shape[1]]
+        for part, (start, stop) in zip(self.parts(integer), pairwise(edges), strict=True):
+            result = part(x if len(edges) == 2 else x[:, start:stop])
             total = result if total is None else total.double().add_(result)
         assert total is not None
         return total

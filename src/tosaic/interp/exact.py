@@ -17,6 +17,7 @@ from torch import Tensor
 
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53
+_ROWS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,11 +44,17 @@ def sum_interval(weight: Tensor, low: int, high: int) -> Interval:
 
     `weight` is an integer tensor with output channels first.
     """
-    rows = weight.reshape(weight.shape[0], -1).to(torch.int64)
-    positive = rows.clamp(min=0).sum(1)
-    negative = rows.clamp(max=0).sum(1)
     low, high = min(low, 0), max(high, 0)
-    return Interval(positive * low + negative * high, positive * high + negative * low)
+    lows, highs = [], []
+    for rows in torch.split(
+        weight, _ROWS
+    ):  # some at a time: a wide copy of all would be 4 times larger
+        wide = rows.reshape(len(rows), -1).to(torch.int32)
+        positive = wide.clamp(min=0).sum(1)
+        negative = wide.sum(1) - positive
+        lows.append(positive * low + negative * high)
+        highs.append(positive * high + negative * low)
+    return Interval(torch.cat(lows), torch.cat(highs))
 
 
 @contextmanager

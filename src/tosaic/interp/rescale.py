@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from copy import copy
+from dataclasses import replace
 from typing import Literal
 
 import torch
@@ -22,6 +24,8 @@ ROW = 1 << 12
 # A multiple of 65,536 above every negative result, so that truncation is floor and narrowing
 # the sum to 8 or 16 bits drops it.
 LIFT = 1 << 20
+# Channels whose steps are found at one time.
+CHANNELS = 64
 
 
 def dtype_range(dtype: torch.dtype, unsigned: bool = False) -> tuple[int, int]:
@@ -178,17 +182,44 @@ class Rescale:
         elif len(interval.low) == 1:
             count = len(self.multiplier)
             interval = Interval(interval.low.expand(count), interval.high.expand(count))
-        affine = self._float64_by_distance(interval)
-        steps = (
-            None if affine.proved.all() and dtype_bits(self.output) > 8 else (self.steps(interval))
-        )
-        if not affine.proved.all() and steps is not None:
-            affine = fit_float64(steps)
-        if affine.proved.all():
+        affine: Affine | None = self._float64_by_distance(interval)
+        if affine is not None and not affine.proved.all():
+            affine = self.fit(fit_float64, interval)
+        if affine is not None and affine.proved.all():
             self._float64 = affine
-        if float32 and steps is not None and interval.peak <= FLOAT32_EXACT:
-            narrow = fit_float32(steps)
-            self._float32 = narrow if narrow.proved.all() else None
+        if float32 and dtype_bits(self.output) == 8 and interval.peak <= FLOAT32_EXACT:
+            narrow = self.fit(fit_float32, interval)
+            self._float32 = narrow if narrow is not None and narrow.proved.all() else None
+
+    def fit(
+        self,
+        how: Callable[[Steps], Affine],
+        interval: Interval,
+        lift: int = 0,
+        bias: Tensor | None = None,
+        spare: int = 0,
+    ) -> Affine | None:
+        """Coefficients for each channel of `interval`, as a function of the value without `bias`.
+
+        A few channels at a time, as their steps take kilobytes each; given up when more than
+        `spare` of them cannot be proved.
+        """
+        found = []
+        for index in torch.split(torch.arange(len(interval.low)), CHANNELS):
+            part = self.select(index, interval)
+            steps = part.steps(part.interval)
+            if steps is None or not len(steps.level):
+                return None
+            steps = replace(steps, level=steps.level + lift)
+            found.append(how(steps if bias is None else steps.shifted(-bias[index])))
+            spare -= int((~found[-1].proved).sum())
+            if spare < 0:
+                return None
+        return Affine(
+            torch.cat([a.slope for a in found]),
+            torch.cat([a.offset for a in found]),
+            torch.cat([a.proved for a in found]),
+        )
 
     def _float64_by_distance(self, interval: Interval) -> Affine:
         """Coefficients from the distance between results: multiples of 2^-shift before rounding.

@@ -238,11 +238,11 @@ def resize(site: Site) -> Shapes:
             raise _no(site, f"scale numerator {n} in {axis} is above {_RESIZE_NUMERATOR}")
         if d >= _RESIZE_RATIO * n:
             raise _no(site, f"scale {n}/{d} in {axis} shrinks by {_RESIZE_RATIO} or more")
-        for name, value in (("offset", offset[i]), ("border", border[i])):
-            if not -n <= value < _RESIZE_RATIO * n:
-                raise _no(
-                    site, f"{name} {value} in {axis} is outside of {-n} to {_RESIZE_RATIO * n - 1}"
-                )
+        far = _RESIZE_RATIO * n
+        ranges = (("offset", offset[i], -n, far), ("border", border[i], -far, n))
+        for name, value, low, high in ranges:
+            if not low <= value < high:
+                raise _no(site, f"{name} {value} in {axis} is outside of {low} to {high - 1}")
         span = (site.dims[f"I{axis}"] - 1) * n - offset[i] + border[i]
         if span < 0 or span % d:
             raise _no(site, f"scale {n}/{d} does not give a whole number of outputs in {axis}")
