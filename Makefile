@@ -47,8 +47,9 @@ format: $(STAMP)
 types: $(STAMP)
 	$(BIN)/mypy
 
+# One thread a worker: threads of two workers on two cores wait for each other.
 pytest: $(STAMP)
-	$(BIN)/python -m pytest -n $(JOBS) $(ARGS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 lines: $(STAMP)
 	@$(BIN)/python tools/lines.py

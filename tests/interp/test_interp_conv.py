@@ -324,7 +324,8 @@ def test_a_fused_rescale_equals_the_definition(
 @pytest.mark.skipif(not onednn.available(), reason="this processor has no exact 8-bit kernels")
 def test_small_slopes_are_not_fused_and_large_ones_are() -> None:
     fused = []
-    for sample, spread in (FUSED[3], FUSED[2]):
+    large = Sample("depthwise", (1, 28, 28, 8), 1, (3, 3), (1, 1, 1, 1), input_zp=4)
+    for sample, spread in ((large, 0.8), FUSED[2]):
         prepared, _ = sample.convolution()
         fused.append(ConvRescale(prepared, rescale_for(prepared, spread)).fused)
     assert fused == [True, False]

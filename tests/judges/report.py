@@ -14,13 +14,14 @@ from multiprocessing import get_context
 from judges import recipes
 from judges.recipes import Recipe, Size
 from judges.suite import Tally, judge, work
-from judges.systems import tosaic_system
+from judges.systems import round_trip_system, tosaic_system
 
 SETS = {
     "integer": recipes.INTEGER,
     "float": recipes.FLOAT,
     "errorif": recipes.ERRORIF,
     "1.1": recipes.BEYOND_1_0,
+    "round-trip": (*recipes.INTEGER, *recipes.FLOAT, *recipes.BEYOND_1_0),
 }
 REFUSED_AT_LEAST = 0.95
 
@@ -37,34 +38,39 @@ def main(argv: list[str] | None = None) -> int:
     for name in options.set or SETS:
         start = time.monotonic()
         chosen = [(r, o) for r, o in work(SETS[name]) if options.operator in o]
-        tallies = list(_judged(chosen, options.size, options.processes))
+        again = name == "round-trip"
+        tallies = list(_judged(chosen, options.size, options.processes, again))
         _print_table(name, tallies, time.monotonic() - start)
         _print_failures(tallies, options.show)
         ok &= _errorif_ok(tallies) if name == "errorif" else not any(t.failures for t in tallies)
     return 0 if ok else 1
 
 
-def _judged(chosen: list[tuple[Recipe, str]], size: Size, processes: int) -> Iterator[Tally]:
+def _judged(
+    chosen: list[tuple[Recipe, str]], size: Size, processes: int, again: bool
+) -> Iterator[Tally]:
     """The tallies in order; an operator that kills its process is named, and the rest goes on."""
     left = list(chosen)
     while left:
         try:
-            for tally in _by_pool(left, size, processes):
+            for tally in _by_pool(left, size, processes, again):
                 left.pop(0)
                 yield tally
         except BrokenProcessPool:
             recipe, operator = left.pop(0)
             try:
-                yield from _by_pool([(recipe, operator)], size, 1)
+                yield from _by_pool([(recipe, operator)], size, 1, again)
             except BrokenProcessPool:
                 died = {operator: "the process died of one of this operator's tests"}
                 yield Tally(recipe.name, operator, total=1, failures=died)
 
 
-def _by_pool(chosen: list[tuple[Recipe, str]], size: Size, processes: int) -> Iterator[Tally]:
+def _by_pool(
+    chosen: list[tuple[Recipe, str]], size: Size, processes: int, again: bool
+) -> Iterator[Tally]:
     context = get_context("spawn")
     with ProcessPoolExecutor(processes, context, initializer=_use_one_thread) as pool:
-        jobs = [pool.submit(_judge_tosaic, recipe, operator, size) for recipe, operator in chosen]
+        jobs = [pool.submit(_judge_tosaic, *each, size, again) for each in chosen]
         for job in jobs:
             yield job.result()
 
@@ -75,8 +81,8 @@ def _use_one_thread() -> None:
     torch.set_num_threads(1)
 
 
-def _judge_tosaic(recipe: Recipe, operator: str, size: Size) -> Tally:
-    return judge(recipe, operator, size, tosaic_system())
+def _judge_tosaic(recipe: Recipe, operator: str, size: Size, again: bool) -> Tally:
+    return judge(recipe, operator, size, round_trip_system() if again else tosaic_system())
 
 
 def _print_table(name: str, tallies: list[Tally], seconds: float) -> None:

@@ -23,7 +23,7 @@ OFFSET_FRACTIONS = (0.5, 0.25, 0.75, 0.05, 0.95, -0.3, 1.3, -1.0, 2.0)
 MORE_FRACTIONS = tuple(i / 16 for i in range(-8, 25, 2))
 HOPELESS = 0.5
 # The least room for the offset, in ulps of the largest level: with less hardly any try succeeds.
-ROOM = 0.25
+ROOM = 0.05
 
 
 @dataclass(frozen=True, slots=True)
