@@ -8,19 +8,18 @@ in a process that has run a tiny network before.
 from __future__ import annotations
 
 import argparse
-import contextlib
 import os
 import statistics
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass, field
 
 import numpy as np
 import torch
-import tosa_reference_model
 from networks import Prepared, prepare
+from networks.reference import run_reference
 
 import tosaic
 from tosaic.files.flatbuffer import read
@@ -46,22 +45,6 @@ class Table:
             self.failed.append(what)
 
 
-@contextlib.contextmanager
-def quiet() -> Iterator[None]:
-    """The reference model prints to the descriptors themselves."""
-    sys.stdout.flush()
-    kept = [os.dup(1), os.dup(2)]
-    with open(os.devnull, "w") as sink:
-        os.dup2(sink.fileno(), 1)
-        os.dup2(sink.fileno(), 2)
-        try:
-            yield
-        finally:
-            for target, source in zip((1, 2), kept, strict=True):
-                os.dup2(source, target)
-                os.close(source)
-
-
 def medians(runs: dict[str, Callable[[], object]], rounds: dict[str, int]) -> dict[str, float]:
     """Seconds a run of each, taken in turns so that a busy machine hits all alike."""
     times: dict[str, list[float]] = {name: [] for name in runs}
@@ -74,18 +57,11 @@ def medians(runs: dict[str, Callable[[], object]], rounds: dict[str, int]) -> di
     return {name: statistics.median(seconds) for name, seconds in times.items()}
 
 
-def reference(data: bytes, x: np.ndarray) -> list[np.ndarray]:
-    with quiet():
-        outputs, status = tosa_reference_model.run(data, [x], tosa_level="NONE")
-    assert str(status).endswith("TOSA_VALID"), status
-    return list(outputs)
-
-
 def check(net: Prepared) -> None:
     """The timed graph gives the reference model's bits, and they are many different ones."""
     data = net.graph(1).read_bytes()
     _, x = net.inputs(1)
-    (got,), (expected,) = tosaic.load(data).run(x), reference(data, x)
+    (got,), (expected,) = tosaic.load(data).run(x), run_reference(data, x)
     assert np.array_equal(got, expected), "the interpreter differs from the reference model"
     assert len(np.unique(got)) > 50, "the comparison is vacuous"
 
@@ -102,7 +78,7 @@ def speed(name: str, factor: float, table: Table, threads: int, rounds: int) -> 
         runs: dict[str, Callable[[], object]] = {
             "tosaic": lambda: model.run(x),
             "eager": lambda: net.model(picture),
-            "reference": lambda: reference(data, x),
+            "reference": lambda: run_reference(data, x),
         }
         for name_ in ("tosaic", "eager"):
             for _ in range(3):

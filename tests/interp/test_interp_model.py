@@ -10,13 +10,13 @@ import torch
 
 import tosaic
 from judges.reference import run_reference
-from tosaic.errors import InvalidInput, Unpredictable
+from tosaic.errors import InvalidInput, Unpredictable, Unsupported
 from tosaic.files.flatbuffer import write
 from tosaic.interp.batch import rebatch
 from tosaic.interp.model import Model
 from tosaic.ir import Builder, Loc
 from tosaic.ir.graph import Value
-from tosaic.spec.dtypes import I8, I32
+from tosaic.spec.dtypes import F32, I8, I32
 
 RNG = np.random.default_rng(1)
 
@@ -148,6 +148,14 @@ def test_an_overflow_names_the_operator_and_its_place() -> None:
     assert model.run(np.array([1, -5], np.int32))[0].tolist() == [2, -10]
     with pytest.raises(Unpredictable, match=r"ADD: .*\(at ADD twice \(aten.add, head, net.py:7\)"):
         model.run(np.array([1, 1 << 30], np.int32))
+
+
+def test_what_the_interpreter_lacks_is_said_by_name() -> None:
+    b = Builder("TOSA-1.1+FP+mx+mxfp4e2m1")
+    x = b.input("bs32_f4e2m1", (1, 32), "x")
+    b.output(b.CAST(x, out=F32))
+    with pytest.raises(Unsupported, match="the interpreter does not run CAST on bs32_f4e2m1"):
+        Model(b.graph)
 
 
 def test_a_run_leaves_its_inputs_alone() -> None:

@@ -16,7 +16,7 @@ from tosaic.errors import Unpredictable, Unsupported
 from tosaic.interp import onednn
 from tosaic.interp.exact import strict_float32
 from tosaic.interp.fuse import FUSED, Group, carried, groups
-from tosaic.interp.kernel import KERNELS, Context, Run, to_torch
+from tosaic.interp.kernel import KERNELS, TORCH, Context, Run, to_torch
 from tosaic.ir.graph import Graph, Op, Value
 
 Registers = list[Tensor | None]
@@ -70,6 +70,9 @@ class Plan:
         maker = KERNELS.get(op.name)
         if maker is None:
             raise Unsupported(f"the interpreter does not run {op.name}", op)
+        for value in (*op.ins, *op.outs):
+            if value.dtype not in TORCH:
+                raise Unsupported(f"the interpreter does not run {op.name} on {value.dtype}", op)
         reads = tuple(self._registers[v] for v in op.ins)
         writes = tuple(self._registers[v] for v in op.outs)
         return Step(maker(op, self.context), op, reads, writes)
@@ -142,7 +145,9 @@ def _uncarried(run: Run) -> Run:
 
 
 def _initial(value: Value) -> Tensor | None:
-    return to_torch(value.const.array, value.dtype) if value.const and value.is_const else None
+    if value.const is None or not value.is_const or value.dtype not in TORCH:
+        return None
+    return to_torch(value.const.array, value.dtype)
 
 
 def _present(tensor: Tensor | None) -> Tensor:
