@@ -52,6 +52,40 @@ def test_a_variable_without_a_value_cannot_be_read() -> None:
         Model(accumulator(None)).run(np.float32([1, 2, 3]))
 
 
+def test_a_variable_is_nobody_elses_memory() -> None:
+    """Not the caller's input, not a result that was given out, not the graph's initial value."""
+    b = Builder(everything(level="none"))
+    kind, initial = TensorType(F32, (3,)), np.float32([1, 2, 3])
+    given = b.input(F32, (3,), "x")
+    b.op("VARIABLE", name="last", type=kind, initial_value=initial)
+    b.output(b.op("VARIABLE_READ", name="last", out=kind, names=["before"]))
+    b.op("VARIABLE_WRITE", given, name="last")
+    b.output(b.op("VARIABLE_READ", name="last", out=kind, names=["after"]))
+    model = Model(b.graph)
+    x = np.float32([4, 5, 6])
+    for result in model.run(x):
+        result[...] = -1
+    x[...] = 9
+    np.testing.assert_array_equal(model.run(x)[0], [4, 5, 6])
+    np.testing.assert_array_equal(Model(b.graph).run(x)[0], [1, 2, 3])
+
+
+def test_what_a_branch_leaves_undefined_names_the_operator_in_it() -> None:
+    b = Builder(everything(level="none"))
+    condition, x = b.input("bool", (), "condition"), b.input(I32, (2,), "x")
+    regions = []
+    for name in ("ADD", "MAXIMUM"):
+        child = b.child(name)
+        inner = child.input(I32, (2,), "inner")
+        child.output(child.op(name, inner, inner, names=["twice"]))
+        regions.append(child.graph)
+    b.output(b.op("COND_IF", condition, x, regions=regions, names=["chosen"]))
+    large = np.int32([1, 1 << 30])
+    assert Model(b.graph).run(np.array(False), large)[0].tolist() == large.tolist()
+    with pytest.raises(Unpredictable, match=r"^ADD: the sum overflows \(at ADD twice\)$"):
+        Model(b.graph).run(np.array(True), large)
+
+
 def collatz() -> Graph:
     """A loop with a branch inside: halves or triples n until it is 1, and counts the steps."""
     b = Builder(everything(level="none"))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -131,12 +133,94 @@ def test_values_inside_fused_kernels_can_be_observed() -> None:
         ((np.zeros((8, 8, 6), np.int8),), r"input image: .* was given shape \[8, 8, 6\]"),
         ((np.zeros((0, 8, 8, 6), np.int8),), r"was given shape \[0, 8, 8, 6\]"),
         ((np.array(["a"]),), "takes int8 elements, not <U1"),
-        (([object()],), "takes int8 elements"),
+        (([object()],), "takes int8 elements, not list"),
+        ((None,), "takes int8 elements, not NoneType"),
+        (([[1], [2, 3]],), "was given a list that makes no array"),
+        ((torch.zeros(1, 8, 8, 6, dtype=torch.int8).to_sparse(),), "a dense tensor, not a sparse"),
+        ((torch.zeros(1, 8, 8, 6, dtype=torch.int8, device="meta"),), "dense tensor, not a meta"),
     ],
 )
 def test_wrong_inputs_get_a_sentence(inputs: tuple[object, ...], sentence: str) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         Model(network().graph).run(*inputs)
+
+
+def test_bytes_may_come_in_the_other_order() -> None:
+    b = Builder("TOSA-1.0+INT")
+    b.output(b.ABS(b.input("i32", (3,), "x")))
+    given = np.array([-5, 70000, 1], np.dtype(np.int32).newbyteorder())
+    assert Model(b.graph).run(given)[0].tolist() == [5, 70000, 1]
+
+
+@pytest.mark.parametrize(("kind", "most"), [("i4", 7), ("i48", (1 << 47) - 1)])
+def test_values_must_fit_a_type_that_is_narrower_than_its_array(kind: str, most: int) -> None:
+    b = Builder("TOSA-1.0+INT+int4+int16")
+    x = b.input(kind, (2,), "x")
+    b.output(b.IDENTITY(x))
+    held = x.dtype.array
+    assert Model(b.graph).run(np.array([most, -most], held))[0].tolist() == [most, -most]
+    for wrong in (most + 1, -most - 2):
+        with pytest.raises(InvalidInput, match=f"which {kind} does not hold"):
+            Model(b.graph).run(np.array([0, wrong], held))
+
+
+@pytest.mark.parametrize("source", ["nowhere.tosa", ".", "a\0b", "x" * 5000, None, 3, [1]])
+def test_what_cannot_be_read_gets_a_sentence(source: object) -> None:
+    with pytest.raises(InvalidInput, match=r"cannot be read: \w+|is read from a path or"):
+        tosaic.load(source)  # type: ignore[arg-type]
+
+
+def test_results_lie_in_memory_of_their_own(tmp_path: Path) -> None:
+    """Writing into one changes no constant, no input, no other result, and no mapped file."""
+    b = Builder("TOSA-1.0+INT")
+    x, c = b.input("i8", (2, 3), "x"), b.const(np.arange(6).reshape(2, 3), "i8", "c")
+    b.output(c, b.RESHAPE(c, b.shape((3, 2))), x, b.TRANSPOSE(x, perms=(0, 1)), x)
+    path = tmp_path / "moves.tosa"
+    write(b.graph, path)
+    model = tosaic.load(path)
+    given = np.full((2, 3), 7, np.int8)
+    first, seen = model.observe(["c", "x"], given)
+    before = [array.copy() for array in first]
+    for index, array in enumerate([*first, *seen.values()]):
+        array[...] = 100 + index
+        assert np.unique(array).tolist() == [100 + index]
+    assert np.unique(given).tolist() == [7]
+    assert all(map(np.array_equal, model.run(given), before))
+
+
+def test_scalars_hold_no_batch() -> None:
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i8", (1, 4), "x")
+    b.output(b.RESHAPE(b.REDUCE_MAX(x, axis=1), b.shape(()), names=["most"]))
+    assert Model(b.graph).run(np.int8([[1, 4, 2, 3]]))[0] == 4
+    with pytest.raises(InvalidInput, match="'most' is a scalar, which holds no batch"):
+        Model(b.graph).run(np.zeros((3, 4), np.int8))
+
+
+def test_a_value_that_samples_share_is_observed_for_each() -> None:
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i32", (1, 2), "x")
+    shared = b.ABS(b.const([[-3, 4]], "i32"), names=["shared"])
+    b.output(b.ADD(x, shared))
+    assert rebatch(b.graph, 3) is not None
+    _, seen = Model(b.graph).observe(["shared"], np.zeros((3, 2), np.int32))
+    assert seen["shared"].tolist() == [[3, 4]] * 3
+
+
+@pytest.mark.parametrize("size", [1, 6, 256])
+def test_a_constant_of_many_elements_is_part_of_no_table(size: int) -> None:
+    """RESCALE, ADD with a constant for each channel, RESCALE: 256 fitted a table by accident."""
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i8", (1, 2, 3, size), "x")
+    scale = {"scale32": True, "rounding_mode": "SINGLE_ROUND", "per_channel": False}
+    one, zero8, zero32 = b.const([1 << 30], "i32"), b.const([0], "i8"), b.const([0], "i32")
+    wide = b.RESCALE(x, one, b.const([20], "i8"), zero8, zero32, out=I32, **scale)
+    total = b.ADD(wide, b.const(RNG.integers(-90000, 90000, (1, 1, 1, size)), "i32"))
+    b.output(b.RESCALE(total, one, b.const([41], "i8"), zero32, zero8, out=I8, **scale))
+    given = RNG.integers(-128, 128, (1, 2, 3, size)).astype(np.int8)
+    (expected,) = run_reference(write(b.graph), [given])
+    assert np.array_equal(Model(b.graph).run(given)[0], expected)
+    assert len(np.unique(expected)) > 4
 
 
 def test_an_overflow_names_the_operator_and_its_place() -> None:
@@ -150,7 +234,43 @@ def test_an_overflow_names_the_operator_and_its_place() -> None:
         model.run(np.array([1, 1 << 30], np.int32))
 
 
+@pytest.mark.parametrize(
+    ("bias", "shift", "sentence"),
+    [
+        ((1 << 31) - 1, 40, r"CONV2D: a sum lies outside its accumulator \(at CONV2D acc\)"),
+        (0, 12, r"RESCALE: a value is too large for its shift \(at RESCALE scaled\)"),
+        (0, 63, r"RESCALE: the shift 63 is outside of 2 to 62 \(at RESCALE scaled\)"),
+    ],
+)
+def test_in_a_fused_kernel_the_guilty_operator_is_named(
+    bias: int, shift: int, sentence: str
+) -> None:
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i8", (1, 2, 2, 8), "x")
+    zero8, zero32 = b.const([0], "i8"), b.const([0], "i32")
+    acc = b.CONV2D(
+        x, b.const(np.full((3, 1, 1, 8), 127), "i8"), b.const([bias], "i32"), zero8, zero8,
+        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type="i32", names=["acc"],
+    )  # fmt: skip
+    scaled = b.RESCALE(
+        acc, b.const([1 << 30], "i32"), b.const([shift], "i8"), zero32, zero8, scale32=True,
+        rounding_mode="SINGLE_ROUND", per_channel=False, out=I8, names=["scaled"],
+    )  # fmt: skip
+    b.output(b.CLAMP(scaled, min_val=0, max_val=100, names=["clamped"]))
+    model = Model(b.graph)  # whatever is wrong shows when it runs
+    with pytest.raises(Unpredictable, match=sentence):
+        model.run(np.full((1, 2, 2, 8), 127, np.int8))
+
+
 def test_what_the_interpreter_lacks_is_said_by_name() -> None:
+    b = Builder("TOSA-1.1+FP+mx+mxfp4e2m1")
+    x = b.input("bs32_f4e2m1", (1, 32), "x")
+    b.output(x)
+    with pytest.raises(Unsupported, match="the interpreter does not run on bs32_f4e2m1"):
+        Model(b.graph)
+
+
+def test_what_the_interpreter_lacks_of_an_operator_is_said_by_name() -> None:
     b = Builder("TOSA-1.1+FP+mx+mxfp4e2m1")
     x = b.input("bs32_f4e2m1", (1, 32), "x")
     b.output(b.CAST(x, out=F32))
@@ -166,3 +286,25 @@ def test_a_run_leaves_its_inputs_alone() -> None:
     assert np.array_equal(x, before)
     x.flags.writeable = False
     model.run(x)
+
+
+def test_threads_leave_the_settings_of_the_process_as_they_were() -> None:
+    backends: Any = torch.backends
+    model, x = Model(network().graph), images(2)
+    expected = model.run(x[:1])
+    wrong = []
+
+    def work() -> None:
+        for count in (1, 2, 1):
+            got = model.run(x[:count])
+            wrong.extend(a for a, b in zip(got, expected) if not np.array_equal(a[: len(b)], b))
+
+    for nnpack in (True, False):
+        before = backends.nnpack.set_flags(nnpack)
+        threads = [threading.Thread(target=work) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        assert backends.nnpack.set_flags(*before) == (nnpack,)
+    assert not wrong

@@ -105,7 +105,7 @@ def _with_all_outputs(graph: bytes) -> bytes:
         file.flush()
         serializer.loadTosaFlatbuffer(file.name)
     block = serializer.regions[0].basicBlocks[0]
-    seen = {*block.outputs, *(shape.name for shape in block.shapes)}
+    seen = {*block.outputs, *block.shapes}  # shapes are held by name
     for operator in block.operators:
         for name in operator.outputs:
             if name not in seen:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from functools import partial
 
 import torch
@@ -33,7 +34,10 @@ def convolution(group: Group, context: Context, carrier: bool) -> Run | None:
         return None
     weights = [_present(constant(v)) for v in conv.ins[1:]]
     ready = products.integer_convolution(conv, *weights)
-    behind = rescaler(rescale, clamp=_clamp(group), interval=ready.interval)
+    try:
+        behind = rescaler(rescale, clamp=_clamp(group), interval=ready.interval)
+    except Unpredictable:  # no scale of TOSA's: an error of the run, and RESCALE's own
+        return None
     return ConvRescale(ready, behind, torch.uint8 if carrier else torch.int8)
 
 
@@ -44,6 +48,8 @@ def pairwise(group: Group, context: Context, carrier: bool) -> Run | None:
         return None
     if any(op.name == "RESCALE" and _channelwise(op) for op in group.ops):
         return None
+    if any(v.is_const and math.prod(v.shape) != 1 for op in group.ops for v in op.ins):
+        return None  # a constant that differs from element to element is no function of x alone
     shape = group.result.shape
     function = _Scalars(group, context)
     try:

@@ -38,7 +38,8 @@ def variable(op: Op, context: Context) -> Run:
     initial = op.attrs.get("initial_value")
     if initial is not None:
         kind = op.attrs["type"]
-        context.variables[op.attrs["name"]] = to_torch(initial, kind.dtype).reshape(kind.shape)
+        first = to_torch(initial, kind.dtype).reshape(kind.shape)
+        context.variables[op.attrs["name"]] = first.clone()
     return lambda: None
 
 
@@ -60,7 +61,7 @@ def variable_write(op: Op, context: Context) -> Run:
     name = op.attrs["name"]
 
     def run(value: Tensor) -> None:
-        context.variables[name] = value
+        context.variables[name] = value.clone()  # it may lie in the caller's memory
 
     return run
 

@@ -251,7 +251,7 @@ class Convolution:
         if not self.safe:
             low, high = dtype_range(self.accumulator)
             if bool(((total < low) | (total > high)).any()):
-                raise Unpredictable(f"{self.kind} has a sum outside its accumulator")
+                raise Unpredictable("a sum lies outside its accumulator")
         return total.movedim(1, -1).contiguous()
 
     def _float(self, x: Tensor) -> Tensor:
@@ -311,7 +311,7 @@ def matmul(
         total = torch.bmm(a.to(dtype) - a_zp, b.to(dtype) - b_zp)
     low, high = dtype_range(accumulator)
     if bound > high and bool(((total < low) | (total > high)).any()):
-        raise Unpredictable("MATMUL has a sum outside its accumulator")
+        raise Unpredictable("a sum lies outside its accumulator")
     return total.to(accumulator)
 
 

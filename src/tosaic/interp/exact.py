@@ -7,9 +7,10 @@ positive and the most negative terms separately.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -62,17 +63,43 @@ def strict_float32() -> Iterator[None]:
     """Keep user settings that trade float32 precision for speed away from our kernels.
 
     bf16 or tf32 modes drop bits of the inputs, and NNPACK's Winograd kernels are not exact on
-    integers. Entering and leaving costs a few µs.
+    integers. Entering and leaving costs a few µs. The settings are the process's own: the first
+    thread to enter makes them, the last one to leave puts back what was there.
     """
+    with _strict.lock:
+        if not _strict.users:
+            _strict.previous = _set_float32(_STRICT)
+        _strict.users += 1
+    try:
+        yield
+    finally:
+        with _strict.lock:
+            _strict.users -= 1
+            if not _strict.users:
+                _set_float32(_strict.previous)
+
+
+_Settings = tuple[str, str, bool]
+_STRICT: _Settings = ("ieee", "ieee", False)
+
+
+@dataclass(slots=True)
+class _Strict:
+    """Who needs strict arithmetic, and what to put back after the last of them."""
+
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    users: int = 0
+    previous: _Settings = _STRICT
+
+
+_strict = _Strict()
+
+
+def _set_float32(wanted: _Settings) -> _Settings:
+    """Set the precision of convolutions and products and the use of NNPACK; what they were."""
     backends: Any = torch.backends  # its modules are replaced by objects that types do not know
     convolution, matmul = backends.mkldnn.conv, backends.mkldnn.matmul
     previous = convolution.fp32_precision, matmul.fp32_precision
-    nnpack = backends.nnpack.set_flags(False)
-    try:
-        if previous != ("ieee", "ieee"):
-            convolution.fp32_precision = matmul.fp32_precision = "ieee"
-        yield
-    finally:
-        if previous != ("ieee", "ieee"):
-            convolution.fp32_precision, matmul.fp32_precision = previous
-        backends.nnpack.set_flags(*nnpack)
+    if previous != wanted[:2]:
+        convolution.fp32_precision, matmul.fp32_precision = wanted[:2]
+    return *previous, *backends.nnpack.set_flags(wanted[2])

@@ -51,6 +51,17 @@ class Context:
 
     plan_region: Callable[[Graph], RegionRun]
     variables: dict[str, Tensor] = field(default_factory=dict)
+    constants: set[int] = field(default_factory=set)  # where the constants lie in memory
+
+    def keeps(self, tensor: Tensor) -> bool:
+        """Whether a tensor lies in memory that the next run reads, too."""
+        held = (place(v) for v in self.variables.values())
+        return place(tensor) in self.constants or place(tensor) in held
+
+
+def place(tensor: Tensor) -> int:
+    """Where the memory of a tensor begins, the same for all views of it."""
+    return tensor.untyped_storage().data_ptr()
 
 
 Maker = Callable[[Op, Context], Run]

@@ -12,10 +12,10 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput
 from tosaic.interp.batch import rebatch
-from tosaic.interp.kernel import TORCH, to_numpy, to_torch
+from tosaic.interp.kernel import TORCH, place, to_numpy, to_torch
 from tosaic.interp.plan import Plan
 from tosaic.ir.graph import Array, Graph, Value
-from tosaic.spec.dtypes import DType
+from tosaic.spec.dtypes import I4, I48, DType
 
 _BATCH_PLANS_KEPT = 2
 
@@ -57,26 +57,52 @@ class Model:
         plan = self._plan if count == 1 else self._batch_plan(count)
         if plan is None:
             return self._one_by_one(names, tensors, count)
-        watch = [_find(plan.graph, name) for name in names]
+        watch = _named(plan.graph, names)
         outputs, seen = plan.observe(tensors, watch)
-        arrays = [to_numpy(t, p.dtype) for t, p in zip(outputs, self.outputs, strict=True)]
-        return arrays, {n: to_numpy(seen[v], v.dtype) for n, v in zip(names, watch, strict=True)}
+        inside = [seen[v] for v in watch]
+        if count > 1:
+            inside = [self._each(*pair, count) for pair in zip(_named(self.graph, names), inside)]
+        own = self._apart(tensors, [*outputs, *inside])
+        kinds = [*(p.dtype for p in self.outputs), *(v.dtype for v in watch)]
+        arrays = [to_numpy(t, kind) for t, kind in zip(own, kinds, strict=True)]
+        return arrays[: len(outputs)], dict(zip(names, arrays[len(outputs) :], strict=True))
+
+    def _each(self, value: Value, tensor: Tensor, count: int) -> Tensor:
+        """An observed value for each sample of a batch; one that all samples share is repeated."""
+        if tensor.shape != value.shape:
+            return tensor
+        _check_stacks(value.name, value.shape)
+        return torch.cat([tensor] * count)
+
+    def _apart(self, inputs: list[Tensor], results: list[Tensor]) -> list[Tensor]:
+        """Results in memory of their own: not the caller's, a constant's, or one another's."""
+        taken, own = set(map(place, inputs)), []
+        for tensor in results:
+            shared = place(tensor) in taken or self._plan.context.keeps(tensor)
+            own.append(tensor.clone() if shared else tensor)
+            taken.add(place(own[-1]))
+        return own
 
     def _one_by_one(
         self, names: list[str], tensors: list[Tensor], count: int
     ) -> tuple[list[Array], dict[str, Array]]:
         """Samples that no batched graph can keep apart run one after the other."""
+        stacked: list[Port | Value] = [*self.outputs, *_named(self.graph, names)]
+        for value in stacked:
+            _check_stacks(value.name, value.shape)
         runs = [self.observe(names, *row) for row in zip(*(t.chunk(count) for t in tensors))]
         outputs = [np.concatenate(arrays) for arrays in zip(*(run[0] for run in runs))]
         return outputs, {n: np.concatenate([run[1][n] for run in runs]) for n in names}
 
     def _batch_plan(self, count: int) -> Plan | None:
-        if count not in self._batched:
+        plans = self._batched
+        if count not in plans:
             graph = rebatch(self.graph, count)
-            while len(self._batched) >= _BATCH_PLANS_KEPT:
-                self._batched.pop(next(iter(self._batched)))
-            self._batched[count] = None if graph is None else Plan(graph, self._plan.context)
-        return self._batched[count]
+            plan = None if graph is None else Plan(graph, self._plan.context)
+            # Another dict, as other threads may be looking into this one.
+            plans = dict([*plans.items()][1 - _BATCH_PLANS_KEPT :]) | {count: plan}
+            self._batched = plans
+        return plans[count]
 
     def _accept(self, inputs: Sequence[Any]) -> tuple[list[Tensor], int]:
         """Inputs as tensors, and how many samples they stack."""
@@ -99,11 +125,18 @@ def _port(value: Value) -> Port:
     return Port(value.name, value.dtype, value.shape)
 
 
-def _find(graph: Graph, name: str) -> Value:
-    try:
-        return graph.find(name)
-    except KeyError:
-        raise InvalidInput(f"the graph has no value named '{name}'") from None
+def _named(graph: Graph, names: list[str]) -> list[Value]:
+    """The values of those names; of several with one name, the first."""
+    found = {v.name: v for v in reversed([*graph.values()])} if names else {}
+    for name in names:
+        if name not in found:
+            raise InvalidInput(f"the graph has no value named '{name}'")
+    return [found[name] for name in names]
+
+
+def _check_stacks(name: str, shape: Sequence[int]) -> None:
+    if not len(shape):
+        raise InvalidInput(f"'{name}' is a scalar, which holds no batch; give one sample at a time")
 
 
 def _samples(port: Port, shape: tuple[int, ...]) -> int:
@@ -119,22 +152,37 @@ def _samples(port: Port, shape: tuple[int, ...]) -> int:
 def _tensor(port: Port, given: Any) -> Tensor:
     """A tensor over the caller's memory; the type must be the port's own."""
     if isinstance(given, Tensor):
-        tensor = given.detach().cpu().contiguous()
-    else:
-        array = np.asarray(given)
-        if array.dtype == port.dtype.array:
-            return to_torch(np.ascontiguousarray(array).reshape(array.shape), port.dtype)
-        tensor = torch.empty(0) if array.dtype == object else _from_numpy(port, array)
-    if tensor.dtype != TORCH.get(port.dtype):
-        kind = str(tensor.dtype).removeprefix("torch.")
-        wanted = np.dtype(port.dtype.array).name
-        raise InvalidInput(f"input {port} takes {wanted} elements, not {kind}")
-    return tensor
-
-
-def _from_numpy(port: Port, array: Array) -> Tensor:
+        if given.layout is not torch.strided or given.is_meta or given.is_nested:
+            layout = str(given.layout).removeprefix("torch.")
+            kind = "meta" if given.is_meta else "nested" if given.is_nested else layout
+            raise InvalidInput(f"input {port} takes a dense tensor, not a {kind} one")
+        if given.dtype != TORCH[port.dtype]:
+            raise _wrong_type(port, str(given.dtype).removeprefix("torch."))
+        return _checked(port, given.detach().cpu().contiguous())
     try:
-        return torch.from_numpy(np.ascontiguousarray(array))
-    except TypeError:
-        wanted = np.dtype(port.dtype.array).name
-        raise InvalidInput(f"input {port} takes {wanted} elements, not {array.dtype}") from None
+        array = np.asarray(given)
+    except (TypeError, ValueError):
+        kind = type(given).__name__
+        raise InvalidInput(f"input {port} was given a {kind} that makes no array") from None
+    if not array.dtype.isnative:
+        array = array.astype(array.dtype.newbyteorder("="))
+    if array.dtype != port.dtype.array:
+        made = array.dtype == object and not isinstance(given, np.ndarray)
+        kind = type(given).__name__ if made else str(array.dtype)
+        raise _wrong_type(port, kind)
+    return _checked(port, to_torch(array, port.dtype))
+
+
+def _wrong_type(port: Port, kind: str) -> InvalidInput:
+    wanted = np.dtype(port.dtype.array).name
+    return InvalidInput(f"input {port} takes {wanted} elements, not {kind}")
+
+
+def _checked(port: Port, tensor: Tensor) -> Tensor:
+    """The tensor, once its values fit a type that has fewer of them than the array's."""
+    if port.dtype in (I4, I48) and tensor.numel():
+        low, high = (int(end) for end in torch.aminmax(tensor))
+        if low < port.dtype.range[0] or high > port.dtype.range[1]:
+            raise InvalidInput(f"input {port} was given values {low} to {high}, "
+                               f"which {port.dtype} does not hold")  # fmt: skip
+    return tensor

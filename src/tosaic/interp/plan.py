@@ -16,7 +16,7 @@ from tosaic.errors import Unpredictable, Unsupported
 from tosaic.interp import onednn
 from tosaic.interp.exact import strict_float32
 from tosaic.interp.fuse import FUSED, Group, carried, groups
-from tosaic.interp.kernel import KERNELS, TORCH, Context, Run, to_torch
+from tosaic.interp.kernel import KERNELS, TORCH, Context, Run, place, to_torch
 from tosaic.ir.graph import Graph, Op, Value
 
 Registers = list[Tensor | None]
@@ -41,10 +41,14 @@ class Plan:
         self.context = context or Context(lambda region: Plan(region, self.context).execute)
         self._registers = {value: i for i, value in enumerate(graph.values())}
         self._initial: Registers = [_initial(value) for value in self._registers]
+        self.context.constants.update(place(t) for t in self._initial if t is not None)
         self._inputs = tuple(self._registers[v] for v in graph.inputs)
         self._outputs = tuple(self._registers[v] for v in graph.outputs)
         with torch.inference_mode(), strict_float32():
             self._prepare()
+        for value in (*graph.inputs, *graph.outputs):
+            if value.dtype not in TORCH:
+                raise Unsupported(f"the interpreter does not run on {value.dtype}", value.name)
         self._plan_frees()
 
     def _prepare(self) -> None:
@@ -109,13 +113,21 @@ class Plan:
                 if wanted and any(self._registers[v] in wanted for v in self._inside(index)):
                     written += self._run_parts(self._fused[index], registers)
                 else:
-                    _run(step, registers)
+                    self._run_step(index, registers)
                 for register in written if wanted else ():
                     if register in wanted:
                         seen[wanted[register]] = onednn.from_carrier(_present(registers[register]))
                 for register in step.frees:
                     registers[register] = None
             return [onednn.from_carrier(_present(registers[r])) for r in self._outputs], seen
+
+    def _run_step(self, index: int, registers: Registers) -> None:
+        try:
+            _run(self.steps[index], registers)
+        except Unpredictable:
+            if index in self._fused:  # one by one, the operators tell which of them it is
+                self._run_parts(self._fused[index], registers)
+            raise
 
     def _run_parts(self, group: Group, registers: Registers) -> tuple[int, ...]:
         """Run a fused group operator by operator; the registers of the values inside it."""
@@ -131,6 +143,8 @@ def _run(step: Step, registers: Registers) -> None:
     try:
         result = step.run(*[registers[r] for r in step.reads])
     except Unpredictable as problem:
+        if problem.where is not None:  # an operator in a region has told already
+            raise
         raise Unpredictable(f"{step.op.name}: {problem.reason}", step.op) from None
     if isinstance(result, Tensor):
         registers[step.writes[0]] = result

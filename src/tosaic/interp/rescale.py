@@ -114,10 +114,10 @@ class Rescale:
         if self.rounding == "INEXACT_ROUND":
             return
         if bool((self.multiplier < 0).any()):
-            raise Unpredictable(f"RESCALE has the multiplier {int(self.multiplier.min())} < 0")
+            raise Unpredictable(f"the multiplier {int(self.multiplier.min())} is negative")
         if bool(((self.shift < 2) | (self.shift > 62)).any()):
             wrong = self.shift[(self.shift < 2) | (self.shift > 62)]
-            raise Unpredictable(f"RESCALE has the shift {int(wrong[0])}, outside 2 to 62")
+            raise Unpredictable(f"the shift {int(wrong[0])} is outside of 2 to 62")
 
     def _is_predictable(self) -> bool:
         """Can no input of the interval leave what TOSA defines?"""
@@ -156,9 +156,9 @@ class Rescale:
         if self.limited:
             limit = torch.ones_like(self.shift) << (self.shift - 1)
             if bool(((value < -limit) | (value >= limit)).any()):
-                raise Unpredictable("RESCALE has a value too large for its shift")
+                raise Unpredictable("a value is too large for its shift")
         if bool(((result < INT32[0]) | (result > INT32[1])).any()):
-            raise Unpredictable("RESCALE has a result outside int32 before it narrows")
+            raise Unpredictable("a result lies outside int32 before it narrows")
 
     def steps(self, interval: Interval) -> Steps | None:
         """The step function for each channel of `interval`, or None if it is too long to list."""

@@ -78,7 +78,7 @@ class Builder:
             if kind is None or shape is None:
                 raise InvalidInput("a lazy constant needs its type and shape")
             make, target = data, kind.array
-            lazy = Const(lambda: np.ascontiguousarray(make(), dtype=target))
+            lazy = Const(lambda: np.asarray(make(), dtype=target, order="C"))
             return Value(TensorType(kind, tuple(shape)), name, lazy, quant, self.loc)
         array = as_array(data, kind)
         kind = kind or _BY_ARRAY[array.dtype]

@@ -8,7 +8,7 @@ import re
 import threading
 from pathlib import Path
 
-from tosaic.errors import InvalidGraph
+from tosaic.errors import InvalidGraph, InvalidInput
 from tosaic.files.flatbuffer import schema
 from tosaic.files.flatbuffer.decoder import FileDecoder
 from tosaic.files.flatbuffer.encoder import FileEncoder
@@ -34,8 +34,8 @@ _SMALLEST = 8  # the offset of the root and the identifier
 def read(source: Source) -> Graph:
     """The graph of a file, or of bytes. Constants are views of them wherever that is possible.
 
-    Whatever is wrong raises InvalidGraph. The graph's operators are not checked: ``ir.verify`` is
-    for that.
+    Whatever is wrong with them raises InvalidGraph, a path that cannot be read InvalidInput. The
+    graph's operators are not checked: ``ir.verify`` is for that.
     """
     if isinstance(source, (bytes, bytearray, memoryview)):
         view = memoryview(source)
@@ -43,9 +43,14 @@ def read(source: Source) -> Graph:
             view.toreadonly().cast("B") if view.c_contiguous else memoryview(bytes(view))
         )
     try:
-        return _decode(_mapped(source))
+        path = os.fspath(source)
+    except TypeError:
+        kind = type(source).__name__
+        raise InvalidInput(f"a graph is read from a path or from bytes, not from {kind}") from None
+    try:
+        return _decode(_mapped(path))
     except InvalidGraph as problem:
-        raise InvalidGraph(f"{os.fspath(source)}: {problem.reason}", problem.where) from None
+        raise InvalidGraph(f"{path}: {problem.reason}", problem.where) from None
 
 
 def write(graph: Graph, path: str | os.PathLike[str] | None = None) -> bytes:
@@ -75,12 +80,16 @@ def _decode(buffer: memoryview) -> Graph:
     return FileDecoder(FlatbufferReader(buffer)).graph()
 
 
-def _mapped(path: str | os.PathLike[str]) -> memoryview:
+def _mapped(path: str) -> memoryview:
     """A file's bytes, in memory only where they are looked at."""
-    with open(path, "rb") as file:
-        if not os.fstat(file.fileno()).st_size:
-            return memoryview(b"")
-        return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    try:
+        with open(path, "rb") as file:
+            if not os.fstat(file.fileno()).st_size:
+                return memoryview(b"")
+            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+    except (OSError, ValueError) as problem:  # a zero byte in a path is a ValueError
+        reason = getattr(problem, "strerror", None) or str(problem)
+        raise InvalidInput(f"{path!r} cannot be read: {reason}") from None
 
 
 def _looks_like(start: bytes) -> str:

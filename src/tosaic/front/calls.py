@@ -1,0 +1,23 @@
+"""Which calls go together: quantizer and importer both ask here."""
+
+from __future__ import annotations
+
+_SUMS = frozenset({
+    "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
+    "convolution", "linear", "addmm", "mm", "bmm", "matmul", "add", "sub", "mul",
+})  # fmt: skip
+_LIMITS = frozenset({"relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max"})
+
+
+def rides(before: str, after: str) -> bool:
+    """Whether a call of ``after`` is free on the accumulator that ``before`` leaves.
+
+    It is for limits of a range, which are part of the rescaling that has to happen anyway.
+    """
+    return _plain(before) in _SUMS and _plain(after) in _LIMITS
+
+
+def _plain(target: str) -> str:
+    """``aten.relu_.default`` as ``relu``; no name for what is no ATen operator."""
+    space, _, rest = target.partition(".")
+    return rest.partition(".")[0].rstrip("_") if space == "aten" else ""

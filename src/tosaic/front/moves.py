@@ -1,0 +1,197 @@
+"""Meanings that move data: pieces, joins, repetitions, and elements by constant indices.
+
+Quantized values keep their parameters. A constant is moved itself, when it is made.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.ir.graph import Quant, Value
+from tosaic.spec import dtypes as d
+
+Array = np.ndarray[Any, Any]
+# Up to this many pieces, slices and a concatenation are cheaper than a GATHER and run everywhere.
+FEW_PIECES = 16
+
+
+def first(b: Lowering, *forms: Callable[[], Value]) -> Value:
+    """The first of several equal expressions that is not refused."""
+    refusal = Unsupported("there is no expression for this")
+    for form in forms:
+        with b.scratch() as trial:
+            try:
+                value = form()
+            except Unsupported as reason:
+                refusal = reason
+                continue
+            trial.commit()
+            return value
+    raise refusal
+
+
+def _folded(
+    b: Lowering, x: Value, shape: Sequence[int], quant: Quant | None, make: Callable[[Array], Array]
+) -> Value:
+    source = x.const
+    assert source is not None
+    return b.const(lambda: make(source.array), x.dtype, quant=quant, shape=shape)
+
+
+def _one_scale(x: Value) -> Quant | None:
+    if x.quant is not None and x.quant.axis is not None:
+        raise Unsupported("values with a scale for each channel are not moved")
+    return x.quant
+
+
+def _picked(quant: Quant | None, axis: int, indices: Sequence[int]) -> Quant | None:
+    """The parameters of the elements at some indices."""
+    if quant is None or quant.axis != axis or not isinstance(quant.scale, tuple):
+        return quant
+    zero = quant.zero_point
+    if isinstance(zero, tuple):
+        zero = tuple(zero[i] for i in indices)
+    return Quant(tuple(quant.scale[i] for i in indices), zero, axis)
+
+
+def piece(b: Lowering, x: Value, axis: int, start: int, stop: int) -> Value:
+    """The elements from start up to stop along an axis, both within it."""
+    if stop <= start:
+        raise Unsupported("the result has no elements, which TOSA has no tensors for")
+    if (start, stop) == (0, x.shape[axis]):
+        return x
+    shape = (*x.shape[:axis], stop - start, *x.shape[axis + 1 :])
+    quant = _picked(x.quant, axis, range(start, stop))
+    if x.is_const:
+        index = (*(slice(None),) * axis, slice(start, stop))
+        return _folded(b, x, shape, quant, lambda a: a[index])
+    starts = [start if i == axis else 0 for i in range(x.type.rank)]
+    return b.marked(b.SLICE(x, b.shape(starts), b.shape(shape)), quant)
+
+
+def joined(b: Lowering, values: Sequence[Value], axis: int) -> Value:
+    """Values with equal parameters one after the other, as many at once as the level allows."""
+    most = b.env.level.max_tensor_list_size
+    if len(values) == 1:
+        return values[0]
+    if len(values) > most:
+        values = [joined(b, values[i : i + most], axis) for i in range(0, len(values), most)]
+        return joined(b, values, axis)
+    return b.marked(b.CONCAT(*values, axis=axis), _one_scale(values[0]))
+
+
+def tiled(b: Lowering, x: Value, multiples: Sequence[int]) -> Value:
+    """The whole value repeated along each axis."""
+    if all(n == 1 for n in multiples):
+        return x
+    if min(multiples) < 1:
+        raise Unsupported("the result has no elements, which TOSA has no tensors for")
+    quant = _one_scale(x)
+    if x.is_const:
+        shape = [s * n for s, n in zip(x.shape, multiples)]
+        return _folded(b, x, shape, quant, lambda a: np.tile(a, multiples))
+    return b.marked(b.TILE(x, b.shape(multiples)), quant)
+
+
+def expanded(b: Lowering, x: Value, shape: Sequence[int]) -> Value:
+    """Axes of one element repeated, and leading axes added; -1 keeps a size."""
+    shape = tuple(shape)
+    extra = len(shape) - x.type.rank
+    x = b.reshape(x, (1,) * extra + x.shape)
+    return tiled(b, x, [1 if n in (-1, s) else n for n, s in zip(shape, x.shape)])
+
+
+def take(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
+    """The elements at constant indices along an axis, in that order."""
+    if not len(indices):
+        raise Unsupported("the result has no elements, which TOSA has no tensors for")
+    if x.is_const:
+        shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1 :])
+        quant = _picked(x.quant, axis, indices)
+        return _folded(b, x, shape, quant, lambda a: a.take(indices, axis))
+    runs = _runs(indices)
+
+    def pieces() -> Value:
+        return joined(b, [_run(b, x, axis, *run) for run in runs], axis)
+
+    def gather() -> Value:
+        return _gathered(b, x, axis, indices)
+
+    return pieces() if len(runs) <= FEW_PIECES else first(b, gather, pieces)
+
+
+def _runs(indices: Sequence[int]) -> list[tuple[int, int, int]]:
+    """Indices as (start, step, count); runs of neighbours are kept whole."""
+    if isinstance(indices, range):
+        return [(indices.start, indices.step, len(indices))]
+    steps = [int(s) for s in np.diff(indices)] + [0]
+    runs, i, last = [], 0, len(indices) - 1
+    while i <= last:
+        step, j = steps[i], i
+        while j < last and steps[j] == step:
+            j += 1
+        if j < last and step != 1 and steps[j] == 1:
+            j -= 1  # the neighbours that follow begin here
+        if (abs(step) > 1 and j - i < 2) or j <= i:
+            j, step = i, 1
+        runs.append((int(indices[i]), step, j - i + 1))
+        i = j + 1
+    return runs
+
+
+def _run(b: Lowering, x: Value, axis: int, start: int, step: int, count: int) -> Value:
+    if count == 1:
+        return piece(b, x, axis, start, start + 1)
+    if step == 0:
+        one = piece(b, x, axis, start, start + 1)
+        return tiled(b, one, [count if i == axis else 1 for i in range(x.type.rank)])
+    if step < 0:
+        return backwards(b, _run(b, x, axis, start + step * (count - 1), -step, count), axis)
+    if step == 1:
+        return piece(b, x, axis, start, start + count)
+    return _strided(b, x, axis, start, step, count)
+
+
+def backwards(b: Lowering, x: Value, axis: int) -> Value:
+    """The elements of an axis in reverse order."""
+    quant, size = _one_scale(x), x.shape[axis]
+    if size == 1:
+        return x
+
+    def pieces() -> Value:
+        return joined(b, [piece(b, x, axis, i, i + 1) for i in reversed(range(size))], axis)
+
+    return first(b, lambda: b.marked(b.REVERSE(x, axis=axis), quant), pieces)
+
+
+def _strided(b: Lowering, x: Value, axis: int, start: int, step: int, count: int) -> Value:
+    """Every step-th element: an axis of them beside an axis of those between."""
+    size, length, quant = x.shape[axis], count * step, _one_scale(x)
+    early = min(max(start + length - size, 0), start)  # begin earlier rather than pad
+    x = piece(b, x, axis, start - early, min(start - early + length, size))
+    short = length - x.shape[axis]
+    if short:
+        around = [0] * (2 * x.type.rank)
+        around[2 * axis + 1] = short
+        x = b.marked(b.PAD(x, b.shape(around), b.const([0], x.dtype)), quant)
+    before, after = x.shape[:axis], x.shape[axis + 1 :]
+    if x.type.rank + 1 > b.env.level.max_rank:
+        before, after = (math.prod(before),), (math.prod(after),)
+    beside = b.reshape(x, (*before, count, step, *after))
+    kept = piece(b, beside, len(before) + 1, early, early + 1)
+    return b.reshape(kept, (*x.shape[:axis], count, *x.shape[axis + 1 :]))
+
+
+def _gathered(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
+    quant = _one_scale(x)
+    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    rows = b.reshape(x, (outer, x.shape[axis], inner))
+    which = b.const(np.tile(np.asarray(indices), (outer, 1)), d.I32)
+    found = b.marked(b.GATHER(rows, which), quant)
+    return b.reshape(found, (*x.shape[:axis], len(indices), *x.shape[axis + 1 :]))

@@ -1,0 +1,89 @@
+"""The registry of lowering rules: one function an ATen operator, with its samples.
+
+A rule has the arguments of the operator's schema behind the Builder. Running it is the support
+check: it returns the result, or the Builder raises Unsupported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+from tosaic.errors import Unsupported
+from tosaic.spec.dtypes import I8, I16, DType
+
+Lowered = Callable[..., Any]
+Function = TypeVar("Function", bound=Lowered)
+
+
+@dataclass(frozen=True, slots=True)
+class Sample:
+    """A use of an operator to test a rule with: shapes of tensor arguments, then the others."""
+
+    shapes: tuple[tuple[int, ...], ...]
+    arguments: tuple[Any, ...] = ()
+    keywords: tuple[tuple[str, Any], ...] = ()
+    domain: tuple[float, float] = (-3.0, 3.0)
+    steps: int = 1  # how far an integer result may be from the rounded real one
+    steps16: int = 0  # the same for int16, where it is more
+    kinds: tuple[str, ...] = ()  # types of tensor arguments that are not real: "bool", "i32"
+    whole: bool = False  # real numbers are whole, so that some are equal
+    integers: tuple[DType, ...] | None = None  # where it has fewer integer forms than its rule
+
+    def kind(self, index: int) -> str:
+        """The type of a tensor argument, "" for real numbers."""
+        return self.kinds[index] if index < len(self.kinds) else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Rule:
+    """How operators lower, and how the quantizer treats them.
+
+    ``policy`` is FREE (every tensor has its own parameters), SHARED (the output has those of the
+    input), WEIGHTED (argument 1 is a weight, argument 2 a bias) or NONE (stays in float).
+    """
+
+    targets: tuple[str, ...]
+    lower: Lowered
+    policy: str
+    samples: tuple[Sample, ...]
+    integers: tuple[DType, ...] = (I8, I16)
+    integers_why: str = ""
+    weight_axis: int = 0  # the axis of the output channels in a weight
+    constants: bool = False  # tensors after the first are constants, which stay in float
+
+
+RULES: dict[str, Rule] = {}
+
+
+def rule(
+    *targets: str,
+    policy: str = "FREE",
+    samples: Sequence[Sample] = (),
+    integers: Sequence[DType] = (I8, I16),
+    why: str = "",
+    weight_axis: int = 0,
+    constants: bool = False,
+) -> Callable[[Function], Function]:
+    """Register a rule for overloads such as ``aten.relu.default``.
+
+    ``integers`` are the quantized types that it has a form for, and ``why`` says why not more.
+    """
+
+    def register(lower: Function) -> Function:
+        made = Rule(
+            targets, lower, policy, tuple(samples), tuple(integers), why, weight_axis, constants
+        )
+        RULES.update((target, made) for target in targets)
+        return lower
+
+    return register
+
+
+def rule_of(target: str) -> Rule:
+    """The rule of an operator; Unsupported if there is none."""
+    found = RULES.get(target)
+    if found is None:
+        raise Unsupported(f"there is no rule for {target}")
+    return found

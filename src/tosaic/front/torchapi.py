@@ -1,0 +1,101 @@
+"""Every private or version-dependent call into torch that the importer makes."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.export import ExportedProgram
+from torch.utils import _pytree as pytree
+
+from tosaic.errors import InvalidInput
+from tosaic.ir.graph import Loc
+
+_TORCH = os.path.dirname(torch.__file__)
+
+
+def export(module: torch.nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
+    """torch.export without its checks of control flow in Python; its reason, short, if it fails."""
+    try:
+        with torch.no_grad():
+            return torch.export.export(module, args, strict=False)
+    except Exception as problem:
+        first = str(problem).strip().splitlines() or [type(problem).__name__]
+        name = type(module).__name__
+        raise InvalidInput(f"torch.export does not take {name}: {first[0]}") from problem
+
+
+def module_of(exported: ExportedProgram) -> fx.GraphModule:
+    """The program as a module to observe, without calls that check its inputs."""
+    return exported.module(check_guards=False)
+
+
+def target_name(node: fx.Node) -> str:
+    """``aten.relu.default`` for a call of that overload; the name of any other callable."""
+    target = node.target
+    return getattr(target, "__name__", "") if not _is_overload(target) else str(target)
+
+
+def _is_overload(target: Any) -> bool:
+    return isinstance(target, torch._ops.OpOverload)
+
+
+def bound_arguments(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a call by the names of its schema, defaults filled in."""
+    target = node.target
+    assert isinstance(target, torch._ops.OpOverload)
+    found: dict[str, Any] = {}
+    for position, argument in enumerate(target._schema.arguments):
+        if argument.name in node.kwargs:
+            found[argument.name] = node.kwargs[argument.name]
+        elif not argument.kwarg_only and position < len(node.args):
+            found[argument.name] = node.args[position]
+        elif argument.has_default_value():
+            found[argument.name] = argument.default_value
+    return found
+
+
+def location(node: fx.Node) -> Loc:
+    """The node, its module path, and the user's own line in the trace."""
+    file, line = "", 0
+    for entry, number in _frames(node.meta.get("stack_trace") or ""):
+        if not entry.startswith(_TORCH):
+            file, line = entry, number
+    stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
+    module = next(reversed([str(path) for path, _ in stack.values()]), "") if stack else ""
+    return Loc(str(node.target), module, file, line)
+
+
+def _frames(trace: str) -> Iterator[tuple[str, int]]:
+    for text in trace.splitlines():
+        parts = text.strip().split('"')
+        if text.strip().startswith("File ") and len(parts) >= 3:
+            number = parts[2].removeprefix(", line ").split(",")[0]
+            yield parts[1], int(number) if number.isdigit() else 0
+
+
+def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    return pytree.tree_flatten(values)
+
+
+def unflatten(values: Sequence[Any], spec: pytree.TreeSpec) -> Any:
+    return pytree.tree_unflatten(list(values), spec)
+
+
+def attribute(module: torch.nn.Module, path: str) -> Tensor:
+    """The tensor behind a get_attr node."""
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name)
+    assert isinstance(found, Tensor)
+    return found
+
+
+def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    """Call the operator of a node in PyTorch."""
+    assert callable(node.target)
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
+    return node.target(*args, **kwargs)

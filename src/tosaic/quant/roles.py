@@ -1,0 +1,50 @@
+"""What a tensor is to the call that reads it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from torch import Tensor, fx
+
+from tosaic.front import torchapi
+from tosaic.front.registry import RULES
+
+
+@dataclass(frozen=True, slots=True)
+class Role:
+    """An activation, a bias, a weight with its axis of output channels, or a number left alone."""
+
+    kind: Literal["activation", "weight", "bias", "constant"] = "activation"
+    axis: int = 0
+
+
+def role_of(call: fx.Node, argument: str) -> Role:
+    """The role of an argument by its name in the operator's schema."""
+    rule = RULES.get(torchapi.target_name(call))
+    if rule is None:
+        return Role()
+    if rule.policy == "WEIGHTED" and argument == "weight":
+        return Role("weight", rule.weight_axis)
+    if rule.policy == "WEIGHTED" and argument == "bias":
+        return Role("bias")
+    first = next(iter(torchapi.bound_arguments(call)))
+    return Role("constant") if rule.constants and argument != first else Role()
+
+
+def is_real(node: fx.Node) -> bool:
+    """Whether it is a tensor of floating-point numbers: integers and masks are not quantized."""
+    example = node.meta.get("val")
+    return isinstance(example, Tensor) and example.dtype.is_floating_point
+
+
+def constants(graph: fx.Graph) -> set[fx.Node]:
+    """Parameters, buffers, and what is computed from nothing else: torchao folds it."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        inputs = node.all_input_nodes
+        if node.op == "get_attr" or (
+            node.op == "call_function" and inputs and found.issuperset(inputs)
+        ):
+            found.add(node)
+    return found

@@ -1,0 +1,71 @@
+"""Schemes: which integers stand for activations, weights and biases."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, QuantizationSpec
+
+from tosaic.errors import InvalidInput
+from tosaic.quant.observer import PerChannelWeightObserver, RangeObserver
+
+# The largest magnitude that is a float32, in which biases are rounded, and an int32.
+_BIAS_MOST = 2**31 - 128
+
+
+@dataclass(frozen=True, slots=True)
+class Scheme:
+    """Integers of activations; weights are int8 with a scale for each channel."""
+
+    name: str
+    dtype: torch.dtype
+    low: int
+    high: int
+    qscheme: torch.qscheme
+    env: str
+    """What a rule must lower to for its operator to be quantized."""
+
+    def activation(self) -> QuantizationSpec:
+        return QuantizationSpec(
+            self.dtype, RangeObserver, self.low, self.high, self.qscheme, is_dynamic=False
+        )
+
+    def weight(self, axis: int) -> QuantizationSpec:
+        """Symmetric, without −128: its negative would not fit."""
+        return QuantizationSpec(
+            torch.int8, PerChannelWeightObserver, -127, 127, torch.per_channel_symmetric, axis
+        )
+
+    def bias(self, source: fx.Node, weight: fx.Node, node: fx.Node) -> DerivedQuantizationSpec:
+        """In the scale of the products, so that it adds to the accumulator as it is."""
+        return DerivedQuantizationSpec(
+            [(source, node), (weight, node)], _products, torch.int32, -_BIAS_MOST, _BIAS_MOST,
+            torch.per_channel_symmetric, 0,
+        )  # fmt: skip
+
+
+def _products(observers: list[Any]) -> tuple[Tensor, Tensor]:
+    (source, _), (weight, _) = (observer.calculate_qparams() for observer in observers)
+    scales = source * weight
+    return scales, torch.zeros(scales.shape, dtype=torch.int32)
+
+
+SCHEMES = {
+    scheme.name: scheme
+    for scheme in (
+        Scheme("int8", torch.int8, -128, 127, torch.per_tensor_affine, "TOSA-1.0+INT"),
+        Scheme(
+            "a16w8", torch.int16, -32767, 32767, torch.per_tensor_symmetric, "TOSA-1.0+INT+int16"
+        ),
+    )
+}
+
+
+def scheme_of(name: str) -> Scheme:
+    """The scheme of that name."""
+    if name not in SCHEMES:
+        raise InvalidInput(f"there is no scheme {name!r}; there are {', '.join(SCHEMES)}")
+    return SCHEMES[name]

@@ -1,0 +1,317 @@
+"""Transpositions sink through the graph until they cancel, fold into constants or must happen.
+
+One pass in order. A value that is a transposition of another is only noted as such; an operator
+that can work on the untransposed value does, and its result is noted likewise. What cannot asks
+for the transposed value, which is then made, once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from tosaic.errors import Unsupported
+from tosaic.ir.build import Builder
+from tosaic.ir.graph import Graph, Op, Quant, Value
+from tosaic.rewrite.clean import remove_dead
+from tosaic.spec.env import Env
+
+Perms = tuple[int, ...]
+_UNARY = {
+    "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
+    "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
+    "RESCALE",
+}  # fmt: skip
+_PAIRWISE = {
+    "ADD", "SUB", "MUL", "POW", "INTDIV", "MAXIMUM", "MINIMUM", "EQUAL", "GREATER",
+    "GREATER_EQUAL", "SELECT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "LOGICAL_AND",
+    "LOGICAL_OR", "LOGICAL_XOR", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT",
+    "ARITHMETIC_RIGHT_SHIFT",
+}  # fmt: skip
+_REDUCE = {
+    "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PRODUCT", "REDUCE_SUM",
+    "REVERSE",
+}  # fmt: skip
+
+
+def sink_transposes(graph: Graph, env: Env) -> Graph:
+    """The graph with fewer transpositions, or as many; the given one is left alone.
+
+    A value that several operators read may sink through each of them: often they all cancel
+    then, and where they do not, the second try leaves such values where they are.
+    """
+    eager = remove_dead(_Sinker(graph, env).run())
+    if _cost(eager)[0] <= 1:
+        return eager
+    careful = remove_dead(_Sinker(graph, env, careful=True).run())
+    return min(eager, careful, key=_cost)
+
+
+def _cost(graph: Graph) -> tuple[int, int]:
+    """Transpositions, and the elements that they move."""
+    moved = [op.outs[0].type.size for op in graph.ops if op.name == "TRANSPOSE"]
+    return len(moved), sum(moved)
+
+
+def _inverse(perms: Perms) -> Perms:
+    return tuple(sorted(range(len(perms)), key=perms.__getitem__))
+
+
+def _moves_none(shape: Sequence[int], perms: Perms) -> bool:
+    """Whether a transposition leaves every element where it is in memory."""
+    moved = [p for p in perms if shape[p] != 1]
+    return moved == sorted(moved)
+
+
+def regrouped(shape: Sequence[int], perms: Perms, wanted: Sequence[int]) -> Perms | None:
+    """How to reshape first and transpose later, or None.
+
+    For a reshape to ``wanted`` of the transposition of a value of that shape, the result is the
+    axes of ``wanted`` in the order in which a reshape of the value itself has them.
+    """
+    groups = _groups([shape[p] for p in perms], wanted)
+    if groups is None:
+        return None
+    places = [axis for axis, size in enumerate(shape) if size != 1]
+    ranked = []
+    for ins, outs in groups:
+        found = [places.index(perms[axis]) for axis in ins]
+        start = found[0] if found else -1
+        if found and found != list(range(start, start + len(found))):
+            return None
+        ranked.append((start, outs))
+    return tuple(axis for _, outs in sorted(ranked) for axis in outs)
+
+
+def _groups(
+    shape: Sequence[int], wanted: Sequence[int]
+) -> list[tuple[list[int], list[int]]] | None:
+    """Axes that a reshape turns into one another; axes of one element go with those before."""
+    groups: list[tuple[list[int], list[int]]] = [([], [])]
+    ins = [axis for axis, size in enumerate(shape) if size != 1]
+    left = right = 1
+    for axis, size in enumerate(wanted):
+        if size != 1 and left == right:
+            groups.append(([], []))
+            left = right = 1
+        groups[-1][1].append(axis)
+        right *= size
+        while left < right and ins:
+            groups[-1][0].append(ins[0])
+            left *= shape[ins.pop(0)]
+        if left % right:
+            return None
+    return groups if left == right and not ins else None
+
+
+class _Sinker:
+    def __init__(self, graph: Graph, env: Env, careful: bool = False) -> None:
+        self.graph = graph
+        self.b = Builder(env, Graph(graph.name, list(graph.inputs), version=graph.version))
+        self.base: dict[Value, tuple[Value, Perms]] = {}  # an old value -> what it transposes
+        self.made: dict[Value, Value] = {v: v for v in graph.inputs}
+        uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
+        self.fixed = {v for v, count in uses.items() if careful and count > 1}
+
+    def run(self) -> Graph:
+        for op in self.graph.ops:
+            self.b.loc = op.loc
+            if op.name == "TRANSPOSE":
+                value, perms = self.seen(op.ins[0])
+                self.note(op.outs[0], value, tuple(perms[p] for p in op.attrs["perms"]))
+            elif op.name == "RESHAPE":
+                self.reshape(op)
+            elif not self.sunk(op):
+                self.emit(op, [self.whole(v) for v in op.ins])
+        self.b.output(*(self.whole(v) for v in self.graph.outputs))
+        return self.b.graph
+
+    def seen(self, value: Value) -> tuple[Value, Perms]:
+        """The value as a transposition of one in the new graph."""
+        if value in self.base:
+            return self.base[value]
+        return self.made.get(value, value), tuple(range(value.type.rank))
+
+    def note(self, old: Value, value: Value, perms: Perms) -> None:
+        if perms == tuple(range(len(perms))):
+            self.made[old] = value
+        else:
+            self.base[old] = value, perms
+
+    def whole(self, old: Value) -> Value:
+        """The value itself, transposed now if it has to be."""
+        if old not in self.made:
+            if old not in self.base:
+                return old  # a constant
+            self.made[old] = self.transposed(*self.base[old])
+            if not self.made[old].name:
+                _name(old, self.made[old])
+        return self.made[old]
+
+    def transposed(self, value: Value, perms: Perms) -> Value:
+        """A transposition, merged with one before it, even if a reshape is between them."""
+        if value.is_const:
+            return _turned_const(self.b, value, perms)
+        shape = tuple(value.shape[p] for p in perms)
+        if _moves_none(value.shape, perms):
+            return self.reshaped(value, shape)
+        between = value.producer
+        if between is not None and between.name == "RESHAPE":
+            inner = between.ins[0]
+            order = regrouped(shape, _inverse(perms), inner.shape)
+            if order and inner.producer is not None and inner.producer.name == "TRANSPOSE":
+                first = inner.producer.attrs["perms"]
+                merged = tuple(first[axis] for axis in order)
+                return self.reshaped(self.transposed(inner.producer.ins[0], merged), shape)
+        made: Value = self.b.TRANSPOSE(value, perms=perms)
+        return made
+
+    def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
+        """The same elements in another shape, from where they were last computed."""
+        if value.shape == tuple(shape):
+            return value
+        while value.producer is not None and value.producer.name == "RESHAPE":
+            value = value.producer.ins[0]
+        if value.shape == tuple(shape):
+            return value
+        made: Value = self.b.RESHAPE(value, self.b.shape(shape))
+        return made
+
+    def reshape(self, op: Op) -> None:
+        """Reshape the untransposed value, if no group of axes is torn apart by that."""
+        old, result = op.ins[0], op.outs[0]
+        value, perms = self.seen(old)
+        order = None if old in self.fixed else regrouped(value.shape, perms, result.shape)
+        if order is None:
+            value, order = self.whole(old), tuple(range(result.type.rank))
+        shape = [result.shape[axis] for axis in order]
+        made = self.reshaped(value, shape)
+        if made.name and result in self.graph.outputs:  # an output has a name of its own
+            made = self.b.RESHAPE(made, self.b.shape(shape))
+        if not made.name:
+            _name(result, made)
+            made.quant = _turned(result.quant, order)
+        self.note(result, made, _inverse(order))
+
+    def emit(
+        self, op: Op, ins: Sequence[Value], moved: dict[str, Any] | None = None
+    ) -> list[Value]:
+        """The operator again; where its operands are turned, its results' shapes are inferred."""
+        out = [v.type if moved is None else v.dtype for v in op.outs]
+        made = self.b.op(
+            op.name, *ins, out=out, regions=op.regions, loc=op.loc, **{**op.attrs, **(moved or {})}
+        )
+        results = list(made) if isinstance(made, tuple) else [made]
+        for old, new in zip(op.outs, results):
+            _name(old, new)
+            self.made[old] = new
+        return results
+
+    def sunk(self, op: Op) -> bool:
+        """Emit the operator on untransposed operands, if it has such a form."""
+        rule = _RULES.get(op.name)
+        movable = [v for v in op.ins if v in self.base and v not in self.fixed]
+        if rule is None or not movable or len(movable) < sum(v in self.base for v in op.ins):
+            return False
+        perms = self.base[max(movable, key=lambda v: v.type.size)][1]
+        try:
+            form = rule(self, op, perms)
+            if form is None:
+                return False
+            ins, attrs = form
+            (result,) = self.emit(op, ins, attrs)
+        except Unsupported:
+            return False
+        del self.made[op.outs[0]]
+        if op.name == "ARGMAX":
+            perms = _without(perms, op.attrs["axis"])
+        result.name, result.quant = "", _turned(op.outs[0].quant, _inverse(perms))
+        self.note(op.outs[0], result, perms)
+        return True
+
+
+Form = tuple[list[Value], dict[str, Any]] | None
+_RULES: dict[str, Callable[[_Sinker, Op, Perms], Form]] = {}
+
+
+def _unary(s: _Sinker, op: Op, perms: Perms) -> Form:
+    last = len(perms) - 1
+    if op.attrs.get("per_channel") and perms[last] != last:
+        return None
+    return [s.seen(op.ins[0])[0], *op.ins[1:]], {}
+
+
+def _pairwise(s: _Sinker, op: Op, perms: Perms) -> Form:
+    """Every operand is transposed alike, a constant, or so small that it is only reshaped."""
+    ins, back = [], _inverse(perms)
+    for index, old in enumerate(op.ins):
+        if op.name == "MUL" and index == 2:
+            ins.append(old)
+            continue
+        value, given = s.seen(old)
+        left = tuple(given[p] for p in back)
+        if value.is_const or _moves_none(value.shape, left):
+            ins.append(s.transposed(value, left))
+        else:
+            return None
+    return ins, {}
+
+
+def _reduce(s: _Sinker, op: Op, perms: Perms) -> Form:
+    return [s.seen(op.ins[0])[0]], {"axis": perms[op.attrs["axis"]]}
+
+
+def _without(perms: Perms, axis: int) -> Perms:
+    """A transposition of what is left when an axis of its result is gone."""
+    gone = perms[axis]
+    return tuple(p - (p > gone) for p in perms if p != gone)
+
+
+def _concat(s: _Sinker, op: Op, perms: Perms) -> Form:
+    form = _pairwise(s, op, perms)
+    return form and (form[0], {"axis": perms[op.attrs["axis"]]})
+
+
+def _sizes(value: Value) -> list[int]:
+    if value.const is None:
+        raise Unsupported("the sizes are not known")
+    return [int(n) for n in value.const.array]
+
+
+def _slice(s: _Sinker, op: Op, perms: Perms) -> Form:
+    order = _inverse(perms)
+    lists = [[_sizes(v)[i] for i in order] for v in op.ins[1:]]
+    return [s.seen(op.ins[0])[0], *(s.b.shape(sizes) for sizes in lists)], {}
+
+
+def _pad(s: _Sinker, op: Op, perms: Perms) -> Form:
+    padding, order = _sizes(op.ins[1]), _inverse(perms)
+    turned = [n for i in order for n in padding[2 * i : 2 * i + 2]]
+    return [s.seen(op.ins[0])[0], s.b.shape(turned), op.ins[2]], {}
+
+
+_RULES.update(dict.fromkeys(_UNARY, _unary))
+_RULES.update(dict.fromkeys(_PAIRWISE, _pairwise))
+_RULES.update(dict.fromkeys(_REDUCE, _reduce))
+_RULES.update(ARGMAX=_reduce, CONCAT=_concat, SLICE=_slice, TILE=_slice, PAD=_pad)
+
+
+def _turned_const(b: Builder, value: Value, perms: Perms) -> Value:
+    source = value.const
+    assert source is not None
+    shape = tuple(value.shape[p] for p in perms)
+    return b.const(
+        lambda: source.array.transpose(perms), value.dtype, quant=_turned(value.quant, perms),
+        shape=shape,
+    )  # fmt: skip
+
+
+def _turned(quant: Quant | None, perms: Perms) -> Quant | None:
+    if quant is None or quant.axis is None:
+        return quant
+    return Quant(quant.scale, quant.zero_point, perms.index(quant.axis))
+
+
+def _name(old: Value, new: Value) -> None:
+    new.name, new.quant, new.loc = old.name, old.quant, old.loc

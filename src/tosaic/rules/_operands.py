@@ -1,0 +1,105 @@
+"""Operands of one type and rank, and the short words for arithmetic on them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.ir.graph import Quant, Value
+from tosaic.spec import dtypes as d
+
+Operand = Value | float
+_ORDER = (d.BOOL, d.I8, d.I16, d.I32, d.BF16, d.F16, d.F32)  # the later one wins
+
+
+def operands(b: Lowering, *given: Operand) -> list[Value]:
+    """All as values of one rank and, unless they are quantized, of one type."""
+    values = [v for v in given if isinstance(v, Value)]
+    like = next((v for v in values if v.quant is not None), None)
+    if like is not None:
+        return b.same_rank(*(_quantized(b, v, like) for v in given))
+    kind = max((v.dtype for v in values), key=_ORDER.index)
+    if {d.BF16, d.F16} <= {v.dtype for v in values}:
+        kind = d.F32
+    if not kind.is_float and any(isinstance(v, float) for v in given):
+        kind = d.F32
+    if kind is d.BOOL and len(values) < len(given):
+        kind = d.I32
+    values = [converted(b, v, kind) if isinstance(v, Value) else _plain(b, v, kind) for v in given]
+    return b.same_rank(*values)
+
+
+def converted(b: Lowering, x: Value, kind: d.DType) -> Value:
+    """The value in another type."""
+    return x if x.dtype is kind else b.CAST(x, out=kind)
+
+
+def _plain(b: Lowering, value: float, kind: d.DType) -> Value:
+    return b.const(value, kind)
+
+
+def _quantized(b: Lowering, value: Operand, like: Value) -> Value:
+    """A number as an integer constant with a scale of its own, which makes it exact."""
+    if isinstance(value, Value) and value.quant is not None:
+        return value
+    if isinstance(value, Value):
+        if not value.is_const or value.const is None or value.type.size != 1:
+            raise Unsupported("a tensor beside a quantized one must be quantized too")
+        value = float(value.const.array.reshape(-1)[0])
+    if not math.isfinite(value):
+        raise Unsupported(f"{value} beside a quantized tensor has no integer form")
+    kind = d.I16 if like.dtype is d.I16 else d.I8
+    most = kind.range[1]
+    steps = most * ((value > 0) - (value < 0))
+    return b.const(steps, kind, quant=Quant(abs(value) / most if value else 1.0))
+
+
+def with_number(
+    b: Lowering, first: Operand, second: Operand, function: Callable[[Any, Any], Any]
+) -> Value | None:
+    """A function of an int8 tensor and a number as one table; None where it is something else."""
+    if isinstance(first, Value) and isinstance(second, Value):
+        return None
+    x = first if isinstance(first, Value) else second
+    assert isinstance(x, Value)
+    if x.quant is None or x.dtype is not d.I8 or b.wanted is None or b.wanted[1] is not d.I8:
+        return None
+    if x is first:
+        return b.table(x, lambda t: function(t, second))
+    return b.table(x, lambda t: function(first, t))
+
+
+def times(b: Lowering, x: Value, factor: Operand) -> Value:
+    """A product of plain values."""
+    x, y = operands(b, x, factor)
+    value: Value = b.MUL(x, y, b.const([0], d.I8))
+    return value
+
+
+def plus(b: Lowering, x: Value, term: Operand) -> Value:
+    """A sum of plain values."""
+    value: Value = b.ADD(*operands(b, x, term))
+    return value
+
+
+def minus(b: Lowering, x: Operand, term: Operand) -> Value:
+    """A difference of plain values."""
+    value: Value = b.SUB(*operands(b, x, term))
+    return value
+
+
+def negated(b: Lowering, x: Value) -> Value:
+    """The plain value with the other sign."""
+    zero = b.const([0], x.dtype)
+    value: Value = b.NEGATE(x, zero, zero)
+    return value
+
+
+def scale_of(x: Value) -> float:
+    """The one scale of a quantized value."""
+    if x.quant is None or isinstance(x.quant.scale, tuple):
+        raise Unsupported("one scale is needed here, not one for each channel")
+    return x.quant.scale

@@ -1,0 +1,75 @@
+"""Sums of products: their type, what they mean, and how they leave the operator."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.ir.graph import Quant, Value
+from tosaic.spec import dtypes as d
+
+
+def accumulator(x: Value) -> d.DType:
+    """The type that TOSA adds products of this value up in."""
+    if x.quant is None:
+        return d.F32
+    return d.I48 if x.dtype is d.I16 else d.I32
+
+
+def product(x: Value, weight: Value, axis: int) -> Quant | None:
+    """What sums of products mean; ``axis`` is that of the channels in the result."""
+    if x.quant is None and weight.quant is None:
+        return None
+    if x.quant is None or weight.quant is None:
+        raise Unsupported("one operand of the product is quantized, the other is not")
+    given, scales = x.quant.scale, weight.quant.scale
+    if isinstance(given, tuple):
+        raise Unsupported("one scale is needed here, not one for each channel")
+    if isinstance(scales, tuple):
+        return Quant(tuple(given * s for s in scales), 0, axis)
+    return Quant(given * scales)
+
+
+def zero_point(b: Lowering, x: Value) -> Value:
+    """The zero point of a value as an operand; TOSA refuses those that it does not have."""
+    zero = 0 if x.quant is None else x.quant.zero_point
+    if isinstance(zero, tuple):
+        if any(zero):
+            raise Unsupported("weights with a zero point for each channel")
+        zero = 0
+    return b.const([zero], x.dtype)
+
+
+def offsets(b: Lowering, bias: Value | None, x: Value, channels: int) -> Value:
+    """The bias in the type of the sums; zeros if there is none."""
+    kind = accumulator(x) if x.quant is not None else x.dtype
+    if bias is None:
+        return b.const(np.zeros(channels), kind)
+    if x.quant is not None and bias.dtype is not kind:
+        if bias.dtype is not d.I32 or bias.const is None:
+            raise Unsupported("the bias of a quantized convolution must be quantized too")
+        source = bias.const
+        return b.const(lambda: source.array, kind, shape=bias.shape)
+    return bias
+
+
+def finished(b: Lowering, sums: Value, terms: int, bits: int) -> Value:
+    """Sums as what is wanted; if nothing is, as they are.
+
+    TOSA has no operator on int48 but RESCALE, so such sums become int32 by a power of two.
+    ``terms`` products of ``bits`` bits were added. The RESCALE of int48 has multipliers of 15
+    bits, right to 2^-15: an int16 result at the end of its range can be 2 steps off.
+    """
+    if sums.quant is None:
+        return sums
+    if b.wanted is not None:
+        return b.settle(sums, *b.wanted)
+    if sums.dtype is not d.I48:
+        return sums
+    spare = max(bits + math.ceil(math.log2(terms)) - 29, 0)
+    scale, axis = sums.quant.scale, sums.quant.axis
+    wider = tuple(s * 2.0**spare for s in scale) if isinstance(scale, tuple) else scale * 2.0**spare
+    return b.marked(b.rescale(sums, [2.0**-spare], 0, d.I32), Quant(wider, 0, axis))

@@ -1,0 +1,220 @@
+"""Functions of one value that networks use between their layers."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch.nn import functional as F
+
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._operands import minus, negated, plus, scale_of, times
+from tosaic.spec import dtypes as d
+
+_LIMITED = (Sample(((2, 3, 5),), domain=(-8.0, 8.0)), Sample(((1, 4, 3, 3),), domain=(-8.0, 8.0)))
+# Between the 513 nodes of an int16 table the result is rounded twice, so it may be 2 steps off.
+_CURVES = tuple(Sample(s.shapes, domain=s.domain, steps16=2) for s in _LIMITED)
+
+_JUMPS = "a table between whose entries lines run cannot jump"
+
+
+@rule("aten.relu.default", "aten.relu_.default", samples=_LIMITED)
+def relu(b: Lowering, self: Value) -> Value:
+    return b.bounded(self, 0.0, math.inf)
+
+
+@rule("aten.relu6.default", "aten.relu6_.default", samples=_LIMITED)
+def relu6(b: Lowering, self: Value) -> Value:
+    return b.bounded(self, 0.0, 6.0)
+
+
+@rule("aten.hardtanh.default", "aten.hardtanh_.default",
+      samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))  # fmt: skip
+def hardtanh(b: Lowering, self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
+    return b.bounded(self, min_val, max_val)
+
+
+@rule("aten.clamp.default", "aten.clamp_.default",
+      samples=[Sample(((4, 9),), (-1.0, 2.0)), Sample(((4, 9),), (None, 1.5)),
+               Sample(((36,),), (-1,))])  # fmt: skip
+def clamp(b: Lowering, self: Value, min: float | None = None, max: float | None = None) -> Value:
+    return b.bounded(self, -math.inf if min is None else min, math.inf if max is None else max)
+
+
+@rule("aten.clamp_min.default", "aten.clamp_min_.default", samples=[Sample(((4, 9),), (-1.0,))])
+def clamp_min(b: Lowering, self: Value, min: float) -> Value:
+    return b.bounded(self, min, math.inf)
+
+
+@rule("aten.clamp_max.default", "aten.clamp_max_.default", samples=[Sample(((4, 9),), (1.0,))])
+def clamp_max(b: Lowering, self: Value, max: float) -> Value:
+    return b.bounded(self, -math.inf, max)
+
+
+@rule("aten.sigmoid.default", "aten.sigmoid_.default", samples=_CURVES)
+def sigmoid(b: Lowering, self: Value) -> Value:
+    return b.SIGMOID(self) if self.quant is None else b.table(self, torch.sigmoid)
+
+
+@rule("aten.tanh.default", "aten.tanh_.default", samples=_CURVES)
+def tanh(b: Lowering, self: Value) -> Value:
+    return b.TANH(self) if self.quant is None else b.table(self, torch.tanh)
+
+
+@rule("aten.gelu.default", "aten.gelu_.default",
+      samples=(*_CURVES, Sample(((4, 9),), (), (("approximate", "tanh"),), steps16=2)))  # fmt: skip
+def gelu(b: Lowering, self: Value, approximate: str = "none") -> Value:
+    if self.quant is not None:
+        return b.table(self, lambda x: F.gelu(x, approximate=approximate))
+    if approximate == "tanh":
+        cubed = times(b, times(b, times(b, self, self), self), 0.044715)
+        part = b.TANH(times(b, plus(b, self, cubed), math.sqrt(2 / math.pi)))
+    else:
+        part = b.ERF(times(b, self, math.sqrt(0.5)))
+    return times(b, times(b, self, 0.5), plus(b, part, 1.0))
+
+
+@rule("aten.silu.default", "aten.silu_.default", samples=_CURVES)
+def silu(b: Lowering, self: Value) -> Value:
+    return b.table(self, F.silu) if self.quant is not None else times(b, self, b.SIGMOID(self))
+
+
+@rule("aten.hardsigmoid.default", "aten.hardsigmoid_.default", samples=_CURVES)
+def hardsigmoid(b: Lowering, self: Value) -> Value:
+    return b.table(self, F.hardsigmoid) if self.quant is not None else _gate(b, self)
+
+
+@rule("aten.hardswish.default", "aten.hardswish_.default", samples=_CURVES)
+def hardswish(b: Lowering, self: Value) -> Value:
+    return b.table(self, F.hardswish) if self.quant is not None else times(b, self, _gate(b, self))
+
+
+def _gate(b: Lowering, x: Value) -> Value:
+    return times(b, b.CLAMP(plus(b, x, 3.0), min_val=0.0, max_val=6.0), 1 / 6)
+
+
+def _positive(b: Lowering, x: Value) -> Value:
+    return b.MAXIMUM(x, b.number(0, x))
+
+
+def _negative(b: Lowering, x: Value) -> Value:
+    return b.MINIMUM(x, b.number(0, x))
+
+
+@rule("aten.leaky_relu.default", "aten.leaky_relu_.default",
+      samples=(*_CURVES, Sample(((4, 9),), (0.2,), steps16=2)))  # fmt: skip
+def leaky_relu(b: Lowering, self: Value, negative_slope: float = 0.01) -> Value:
+    if self.quant is not None:
+        return b.table(self, lambda x: F.leaky_relu(x, negative_slope))
+    return plus(b, _positive(b, self), times(b, _negative(b, self), negative_slope))
+
+
+@rule("aten.prelu.default",
+      samples=[Sample(((2, 4, 5), (4,))), Sample(((1, 3, 4, 4), (3,))),
+               Sample(((2, 9), (1,)))])  # fmt: skip
+def prelu(b: Lowering, self: Value, weight: Value) -> Value:
+    """Each channel has its slope for what is negative."""
+    rank = self.type.rank
+    shape = [1] * rank
+    if weight.type.size > 1:
+        shape[min(1, rank - 1)] = weight.type.size
+    return prelu_kernel(b, self, b.reshape(weight, shape))
+
+
+@rule("aten._prelu_kernel.default",
+      samples=[Sample(((2, 4, 5), (1, 4, 1))), Sample(((3, 8), (1, 8)))])  # fmt: skip
+def prelu_kernel(b: Lowering, self: Value, weight: Value) -> Value:
+    if self.quant is None:
+        return plus(b, _positive(b, self), times(b, _negative(b, self), weight))
+    upper, lower, slope = b.widened(self), b.widened(self), b.widened(weight)
+    product = b.MUL(_negative(b, lower), slope, b.const([0], d.I8))
+    product.quant = Quant(scale_of(lower) * scale_of(slope))
+    bits = 12  # leaves room for slopes up to 16, the sum of int16 values being int32
+    quant = Quant(scale_of(upper) / 2.0**bits)
+    parts = b.marked(_positive(b, upper), upper.quant), product
+    return b.marked(b.ADD(*(b.settle(p, quant, d.I32) for p in parts)), quant)
+
+
+def _below_zero(b: Lowering, x: Value, factor: float, inner: float) -> Value:
+    """factor · (e^(inner·x) − 1) where x is negative, else 0."""
+    exponential = b.EXP(times(b, _negative(b, x), inner))
+    return times(b, minus(b, exponential, 1.0), factor)
+
+
+@rule("aten.elu.default", "aten.elu_.default",
+      samples=(*_CURVES, Sample(((4, 9),), (0.7, 1.2, 0.5), steps16=2)))  # fmt: skip
+def elu(
+    b: Lowering, self: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
+) -> Value:
+    if self.quant is not None:
+        return b.table(self, lambda x: torch.ops.aten.elu.default(x, alpha, scale, input_scale))
+    below = _below_zero(b, self, alpha * scale, input_scale)
+    return plus(b, times(b, _positive(b, self), scale), below)
+
+
+@rule("aten.celu.default", "aten.celu_.default",
+      samples=(*_CURVES, Sample(((4, 9),), (0.6,), steps16=2)))  # fmt: skip
+def celu(b: Lowering, self: Value, alpha: float = 1.0) -> Value:
+    return elu(b, self, alpha, 1.0, 1.0 / alpha)
+
+
+@rule("aten.selu.default", "aten.selu_.default", samples=_CURVES)
+def selu(b: Lowering, self: Value) -> Value:
+    return elu(b, self, 1.6732632423543772, 1.0507009873554805)  # the constants of PyTorch
+
+
+def _log_of_one_and_exp(b: Lowering, x: Value) -> Value:
+    """log(1 + e^−|x|), the part of a softplus that is no straight line."""
+    return b.LOG(plus(b, b.EXP(negated(b, b.ABS(x))), 1.0))
+
+
+@rule("aten.softplus.default",
+      samples=(*_CURVES, Sample(((4, 9),), (2.0,), steps16=2),
+               Sample(((4, 9),), (1.0, 1.0), integers=(d.I8,))), why=_JUMPS)  # fmt: skip
+def softplus(b: Lowering, self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
+    if self.quant is not None:
+        return b.table(self, lambda x: F.softplus(x, beta, threshold))
+    x = times(b, self, beta)
+    y = times(b, plus(b, _positive(b, x), _log_of_one_and_exp(b, x)), 1.0 / beta)
+    return b.SELECT(b.GREATER(x, b.number(threshold, x)), self, y)
+
+
+@rule("aten.mish.default", "aten.mish_.default", samples=_CURVES)
+def mish(b: Lowering, self: Value) -> Value:
+    if self.quant is not None:
+        return b.table(self, F.mish)
+    return times(b, self, b.TANH(plus(b, _positive(b, self), _log_of_one_and_exp(b, self))))
+
+
+@rule("aten.log_sigmoid.default", samples=_CURVES)
+def log_sigmoid(b: Lowering, self: Value) -> Value:
+    if self.quant is not None:
+        return b.table(self, F.logsigmoid)
+    return minus(b, _negative(b, self), _log_of_one_and_exp(b, self))
+
+
+@rule("aten.hardshrink.default", samples=(*_LIMITED, Sample(((4, 9),), (1.5,))),
+      integers=(d.I8,), why=_JUMPS)  # fmt: skip
+def hardshrink(b: Lowering, self: Value, lambd: float = 0.5) -> Value:
+    if self.quant is not None:
+        return b.table(self, lambda x: F.hardshrink(x, lambd))
+    return b.SELECT(b.GREATER(b.ABS(self), b.number(lambd, self)), self, b.number(0.0, self))
+
+
+@rule("aten.softshrink.default", samples=(*_CURVES, Sample(((4, 9),), (1.5,), steps16=2)))
+def softshrink(b: Lowering, self: Value, lambd: float = 0.5) -> Value:
+    if self.quant is not None:
+        return b.table(self, lambda x: F.softshrink(x, lambd))
+    return minus(b, self, b.CLAMP(self, min_val=-lambd, max_val=lambd))
+
+
+@rule("aten.threshold.default", "aten.threshold_.default",
+      samples=[Sample(((4, 9),), (0.5, -1.0)), Sample(((2, 3, 5),), (-1.0, 2.0))],
+      integers=(d.I8,), why=_JUMPS)  # fmt: skip
+def threshold(b: Lowering, self: Value, threshold: float, value: float) -> Value:
+    if self.quant is not None:
+        return b.table(self, lambda x: F.threshold(x, threshold, value))
+    above = b.GREATER(self, b.number(threshold, self))
+    return b.SELECT(above, self, b.number(value, self))

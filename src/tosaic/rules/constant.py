@@ -1,0 +1,260 @@
+"""Tensors of known numbers, other types for the same numbers, and calls that pass values on."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+
+from tosaic.errors import Unsupported
+from tosaic.front import moves
+from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Value
+from tosaic.spec import dtypes as d
+
+_DROPOUT = (Sample(((2, 3, 4),), (0.5, False)), Sample(((2, 3, 4),), (0.0, True)))
+_SHAPES = (Sample(((2, 3, 4),)), Sample(((1, 3, 4, 4),)))
+
+
+@rule(
+    "aten.alias.default",
+    "aten.alias_copy.default",
+    "aten.clone.default",
+    "aten.contiguous.default",
+    "aten.detach.default",
+    "aten.detach_.default",
+    "aten.lift_fresh.default",
+    "aten.lift_fresh_copy.default",
+    policy="SHARED",
+    samples=_SHAPES,
+)
+@rule("dim_order_ops._clone_dim_order.default", policy="SHARED")
+def same(b: Lowering, self: Value, **memory: Any) -> Value:
+    """The same numbers; where they lie in memory is none of TOSA's business."""
+    return self
+
+
+@rule("aten.dropout.default", "aten.feature_dropout.default", policy="SHARED", samples=_DROPOUT)
+def dropout(b: Lowering, input: Value, p: float, train: bool) -> Value:
+    if train and p:
+        raise Unsupported("dropout in training mode is random: call eval() before exporting")
+    return input
+
+
+@rule("aten.dropout_.default", "aten.feature_dropout_.default", policy="SHARED", samples=_DROPOUT)
+def dropout_in_place(b: Lowering, self: Value, p: float, train: bool) -> Value:
+    return dropout(b, self, p, train)
+
+
+@rule("aten._assert_tensor_metadata.default", policy="NONE")
+def assert_metadata(b: Lowering, **claims: Any) -> None:
+    """Export has checked what this claims."""
+
+
+@rule(
+    "aten.copy.default",
+    "aten.copy_.default",
+    policy="SHARED",
+    samples=[Sample(((2, 3), (2, 3))), Sample(((2, 3, 4), (3, 1)))],
+)
+def copy(b: Lowering, self: Value, src: Value, non_blocking: bool = False) -> Value:
+    """The second value, in the shape and type of the first."""
+    kind = self.dtype if self.quant is None else d.F32
+    return moves.expanded(b, _cast(b, src, kind), self.shape)
+
+
+def _kind(dtype: torch.dtype | None, otherwise: d.DType) -> d.DType:
+    found = otherwise if dtype is None else TYPES.get(dtype)
+    if found is None:
+        raise Unsupported(f"TOSA has no tensors of {dtype}")
+    return found
+
+
+def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
+    """As PyTorch casts: fractions are cut off, and what is not 0 is True."""
+    if x.dtype is kind or (x.quant is not None and kind.is_float):
+        return x
+    if x.quant is not None:
+        raise Unsupported(f"quantized values are not cast to {kind}")
+    if x.dtype.is_float and kind is d.BOOL:
+        return b.marked(b.LOGICAL_NOT(b.EQUAL(x, b.number(0, x))), None)
+    if x.dtype.is_float and kind.is_int:
+        whole = b.SELECT(b.GREATER_EQUAL(x, b.number(0, x)), b.FLOOR(x), b.CEIL(x))
+        return b.marked(b.CAST(whole, out=kind), None)
+    if {x.dtype, kind} == {d.F16, d.BF16}:
+        return _cast(b, _cast(b, x, d.F32), kind)
+    if x.dtype is d.BOOL and kind.is_float:
+        ones = (1,) * x.type.rank
+        one, zero = (b.const(np.full(ones, n), kind) for n in (1, 0))
+        return moves.first(
+            b,
+            lambda: b.marked(b.CAST(x, out=kind), None),
+            lambda: b.marked(b.SELECT(x, one, zero), None),
+        )
+    return b.marked(b.CAST(x, out=kind), None)
+
+
+@rule(
+    "aten.to.dtype",
+    policy="SHARED",
+    samples=[
+        Sample(((2, 3, 4),), (torch.float16,)),
+        Sample(((2, 3, 4),), (torch.int32,), domain=(-9.0, 9.0)),
+        Sample(((2, 3, 4),), (torch.float32,)),
+        Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",)),
+        Sample(((2, 3, 4),), (torch.float16,), domain=(-9.0, 9.0), kinds=("i32",)),
+    ],
+    integers=(),
+    why="a quantized value stands for real numbers, of whatever float type",
+)
+def to_dtype(b: Lowering, self: Value, dtype: torch.dtype, **memory: Any) -> Value:
+    return _cast(b, self, _kind(dtype, self.dtype))
+
+
+@rule(
+    "aten._to_copy.default",
+    policy="SHARED",
+    samples=[
+        Sample(((2, 3, 4),), (), (("dtype", torch.float16),)),
+        Sample(((2, 3, 4),), (), (("dtype", torch.int32),), domain=(-9.0, 9.0)),
+        Sample(((2, 3, 4),)),
+    ],
+    integers=(),
+    why="a quantized value stands for real numbers, of whatever float type",
+)
+@rule(
+    "dim_order_ops._to_dim_order_copy.default",
+    "aten.to.device",
+    "aten.to.dtype_layout",
+    policy="SHARED",
+)
+def to_copy(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
+    return _cast(b, self, _kind(dtype, self.dtype))
+
+
+@rule("aten.type_as.default", "aten.to.other", policy="SHARED", samples=[Sample(((2, 3), (4,)))])
+def type_as(b: Lowering, self: Value, other: Value, **memory: Any) -> Value:
+    return _cast(b, self, other.dtype if other.quant is None else d.F32)
+
+
+def _filled(b: Lowering, shape: Sequence[int], number: float, kind: d.DType) -> Value:
+    sizes = tuple(shape)
+    return b.const(lambda: np.full(sizes, number, kind.array), kind, shape=sizes)
+
+
+def _default(number: float) -> d.DType:
+    if isinstance(number, bool):
+        return d.BOOL
+    return d.I32 if isinstance(number, int) else d.F32
+
+
+def _float_of(x: Value) -> d.DType:
+    return x.dtype if x.quant is None else d.F32
+
+
+@rule("aten.full.default", policy="FREE")
+def full(
+    b: Lowering,
+    size: Sequence[int],
+    fill_value: float,
+    dtype: torch.dtype | None = None,
+    **memory: Any,
+) -> Value:
+    return _filled(b, size, fill_value, _kind(dtype, _default(fill_value)))
+
+
+@rule("aten.scalar_tensor.default", policy="FREE")
+def scalar_tensor(b: Lowering, s: float, dtype: torch.dtype | None = None, **memory: Any) -> Value:
+    return _filled(b, (), s, _kind(dtype, d.F32))
+
+
+@rule("aten.zeros.default", "aten.empty.memory_format", policy="FREE")
+def zeros(
+    b: Lowering, size: Sequence[int], dtype: torch.dtype | None = None, **memory: Any
+) -> Value:
+    return _filled(b, size, 0, _kind(dtype, d.F32))
+
+
+@rule("aten.ones.default", policy="FREE")
+def ones(
+    b: Lowering, size: Sequence[int], dtype: torch.dtype | None = None, **memory: Any
+) -> Value:
+    return _filled(b, size, 1, _kind(dtype, d.F32))
+
+
+@rule("aten.full_like.default", policy="FREE")
+def full_like(
+    b: Lowering, self: Value, fill_value: float, dtype: torch.dtype | None = None, **memory: Any
+) -> Value:
+    return _filled(b, self.shape, fill_value, _kind(dtype, _float_of(self)))
+
+
+@rule("aten.zeros_like.default", "aten.empty_like.default", policy="FREE")
+def zeros_like(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
+    return full_like(b, self, 0, dtype)
+
+
+@rule("aten.ones_like.default", policy="FREE")
+def ones_like(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
+    return full_like(b, self, 1, dtype)
+
+
+@rule("aten.new_full.default", policy="FREE")
+def new_full(
+    b: Lowering,
+    self: Value,
+    size: Sequence[int],
+    fill_value: float,
+    dtype: torch.dtype | None = None,
+    **memory: Any,
+) -> Value:
+    return _filled(b, size, fill_value, _kind(dtype, _float_of(self)))
+
+
+@rule("aten.new_zeros.default", "aten.new_empty.default", policy="FREE")
+def new_zeros(
+    b: Lowering,
+    self: Value,
+    size: Sequence[int],
+    dtype: torch.dtype | None = None,
+    **memory: Any,
+) -> Value:
+    return new_full(b, self, size, 0, dtype)
+
+
+@rule("aten.new_ones.default", policy="FREE")
+def new_ones(
+    b: Lowering,
+    self: Value,
+    size: Sequence[int],
+    dtype: torch.dtype | None = None,
+    **memory: Any,
+) -> Value:
+    return new_full(b, self, size, 1, dtype)
+
+
+@rule("aten.arange.start_step", policy="FREE")
+def arange(
+    b: Lowering,
+    start: float,
+    end: float,
+    step: float = 1,
+    dtype: torch.dtype | None = None,
+    **memory: Any,
+) -> Value:
+    return b.tensor(torch.arange(start, end, step, dtype=dtype))
+
+
+@rule("aten.arange.start", policy="FREE")
+def arange_start(
+    b: Lowering, start: float, end: float, dtype: torch.dtype | None = None, **memory: Any
+) -> Value:
+    return arange(b, start, end, 1, dtype)
+
+
+@rule("aten.arange.default", policy="FREE")
+def arange_end(b: Lowering, end: float, dtype: torch.dtype | None = None, **memory: Any) -> Value:
+    return arange(b, 0, end, 1, dtype)

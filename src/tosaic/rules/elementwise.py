@@ -1,0 +1,315 @@
+"""Arithmetic between tensors, and with numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._operands import (
+    Operand,
+    converted,
+    minus,
+    negated,
+    operands,
+    plus,
+    scale_of,
+    times,
+    with_number,
+)
+from tosaic.spec import dtypes as d
+from tosaic.spec.dtypes import I8
+
+_PAIRS = (
+    Sample(((2, 3, 4), (2, 3, 4))),
+    Sample(((2, 3, 4), (4,))),
+    Sample(((1, 3, 4, 4), (1, 3, 1, 1))),
+    Sample(((2, 1, 4), (3, 1))),
+)
+_NUMBERS = (Sample(((2, 3, 4),), (1.7,)), Sample(((5, 7),), (-0.3,)), Sample(((30,),), (40,)))
+_WEIGHTED = (
+    Sample(((2, 3, 4), (3, 4)), keywords=(("alpha", 0.5),)),
+    Sample(((2, 3, 4), (2, 3, 4)), keywords=(("alpha", -3),)),
+)
+
+
+def _sum(b: Lowering, sign: int, first: Operand, second: Operand, alpha: float) -> Value:
+    """first ± alpha · second."""
+    weight = sign * alpha
+    found = with_number(b, first, second, lambda x, y: x + weight * y)
+    if found is not None:
+        return found
+    x, y = operands(b, first, second)
+    if x.quant is None:
+        if alpha != 1:
+            x, y = operands(b, x, times(b, y, alpha))
+        value: Value = b.ADD(x, y) if sign > 0 else b.SUB(x, y)
+        return value
+    left, right = b.aligned(x, y, abs(weight))
+    return b.marked(b.ADD(left, right) if weight > 0 else b.SUB(left, right), left.quant)
+
+
+@rule("aten.add.Tensor", "aten.add_.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
+def add(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
+    return _sum(b, 1, self, other, alpha)
+
+
+@rule("aten.sub.Tensor", "aten.sub_.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
+def sub(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
+    return _sum(b, -1, self, other, alpha)
+
+
+rule("aten.add.Scalar", "aten.add_.Scalar", samples=_NUMBERS)(add)
+rule("aten.sub.Scalar", "aten.sub_.Scalar", samples=_NUMBERS)(sub)
+
+
+@rule("aten.rsub.Scalar", samples=(*_NUMBERS, Sample(((3, 9),), (1.5, 2.0))))
+def rsub(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
+    return _sum(b, -1, other, self, alpha)
+
+
+rule("aten.rsub.Tensor", samples=(*_PAIRS[:2], *_WEIGHTED))(rsub)
+
+
+@rule("aten.mul.Tensor", "aten.mul_.Tensor", samples=(*_PAIRS, *_NUMBERS))
+def mul(b: Lowering, self: Value, other: Operand) -> Value:
+    found = with_number(b, self, other, lambda x, y: x * y)
+    if found is not None:
+        return found
+    x, y = operands(b, self, other)
+    if x.quant is None and x.dtype is d.BOOL:
+        return b.LOGICAL_AND(x, y)
+    return _product(b, x, y)
+
+
+rule("aten.mul.Scalar", "aten.mul_.Scalar", samples=_NUMBERS)(mul)
+
+
+def _product(b: Lowering, x: Value, y: Value) -> Value:
+    shift = b.const([0], d.I8)
+    if x.quant is None or y.quant is None:
+        value: Value = b.MUL(x, y, shift)
+        return value
+    left, right = b.widened(x), b.widened(y)
+    return b.marked(b.MUL(left, right, shift), Quant(scale_of(left) * scale_of(right)))
+
+
+_POSITIVE = (
+    Sample(((2, 3, 4), (2, 3, 4)), domain=(0.5, 3.0)),
+    Sample(((2, 1, 4), (3, 1)), domain=(0.2, 2.0)),
+    Sample(((3, 4, 5), (4, 1)), domain=(-3.0, -0.7)),
+)
+_NO_INT16_QUOTIENT = "the reciprocal of an int16 tensor is in no table that is precise enough"
+
+
+@rule(
+    "aten.div.Tensor",
+    "aten.div_.Tensor",
+    "aten.true_divide.Tensor",
+    samples=_POSITIVE,
+    integers=(I8,),
+    why=_NO_INT16_QUOTIENT,
+)
+def div(b: Lowering, self: Value, other: Operand) -> Value:
+    if not isinstance(other, Value):
+        return mul(b, self, 1.0 / other if other else math.copysign(math.inf, other))
+    x, y = operands(b, self, other)
+    if x.quant is not None:
+        return _quotient(b, x, y)
+    kind = x.dtype if x.dtype.is_float else d.F32
+    return times(b, converted(b, x, kind), b.RECIPROCAL(converted(b, y, kind)))
+
+
+rule("aten.div.Scalar", "aten.div_.Scalar", samples=_NUMBERS)(div)
+
+
+def _quotient(b: Lowering, x: Value, y: Value) -> Value:
+    """x · (1/y) with 1/y in steps of 2^-22, which three tables of int8 hold.
+
+    The divisor without its zero point is at most 255, so 1/y has 14 good bits, and the product
+    of 8 and 22 bits fits int32.
+    """
+    if x.dtype is not d.I8 or y.dtype is not d.I8:
+        raise Unsupported("a quotient of integers needs int8: " + _NO_INT16_QUOTIENT)
+    zero = y.quant.zero_point if y.quant is not None else 0
+    steps = torch.arange(-128, 128, dtype=torch.float64) - float(zero)  # type: ignore[arg-type]
+    inverse = (2.0**22 / steps).nan_to_num(posinf=0.0).round().long()
+    whole = None
+    for part, bits in (
+        (inverse >> 16, 16),
+        ((inverse >> 8 & 255) - 128, 8),
+        ((inverse & 255) - 128, 0),
+    ):
+        digit = b.TABLE(y, b.const(part.numpy(), d.I8))
+        digit = b.marked(digit, Quant(1.0, 0 if bits == 16 else -128))
+        wide = b.rescale(digit, [2.0**bits], 0, d.I32)
+        whole = wide if whole is None else b.ADD(whole, wide)
+    product = b.MUL(b.widened(x), whole, b.const([0], d.I8))
+    return b.marked(product, Quant(scale_of(x) / scale_of(y) / 2.0**22))
+
+
+_MODES = (
+    Sample(((5, 6), (5, 6)), (), (("rounding_mode", "floor"),), (-9.0, 5.0)),
+    Sample(((5, 6), (6,)), (), (("rounding_mode", "trunc"),), (-9.0, 5.0)),
+    Sample(((4, 5), (5,)), (), (("rounding_mode", None),), (0.5, 3.0)),
+)
+_FLOAT_ONLY = "a rounded quotient jumps where one step of the operands decides"
+
+
+@rule("aten.div.Tensor_mode", "aten.div_.Tensor_mode", samples=_MODES, integers=(), why=_FLOAT_ONLY)
+def div_rounded(
+    b: Lowering, self: Value, other: Operand, rounding_mode: str | None = None
+) -> Value:
+    if rounding_mode is None:
+        return div(b, self, other)
+    x, y = operands(b, self, other)
+    if x.quant is not None or not x.dtype.is_float:
+        raise Unsupported("a quotient with rounding is lowered in float only")
+    if rounding_mode == "floor":
+        return _floored(b, x, y)
+    size = _floored(b, b.ABS(x), b.ABS(y))
+    opposite = b.GREATER(b.number(0.0, x), times(b, x, y))
+    return b.SELECT(opposite, negated(b, size), size)
+
+
+rule(
+    "aten.div.Scalar_mode",
+    "aten.div_.Scalar_mode",
+    samples=(Sample(((5, 6),), (0.7,), (("rounding_mode", "floor"),)),),
+    integers=(),
+    why=_FLOAT_ONLY,
+)(div_rounded)
+
+
+@rule(
+    "aten.floor_divide.default",
+    "aten.floor_divide_.Tensor",
+    samples=(Sample(((5, 6), (5, 6)), domain=(-9.0, 5.0)), Sample(((5, 6),), (0.7,))),
+    integers=(),
+    why=_FLOAT_ONLY,
+)
+def floor_divide(b: Lowering, self: Value, other: Operand) -> Value:
+    return div_rounded(b, self, other, "floor")
+
+
+def _floored(b: Lowering, x: Value, y: Value) -> Value:
+    """⌊x/y⌋; x · (1/y) may fall on the wrong side of a whole number, which the rest shows."""
+    guess = b.FLOOR(times(b, x, b.RECIPROCAL(y)))
+    rest = times(b, minus(b, x, times(b, guess, y)), y)  # times y: then its sign is that of y²
+    one, zero = b.number(1.0, x), b.number(0.0, x)
+    low = b.SELECT(b.GREATER_EQUAL(rest, times(b, y, y)), one, zero)
+    high = b.SELECT(b.GREATER(zero, rest), one, zero)
+    return minus(b, plus(b, guess, low), high)
+
+
+@rule("aten.neg.default", "aten.neg_.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
+def neg(b: Lowering, self: Value) -> Value:
+    if self.quant is None:
+        return negated(b, self)
+    wide = b.widened(self)
+    return b.marked(negated(b, wide), wide.quant)
+
+
+@rule("aten.abs.default", "aten.abs_.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
+def absolute(b: Lowering, self: Value) -> Value:
+    if self.quant is None:
+        return b.ABS(self)
+    wide = b.widened(self)
+    return b.marked(b.ABS(wide), wide.quant)
+
+
+def _extreme(b: Lowering, emit: Callable[..., Value], x: Value, y: Value) -> Value:
+    """The larger or smaller of two values: in the parameters of the result, so rounded once."""
+    x, y = operands(b, x, y)
+    if x.quant is None:
+        return emit(x, y)
+    if b.wanted is None:
+        left, right = b.aligned(x, y)
+    else:
+        left, right = (b.widened(b.settle(v, *b.wanted)) for v in (x, y))
+    return b.marked(emit(left, right), left.quant)
+
+
+@rule("aten.maximum.default", samples=_PAIRS)
+def maximum(b: Lowering, self: Value, other: Value) -> Value:
+    return _extreme(b, b.MAXIMUM, self, other)
+
+
+@rule("aten.minimum.default", samples=_PAIRS)
+def minimum(b: Lowering, self: Value, other: Value) -> Value:
+    return _extreme(b, b.MINIMUM, self, other)
+
+
+@rule(
+    "aten.clamp.Tensor",
+    "aten.clamp_.Tensor",
+    samples=[Sample(((2, 3, 4), (4,), (3, 1))), Sample(((5, 6), (5, 6)), (None,))],
+)
+def clamp(b: Lowering, self: Value, min: Value | None = None, max: Value | None = None) -> Value:
+    above = self if min is None else maximum(b, self, min)
+    return above if max is None else minimum(b, above, max)
+
+
+rule("aten.max.other", samples=_PAIRS[:2])(maximum)
+rule("aten.min.other", samples=_PAIRS[:2])(minimum)
+
+
+@rule("aten.square.default", "aten.square_.default", samples=[Sample(((2, 3, 4),))])
+def square(b: Lowering, self: Value) -> Value:
+    return _product(b, self, self)
+
+
+@rule(
+    "aten.pow.Tensor_Scalar",
+    "aten.pow_.Scalar",
+    samples=[
+        Sample(((2, 3, 4),), (2,)),
+        Sample(((2, 3, 4),), (3,), steps16=2),
+        Sample(((5, 6),), (0.5,), domain=(0.3, 4.0), integers=(I8,)),
+        Sample(((5, 6),), (-1.5,), domain=(0.8, 4.0), integers=(I8,)),
+        Sample(((5, 6),), (1.7,), domain=(0.1, 4.0), steps16=2),
+    ],
+    why="a table with lines between its entries is too coarse beside a pole",
+)
+def power(b: Lowering, self: Value, exponent: float) -> Value:
+    if exponent == 2:
+        return square(b, self)
+    if self.quant is not None:
+        return b.table(self, lambda x: x**exponent)
+    if exponent not in range(1, 9):
+        return b.POW(*operands(b, self, float(exponent)))
+    product = self  # a product takes negative numbers too
+    for _ in range(int(exponent) - 1):
+        product = times(b, product, self)
+    return product
+
+
+@rule(
+    "aten.pow.Tensor_Tensor",
+    samples=[
+        Sample(((5, 6), (5, 6)), domain=(0.3, 2.0)),
+        Sample(((5, 6), (6,)), domain=(0.1, 3.0)),
+    ],
+    integers=(),
+    why="a function of two values has no table",
+)
+def power_of_tensors(b: Lowering, self: Value, exponent: Value) -> Value:
+    x, y = operands(b, self, exponent)
+    if x.quant is not None:
+        raise Unsupported("a power with a tensor as exponent is lowered in float only")
+    return b.POW(x, y)
+
+
+@rule(
+    "aten.pow.Scalar",
+    samples=[Sample(((5, 6),), (2.0,), steps16=2), Sample(((5, 6),), (0.5,), steps16=2)],
+)
+def power_of_number(b: Lowering, self: float, exponent: Value) -> Value:
+    if exponent.quant is not None:
+        return b.table(exponent, lambda x: self**x)
+    return b.POW(*operands(b, self, exponent))

@@ -1,0 +1,118 @@
+"""Mathematical functions of one value: a TOSA operator in float, a table in integers."""
+
+from __future__ import annotations
+
+import torch
+
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Value
+from tosaic.rules._operands import minus, negated, plus, times
+from tosaic.spec.dtypes import I8
+
+_COARSE = "a table with lines between its entries is too coarse beside a pole or a jump"
+
+
+def _samples(low: float, high: float, steps16: int = 2) -> tuple[Sample, ...]:
+    """Lines between int16 entries and the rounding after them: 2 steps where f is smooth."""
+    shapes = ((2, 3, 5),), ((40,),)
+    return tuple(Sample(s, domain=(low, high), steps16=steps16) for s in shapes)
+
+
+@rule("aten.exp.default", "aten.exp_.default", samples=_samples(-4.0, 1.0))
+def exp(b: Lowering, self: Value) -> Value:
+    return b.EXP(self) if self.quant is None else b.table(self, torch.exp)
+
+
+@rule("aten.expm1.default", "aten.expm1_.default", samples=_samples(-2.0, 1.0))
+def expm1(b: Lowering, self: Value) -> Value:
+    """tanh(x/2) · (eˣ + 1), which keeps the digits of a small x."""
+    if self.quant is not None:
+        return b.table(self, torch.expm1)
+    return times(b, b.TANH(times(b, self, 0.5)), plus(b, b.EXP(self), 1.0))
+
+
+@rule("aten.log.default", "aten.log_.default", samples=_samples(0.3, 3.0, 4))
+def log(b: Lowering, self: Value) -> Value:
+    return b.LOG(self) if self.quant is None else b.table(self, torch.log)
+
+
+@rule("aten.log1p.default", "aten.log1p_.default", samples=_samples(-0.3, 3.0, 2))
+def log1p(b: Lowering, self: Value) -> Value:
+    return b.LOG(plus(b, self, 1.0)) if self.quant is None else b.table(self, torch.log1p)
+
+
+@rule("aten.sqrt.default", "aten.sqrt_.default", samples=_samples(0.0, 4.0),
+      integers=(I8,), why=_COARSE)  # fmt: skip
+def sqrt(b: Lowering, self: Value) -> Value:
+    """1 / (1/√x): the infinity at 0 becomes 0 again."""
+    return b.RECIPROCAL(b.RSQRT(self)) if self.quant is None else b.table(self, torch.sqrt)
+
+
+@rule("aten.rsqrt.default", "aten.rsqrt_.default", samples=_samples(0.3, 4.0, 6))
+def rsqrt(b: Lowering, self: Value) -> Value:
+    return b.RSQRT(self) if self.quant is None else b.table(self, torch.rsqrt)
+
+
+@rule("aten.reciprocal.default", "aten.reciprocal_.default", samples=_samples(0.3, 4.0, 12))
+def reciprocal(b: Lowering, self: Value) -> Value:
+    return b.RECIPROCAL(self) if self.quant is None else b.table(self, torch.reciprocal)
+
+
+@rule("aten.sin.default", "aten.sin_.default", samples=_samples(-4.0, 4.0))
+def sin(b: Lowering, self: Value) -> Value:
+    return b.SIN(self) if self.quant is None else b.table(self, torch.sin)
+
+
+@rule("aten.cos.default", "aten.cos_.default", samples=_samples(-4.0, 4.0))
+def cos(b: Lowering, self: Value) -> Value:
+    return b.COS(self) if self.quant is None else b.table(self, torch.cos)
+
+
+@rule("aten.erf.default", "aten.erf_.default", samples=_samples(-3.0, 3.0))
+def erf(b: Lowering, self: Value) -> Value:
+    return b.ERF(self) if self.quant is None else b.table(self, torch.erf)
+
+
+@rule("aten.floor.default", "aten.floor_.default", samples=_samples(-8.0, 8.0),
+      integers=(I8,), why=_COARSE)  # fmt: skip
+def floor(b: Lowering, self: Value) -> Value:
+    return b.FLOOR(self) if self.quant is None else b.table(self, torch.floor)
+
+
+@rule("aten.ceil.default", "aten.ceil_.default", samples=_samples(-8.0, 8.0),
+      integers=(I8,), why=_COARSE)  # fmt: skip
+def ceil(b: Lowering, self: Value) -> Value:
+    return b.CEIL(self) if self.quant is None else b.table(self, torch.ceil)
+
+
+@rule("aten.trunc.default", "aten.trunc_.default", samples=_samples(-8.0, 8.0),
+      integers=(I8,), why=_COARSE)  # fmt: skip
+def trunc(b: Lowering, self: Value) -> Value:
+    if self.quant is not None:
+        return b.table(self, torch.trunc)
+    return b.SELECT(b.GREATER(b.number(0.0, self), self), b.CEIL(self), b.FLOOR(self))
+
+
+@rule("aten.round.default", "aten.round_.default", samples=_samples(-8.0, 8.0),
+      integers=(I8,), why=_COARSE)  # fmt: skip
+def round(b: Lowering, self: Value) -> Value:
+    """Halves go to the even side: up from a floor that is odd."""
+    if self.quant is not None:
+        return b.table(self, torch.round)
+    below = b.FLOOR(self)
+    odd = minus(b, below, times(b, b.FLOOR(times(b, below, 0.5)), 2.0))
+    part, half = minus(b, self, below), b.number(0.5, self)
+    tie = b.SELECT(b.EQUAL(part, half), odd, b.number(0.0, self))
+    return plus(b, below, b.SELECT(b.GREATER(part, half), b.number(1.0, self), tie))
+
+
+@rule("aten.sign.default", "aten.sign_.default", "aten.sgn.default",
+      samples=[Sample(((4, 400),))],
+      integers=(I8,), why=_COARSE)  # fmt: skip
+def sign(b: Lowering, self: Value) -> Value:
+    if self.quant is not None:
+        return b.table(self, torch.sign)
+    zero, one = b.number(0.0, self), b.number(1.0, self)
+    below = b.SELECT(b.GREATER(zero, self), negated(b, one), zero)
+    return b.SELECT(b.GREATER(self, zero), one, below)

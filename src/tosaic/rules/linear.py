@@ -1,0 +1,161 @@
+"""Linear layers and matrix products."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._sums import accumulator, finished, offsets, product, zero_point
+from tosaic.spec import dtypes as d
+
+
+def _places(x: Value) -> tuple[int, ...]:
+    """Rows of [..., C] as the places of an image, in the order that the NPU is fastest with.
+
+    Vela's cycles: [16, 1, 1, C] takes half those of [1, 16, 1, C]; tokens are best along W.
+    """
+    rows, channels = math.prod(x.shape[:-1]), x.shape[-1]
+    if x.type.rank == 4:
+        return x.shape
+    return (rows, 1, 1, channels) if x.type.rank == 2 else (1, 1, rows, channels)
+
+
+@rule(
+    "aten.linear.default",
+    policy="WEIGHTED",
+    samples=[
+        Sample(((1, 16), (8, 16), (8,))),
+        Sample(((4, 16), (8, 16), (8,))),
+        Sample(((2, 5, 16), (8, 16)), (None,)),
+        Sample(((2, 3, 4, 8), (6, 8), (6,))),
+        Sample(((16,), (8, 16), (8,))),
+    ],
+)
+def linear(b: Lowering, input: Value, weight: Value, bias: Value | None = None) -> Value:
+    """A 1×1 convolution, which the NPU runs far faster than a matrix product."""
+    x = b.reshape(input, _places(input))
+    kernel = b.reshape(weight, (weight.shape[0], 1, 1, weight.shape[1]))
+    y = b.CONV2D(
+        x, kernel, offsets(b, bias, x, weight.shape[0]), zero_point(b, x), zero_point(b, weight),
+        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=accumulator(x),
+    )  # fmt: skip
+    sums = finished(b, b.marked(y, product(x, kernel, 3)), weight.shape[1], 22)
+    return b.reshape(sums, (*input.shape[:-1], weight.shape[0]))
+
+
+def _is_weight(x: Value) -> bool:
+    return x.const is not None and x.is_const and x.type.rank == 2 and x.dtype is not d.I16
+
+
+def _batched(b: Lowering, x: Value, batch: Sequence[int]) -> Value:
+    """[..., H, C] as [N, H, C] with every batch there, repeated where PyTorch broadcasts."""
+    full = b.reshape(x, (1,) * (len(batch) + 2 - x.type.rank) + x.shape)
+    times = [n // own for n, own in zip(batch, full.shape)]
+    if any(n != 1 for n in times):
+        full = b.marked(b.TILE(full, b.shape((*times, 1, 1))), x.quant)
+    return b.reshape(full, (math.prod(batch), *x.shape[-2:]))
+
+
+def multiply(b: Lowering, x: Value, y: Value) -> Value:
+    """The product of [..., H, C] and [..., C, W]; by a constant matrix it is a linear layer."""
+    if _is_weight(y):
+        return linear(b, x, b.permute(y, (1, 0)))
+    if y.type.rank == 2 and x.type.rank > 2:  # one matrix for all batches: more rows
+        rows = b.reshape(x, (math.prod(x.shape[:-1]), x.shape[-1]))
+        return b.reshape(multiply(b, rows, y), (*x.shape[:-1], y.shape[-1]))
+    outer = max(x.type.rank, y.type.rank) - 2
+    ones = [(1,) * (outer + 2 - v.type.rank) + v.shape[:-2] for v in (x, y)]
+    batch = [max(m, n) for m, n in zip(*ones)]
+    left, right = _batched(b, x, batch), _batched(b, y, batch)
+    z = b.MATMUL(left, right, zero_point(b, left), zero_point(b, right), out=accumulator(left))
+    if z.dtype.is_float and z.dtype is not x.dtype:
+        z = b.CAST(z, out=x.dtype)
+    sums = finished(b, b.marked(z, product(left, right, 2)), x.shape[-1], 30)
+    return b.reshape(sums, (*batch, x.shape[-2], y.shape[-1]))
+
+
+_MATRICES = [Sample(((5, 8), (8, 6))), Sample(((1, 12), (12, 7)))]
+_BATCHES = [Sample(((3, 5, 8), (3, 8, 6))), Sample(((1, 4, 12), (1, 12, 7)))]
+
+
+@rule("aten.mm.default", samples=_MATRICES)
+def mm(b: Lowering, self: Value, mat2: Value) -> Value:
+    return multiply(b, self, mat2)
+
+
+@rule("aten.bmm.default", samples=_BATCHES)
+def bmm(b: Lowering, self: Value, mat2: Value) -> Value:
+    return multiply(b, self, mat2)
+
+
+@rule(
+    "aten.matmul.default",
+    samples=[
+        *_MATRICES,
+        *_BATCHES,
+        Sample(((2, 3, 5, 8), (8, 6))),
+        Sample(((2, 3, 5, 8), (1, 3, 8, 6))),
+        Sample(((5, 8), (3, 8, 6))),
+        Sample(((5, 8), (8,))),
+        Sample(((8,), (2, 8, 6))),
+    ],
+)
+def matmul(b: Lowering, self: Value, other: Value) -> Value:
+    x = b.reshape(self, (1, *self.shape)) if self.type.rank == 1 else self
+    y = b.reshape(other, (*other.shape, 1)) if other.type.rank == 1 else other
+    z = multiply(b, x, y)
+    rows = () if self.type.rank == 1 else z.shape[-2:-1]
+    columns = () if other.type.rank == 1 else z.shape[-1:]
+    return b.reshape(z, (*z.shape[:-2], *rows, *columns))
+
+
+def _plus(b: Lowering, self: Value, x: Value, y: Value, beta: float, alpha: float) -> Value:
+    """beta · self + alpha · x @ y, rounded once: the addend joins the sums in their scale."""
+    if (alpha, beta) == (1, 1) and _is_weight(y) and self.is_const and self.type.rank == 1:
+        return linear(b, x, b.permute(y, (1, 0)), self)
+    wanted, b.wanted = b.wanted, None
+    sums = multiply(b, x, y)
+    b.wanted = wanted
+    addend, sums = b.same_rank(self, sums)
+    if sums.quant is None:
+        shift = b.const([0], d.I8)
+        if alpha != 1:
+            sums = b.MUL(sums, b.number(alpha, sums), shift)
+        if beta != 1:
+            addend = b.MUL(addend, b.number(beta, addend), shift)
+        return b.ADD(addend, sums)
+    if addend.quant is None or sums.quant.axis is not None or min(alpha, beta) <= 0:
+        raise Unsupported(f"a quantized sum of a matrix product with {beta = }, {alpha = }")
+    scale = float(sums.quant.scale) * alpha  # type: ignore[arg-type]
+    factor = float(addend.quant.scale) * beta / scale  # type: ignore[arg-type]
+    return b.marked(b.ADD(b.rescale(addend, [factor], 0, d.I32), sums), Quant(scale))
+
+
+@rule(
+    "aten.addmm.default",
+    samples=[
+        Sample(((6,), (5, 8), (8, 6))),
+        Sample(((5, 6), (5, 8), (8, 6)), keywords=(("beta", 0.5), ("alpha", 2.0))),
+    ],
+)
+def addmm(
+    b: Lowering, self: Value, mat1: Value, mat2: Value, beta: float = 1, alpha: float = 1
+) -> Value:
+    return _plus(b, self, mat1, mat2, beta, alpha)
+
+
+@rule(
+    "aten.baddbmm.default",
+    samples=[
+        Sample(((3, 5, 6), (3, 5, 8), (3, 8, 6))),
+        Sample(((6,), (2, 5, 8), (2, 8, 6)), keywords=(("alpha", 0.25),)),
+    ],
+)
+def baddbmm(
+    b: Lowering, self: Value, batch1: Value, batch2: Value, beta: float = 1, alpha: float = 1
+) -> Value:
+    return _plus(b, self, batch1, batch2, beta, alpha)

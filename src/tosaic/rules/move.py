@@ -1,0 +1,267 @@
+"""Operators that join, cut and reorder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from tosaic.errors import Unsupported
+from tosaic.front import moves
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Value
+
+
+@rule(
+    "aten.cat.default",
+    "aten.concat.default",
+    "aten.concatenate.default",
+    policy="SHARED",
+    samples=[
+        Sample(((2, 3, 4), (2, 5, 4)), (1,)),
+        Sample(((2, 3), (4, 3), (1, 3))),
+        Sample(((1, 2, 3, 3), (1, 4, 3, 3)), (-3,)),
+    ],
+)
+def cat(b: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
+    """Operands with other parameters than the result are rescaled, each on its own."""
+    parts = [t for t in tensors if t.shape != (0,)]  # PyTorch passes these over, in any rank
+    if any(p.quant != parts[0].quant or p.dtype is not parts[0].dtype for p in parts):
+        if b.wanted is None:
+            raise Unsupported("the parts are quantized differently, and the result is not at all")
+        parts = [b.settle(p, *b.wanted) for p in parts]
+    return moves.joined(b, parts, dim % parts[0].type.rank)
+
+
+@rule(
+    "aten.stack.default",
+    policy="SHARED",
+    samples=[Sample(((2, 3), (2, 3)), (1,)), Sample(((2, 3), (2, 3), (2, 3)), (-1,))],
+)
+def stack(b: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
+    axis = dim % (tensors[0].type.rank + 1)
+    shape = tensors[0].shape
+    return cat(b, [b.reshape(t, (*shape[:axis], 1, *shape[axis:])) for t in tensors], axis)
+
+
+@rule(
+    "aten.hstack.default",
+    policy="SHARED",
+    samples=[Sample(((3,), (4,))), Sample(((2, 3), (2, 1)))],
+)
+def hstack(b: Lowering, tensors: Sequence[Value]) -> Value:
+    parts = [b.reshape(t, t.shape or (1,)) for t in tensors]
+    return cat(b, parts, 0 if parts[0].type.rank == 1 else 1)
+
+
+@rule(
+    "aten.vstack.default",
+    policy="SHARED",
+    samples=[Sample(((3,), (3,))), Sample(((2, 3), (1, 3)))],
+)
+def vstack(b: Lowering, tensors: Sequence[Value]) -> Value:
+    return cat(b, [b.reshape(t, (1,) * (2 - t.type.rank) + t.shape) for t in tensors], 0)
+
+
+@rule(
+    "aten.split_with_sizes.default",
+    "aten.split_with_sizes_copy.default",
+    "aten.unsafe_split_with_sizes.default",
+    policy="SHARED",
+    samples=[Sample(((6, 4),), ([1, 2, 3],)), Sample(((2, 3, 5),), ([4, 1], -1))],
+)
+def split_with_sizes(
+    b: Lowering, self: Value, split_sizes: Sequence[int], dim: int = 0
+) -> list[Value]:
+    ends = list(accumulate(split_sizes))
+    axis = dim % self.type.rank
+    return [moves.piece(b, self, axis, e - n, e) for e, n in zip(ends, split_sizes)]
+
+
+@rule("aten.split.sizes", policy="SHARED", samples=[Sample(((2, 6),), ([2, 3, 1], 1))])
+def split_sizes(b: Lowering, self: Value, split_size: Sequence[int], dim: int = 0) -> list[Value]:
+    return split_with_sizes(b, self, split_size, dim)
+
+
+@rule(
+    "aten.split.Tensor",
+    "aten.split_copy.Tensor",
+    "aten.unsafe_split.Tensor",
+    policy="SHARED",
+    samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (4, -1))],
+)
+def split(b: Lowering, self: Value, split_size: int, dim: int = 0) -> list[Value]:
+    size = self.shape[dim]
+    sizes = [min(split_size, size - i) for i in range(0, size, split_size)]
+    return split_with_sizes(b, self, sizes, dim)
+
+
+@rule(
+    "aten.chunk.default",
+    "aten.unsafe_chunk.default",
+    policy="SHARED",
+    samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (2, -1))],
+)
+def chunk(b: Lowering, self: Value, chunks: int, dim: int = 0) -> list[Value]:
+    return split(b, self, -(-self.shape[dim] // chunks), dim)
+
+
+@rule(
+    "aten.tensor_split.sections",
+    policy="SHARED",
+    samples=[Sample(((7, 4),), (3,)), Sample(((2, 8),), (2, -1))],
+)
+def tensor_split(b: Lowering, self: Value, sections: int, dim: int = 0) -> list[Value]:
+    each, more = divmod(self.shape[dim], sections)
+    return split_with_sizes(b, self, [each + (i < more) for i in range(sections)], dim)
+
+
+@rule(
+    "aten.unbind.int",
+    "aten.unbind_copy.int",
+    policy="SHARED",
+    samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))],
+)
+def unbind(b: Lowering, self: Value, dim: int = 0) -> list[Value]:
+    return [select(b, self, dim, index) for index in range(self.shape[dim])]
+
+
+@rule(
+    "aten.select.int",
+    "aten.select_copy.int",
+    policy="SHARED",
+    samples=[Sample(((3, 4),), (0, 1)), Sample(((2, 5, 3),), (-2, -1))],
+)
+def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
+    axis, at = dim % self.type.rank, index % self.shape[dim]
+    one = moves.piece(b, self, axis, at, at + 1)
+    return b.reshape(one, (*self.shape[:axis], *self.shape[axis + 1 :]))
+
+
+@rule(
+    "aten.slice.Tensor",
+    "aten.slice_copy.Tensor",
+    policy="SHARED",
+    samples=[
+        Sample(((6, 4),), (0, 1, 4)),
+        Sample(((2, 9, 3),), (1, -4, 2**63 - 1)),
+        Sample(((2, 9, 3),), (-2, 1, None, 2)),
+        Sample(((1, 2, 7, 8),), (3, None, None, 3)),
+        Sample(((1, 2, 7, 8),), (2, -100, 100, 2)),
+    ],
+)
+def slice_tensor(
+    b: Lowering,
+    self: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    indices = range(*slice(start, end, step).indices(self.shape[dim]))
+    return moves.take(b, self, dim % self.type.rank, indices)
+
+
+@rule(
+    "aten.slice_scatter.default",
+    policy="SHARED",
+    samples=[
+        Sample(((6, 4), (3, 4)), (0, 1, 4)),
+        Sample(((2, 9), (2, 4)), (1, -4, 2**63 - 1)),
+        Sample(((2, 3), (2, 3)), (-1,)),
+    ],
+)
+def slice_scatter(
+    b: Lowering,
+    self: Value,
+    src: Value,
+    dim: int = 0,
+    start: int | None = None,
+    end: int | None = None,
+    step: int = 1,
+) -> Value:
+    """What is before, the new part, and what is behind."""
+    axis, size = dim % self.type.rank, self.shape[dim]
+    begin, stop, _ = slice(start, end, step).indices(size)
+    if step != 1:
+        raise Unsupported("slice_scatter with a step is not lowered")
+    parts = [moves.piece(b, self, axis, 0, begin)] if begin else []
+    parts += [src] if stop > begin else []
+    parts += [moves.piece(b, self, axis, max(stop, begin), size)] if stop < size else []
+    return cat(b, parts, axis)
+
+
+@rule(
+    "aten.select_scatter.default",
+    policy="SHARED",
+    samples=[Sample(((3, 4), (4,)), (0, 1)), Sample(((2, 5, 3), (2, 3)), (1, -1))],
+)
+def select_scatter(b: Lowering, self: Value, src: Value, dim: int, index: int) -> Value:
+    axis, at = dim % self.type.rank, index % self.shape[dim]
+    one = b.reshape(src, (*self.shape[:axis], 1, *self.shape[axis + 1 :]))
+    return slice_scatter(b, self, one, axis, at, at + 1)
+
+
+@rule(
+    "aten.narrow.default",
+    "aten.narrow_copy.default",
+    policy="SHARED",
+    samples=[Sample(((6, 4),), (0, 1, 4)), Sample(((2, 9, 3),), (-2, -4, 3))],
+)
+def narrow(b: Lowering, self: Value, dim: int, start: int, length: int) -> Value:
+    begin = start % self.shape[dim]
+    return moves.piece(b, self, dim % self.type.rank, begin, begin + length)
+
+
+@rule(
+    "aten.flip.default",
+    policy="SHARED",
+    samples=[Sample(((3, 4),), ([0],)), Sample(((2, 3, 4),), ([-1, 1],))],
+)
+def flip(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
+    for axis in dims:
+        self = moves.backwards(b, self, axis % self.type.rank)
+    return self
+
+
+@rule("aten.fliplr.default", policy="SHARED", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])
+def fliplr(b: Lowering, self: Value) -> Value:
+    return flip(b, self, [1])
+
+
+@rule("aten.flipud.default", policy="SHARED", samples=[Sample(((5,),)), Sample(((2, 3, 4),))])
+def flipud(b: Lowering, self: Value) -> Value:
+    return flip(b, self, [0])
+
+
+@rule(
+    "aten.rot90.default",
+    policy="SHARED",
+    samples=[Sample(((3, 4),)), Sample(((2, 3, 4),), (-1, [1, 2])), Sample(((3, 4),), (2,))],
+)
+def rot90(b: Lowering, self: Value, k: int = 1, dims: Sequence[int] = (0, 1)) -> Value:
+    first, second = (axis % self.type.rank for axis in dims)
+    if k % 4 == 2:
+        return flip(b, self, [first, second])
+    order = list(range(self.type.rank))
+    order[first], order[second] = second, first
+    if k % 4 == 1:
+        return b.permute(flip(b, self, [second]), order)
+    return self if k % 4 == 0 else flip(b, b.permute(self, order), [second])
+
+
+@rule(
+    "aten.roll.default",
+    policy="SHARED",
+    samples=[
+        Sample(((5, 4),), ([2], [0])),
+        Sample(((3, 4),), ([-5],)),
+        Sample(((2, 5, 6),), ([-1, 8], [1, -1])),
+    ],
+)
+def roll(b: Lowering, self: Value, shifts: Sequence[int], dims: Sequence[int] = ()) -> Value:
+    x = self if dims else b.reshape(self, (self.type.size,))
+    for shift, dim in zip(shifts, dims or [0]):
+        size = x.shape[dim]
+        x = moves.take(b, x, dim % x.type.rank, [(i - shift) % size for i in range(size)])
+    return b.reshape(x, self.shape)

@@ -1,0 +1,165 @@
+"""Sums, means and extremes over axes."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._operands import negated, scale_of, times
+from tosaic.rules.compare import truth
+from tosaic.spec import dtypes as d
+
+_AXES = (
+    Sample(((1, 4, 5, 6),), ([2, 3],)),
+    Sample(((4, 6),), ([-1], True)),
+    Sample(((2, 3, 4),), ([0],)),
+    Sample(((5, 3, 4),), ([-1, 1], True)),
+)
+_AXIS = (Sample(((4, 6),), (-1,)), Sample(((2, 3, 4),), (1, True)), Sample(((5, 3, 4),), (0,)))
+Axes = Sequence[int] | int | None
+
+
+def _axes(x: Value, dim: Axes) -> list[int]:
+    """The axes meant, in order; all where none is named."""
+    rank = x.type.rank
+    named = [dim] if isinstance(dim, int) else list(dim or range(rank))
+    return sorted({axis % rank for axis in named}) if rank else []
+
+
+def _reduced(
+    b: Lowering, emit: Callable[..., Value], x: Value, axes: Sequence[int], keepdim: bool
+) -> Value:
+    """One reduction after another; the result keeps its meaning."""
+    y = x
+    for axis in axes:
+        y = b.marked(emit(y, axis=axis), x.quant)
+    return _kept(b, y, axes, keepdim)
+
+
+def _kept(b: Lowering, y: Value, axes: Sequence[int], keepdim: bool) -> Value:
+    """Without the axes that were reduced to 1, unless they are kept."""
+    return y if keepdim else b.reshape(y, [s for i, s in enumerate(y.shape) if i not in axes])
+
+
+def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) -> Value:
+    """The sum over axes divided by a count, which changes only what integers mean."""
+    if x.quant is None:
+        x = b.CAST(x, out=d.I32) if x.dtype is d.BOOL else x
+        total = _reduced(b, b.REDUCE_SUM, x, axes, keepdim)
+        return total if count == 1 else times(b, total, 1.0 / count)
+    if math.prod(x.shape[a] for a in axes) * x.dtype.range[1] * 2 >= 1 << 31:
+        raise Unsupported("the sum of so many integers does not fit int32")
+    wide = b.widened(x)
+    total = _reduced(b, b.REDUCE_SUM, wide, axes, keepdim=True)
+    total.quant = Quant(scale_of(wide) / count)
+    if b.wanted is not None:  # before the reshape, where the NPU fuses it
+        total = b.settle(total, *b.wanted)
+    return _kept(b, total, axes, keepdim)
+
+
+@rule("aten.sum.dim_IntList", samples=_AXES)
+def sum(
+    b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False, dtype: object = None
+) -> Value:
+    return _total(b, self, _axes(self, dim), keepdim, 1)
+
+
+@rule("aten.mean.dim", samples=_AXES)
+def mean(
+    b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False, dtype: object = None
+) -> Value:
+    axes = _axes(self, dim)
+    return _total(b, self, axes, keepdim, math.prod(self.shape[a] for a in axes))
+
+
+rule("aten.sum.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(sum)
+rule("aten.mean.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(mean)
+
+
+@rule("aten.amax.default", policy="SHARED", samples=_AXES)
+def amax(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    return _reduced(b, b.REDUCE_MAX, self, _axes(self, dim), keepdim)
+
+
+@rule("aten.amin.default", policy="SHARED", samples=_AXES)
+def amin(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    return _reduced(b, b.REDUCE_MIN, self, _axes(self, dim), keepdim)
+
+
+rule("aten.max.default", policy="SHARED", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amax)
+rule("aten.min.default", policy="SHARED", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amin)
+
+
+@rule("aten.max.dim", policy="SHARED", samples=_AXIS)
+def max_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    return amax(b, self, dim, keepdim), argmax(b, self, dim, keepdim)
+
+
+@rule("aten.min.dim", policy="SHARED", samples=_AXIS)
+def min_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    return amin(b, self, dim, keepdim), argmin(b, self, dim, keepdim)
+
+
+_WHERE = (*_AXIS, Sample(((3, 4, 50),), (-1,)), Sample(((3, 50),), (None, True)))
+
+
+@rule("aten.argmax.default", policy="SHARED", samples=_WHERE)
+def argmax(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    """The first of the largest, counted in int32."""
+    rank, shape = self.type.rank, self.shape
+    axis = 0 if dim is None or not rank else dim % rank
+    if dim is None or not rank:
+        shape = (self.type.size, *((1,) * (rank if keepdim else 0)))
+    elif keepdim:  # ARGMAX takes the axis away: another comes behind it
+        shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    found: Value = b.ARGMAX(b.reshape(self, shape), axis=axis)
+    return found
+
+
+@rule("aten.argmin.default", policy="SHARED", samples=_WHERE)
+def argmin(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
+    """The inverted bits of integers have the opposite order, and none overflows."""
+    turned = negated(b, self) if self.dtype.is_float else b.BITWISE_NOT(self)
+    return argmax(b, turned, dim, keepdim)
+
+
+@rule("aten.prod.dim_int", samples=_AXIS, integers=(), why="TOSA multiplies along an axis in float")
+def prod(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False,
+         dtype: object = None) -> Value:  # fmt: skip
+    if self.quant is not None:
+        raise Unsupported("TOSA multiplies along an axis in float only")
+    return _reduced(b, b.REDUCE_PRODUCT, self, _axes(self, dim), keepdim)
+
+
+rule("aten.prod.default", samples=[Sample(((2, 3),))], integers=(),
+     why="TOSA multiplies along an axis in float")(prod)  # fmt: skip
+
+_MASKS = (
+    Sample(((2, 12),), (0,), kinds=("bool",)),
+    Sample(((4, 2, 6),), (1, True), kinds=("bool",)),
+)
+
+
+@rule("aten.any.dim", policy="NONE", samples=_MASKS)
+def any(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    return _reduced(b, b.REDUCE_ANY, truth(b, self), _axes(self, dim), keepdim)
+
+
+@rule("aten.all.dim", policy="NONE", samples=_MASKS)
+def all(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
+    return _reduced(b, b.REDUCE_ALL, truth(b, self), _axes(self, dim), keepdim)
+
+
+_LISTS = (
+    Sample(((2, 12, 1),), ([0, -1],), kinds=("bool",)),
+    Sample(((4, 2, 6),), ([-2], True), kinds=("bool",)),
+)
+_WHOLE = (Sample(((2, 3, 4),), kinds=("bool",)),)
+rule("aten.any.dims", policy="NONE", samples=_LISTS)(any)
+rule("aten.all.dims", policy="NONE", samples=_LISTS)(all)
+rule("aten.any.default", policy="NONE", samples=_WHOLE)(any)
+rule("aten.all.default", policy="NONE", samples=_WHOLE)(all)

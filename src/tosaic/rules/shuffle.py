@@ -1,0 +1,79 @@
+"""Elements by constant indices, and blocks of channels that trade places with pixels."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+
+from tosaic.errors import Unsupported
+from tosaic.front import moves
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Value
+
+
+@rule(
+    "aten.index_select.default",
+    policy="SHARED",
+    samples=[
+        Sample(((5, 4),), (0, torch.tensor([4, 0, 0, 2]))),
+        Sample(((2, 7, 3),), (1, torch.tensor([6, 5, 4, 0, 2, 4, 6, 3, 3]))),
+        Sample(((2, 30, 3),), (-2, torch.arange(40) * 7 % 30)),
+        Sample(((2, 30),), (1, torch.arange(80) * 11 * 7 % 29)),
+    ],
+)
+def index_select(b: Lowering, self: Value, dim: int, index: Value) -> Value:
+    if index.const is None:
+        raise Unsupported("index_select needs constant indices here")
+    indices = [int(i) for i in index.const.array.reshape(-1)]
+    if not self.type.rank:
+        return self
+    return moves.take(b, self, dim % self.type.rank, indices)
+
+
+@rule(
+    "aten.pixel_shuffle.default",
+    policy="SHARED",
+    samples=[
+        Sample(((1, 8, 2, 3),), (2,)),
+        Sample(((2, 9, 2, 2),), (3,)),
+        Sample(((4, 3, 2),), (2,)),
+    ],
+)
+def pixel_shuffle(b: Lowering, self: Value, upscale_factor: int) -> Value:
+    r, (channels, height, width) = upscale_factor, self.shape[-3:]
+    outer, kept = self.shape[:-3], channels // r**2
+    blocks = b.reshape(self, (math.prod(outer), kept, r, r, height, width))
+    pixels = b.permute(blocks, (0, 1, 4, 2, 5, 3))
+    return b.reshape(pixels, (*outer, kept, height * r, width * r))
+
+
+@rule(
+    "aten.pixel_unshuffle.default",
+    policy="SHARED",
+    samples=[
+        Sample(((1, 2, 4, 6),), (2,)),
+        Sample(((2, 1, 6, 3),), (3,)),
+        Sample(((1, 4, 2),), (2,)),
+    ],
+)
+def pixel_unshuffle(b: Lowering, self: Value, downscale_factor: int) -> Value:
+    r, (channels, height, width) = downscale_factor, self.shape[-3:]
+    outer, rows, columns = self.shape[:-3], height // r, width // r
+    pixels = b.reshape(self, (math.prod(outer), channels, rows, r, columns, r))
+    blocks = b.permute(pixels, (0, 1, 3, 5, 2, 4))
+    return b.reshape(blocks, (*outer, channels * r**2, rows, columns))
+
+
+@rule(
+    "aten.channel_shuffle.default",
+    "aten.native_channel_shuffle.default",
+    policy="SHARED",
+    samples=[Sample(((1, 6, 2, 3),), (2,)), Sample(((2, 8, 3, 2),), (4,))],
+)
+def channel_shuffle(b: Lowering, self: Value, groups: int) -> Value:
+    batch, channels, *pixels = self.shape
+    grouped = b.reshape(self, (batch, groups, channels // groups, *pixels))
+    turned = b.permute(grouped, (0, 2, 1, *range(3, 3 + len(pixels))))
+    return b.reshape(turned, self.shape)

@@ -1,0 +1,1 @@
+"""Where a program can go, and what the user holds then."""

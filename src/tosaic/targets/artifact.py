@@ -1,0 +1,136 @@
+"""What compiling gives: a graph, its boundary, and an exact run of it."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.errors import InvalidInput
+from tosaic.files import flatbuffer
+from tosaic.files.text import print_graph
+from tosaic.front import torchapi
+from tosaic.front.partition import Partition, Piece, Refusal
+from tosaic.front.program import Program
+from tosaic.interp.kernel import to_torch
+from tosaic.interp.model import Model
+from tosaic.ir.graph import Graph, Op
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """What became of a program: how often each TOSA operator is used, and multiplications."""
+
+    target: str
+    ops: dict[str, int]
+    macs: int
+    refused: list[Refusal] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        rows = [f"{name:<20}{count:>6}" for name, count in sorted(self.ops.items())]
+        kept = [f"in PyTorch: {refusal}" for refusal in self.refused]
+        return "\n".join([f"{self.target}: {self.macs:,} multiply-accumulates", *rows, *kept])
+
+
+@dataclass(eq=False)
+class Artifact:
+    """A compiled program: TOSA graphs, and what PyTorch runs round them.
+
+    ``run`` takes and gives what the program does, in its own structure.
+    """
+
+    program: Program
+    partition: Partition
+    target: str
+
+    @property
+    def graph(self) -> Graph:
+        """The one graph that the program became."""
+        graphs = self.partition.graphs
+        if len(graphs) != 1:
+            raise InvalidInput(f"the program became {len(graphs)} graphs; see .partition.graphs")
+        return graphs[0]
+
+    @cached_property
+    def _files(self) -> dict[int, bytes]:
+        return {id(g): flatbuffer.write(g) for g in self.partition.graphs}
+
+    @property
+    def bytes(self) -> bytes:
+        """The compiled file."""
+        return self._files[id(self.graph)]
+
+    @cached_property
+    def _models(self) -> dict[int, Model]:
+        return {key: Model(flatbuffer.read(data)) for key, data in self._files.items()}
+
+    @cached_property
+    def report(self) -> Report:
+        ops = [op for graph in self.partition.graphs for op in graph.walk()]
+        counts = dict(Counter(op.name for op in ops))
+        return Report(self.target, counts, sum(map(_macs, ops)), list(self.partition.refused))
+
+    def run(self, *inputs: Any) -> Any:
+        """The program's outputs for its inputs; TOSA graphs run as their compiled bytes do."""
+        flat, _ = torchapi.flatten(inputs)
+        if len(flat) != len(self.program.inputs):
+            wanted = len(self.program.inputs)
+            raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
+        values: dict[fx.Node, Any] = dict(self.program.tensors)
+        values.update(zip(self.program.inputs, flat, strict=True))
+        with torch.no_grad():
+            for piece in self.partition.pieces:
+                self._run(piece, values)
+        outputs = [values[o] if isinstance(o, fx.Node) else o for o in self.program.outputs]
+        if self.program.out_spec is None:
+            return outputs[0] if len(outputs) == 1 else outputs
+        return torchapi.unflatten(outputs, self.program.out_spec)
+
+    def _run(self, piece: Piece, values: dict[fx.Node, Any]) -> None:
+        if piece.node is not None:
+            values[piece.node] = torchapi.evaluate(piece.node, values)
+            return
+        assert piece.graph is not None
+        ready = [_narrow(values[n]) for n in piece.inputs]
+        arrays = self._models[id(piece.graph)].run(*ready)
+        for node, array, out in zip(piece.outputs, arrays, piece.graph.outputs, strict=True):
+            tensor, meant = to_torch(array, out.dtype), node.meta.get("val")
+            values[node] = tensor.to(meant.dtype) if out.quant is None and isinstance(
+                meant, Tensor) else tensor  # fmt: skip
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text."""
+        suffix = os.path.splitext(os.fspath(path))[1]
+        if suffix == ".tosa":
+            flatbuffer.write(self.graph, path)
+        elif suffix == ".mlir":
+            with open(path, "w", encoding="utf-8") as file:
+                file.write(print_graph(self.graph))
+        else:
+            raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa and .mlir")
+
+
+def _narrow(value: Any) -> Tensor:
+    """A tensor as a graph takes it: TOSA's indices have 32 bits."""
+    tensor = torch.as_tensor(value).detach()
+    return tensor.to(torch.int32) if tensor.dtype is torch.int64 else tensor
+
+
+def _macs(op: Op) -> int:
+    """Multiplications of a convolution or a matrix product."""
+    out = op.outs[0].type.size if op.outs else 0
+    if op.name in ("CONV2D", "CONV3D", "TRANSPOSE_CONV2D"):
+        weight = op.operand("weight").type
+        spread = op.ins[0].type.size if op.name == "TRANSPOSE_CONV2D" else out
+        channels = op.ins[0].shape[-1] if op.name == "TRANSPOSE_CONV2D" else weight.shape[0]
+        return spread * weight.size // channels
+    if op.name == "DEPTHWISE_CONV2D":
+        return out * op.operand("weight").shape[0] * op.operand("weight").shape[1]
+    if op.name in ("MATMUL", "MATMUL_T"):
+        return out * op.ins[0].shape[2]
+    return 0
