@@ -135,3 +135,12 @@ def test_wrong_uses_get_a_sentence() -> None:
     art = tosaic.compile(net, (x,), target=FLOAT)
     with pytest.raises(InvalidInput, match="the program takes 1 inputs, not 2"):
         art.run(x, x)
+
+
+def test_a_model_is_compiled_in_inference_mode_and_left_as_it_was() -> None:
+    net, x = nn.Sequential(nn.Conv2d(3, 4, 1), nn.Dropout(0.5)).train(), torch.randn(1, 3, 4, 4)
+    art = tosaic.compile(net, (x,), target=FLOAT)
+    assert net.training
+    assert net[1].training
+    torch.testing.assert_close(art.run(x), net.eval()(x).detach(), rtol=1e-4, atol=1e-5)
+    assert not art.report.refused

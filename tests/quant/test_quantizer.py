@@ -315,6 +315,26 @@ def test_few_integers_are_not_spent_on_a_few_values_far_out() -> None:
     assert found < 0.8 * error(everything, round(-8 - low / everything))
 
 
+def test_a_histogram_that_grows_counts_what_one_of_that_size_counts() -> None:
+    first, second = data(5000), data(5000, seed=1) * 7
+    observer = RangeObserver(dtype=torch.int8, quant_min=-128, quant_max=127)
+    observer(first)
+    observer(second)
+    reach = observer.reach
+    assert reach >= float(second.abs().max()) > reach / 2
+    wanted = torch.histc(torch.cat([first, second]), len(observer.counts), -reach, reach)
+    assert (observer.counts - wanted).abs().sum() < 20  # at the edges of bins
+
+
+def test_zeros_do_not_count_since_they_cost_nothing() -> None:
+    scales = []
+    for zeros in (0, 100_000):
+        observer = RangeObserver(dtype=torch.int8, quant_min=-8, quant_max=7)
+        observer(torch.cat([data(5000) ** 3, torch.zeros(zeros)]))
+        scales.append(observer.calculate_qparams()[0])
+    assert scales[0] == scales[1]
+
+
 def test_a_range_without_far_values_is_kept_whole() -> None:
     values = data(20000).clamp(-1, 2)
     observer = RangeObserver(dtype=torch.int8, quant_min=-128, quant_max=127)

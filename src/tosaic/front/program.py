@@ -36,7 +36,7 @@ def program_of(model: Any, example_inputs: tuple[Any, ...]) -> Program:
     if isinstance(model, fx.GraphModule):
         return _from_graph_module(model)
     if isinstance(model, torch.nn.Module):
-        model = torchapi.export(model.eval(), example_inputs)
+        model = torchapi.export(model, example_inputs)
     if not isinstance(model, ExportedProgram):
         raise InvalidInput(
             f"a model is an nn.Module, an ExportedProgram or a converted GraphModule, "

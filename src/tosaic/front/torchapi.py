@@ -18,14 +18,18 @@ _TORCH = os.path.dirname(torch.__file__)
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
-    """torch.export without its checks of control flow in Python; its reason, short, if it fails."""
+    """torch.export in inference mode, or its reason in short; the module is left as it was."""
+    modes = {part: part.training for part in module.modules()}
     try:
         with torch.no_grad():
-            return torch.export.export(module, args, strict=False)
+            return torch.export.export(module.eval(), args, strict=False)
     except Exception as problem:
         first = str(problem).strip().splitlines() or [type(problem).__name__]
         name = type(module).__name__
         raise InvalidInput(f"torch.export does not take {name}: {first[0]}") from problem
+    finally:
+        for part, training in modes.items():
+            part.training = training
 
 
 def module_of(exported: ExportedProgram) -> fx.GraphModule:

@@ -5,7 +5,9 @@ Integers go to the exact classes of ``conv``.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Callable
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -84,11 +86,12 @@ def _dilation(op: Op) -> tuple[int, ...]:
 def _in_floats(op: Op) -> Callable[..., Run]:
     """Channels go second for torch and last again; zero points of floats are 0."""
     kind, out = _KINDS[op.name], op.outs[0]
-    product, target, rank = _product(op), TORCH[out.dtype], out.type.rank
+    target, rank = TORCH[out.dtype], out.type.rank
     second, last = (0, rank - 1, *range(1, rank - 1)), (0, *range(2, rank), 1)
 
     def make(weight: Tensor, bias: Tensor, input_zp: Tensor, weight_zp: Tensor) -> Run:
         ready, offset = conv.torch_weight(kind, weight.float()), bias.float()
+        product = _product(op, bool(ready.isfinite().all()))
 
         def run(x: Tensor) -> Tensor:
             result = product(x.float().permute(second), ready).permute(last)
@@ -99,21 +102,62 @@ def _in_floats(op: Op) -> Callable[..., Run]:
     return make
 
 
-def _product(op: Op) -> Product:
-    stride = _stride(op)
-    if op.name == "TRANSPOSE_CONV2D":
-        # What out_pad adds holds the bias alone; what it takes away (it may be negative) is cut.
-        out_pad = _torch_order(op.attrs["out_pad"])
-        return lambda x, weight: F.pad(F.conv_transpose2d(x, weight, stride=stride), out_pad)
-    convolve: Callable[..., Tensor] = F.conv3d if op.name == "CONV3D" else F.conv2d
-    padding, dilation = _torch_order(op.attrs["pad"]), _dilation(op)
+def _product(op: Op, finite: bool) -> Product:
+    stride, dilation = _stride(op), _dilation(op)
+    transposed = op.name == "TRANSPOSE_CONV2D"
     groups = op.ins[0].shape[-1] if op.name == "DEPTHWISE_CONV2D" else 1
+    convolve: Callable[..., Tensor] = F.conv3d if op.name == "CONV3D" else F.conv2d
+    if not finite:
+        one = F.conv_transpose2d if transposed else convolve
+        return _by_taps(op, partial(one, groups=groups))
+    padding = _torch_order(op.attrs["out_pad" if transposed else "pad"])
+    if transposed:
+        # What out_pad adds holds the bias alone; what it takes away (it may be negative) is cut.
+        return lambda x, weight: F.pad(F.conv_transpose2d(x, weight, stride=stride), padding)
 
     def product(x: Tensor, weight: Tensor) -> Tensor:
         padded = F.pad(x, padding) if any(padding) else x
         return convolve(padded, weight, stride=stride, dilation=dilation, groups=groups)
 
     return product
+
+
+def _by_taps(op: Op, convolve: Callable[..., Tensor]) -> Product:
+    """A convolution whose weights meet no zeros of padding: infinity times zero is NaN.
+
+    Each tap of the kernel is a convolution of its own, from the input it reaches to the results
+    it counts for. torch's transposed convolution has zeros, too, between the elements it spreads.
+    """
+    stride, dilation = _stride(op), _dilation(op)
+    batch, *sizes, channels = op.outs[0].shape
+    transposed = op.name == "TRANSPOSE_CONV2D"
+    all_channels = (slice(None), slice(None))
+
+    def reach(axis: int, tap: int, size: int) -> tuple[slice, slice]:
+        """Along an axis: the input that a tap meets, and the results it counts for."""
+        if transposed:
+            return _steps(size, sizes[axis], op.attrs["out_pad"][2 * axis] + tap, stride[axis])
+        origin = tap * dilation[axis] - op.attrs["pad"][2 * axis]
+        return _steps(sizes[axis], size, origin, stride[axis])[::-1]
+
+    def product(x: Tensor, weight: Tensor) -> Tensor:
+        total = x.new_zeros(batch, channels, *sizes)
+        for taps in itertools.product(*map(range, weight.shape[2:])):
+            pairs = [reach(i, tap, size) for i, (tap, size) in enumerate(zip(taps, x.shape[2:]))]
+            seen, place = (all_channels + tuple(found) for found in zip(*pairs))
+            one = all_channels + tuple(slice(tap, tap + 1) for tap in taps)
+            if x[seen].numel():
+                total[place] += convolve(x[seen], weight[one])
+        return total
+
+    return product
+
+
+def _steps(count: int, size: int, origin: int, step: int) -> tuple[slice, slice]:
+    """The i below ``count`` for which origin + i * step lies below ``size``, and those places."""
+    first = max(0, -(origin // step))
+    last = max(first, min(count, (size - 1 - origin) // step + 1))
+    return slice(first, last), slice(origin + first * step, origin + last * step, step)
 
 
 def _torch_order(pad: tuple[int, ...]) -> list[int]:

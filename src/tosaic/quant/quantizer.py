@@ -158,12 +158,7 @@ def _exported(model: Any, example_inputs: tuple[Any, ...]) -> ExportedProgram:
     ):
         raise InvalidInput("the model is quantized already; give it without a scheme")
     if isinstance(model, torch.nn.Module):
-        modes = {module: module.training for module in model.modules()}
-        try:
-            return torchapi.export(model.eval(), example_inputs)
-        finally:
-            for module, training in modes.items():
-                module.training = training
+        return torchapi.export(model, example_inputs)
     if isinstance(model, ExportedProgram):
         return model
     raise InvalidInput(
