@@ -7,6 +7,7 @@ build/networks, by the content of these sources and the version of torch.
 import hashlib
 import os
 import pickle
+import sys
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,14 +16,18 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from .emit import build, emit
-from .models import NETWORKS, Network, folded, images, settled
-from .quantize import QuantizedNetwork, quantize
+HERE = Path(__file__).resolve().parent
+ROOT = HERE.parent.parent
+CACHE = ROOT / "build" / "networks"
+sys.path.append(str(ROOT / "examples"))  # the zoo's pictures; examples are not installed
+
+from zoo.pictures import images  # noqa: E402
+
+from .emit import build, emit  # noqa: E402
+from .models import NETWORKS, Network, folded, settled  # noqa: E402
+from .quantize import QuantizedNetwork, quantize  # noqa: E402
 
 __all__ = ["NETWORKS", "Prepared", "build", "folded", "images", "prepare"]
-
-HERE = Path(__file__).resolve().parent
-CACHE = HERE.parent.parent / "build" / "networks"
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +53,7 @@ class Prepared:
 
 def _key() -> str:
     digest = hashlib.sha256(torch.__version__.encode())
-    for path in sorted(HERE.glob("*.py")):
+    for path in [*sorted(HERE.glob("*.py")), ROOT / "examples" / "zoo" / "pictures.py"]:
         digest.update(path.read_bytes())
     return digest.hexdigest()[:12]
 

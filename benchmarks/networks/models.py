@@ -11,6 +11,7 @@ from typing import Literal, Protocol, TypeVar, cast
 import torch
 from torch import Tensor, nn
 from torch.nn import functional
+from zoo.pictures import images, settle
 
 T = TypeVar("T")
 Activation = Literal["none", "relu", "relu6"]
@@ -167,46 +168,16 @@ class ResNet18(Network):
 NETWORKS: dict[str, type[Network]] = {net.name: net for net in (MobileNetV2, ResNet18)}
 
 
-def images(count: int, seed: int, size: int = IMAGE) -> Tensor:
-    """Random pictures with structure: shapes, finer texture, a little noise, their own contrast."""
-    make = torch.Generator().manual_seed(seed)
-
-    def noise(side: int) -> Tensor:
-        plane = torch.randn(count, 3, side, side, generator=make)
-        return functional.interpolate(plane, size, mode="bilinear", align_corners=False)
-
-    mixed = noise(4) + 0.7 * noise(14) + 0.4 * noise(56) + 0.2 * noise(size)
-    contrast = 0.4 + torch.rand(count, 1, 1, 1, generator=make)
-    return (mixed * contrast + 0.5 * torch.randn(count, 3, 1, 1, generator=make)).clamp(-2.5, 2.5)
-
-
 def batches(count: int, size: int, seed: int) -> Iterator[Tensor]:
-    yield from (images(size, seed + index) for index in range(count))
+    yield from (images(size, seed + index, IMAGE) for index in range(count))
 
 
-@torch.no_grad()
 def settled(name: str, seed: int = 0) -> Network:
-    """The network with seeded weights and the batch-norm statistics of seeded pictures.
-
-    A freshly initialised MobileNet answers about 1e-9 everywhere; with statistics from a pass in
-    training mode each layer's activations have a healthy range.
-    """
+    """The network with seeded weights and the batch-norm statistics of seeded pictures."""
     torch.manual_seed(seed)
     net = NETWORKS[name]()
-    for module in net.modules():
-        if isinstance(module, nn.Conv2d):
-            nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
-        elif isinstance(module, nn.BatchNorm2d):
-            nn.init.uniform_(module.weight, 0.6, 1.4)
-            nn.init.normal_(module.bias, 0.0, 0.3)
-            module.momentum = None  # a plain mean over the batches
-        elif isinstance(module, nn.Linear):
-            nn.init.normal_(module.weight, 0.0, 0.1)
-            nn.init.normal_(module.bias, 0.0, 0.1)
-    net.train()
-    for batch in batches(3, 8, seed=1000 + seed):
-        net(batch)
-    return net.eval()
+    settle(net, batches(3, 8, seed=1000 + seed), shift=0.0)
+    return net
 
 
 def folded(net: Network) -> Network:

@@ -23,18 +23,20 @@ def images(count: int, seed: int, size: int | tuple[int, int] = 224, channels: i
 
 
 @torch.no_grad()
-def settle(net: nn.Module, batches: Iterable[Tensor]) -> None:
+def settle(net: nn.Module, batches: Iterable[Tensor], shift: float = 0.7) -> None:
     """Weights from torch's current seed, and the batch-norm statistics of the given pictures.
 
     A freshly initialised MobileNet answers about 1e-9 everywhere; with statistics from a pass in
-    training mode each layer's activations have a healthy range.
+    training mode each layer's activations have a healthy range. Batch norms shift their results
+    to where activations are mostly linear: without it random layers amplify any noise, and the
+    deep networks, unlike trained ones, would keep little of their input in int8.
     """
     for module in net.modules():
         if isinstance(module, nn.Conv2d):
             nn.init.kaiming_normal_(module.weight, mode="fan_out", nonlinearity="relu")
         elif isinstance(module, nn.BatchNorm2d):
             nn.init.uniform_(module.weight, 0.6, 1.4)
-            nn.init.normal_(module.bias, 0.5, 0.3)
+            nn.init.normal_(module.bias, shift, 0.3)
             module.momentum = None  # a plain mean over the batches
         elif isinstance(module, nn.Linear):
             nn.init.normal_(module.weight, 0.0, 0.1)

@@ -10,14 +10,22 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from tosaic.errors import InvalidGraph, InvalidInput, ToolFailed, TosaicError, Unsupported
+from tosaic.errors import (
+    InvalidGraph,
+    InvalidInput,
+    ToolFailed,
+    TosaicError,
+    Unpredictable,
+    Unsupported,
+)
 
 if TYPE_CHECKING:
     from tosaic.interp.model import Model
     from tosaic.targets.artifact import Artifact
 
 __all__ = [
-    "InvalidGraph", "InvalidInput", "ToolFailed", "TosaicError", "Unsupported", "compile", "load",
+    "InvalidGraph", "InvalidInput", "ToolFailed", "TosaicError", "Unpredictable", "Unsupported",
+    "compile", "load",
 ]  # fmt: skip
 __version__ = "0.1.0"
 

@@ -7,8 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 
 from judges.corner import RANDOM, Case, all_bits, check, ids, integers
+from judges.reference import run_reference
+from tosaic.files.flatbuffer import write
+from tosaic.interp.model import Model
+from tosaic.ir import Builder
 from tosaic.spec.dtypes import dtype
 
 NAN, INF = float("nan"), float("inf")
@@ -145,3 +150,37 @@ def test_nan_modes_and_powers_that_are_not_defined(case: Case, tmp_path: Path) -
 @ids(small_floats)
 def test_float8_operators_are_exact_on_whole_numbers(case: Case, tmp_path: Path) -> None:
     check(case, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("operator", "weights", "attributes"),
+    [
+        ("CONV2D", (3, 3, 4, 2), {"pad": (4, 0, 0, 4), "stride": (1, 2), "dilation": (1, 1)}),
+        ("CONV2D", (3, 3, 2, 2), {"pad": (2, 3, 1, 4), "stride": (2, 1), "dilation": (2, 3)}),
+        ("CONV3D", (3, 2, 3, 2, 2), {"pad": (0, 3, 2, 1, 3, 0), "stride": (1,) * 3,
+                                     "dilation": (1,) * 3}),
+        ("DEPTHWISE_CONV2D", (3, 4, 2, 2), {"pad": (0, 5, 4, 0), "stride": (1, 2),
+                                            "dilation": (1, 1)}),
+        ("TRANSPOSE_CONV2D", (3, 3, 4, 2), {"out_pad": (1, -2, -1, 2), "stride": (3, 2)}),
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("local_bound", [False, True])
+def test_infinite_weights_do_not_meet_the_padding(
+    operator: str, weights: tuple[int, ...], attributes: dict[str, Any], local_bound: bool
+) -> None:
+    """Whole numbers and a few infinities: the sums are exact in any order."""
+    draw = np.random.default_rng(sum(weights))
+    b = Builder("TOSA-1.0+FP")
+    x = b.input("f32", (2, *(6,) * (len(weights) - 2), 2), "x")
+    weight = np.float32(draw.integers(-9, 10, weights))
+    weight.flat[3], weight.flat[-2] = INF, -INF
+    channels = weights[2] * weights[3] if operator.startswith("DEPTH") else weights[0]
+    bias, zero = b.const(np.float32(range(channels)), "f32"), b.const(np.zeros(1), "f32")
+    operands = (x, b.const(weight, "f32"), bias, zero, zero)
+    b.output(b.op(operator, *operands, acc_type="f32", local_bound=local_bound, **attributes))
+    given = np.float32(draw.integers(-9, 10, x.shape))
+    (expected,) = run_reference(write(b.graph), [given])
+    (got,) = Model(b.graph).run(given)
+    np.testing.assert_array_equal(got, expected)
+    assert np.isinf(expected).any()
+    assert len(np.unique(expected[np.isfinite(expected)])) > 20

@@ -97,6 +97,27 @@ def test_a_batch_equals_its_samples() -> None:
         assert np.array_equal(got, np.concatenate([s[index] for s in single]))
 
 
+@pytest.mark.parametrize("operator", ["MATMUL", "MATMUL constant", "MUL"])
+def test_samples_may_differ_in_a_zero_point_or_a_shift(operator: str) -> None:
+    b = Builder("TOSA-1.0+INT+dynamic")
+    own = b.input("i8", (1,), "own")
+    if operator == "MUL":
+        b.output(b.MUL(b.const([[700, -9]], "i32"), b.const([[31, 64]], "i32"), own))
+        data = []
+    else:
+        constant = operator.endswith("constant")
+        a = b.const([[[3, -4]]], "i8") if constant else b.input("i8", (1, 1, 2), "a")
+        zero = b.const([0], "i8")
+        b.output(b.MATMUL(a, b.const(np.arange(6).reshape(1, 2, 3), "i8"), own, zero))
+        data = [] if constant else [RNG.integers(-9, 9, (4, 1, 2)).astype(np.int8)]
+    inputs = [np.int8([1, 2, 3, 4]), *data]
+    model = Model(b.graph)
+    (whole,) = model.run(*inputs)
+    rows = [model.run(*(x[i : i + 1] for x in inputs))[0] for i in range(4)]
+    assert np.array_equal(whole, np.concatenate(rows))
+    assert len(np.unique(rows)) > 4
+
+
 def test_a_graph_that_mixes_samples_runs_them_one_by_one() -> None:
     b = Builder("TOSA-1.0+INT")
     x = b.input("i32", (3, 4), "x")

@@ -141,6 +141,13 @@ def test_numbers_that_do_not_fit_are_refused() -> None:
     b = Builder("TOSA-1.0+INT")
     with pytest.raises(InvalidInput, match="values 0 to 200 do not fit i8"):
         b.const([0, 200], "i8")
+    with pytest.raises(InvalidInput, match="values 0 to 200 do not fit i8"):
+        b.const([0.0, 200.0], "i8")
+    for wrong in (1.5, float("nan"), float("inf")):
+        with pytest.raises(InvalidInput, match="values that are not whole do not fit i8"):
+            b.const([0.0, wrong], "i8")
+    array = b.const([3.0, -4.0], "i8").const.array
+    assert (array.dtype, array.tolist()) == (np.int8, [3, -4])
 
 
 def test_shape_operators_are_known_at_once() -> None:

@@ -16,7 +16,9 @@ _INT48 = (-(1 << 47), (1 << 47) - 1)
 def extremes(case: Case) -> list[np.ndarray]:
     """Inputs of a case's types and shapes with values at and near the ends of their ranges."""
     random = np.random.default_rng(zlib.crc32(str(case).encode()))
-    return [_extreme(array, random) for array in case.inputs]
+    found = [_extreme(array, random) for array in case.inputs]
+    # int4 comes in bytes, and what is no int4 is no input.
+    return [np.clip(a, -7, 7) if "_i4" in str(case) and a.dtype == np.int8 else a for a in found]
 
 
 def complaint(case: Case, system: System) -> tuple[str, str | None]:

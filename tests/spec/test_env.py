@@ -65,6 +65,7 @@ def test_an_environment_is_a_key_and_can_be_pickled() -> None:
     ("text", "sentence"),
     [
         ("", "'' is no TOSA specification; write one such as TOSA-1.0+INT+int16"),
+        (None, "'None' is no TOSA specification; write one such as TOSA-1.0+INT+int16"),
         ("INT", "'INT' is no TOSA specification; write one such as TOSA-1.0+INT+int16"),
         (
             "TOSA-1.0+INT+",

@@ -119,6 +119,8 @@ def _broadcast(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
     ins = []
     for index, value in enumerate(op.ins):
         if op.name == "MUL" and index == 2:
+            if value in r.new:  # each sample has a shift of its own
+                raise _Mixes
             ins.append(value)
         elif value in r.new:
             if value.shape[0] != rows:
@@ -133,8 +135,10 @@ def _broadcast(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
 def _matmul(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
     """One right-hand side for all samples: their rows become the rows of one product."""
     a, b = op.ins[:2]
-    if b in r.new or a.shape[0] != 1:
+    if a not in r.new or b in r.new or a.shape[0] != 1:
         return _all_batched(r, op)
+    if any(v in r.new for v in op.ins[2:]):
+        raise _Mixes
     rows = r.count * a.shape[1]
     flat = r.b.RESHAPE(r.new[a], r.b.shape((1, rows, a.shape[2])))
     (product,) = r.again(op, [flat, *op.ins[1:]])
@@ -144,7 +148,9 @@ def _matmul(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
 
 @_rule("GATHER", "SCATTER", "MATMUL_T", "ROW_GATHER", "FFT2D")
 def _all_batched(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
-    """Every tensor of rank 2 and more has the batch on its first axis."""
+    """Every tensor of rank 2 and more has the batch on its first axis, zero points have none."""
+    if any(v in r.new and v.type.rank < 2 for v in op.ins):
+        raise _Mixes
     return r.again(op, [r.batched(v) if v.type.rank > 1 else v for v in op.ins])
 
 

@@ -212,7 +212,16 @@ def as_array(data: Any, kind: DType | None) -> Array:
         low, high = int(source.min()), int(source.max())
         if low < kind.range[0] or high > kind.range[1]:
             raise InvalidInput(f"values {low} to {high} do not fit {kind}")
+    if kind.is_int and source.dtype.kind == "f":
+        return as_array(_whole(source, kind), kind)
     return np.ascontiguousarray(source, dtype=kind.array).reshape(source.shape)
+
+
+def _whole(source: Array, kind: DType) -> Array:
+    """Floats that are whole numbers, as integers."""
+    if not (np.abs(source) < 1 << 62).all() or (source != np.trunc(source)).any():
+        raise InvalidInput(f"values that are not whole do not fit {kind}")
+    return source.astype(np.int64)
 
 
 def _wanted(out: Wanted) -> Sequence[DType | TensorType] | None:

@@ -131,7 +131,7 @@ class Env:
         """
         if isinstance(text, Env):
             return text
-        match = re.fullmatch(r"TOSA-(\d+)\.(\d+)(?:\.0)?((?:\+[\w-]+)*)", text)
+        match = re.fullmatch(r"TOSA-(\d+)\.(\d+)(?:\.0)?((?:\+[\w-]+)*)", str(text))
         if match is None:
             raise InvalidInput(
                 f"'{text}' is no TOSA specification; write one such as TOSA-1.0+INT+int16"
