@@ -177,3 +177,8 @@ def test_a_region_gives_its_result_types() -> None:
     verify(b.graph, b.env)
     with pytest.raises(Unsupported, match="COND_IF needs extension cf, which TOSA-1.0"):
         Builder("TOSA-1.0+INT", b.graph).COND_IF(flag, x, regions=regions)
+
+
+def test_an_operator_that_does_not_exist_is_named() -> None:
+    with pytest.raises(InvalidInput, match="TOSA has no operator 'SOFTMAX'"):
+        Builder("TOSA-1.0+INT").op("SOFTMAX")

@@ -123,7 +123,9 @@ class Builder:
 
         ``out`` settles the result's type where the operands leave it open (CAST, RESCALE).
         """
-        defn = OPS[name]
+        defn = OPS.get(name)
+        if defn is None:
+            raise InvalidInput(f"TOSA has no operator '{name}'")
         loc = loc or self.loc
         try:
             made = make(defn, self.env, ins, normal_attrs(defn, attrs), _wanted(out), regions, loc)

@@ -98,7 +98,8 @@ class Env:
             have = ", ".join(f"{a}.{b}" for a, b in VERSIONS)
             raise InvalidInput(f"TOSA {_dotted(self.version)} is unknown; there are {have}")
         if not self.profiles:
-            raise InvalidInput(f"{self} names no profile; there are {', '.join(PROFILES)}")
+            given = "+".join((f"TOSA-{_dotted(self.version)}", *sorted(self.extensions)))
+            raise InvalidInput(f"{given} names no profile; there are {', '.join(PROFILES)}")
         for name in sorted(self.profiles | self.extensions):
             self._check_feature(name)
 
@@ -131,7 +132,7 @@ class Env:
         """
         if isinstance(text, Env):
             return text
-        match = re.fullmatch(r"TOSA-(\d+)\.(\d+)(?:\.0)?((?:\+[\w-]+)*)", str(text))
+        match = re.fullmatch(r"TOSA-([0-9]+)\.([0-9]+)(?:\.0)?((?:\+[\w-]+)*)", str(text))
         if match is None:
             raise InvalidInput(
                 f"'{text}' is no TOSA specification; write one such as TOSA-1.0+INT+int16"
