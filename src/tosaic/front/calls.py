@@ -1,4 +1,4 @@
-"""Which calls go together: quantizer and importer both ask here."""
+"""Which calls go together, so that the quantizer puts nothing between them."""
 
 from __future__ import annotations
 

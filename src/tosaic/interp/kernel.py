@@ -103,8 +103,3 @@ def to_numpy(tensor: Tensor, dtype: d.DType) -> Array:
 def constant(value: Value) -> Tensor | None:
     """A constant operand as a tensor, or None if it is computed at run time."""
     return None if value.const is None else to_torch(value.const.array, value.dtype)
-
-
-def scalar(value: Value) -> int | float | None:
-    """A constant operand of one element as a number."""
-    return None if value.const is None else value.const.array.reshape(-1)[0].item()

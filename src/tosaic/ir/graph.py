@@ -6,7 +6,7 @@ Constants are values without a producer; CONST and CONST_SHAPE exist only in fil
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -171,7 +171,3 @@ class Graph:
             if value.name == name:
                 return value
         raise KeyError(name)
-
-
-def types(values: Sequence[Value]) -> list[TensorType]:
-    return [v.type for v in values]

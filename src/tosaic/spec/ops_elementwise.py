@@ -30,7 +30,7 @@ for _name, _code, _rows in (
     ("LOGICAL_OR", 24, "INT/FP: bool"),
     ("LOGICAL_XOR", 25, "INT/FP: bool"),
 ):
-    op(_name, _code, _BINARY, _rows, infer=infer.broadcast, commutative=True)
+    op(_name, _code, _BINARY, _rows, infer=infer.broadcast)
 for _name, _code, _rows in (
     ("INTDIV", 20, "INT/FP: i32 | 1.1 int64: i64"),
     ("LOGICAL_LEFT_SHIFT", 22, _SHIFT),
@@ -41,12 +41,12 @@ for _name, _code, _rows in (
     op(_name, _code, _BINARY, _rows, infer=infer.broadcast)
 op("ARITHMETIC_RIGHT_SHIFT", 16, _BINARY, _BITS, attrs=("round:bool",), infer=infer.broadcast)
 for _name, _code in (("MAXIMUM", 26), ("MINIMUM", 27)):
-    op(_name, _code, _BINARY, _NUMBER, attrs=_NAN, infer=infer.broadcast, commutative=True)
+    op(_name, _code, _BINARY, _NUMBER, attrs=_NAN, infer=infer.broadcast)
 op(
     "MUL", 28, "input1:in[0+], input2:in[0+], shift:i8[1]! -> output:out[0+]",
     "INT: i8,i32 i16,i32 | INT/FP: i32,i32 | 1.1 int64: i64,i64 | FP: f16,f16 f32,f32 | "
     "bf16: bf16,bf16",
-    types="in out", infer=infer.broadcast, checks=(mul_shift,), commutative=True,
+    types="in out", infer=infer.broadcast, checks=(mul_shift,),
 )  # fmt: skip
 op(
     "TABLE", 31, "input1:in[0+], table:table[SIZE]! -> output:out[0+]",
@@ -82,7 +82,7 @@ op(
 for _name, _code in (("EQUAL", 46), ("GREATER", 47), ("GREATER_EQUAL", 48)):
     op(
         _name, _code, "input1:t[0+], input2:t[0+] -> output:bool[0+]", _NUMBER,
-        infer=infer.broadcast, commutative=_name == "EQUAL",
+        infer=infer.broadcast,
     )  # fmt: skip
 
 _REDUCE = "input:t[1+] -> output:t[1+]"

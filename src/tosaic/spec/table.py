@@ -98,7 +98,6 @@ class OpDef:
     infer: Infer | None
     checks: tuple[Check, ...]
     since: tuple[int, int]
-    commutative: bool
     rows_by_env: dict[Env, dict[tuple[DType, ...], Row]]
 
     def __repr__(self) -> str:
@@ -179,7 +178,6 @@ def op(
     infer: Infer | None = None,
     checks: Iterable[Check] = (),
     since: tuple[int, int] = VERSIONS[0],
-    commutative: bool = False,
 ) -> None:
     """Define an operator; ``types`` names the type variables in the order of the rows."""
     ins, _, outs = signature.partition("->")
@@ -198,7 +196,6 @@ def op(
         infer,
         tuple(checks),
         min((r.since for r in table), default=since),
-        commutative,
         {},
     )
 
