@@ -2,19 +2,28 @@
 
 from __future__ import annotations
 
+import copy
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.export import ExportedProgram
+from torch._subclasses import FakeTensor
+from torch.export import ExportedProgram, _unlift
+from torch.export.graph_signature import InputKind, OutputKind
 from torch.utils import _pytree as pytree
 
 from tosaic.errors import InvalidInput
 from tosaic.ir.graph import Loc
 
 _TORCH = os.path.dirname(torch.__file__)
+_PLAIN_INPUTS = {
+    InputKind.USER_INPUT,
+    InputKind.PARAMETER,
+    InputKind.BUFFER,
+    InputKind.CONSTANT_TENSOR,
+}
 
 
 def export(module: torch.nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
@@ -33,8 +42,50 @@ def export(module: torch.nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
 
 
 def module_of(exported: ExportedProgram) -> fx.GraphModule:
-    """The program as a module to observe, without calls that check its inputs."""
-    return exported.module(check_guards=False)
+    """The program as a module to observe, without calls that check its inputs.
+
+    ``exported.module()`` compares every parameter with every submodule; this is its plain part, in
+    time that grows with the program. What changes buffers is left to it.
+    """
+    signature, held = exported.graph_signature, {**exported.constants, **exported.state_dict}
+    plain = all(out.kind is OutputKind.USER_OUTPUT for out in signature.output_specs)
+    if not plain or any(spec.kind not in _PLAIN_INPUTS for spec in signature.input_specs):
+        return exported.module(check_guards=False)
+    root, graph = torch.nn.Module(), copy.deepcopy(exported.graph)
+    for name, submodule in exported.graph_module.named_children():
+        root.add_module(name, submodule)
+    placeholders = graph.find_nodes(op="placeholder")
+    for spec, node in zip(signature.input_specs, placeholders, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            continue
+        assert spec.target is not None
+        _register(root, spec.target, held[spec.target])
+        with graph.inserting_before(node):
+            made = graph.create_node("get_attr", spec.target)
+        made.meta = node.meta
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+    arguments = exported.module_call_graph[0].signature
+    names = arguments.forward_arg_names if arguments else None
+    spec_in, spec_out = exported.call_spec
+    assert spec_in is not None
+    graph.set_codegen(_unlift._get_codegen(spec_in, spec_out, names))
+    module = fx.GraphModule(root, graph)
+    module.meta.update(exported.graph_module.meta)
+    return module
+
+
+def _register(root: torch.nn.Module, path: str, value: Any) -> None:
+    """Put a tensor where its dotted name says."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        if parent not in root._modules:
+            root.add_module(parent, torch.nn.Module())
+        root = root.get_submodule(parent)
+    if isinstance(value, torch.nn.Parameter):
+        root.register_parameter(name, value)
+    else:
+        root.register_buffer(name, value)
 
 
 def target_name(node: fx.Node) -> str:
@@ -103,3 +154,11 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     assert callable(node.target)
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
     return node.target(*args, **kwargs)
+
+
+def fake_mode(node: fx.Node) -> Any:
+    """What makes stand-ins for tensors beside that of a node's result."""
+    for example in pytree.tree_leaves(node.meta.get("val")):
+        if isinstance(example, FakeTensor):
+            return example.fake_mode
+    raise InvalidInput(f"{node.name} carries no example of its result: export the model again")

@@ -7,7 +7,6 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torchao.quantization.pt2e import PerChannelMinMaxObserver
 from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 
 from tosaic.ir.graph import Array
@@ -17,9 +16,8 @@ _CUTS = 129
 # What is cut off has one sign, so it adds up in the sums of the next layer where rounding averages
 # out. Of 1, 4, 8, 16 and 64 this is best for ResNet-18 and good for MobileNetV2 on new pictures.
 _CLIPPING = 16.0
-# Scales stay above these, so that a value that never changes, or a channel whose weights batch
-# norm has all but removed, leaves a rescale and an int32 bias that fit.
-ACTIVATION_EPS, WEIGHT_EPS = 2.0**-16, 2.0**-20
+# Smaller steps leave no rescale that TOSA has; zero alone says nothing of what may come.
+_LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
 
 
 class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
@@ -32,17 +30,20 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
     counts: Tensor
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"eps": ACTIVATION_EPS, **options})
+        super().__init__(**{"eps": _LEAST, **options})
         self.register_buffer("counts", torch.zeros(_BINS))
         self.reach = 0.0  # the histogram covers -reach to reach
         self.low = self.high = self.zeros = 0.0
+        self.bad = 0  # values that are no numbers
+        self._found: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        values = x.detach().float()
+        values, self._found = x.detach().float(), None
         if values.numel() == 0:
             return x
         low, high = (float(v) for v in torch.aminmax(values))
         if not low - high <= 0 or abs(low) == torch.inf or abs(high) == torch.inf:
+            self.bad += int(values.isnan().sum())
             values = values[values.isfinite()]
             if values.numel() == 0:
                 return x
@@ -64,10 +65,20 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
             self.reach *= 2
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        low, high = self._best() if self.reach else (0.0, 0.0)
-        ends = torch.tensor(low), torch.tensor(high)
-        found: tuple[Tensor, Tensor] = self._calculate_qparams(*ends)
-        return found
+        if self._found is None:
+            low, high = self._best() if self.reach else (-128 * _OF_ZERO, 127 * _OF_ZERO)
+            ends = torch.tensor(low), torch.tensor(high)
+            self._found = self._calculate_qparams(*ends)
+        return self._found
+
+    def clipped(self) -> float:
+        """The share of what was seen that lies beyond the range, by more than a step."""
+        scale, zero_point = (float(v) for v in self.calculate_qparams())
+        ends = (self.quant_min - zero_point) * scale, (self.quant_max - zero_point) * scale
+        centers = (torch.arange(_BINS) + 0.5) * (2 * self.reach / _BINS) - self.reach
+        step = max(scale, 2 * self.reach / _BINS)
+        beyond = (centers < ends[0] - step) | (centers > ends[1] + step)
+        return float(self.counts[beyond].sum() / self.counts.sum().clamp(min=1))
 
     def _best(self) -> tuple[float, float]:
         counts = self.counts.double().numpy()
@@ -102,15 +113,3 @@ def _beyond(values: Array, counts: Array, cuts: Array) -> Array:
     number, first, second = (np.append(m, 0.0)[np.searchsorted(values, cuts)] for m in moments)
     squares: Array = second - 2 * cuts * first + cuts**2 * number
     return squares
-
-
-class PerChannelWeightObserver(PerChannelMinMaxObserver):  # type: ignore[misc]
-    """The largest magnitude of each channel, looked at once: weights do not change."""
-
-    def __init__(self, **options: Any) -> None:
-        super().__init__(**{"eps": WEIGHT_EPS, **options})
-
-    def forward(self, x: Tensor) -> Tensor:
-        if self.min_val.numel() == 0:
-            super().forward(x)
-        return x

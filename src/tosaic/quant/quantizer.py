@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
+from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 from torchao.quantization.pt2e.quantizer import (
     QuantizationAnnotation,
@@ -25,6 +26,7 @@ from tosaic.quant.fold import fold_batch_norms
 from tosaic.quant.roles import constants, is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.quant.trial import Trial
+from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
 
 _KEY = "quantization_annotation"
 
@@ -62,6 +64,17 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def validate(self, model: fx.GraphModule) -> None:
         """Nothing to add: what was annotated has been tried."""
+
+    def prepare_obs_or_fq_callback(
+        self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
+    ) -> None:
+        """Biases are observed together with their layer, unless it is going to be trained."""
+        found, wide = edge_or_node_to_obs_or_fq, self.scheme.dtype is torch.int16
+        for edge, observer in found.items():
+            if isinstance(observer, DerivedObserverOrFakeQuantize):
+                source, weight = observer.obs_or_fqs
+                if isinstance(weight, PerChannelWeightObserver):
+                    found[edge] = BiasObserver(source, weight, wide)
 
     def _annotate(self, node: fx.Node, output: Any) -> None:
         policy = rule_of(torchapi.target_name(node)).policy

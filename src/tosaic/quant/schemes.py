@@ -10,7 +10,8 @@ from torch import Tensor, fx
 from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, QuantizationSpec
 
 from tosaic.errors import InvalidInput
-from tosaic.quant.observer import PerChannelWeightObserver, RangeObserver
+from tosaic.quant.observer import RangeObserver
+from tosaic.quant.weights import PerChannelWeightObserver
 
 # The largest magnitude that is a float32, in which biases are rounded, and an int32.
 _BIAS_MOST = 2**31 - 128
