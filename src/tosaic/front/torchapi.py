@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import os
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
@@ -113,6 +114,17 @@ def bound_arguments(node: fx.Node) -> dict[str, Any]:
     return found
 
 
+def by_position(node: fx.Node) -> None:
+    """Give a call the arguments that its schema takes by position in that way."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return
+    bound = bound_arguments(node)
+    names = [a.name for a in target._schema.arguments if not a.kwarg_only and a.name in bound]
+    node.kwargs = {k: v for k, v in node.kwargs.items() if k not in names}
+    node.args = tuple(bound[name] for name in names)
+
+
 def location(node: fx.Node) -> Loc:
     """The node, its module path, and the user's own line in the trace."""
     file, line = "", 0
@@ -162,3 +174,18 @@ def fake_mode(node: fx.Node) -> Any:
         if isinstance(example, FakeTensor):
             return example.fake_mode
     raise InvalidInput(f"{node.name} carries no example of its result: export the model again")
+
+
+def argument_names(module: fx.GraphModule) -> list[str]:
+    """The names of a module's arguments, as its author wrote them where that is known."""
+    return list(inspect.signature(module.forward).parameters)
+
+
+def drop_unread(module: fx.GraphModule) -> None:
+    """Forget tensors of a module that nothing in its graph reads."""
+    read = {str(n.target) for n in module.graph.nodes if n.op == "get_attr"}
+    names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+    for path in names:
+        if path not in read and not any(path.startswith(f"{r}.") for r in read):
+            parent, _, name = path.rpartition(".")
+            delattr(module.get_submodule(parent), name)

@@ -6,7 +6,6 @@ for patterns of training that cost tens of seconds.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +58,28 @@ def fold_batch_norms(module: fx.GraphModule) -> None:
     module.recompile()
 
 
+def add_biases(module: fx.GraphModule) -> None:
+    """Layers without a bias get one of zeros: it costs nothing, and can be corrected."""
+    for node in list(module.graph.nodes):
+        if node.op != "call_function" or torchapi.target_name(node) not in _LAYERS:
+            continue
+        bound = torchapi.bound_arguments(node)
+        weight = bound["weight"]
+        if bound["bias"] is not None or weight.op != "get_attr":
+            continue
+        values = torchapi.attribute(module, str(weight.target))
+        behind = _is_transposed(node, bound)
+        channels = values.shape[1] * int(bound["groups"]) if behind else values.shape[0]
+        made = torch.zeros(channels, dtype=values.dtype, device=values.device)
+        (bound["bias"],) = _parameters(module, node, node, bias=made)
+        node.args, node.kwargs = tuple(bound.values()), {}
+    module.recompile()
+
+
+def _is_transposed(layer: fx.Node, bound: dict[str, Any]) -> bool:
+    return "transpose" in torchapi.target_name(layer) or bool(bound.get("transposed"))
+
+
 def _constant_norm(module: fx.GraphModule, node: fx.Node) -> _Norm | None:
     """The factors of an inference batch norm whose statistics are constants."""
     bound = torchapi.bound_arguments(node)
@@ -102,7 +123,8 @@ def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
     )
     factors = _along_weight(norm.factor, layer, bound, weight)
     made = weight.detach().double() * factors, before * norm.factor + norm.offset
-    nodes = _parameters(module, norm, layer, [m.to(weight.dtype) for m in made])
+    real = [m.to(weight.dtype) for m in made]
+    nodes = _parameters(module, norm.node, layer, weight=real[0], bias=real[1])
     bound |= dict(zip(("weight", "bias"), nodes))
     layer.args, layer.kwargs = tuple(bound.values()), {}
     return layer
@@ -110,7 +132,7 @@ def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
 
 def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight: Tensor) -> Tensor:
     """Factors of output channels where the weights have them: transposed ones behind the inputs."""
-    if "transpose" not in torchapi.target_name(layer) and not bound.get("transposed"):
+    if not _is_transposed(layer, bound):
         return factor.reshape(-1, *[1] * (weight.dim() - 1))
     groups = int(bound["groups"])
     each = factor.reshape(groups, 1, -1).expand(-1, weight.shape[0] // groups, -1)
@@ -124,8 +146,8 @@ def _as_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node:
     example, channels = source.meta["val"], len(norm.factor)
     rank = example.dim() if example.dim() in (3, 4) else 3
     shape = channels, *[1] * (rank - 1)
-    made = norm.factor.reshape(shape), norm.offset
-    nodes = _parameters(module, norm, norm.node, [m.to(example.dtype) for m in made])
+    real = norm.factor.reshape(shape).to(example.dtype), norm.offset.to(example.dtype)
+    nodes = _parameters(module, norm.node, norm.node, weight=real[0], bias=real[1])
     ones, zeros = [1] * (rank - 2), [0] * (rank - 2)
     convolve = aten.conv1d.default if rank == 3 else aten.conv2d.default
     with graph.inserting_before(norm.node):
@@ -148,13 +170,13 @@ def _call(graph: fx.Graph, norm: _Norm, target: Any, *args: Any) -> fx.Node:
 
 
 def _parameters(
-    module: fx.GraphModule, norm: _Norm, place: fx.Node, values: Sequence[Tensor]
+    module: fx.GraphModule, owner: fx.Node, place: fx.Node, **values: Tensor
 ) -> list[fx.Node]:
-    """New parameters, named after the norm, which is unique in its graph."""
+    """New parameters, named after a node, which is unique in its graph."""
     nodes: list[fx.Node] = []
-    mode = torchapi.fake_mode(norm.node)
-    for name, value in zip(("weight", "bias"), values):
-        path = f"_{norm.node.name}_{name}"
+    mode = torchapi.fake_mode(owner)
+    for name, value in values.items():
+        path = f"_{owner.name}_{name}"
         module.register_parameter(path, torch.nn.Parameter(value, requires_grad=False))
         with module.graph.inserting_before(place):
             nodes.append(module.graph.get_attr(path))

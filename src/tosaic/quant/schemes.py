@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, QuantizationSpec
+from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    FixedQParamsQuantizationSpec,
+    QuantizationSpec,
+)
 
 from tosaic.errors import InvalidInput
 from tosaic.quant.observer import RangeObserver
@@ -34,6 +40,16 @@ class Scheme:
             self.dtype, RangeObserver, self.low, self.high, self.qscheme, is_dynamic=False
         )
 
+    def fixed(self, limits: tuple[float, float]) -> FixedQParamsQuantizationSpec:
+        """For results that lie within limits: steps of a power of two, the upper end left out."""
+        low, high = limits
+        above_zero = low >= 0 and self.qscheme is torch.per_tensor_affine
+        zero_point = self.low if above_zero else 0
+        scale = max(-low, high) / 2.0 ** (round(math.log2(self.high - zero_point)))
+        return FixedQParamsQuantizationSpec(
+            self.dtype, scale, zero_point, self.low, self.high, self.qscheme
+        )
+
     def weight(self, axis: int) -> QuantizationSpec:
         """Symmetric, without −128: its negative would not fit."""
         return QuantizationSpec(
@@ -44,6 +60,13 @@ class Scheme:
         """In the scale of the products, so that it adds to the accumulator as it is."""
         return DerivedQuantizationSpec(
             [(source, node), (weight, node)], _products, torch.int32, -_BIAS_MOST, _BIAS_MOST,
+            torch.per_channel_symmetric, 0,
+        )  # fmt: skip
+
+    def derived(self, source: Any, weight: Any) -> DerivedObserverOrFakeQuantize:
+        """The same for a layer in training."""
+        return DerivedObserverOrFakeQuantize(
+            torch.int32, [source, weight], _products, -_BIAS_MOST, _BIAS_MOST,
             torch.per_channel_symmetric, 0,
         )  # fmt: skip
 

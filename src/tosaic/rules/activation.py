@@ -53,12 +53,14 @@ def clamp_max(b: Lowering, self: Value, max: float) -> Value:
     return b.bounded(self, -math.inf, max)
 
 
-@rule("aten.sigmoid.default", "aten.sigmoid_.default", samples=_CURVES)
+@rule("aten.sigmoid.default", "aten.sigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def sigmoid(b: Lowering, self: Value) -> Value:
     return b.SIGMOID(self) if self.quant is None else b.table(self, torch.sigmoid)
 
 
-@rule("aten.tanh.default", "aten.tanh_.default", samples=_CURVES)
+@rule("aten.tanh.default", "aten.tanh_.default", policy="FIXED", limits=(-1.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def tanh(b: Lowering, self: Value) -> Value:
     return b.TANH(self) if self.quant is None else b.table(self, torch.tanh)
 
@@ -81,7 +83,8 @@ def silu(b: Lowering, self: Value) -> Value:
     return b.table(self, F.silu) if self.quant is not None else times(b, self, b.SIGMOID(self))
 
 
-@rule("aten.hardsigmoid.default", "aten.hardsigmoid_.default", samples=_CURVES)
+@rule("aten.hardsigmoid.default", "aten.hardsigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def hardsigmoid(b: Lowering, self: Value) -> Value:
     return b.table(self, F.hardsigmoid) if self.quant is not None else _gate(b, self)
 
