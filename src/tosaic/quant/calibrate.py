@@ -47,20 +47,20 @@ def _iterable(calibration: Any) -> Iterable[Any]:
 
 
 def _doubts(prepared: fx.GraphModule) -> list[str]:
-    """Layers that give NaN, or that lose a good part of their values beyond their range."""
+    """The first result with NaN, and results that lose much of their values beyond their range."""
     found: dict[RangeObserver, str] = {}
     for node in prepared.graph.nodes:
         if node.op == "call_module":
             observer = prepared.get_submodule(str(node.target))
             if isinstance(observer, RangeObserver):
                 found.setdefault(observer, _place(node.all_input_nodes[0]))
-    sentences = []
-    for observer, place in found.items():
-        if observer.bad:
-            sentences.append(f"{place} gives NaN for some of the calibration data")
-        elif (share := observer.clipped()) > _CLIPPED:
-            sentences.append(f"{share:.0%} of the values of {place} lie beyond its range")
-    return sentences
+    spoiled = [place for observer, place in found.items() if observer.bad]
+    shares = [(observer.clipped(), place) for observer, place in found.items()]
+    return [
+        *(f"{place} gives NaN for some of the calibration data" for place in spoiled[:1]),
+        *(f"{share:.0%} of {place} lies beyond its range" for share, place in shares
+          if share > _CLIPPED),
+    ]  # fmt: skip
 
 
 def _place(node: fx.Node) -> str:

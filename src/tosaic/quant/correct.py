@@ -78,11 +78,13 @@ class _Layer:
         inputs = mean.reshape(groups, -1)
         if role_of(self.node, "weight").axis == 0:
             grouped = weight.reshape(groups, -1, inputs.shape[1])
-            return torch.einsum("gi,goi->go", inputs, grouped).reshape(-1)
+            return (grouped * inputs[:, None]).sum(2).reshape(-1)
         grouped = weight.reshape(groups, inputs.shape[1], -1)
         # An input's weights are spread over as many outputs as the layer is wider by.
-        times = math.prod(bound["stride"]) ** (1 if len(bound["stride"]) > 1 else weight.dim() - 1)
-        return torch.einsum("gi,gio->go", inputs, grouped).reshape(-1) / times
+        stride = list(bound["stride"])
+        times = math.prod(stride * (1 if len(stride) > 1 else self.values.dim() - 2))
+        spread: Tensor = (grouped * inputs[:, :, None]).sum(1).reshape(-1) / times
+        return spread
 
 
 def _observers(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -12,8 +13,8 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 
-# How many times as far an example may reach as the calibration data, or the other way round: noise
-# as an example beside pictures from 0 to 1 is usual, bytes beside normalised pictures are a mistake.
+# How many times as large an example may be as the calibration data, or the other way round. Noise
+# as an example beside pictures from 0 to 1 is usual; bytes beside normalised ones are a mistake.
 _APART = 8.0
 
 
@@ -28,7 +29,15 @@ class Arguments:
     def each(self, calibration: Iterable[Any]) -> Iterator[list[Any]]:
         """The leaves of each calibration input."""
         for count, item in enumerate(calibration, 1):
-            yield self._leaves(item, count)
+            leaves = self._leaves(item, count)
+            for node, value, like in zip(self.placeholders, leaves, self.example):
+                if isinstance(like, Tensor) and not isinstance(value, Tensor):
+                    kind = type(value).__name__
+                    raise InvalidInput(
+                        f"calibration input {count} does not fit: "
+                        f"{node.target} must be a tensor, not {kind}"
+                    )
+            yield leaves
 
     def _leaves(self, item: Any, count: int) -> list[Any]:
         flat = [torchapi.flatten((args, {})) for args in self._readings(item)]
@@ -62,7 +71,9 @@ class InputWatch:
         self.example = arguments.example
         self.low = [float("inf")] * len(self.names)
         self.high = [float("-inf")] * len(self.names)
-        self.size = [0] * len(self.names)
+        self.size = [0] * len(self.names)  # of the largest tensor
+        self.squares = [0.0] * len(self.names)
+        self.values = [0] * len(self.names)  # finite ones
         self.seen: set[bytes] = set()
         self.count = 0
 
@@ -84,12 +95,16 @@ class InputWatch:
                 self.low[index] = min(self.low[index], low)
                 self.high[index] = max(self.high[index], high)
                 self.size[index] = max(self.size[index], value.numel())
+                squares, count = _energy(value)
+                self.squares[index] += squares
+                self.values[index] += count
         self.seen.add(digest.digest())
 
     def doubts(self, against_example: bool) -> Iterator[str]:
         """Why the data may not be like what the network will see, a sentence each."""
         if self.count > 1 and 2 * len(self.seen) <= self.count:
-            yield f"only {len(self.seen)} of {self.count} calibration inputs differ from the others"
+            some = f"{len(self.seen)} of {self.count} calibration inputs"
+            yield f"only {some} {'is' if len(self.seen) == 1 else 'are'} distinct"
         for index, name in enumerate(self.names):
             low, high = self.low[index], self.high[index]
             if self.size[index] < 2:
@@ -100,19 +115,28 @@ class InputWatch:
                     "ranges will not fit other values"
                 )
             elif against_example and isinstance(self.example[index], Tensor):
-                yield from self._far(index, max(-low, high))
+                yield from self._far(index)
 
-    def _far(self, index: int, reach: float) -> Iterator[str]:
-        values = self.example[index].detach().float()
-        values = values[values.isfinite()]
-        if values.numel() < 2 or values.min() == values.max() or reach == float("inf"):
+    def _far(self, index: int) -> Iterator[str]:
+        example = self.example[index].detach()
+        finite = example[example.isfinite()]
+        if finite.numel() < 2 or finite.min() == finite.max() or not self.values[index]:
             return  # a placeholder, or a mask
-        other = float(values.abs().max())
-        if max(reach, other) > _APART * min(reach, other):
+        squares, count = _energy(example)
+        mine = math.sqrt(self.squares[index] / self.values[index])
+        other = math.sqrt(squares / count)
+        if max(mine, other) > _APART * min(mine, other):
             yield (
-                f"input {self.names[index]} reaches {reach:.3g} in the calibration data and "
-                f"{other:.3g} in the example: one of them is not like what the network will see"
+                f"input {self.names[index]} is {mine:.3g} in the calibration data and {other:.3g} "
+                "in the example (root mean square): one of them is not like what will come"
             )
+
+
+def _energy(value: Tensor) -> tuple[float, int]:
+    """The sum of squares of what is finite, and how many values that are."""
+    plain = value.detach().double()
+    finite = plain[plain.isfinite()]
+    return float(finite.square().sum()), finite.numel()
 
 
 def _bytes(value: Tensor) -> bytes:

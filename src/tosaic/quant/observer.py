@@ -17,7 +17,7 @@ _CUTS = 129
 # out. Of 1, 4, 8, 16 and 64 this is best for ResNet-18 and good for MobileNetV2 on new pictures.
 _CLIPPING = 16.0
 # Smaller steps leave no rescale that TOSA has; zero alone says nothing of what may come.
-_LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
+LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
 
 
 class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
@@ -30,7 +30,7 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
     counts: Tensor
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"eps": _LEAST, **options})
+        super().__init__(**{"eps": LEAST, **options})
         self.register_buffer("counts", torch.zeros(_BINS))
         self.reach = 0.0  # the histogram covers -reach to reach
         self.low = self.high = self.zeros = 0.0

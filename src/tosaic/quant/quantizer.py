@@ -30,14 +30,16 @@ _KEY = "quantization_annotation"
 class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     """A PT2E quantizer. What its rule refuses is not annotated and stays in float.
 
-    ``refused`` holds those calls with the reason.
+    ``refused`` holds those calls with the reason. ``training`` is for ``prepare_qat_pt2e``: values
+    are rounded while the network learns, and a batch norm stays with the layer before it.
     """
 
-    def __init__(self, scheme: str | Scheme = "int8") -> None:
+    def __init__(self, scheme: str | Scheme = "int8", *, training: bool = False) -> None:
         super().__init__()
         self.scheme = scheme if isinstance(scheme, Scheme) else scheme_of(scheme)
+        self.training = training
         self.refused: dict[str, Unsupported] = {}
-        self._spec = self.scheme.activation()
+        self._spec = self.scheme.activation(training)
         self._fixed: dict[fx.Node, Any] = {}
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
@@ -48,22 +50,24 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         return model
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
-        known, riders = constants(model.graph), set[fx.Node]()
+        known, done = constants(model.graph), set[fx.Node]()
         trial = Trial(self.scheme, known)
         for node in model.graph.nodes:
-            if node.op != "call_function" or node in riders or node in known:
+            if node.op != "call_function" or node in done or node in known:
                 continue
-            rider = _rider(node)
-            if rider is not None and trial.refusal(node, rider) is None:
-                self._annotate(node, None)
-                rider.meta[_KEY] = _annotation({}, self._spec)
-                riders.add(rider)
-                continue
-            refusal = trial.refusal(node)
-            if refusal is None:
-                self._annotate(node, self._spec)
-            else:
+            norm = _norm(node) if self.training else None
+            rider = _rider(norm or node)
+            if rider is not None and trial.refusal(node, rider) is not None:
+                rider = None
+            refusal = None if rider is not None else trial.refusal(node)
+            if refusal is not None:
                 self.refused[node.name] = refusal
+                continue
+            last = rider or norm
+            self._annotate(node, None if last is not None else self._spec)
+            if last is not None:
+                last.meta[_KEY] = _annotation({}, self._spec)
+            done |= {n for n in (norm, rider) if n is not None}
         return model
 
     def validate(self, model: fx.GraphModule) -> None:
@@ -132,7 +136,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         source, weight, bias = (_operands(node, kind) for kind in ("activation", "weight", "bias"))
         axis = role_of(node, "weight").axis
         inputs: dict[fx.Node, Any] = {n: self._of(n) for n in source}
-        inputs |= dict.fromkeys(weight, self.scheme.weight(axis))
+        inputs |= dict.fromkeys(weight, self.scheme.weight(axis, self.training))
         inputs |= {b: self.scheme.bias(source[0], weight[0], node) for b in bias}
         node.meta[_KEY] = _annotation(inputs, output)
 
@@ -162,9 +166,22 @@ def _annotation(inputs: dict[fx.Node, Any], output: Any) -> QuantizationAnnotati
 
 def _rider(node: fx.Node) -> fx.Node | None:
     """The activation that alone reads the result and rides on its accumulator."""
+    user = _only_user(node)
+    if user is None:
+        return None
+    name = torchapi.target_name(node)
+    before = name if "batch_norm" not in name else "aten.conv2d.default"
+    return user if rides(before, torchapi.target_name(user)) else None
+
+
+def _norm(node: fx.Node) -> fx.Node | None:
+    """The batch norm that alone reads a convolution's result, and becomes part of it."""
+    user = _only_user(node)
+    if user is None or torchapi.target_name(user) != "aten.batch_norm.default":
+        return None
+    return user if torchapi.target_name(node).startswith("aten.conv") else None
+
+
+def _only_user(node: fx.Node) -> fx.Node | None:
     users = list(node.users)
-    if len(users) == 1 and users[0].op == "call_function":
-        names = torchapi.target_name(node), torchapi.target_name(users[0])
-        if rides(*names):
-            return users[0]
-    return None
+    return users[0] if len(users) == 1 and users[0].op == "call_function" else None

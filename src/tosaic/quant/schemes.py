@@ -8,7 +8,12 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
+from torchao.quantization.pt2e import (
+    DerivedObserverOrFakeQuantize,
+    FakeQuantize,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+)
 from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
@@ -16,7 +21,7 @@ from torchao.quantization.pt2e.quantizer import (
 )
 
 from tosaic.errors import InvalidInput
-from tosaic.quant.observer import RangeObserver
+from tosaic.quant.observer import LEAST, RangeObserver
 from tosaic.quant.weights import PerChannelWeightObserver
 
 # The largest magnitude that is a float32, in which biases are rounded, and an int32.
@@ -35,9 +40,12 @@ class Scheme:
     env: str
     """What a rule must lower to for its operator to be quantized."""
 
-    def activation(self) -> QuantizationSpec:
+    def activation(self, training: bool = False) -> QuantizationSpec:
+        made: Any = RangeObserver
+        if training:
+            made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=LEAST)
         return QuantizationSpec(
-            self.dtype, RangeObserver, self.low, self.high, self.qscheme, is_dynamic=False
+            self.dtype, made, self.low, self.high, self.qscheme, is_dynamic=False
         )
 
     def fixed(self, limits: tuple[float, float]) -> FixedQParamsQuantizationSpec:
@@ -50,11 +58,13 @@ class Scheme:
             self.dtype, scale, zero_point, self.low, self.high, self.qscheme
         )
 
-    def weight(self, axis: int) -> QuantizationSpec:
+    def weight(self, axis: int, training: bool = False) -> QuantizationSpec:
         """Symmetric, without −128: its negative would not fit."""
-        return QuantizationSpec(
-            torch.int8, PerChannelWeightObserver, -127, 127, torch.per_channel_symmetric, axis
-        )
+        made: Any = PerChannelWeightObserver
+        if training:
+            observer = MovingAveragePerChannelMinMaxObserver
+            made = FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=LEAST)
+        return QuantizationSpec(torch.int8, made, -127, 127, torch.per_channel_symmetric, axis)
 
     def bias(self, source: fx.Node, weight: fx.Node, node: fx.Node) -> DerivedQuantizationSpec:
         """In the scale of the products, so that it adds to the accumulator as it is."""

@@ -14,9 +14,8 @@ from torchao.quantization.pt2e import PerChannelMinMaxObserver
 from torchao.quantization.pt2e.observer import ObserverBase
 
 from tosaic.front import torchapi
+from tosaic.quant.observer import LEAST
 
-# A channel whose weights are all but zero keeps a scale that a RESCALE can express.
-WEIGHT_EPS = 2.0**-40
 # A bias leaves room beside it for the products: the accumulator must hold both.
 _BITS, _WIDE_BITS = 30, 46
 _MOST = 2**31 - 1
@@ -30,7 +29,7 @@ class PerChannelWeightObserver(PerChannelMinMaxObserver):  # type: ignore[misc]
     """
 
     def __init__(self, **options: Any) -> None:
-        super().__init__(**{"eps": WEIGHT_EPS, **options})
+        super().__init__(**{"eps": LEAST, **options})
         self.biases: list[BiasObserver] = []
 
     def forward(self, x: Tensor) -> Tensor:
