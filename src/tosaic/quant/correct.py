@@ -54,7 +54,7 @@ class _Layer:
     count: int = 0
 
     def see(self, x: Tensor, axis: int) -> None:
-        mean = x.double().mean([i for i in range(x.dim()) if i != axis])
+        mean = x.float().mean([i for i in range(x.dim()) if i != axis]).double()
         if x.numel() and bool(mean.isfinite().all()):
             self.total = mean if self.total is None else self.total + mean
             self.count += 1
