@@ -48,11 +48,8 @@ def quantize(
 
     InvalidInput says what is wrong with a model, a scheme or data.
     """
-    quantizer, exported = TosaicQuantizer(scheme), _exported(model, example_inputs)
+    quantizer, module = TosaicQuantizer(scheme), float_module(model, example_inputs)
     with torch.no_grad():
-        module = torchapi.module_of(exported)
-        fold_batch_norms(module)
-        add_biases(module)
         prepared = prepare_pt2e(module, quantizer)
         doubts = calibrate(prepared, example_inputs, calibration)
         converted: fx.GraphModule = convert_pt2e(prepared)
@@ -60,6 +57,15 @@ def quantize(
     for sentence in doubts if calibration is not None else [_NO_DATA, *doubts]:
         warnings.warn(sentence, UserWarning, stacklevel=2)
     return converted
+
+
+def float_module(model: Any, example_inputs: tuple[Any, ...]) -> fx.GraphModule:
+    """The program that is observed: exported, batch norms in its layers, each with a bias."""
+    with torch.no_grad():
+        module = torchapi.module_of(_exported(model, example_inputs))
+        fold_batch_norms(module)
+        add_biases(module)
+    return module
 
 
 def _exported(model: Any, example_inputs: Any) -> ExportedProgram:
