@@ -266,7 +266,7 @@ def test_an_activation_that_never_changes_keeps_a_positive_finite_scale(value: f
     assert sqnr(net(data(2, 4)), art.run(data(2, 4))) > 25
 
 
-@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan, torch.finfo(torch.float32).min])
 def test_infinities_and_nan_do_not_spoil_a_range(bad: float) -> None:
     plain, spoiled = data(4, 64), data(4, 64)
     spoiled[0, 0] = bad

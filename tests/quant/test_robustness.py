@@ -194,7 +194,7 @@ def test_biases_give_back_what_rounding_weights_takes() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Conv2d(16, 8, 3, bias=False), nn.Flatten()).eval()
     calibration = [data(4, 16, 8, 8, seed=s).relu() for s in range(8)]
-    program = quantize(net, (calibration[0],), calibration=calibration)
+    program = quantize(net, (calibration[0],), scheme="a16w8", calibration=calibration)
     with torch.no_grad():
         x = torch.cat([data(4, 16, 8, 8, seed=s).relu() for s in range(20, 28)])
         shift = (program(x) - net(x)).reshape(32, 8, -1).mean((0, 2))
@@ -202,7 +202,7 @@ def test_biases_give_back_what_rounding_weights_takes() -> None:
         step = weight.flatten(1).abs().amax(1) / 127
         error = (weight / step.view(-1, 1, 1, 1)).round() * step.view(-1, 1, 1, 1) - weight
         without = (error.sum((2, 3)) * x.mean((0, 2, 3))).sum(1)
-    assert float(shift.abs().mean()) < 0.25 * float(without.abs().mean())
+    assert float(shift.abs().mean()) < 0.1 * float(without.abs().mean())
 
 
 def test_a_range_fixed_by_the_function_does_not_depend_on_data() -> None:

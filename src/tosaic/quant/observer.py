@@ -15,13 +15,15 @@ _BINS = 2048
 _CUTS = 129
 # Smaller steps leave no rescale that TOSA has; zero alone says nothing of what may come.
 LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
+# Masks are written as infinities, or as the largest numbers that there are.
+_FAR = 2.0**120
 
 
 class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
     """The range with the least expected error, from a histogram of everything seen.
 
     Values outside a range cost the square of their distance to it, values inside s²/12, zero costs
-    nothing since it has an integer of its own. Infinities and NaN do not count. Over three seeds of
+    nothing since it has an integer of its own. Infinities, masks and NaN do not count. Over three seeds of
     six networks of examples/zoo this is within 0.1 dB of torchao's HistogramObserver on average, in
     a third of its time; a heavier cost of what is cut off is worse by 0.05 to 0.2 dB.
     """
@@ -41,9 +43,9 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
         if values.numel() == 0:
             return x
         low, high = (float(v) for v in torch.aminmax(values))
-        if not low - high <= 0 or abs(low) == torch.inf or abs(high) == torch.inf:
+        if not max(-low, high) <= _FAR:
             self.bad += int(values.isnan().sum())
-            values = values[values.isfinite()]
+            values = values[values.abs() <= _FAR]
             if values.numel() == 0:
                 return x
             low, high = (float(v) for v in torch.aminmax(values))
@@ -59,7 +61,7 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
         self.reach = self.reach or reach
         while self.reach < reach:
             pairs = self.counts.view(-1, 2).sum(1)
-            rest = torch.zeros(_BINS // 4)
+            rest = self.counts.new_zeros(_BINS // 4)
             self.counts = torch.cat([rest, pairs, rest])
             self.reach *= 2
 
@@ -77,10 +79,11 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
         centers = (torch.arange(_BINS) + 0.5) * (2 * self.reach / _BINS) - self.reach
         step = max(scale, 2 * self.reach / _BINS)
         beyond = (centers < ends[0] - step) | (centers > ends[1] + step)
-        return float(self.counts[beyond].sum() / self.counts.sum().clamp(min=1))
+        counts = self.counts.cpu()
+        return float(counts[beyond].sum() / counts.sum().clamp(min=1))
 
     def _best(self) -> tuple[float, float]:
-        counts = self.counts.double().numpy()
+        counts = self.counts.double().cpu().numpy()
         middle = _BINS // 2
         counts[middle] = max(counts[middle] - self.zeros, 0)
         total, step = counts.sum(), 2 * self.reach / _BINS
