@@ -23,9 +23,11 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
     """The range with the least expected error, from a histogram of everything seen.
 
     Values outside a range cost the square of their distance to it, values inside s²/12, zero costs
-    nothing since it has an integer of its own. Infinities, masks and NaN do not count. Over three seeds of
-    six networks of examples/zoo this is within 0.1 dB of torchao's HistogramObserver on average, in
-    a third of its time; a heavier cost of what is cut off is worse by 0.05 to 0.2 dB.
+    nothing since it has an integer of its own. Infinities, masks and NaN do not count.
+
+    Over three seeds of six networks of examples/zoo this is 0.1 dB below torchao's
+    HistogramObserver on average (0.4 at worst, 0.1 above at best), in a third to two thirds of its
+    time; what is cut off costing 2, 4 or 16 times as much is 0.07 to 0.2 dB worse than this.
     """
 
     counts: Tensor
