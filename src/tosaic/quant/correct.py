@@ -1,8 +1,8 @@
 """What rounding the weights of a layer shifts on average, its bias takes back.
 
 Rounding errors of weights do not average out where inputs are all positive, as after a ReLU: each
-output channel is off by the mean input times the errors. Found on networks of examples/zoo: 0.1 to
-7 dB, most where a network is shallow or ends in a mean.
+output channel is off by the mean input times the errors. On two seeds of the ten networks of
+examples/zoo it gives -0.2 to 7 dB, a gain in 19 of 20, most where a network ends in a mean.
 """
 
 from __future__ import annotations
