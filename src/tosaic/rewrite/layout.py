@@ -15,6 +15,7 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.rewrite.clean import remove_dead
+from tosaic.rewrite.match import Allowed
 from tosaic.spec.env import Env
 
 Perms = tuple[int, ...]
@@ -35,17 +36,23 @@ _REDUCE = {
 }  # fmt: skip
 
 
-def sink_transposes(graph: Graph, env: Env) -> Graph:
+def sink_transposes(graph: Graph, env: Env, allowed: Allowed | None = None) -> Graph:
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
     A value that several operators read may sink through each of them: often they all cancel
     then, and where they do not, the second try leaves such values where they are.
     """
-    eager = remove_dead(_Sinker(graph, env).run())
-    if _cost(eager)[0] <= 1:
-        return eager
-    careful = remove_dead(_Sinker(graph, env, careful=True).run())
-    return min(eager, careful, key=_cost)
+    if not any(op.name == "TRANSPOSE" for op in graph.ops):
+        return graph
+    found = [graph]
+    for careful in (False, True):
+        try:
+            found.append(remove_dead(_Sinker(graph, env, allowed, careful).run()))
+        except Unsupported:  # a transposition that the target cannot have where it would be
+            continue
+        if _cost(found[-1])[0] <= 1:
+            return found[-1]
+    return min(found, key=_cost)
 
 
 def _cost(graph: Graph) -> tuple[int, int]:
@@ -106,9 +113,12 @@ def _groups(
 
 
 class _Sinker:
-    def __init__(self, graph: Graph, env: Env, careful: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, env: Env, allowed: Allowed | None = None, careful: bool = False
+    ) -> None:
         self.graph = graph
-        self.b = Builder(env, Graph(graph.name, list(graph.inputs), version=graph.version))
+        new = Graph(graph.name, list(graph.inputs), version=graph.version)
+        self.b = Builder(env, new, (allowed,) if allowed else ())
         self.base: dict[Value, tuple[Value, Perms]] = {}  # an old value -> what it transposes
         self.made: dict[Value, Value] = {v: v for v in graph.inputs}
         uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])

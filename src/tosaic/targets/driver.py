@@ -14,7 +14,7 @@ from tosaic.front import torchapi
 from tosaic.front.partition import partition
 from tosaic.front.program import program_of
 from tosaic.ir.verify import verify
-from tosaic.rewrite import remove_dead, sink_transposes
+from tosaic.rewrite import improve
 from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
 
@@ -42,7 +42,7 @@ def compile_model(
     found = partition(program, env)
     for piece in found.pieces:
         if piece.graph is not None:
-            piece.graph = remove_dead(sink_transposes(piece.graph, env))
+            piece.graph = improve(piece.graph, env)
             verify(piece.graph, env)
     return Artifact(program, found, str(env))
 
