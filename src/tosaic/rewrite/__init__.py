@@ -5,7 +5,7 @@ from __future__ import annotations
 from tosaic.ir.graph import Graph
 
 # Each of these modules registers its rewrites.
-from tosaic.rewrite import affine, moves, pads, values  # noqa: F401
+from tosaic.rewrite import affine, channels, moves, pads, values  # noqa: F401
 from tosaic.rewrite.clean import remove_dead
 from tosaic.rewrite.fold import share_constants
 from tosaic.rewrite.layout import sink_transposes

@@ -40,18 +40,18 @@ def sink_transposes(graph: Graph, env: Env, allowed: Allowed | None = None) -> G
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
     A value that several operators read may sink through each of them: often they all cancel
-    then, and where they do not, the second try leaves such values where they are.
+    then. Where more of them need it than one, the second try transposes it before they do, and
+    the last one every value that several read.
     """
     if not any(op.name == "TRANSPOSE" for op in graph.ops):
         return graph
-    found = [graph]
-    for careful in (False, True):
-        try:
-            found.append(remove_dead(_Sinker(graph, env, allowed, careful).run()))
-        except Unsupported:  # a transposition that the target cannot have where it would be
-            continue
-        if _cost(found[-1])[0] <= 1:
-            return found[-1]
+    uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
+    shared = {v for v, count in uses.items() if count > 1}
+    eager = _Sinker(graph, env, allowed, shared, set())
+    found = [graph, eager.attempt()]
+    if _cost(found[-1])[0] > 1:
+        for fixed in (eager.better_early(), shared):
+            found.append(_Sinker(graph, env, allowed, shared, fixed).attempt())
     return min(found, key=_cost)
 
 
@@ -114,15 +114,42 @@ def _groups(
 
 class _Sinker:
     def __init__(
-        self, graph: Graph, env: Env, allowed: Allowed | None = None, careful: bool = False
+        self, graph: Graph, env: Env, allowed: Allowed | None, shared: set[Value], fixed: set[Value]
     ) -> None:
-        self.graph = graph
+        self.graph, self.shared, self.fixed = graph, shared, fixed
         new = Graph(graph.name, list(graph.inputs), version=graph.version)
         self.b = Builder(env, new, (allowed,) if allowed else ())
         self.base: dict[Value, tuple[Value, Perms]] = {}  # an old value -> what it transposes
         self.made: dict[Value, Value] = {v: v for v in graph.inputs}
-        uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
-        self.fixed = {v for v, count in uses.items() if careful and count > 1}
+        self.nearest: dict[Value, Value] = {}  # an old value -> the shared one it comes from
+        self.above: dict[Value, Value | None] = {}  # the same for shared values, not themselves
+        self.needed: Counter[Value] = Counter()  # transpositions made behind a shared value
+
+    def attempt(self) -> Graph:
+        """The new graph; the old one where the target has no transposition that it needs."""
+        try:
+            return remove_dead(self.run())
+        except Unsupported:
+            return self.graph
+
+    def better_early(self) -> set[Value]:
+        """Shared values behind which several transpositions were needed."""
+        chosen: set[Value] = set()
+        for value, above in reversed(self.above.items()):
+            if self.needed[value] > 1:
+                chosen.add(value)
+            if above is not None:
+                self.needed[above] += min(self.needed[value], 1)
+        return chosen
+
+    def descend(self, op: Op) -> None:
+        """Note which shared value a transposed result comes from."""
+        result = op.outs[0]
+        above = next((self.nearest[v] for v in op.ins if v in self.nearest), None)
+        if result in self.shared:
+            self.above[result], self.nearest[result] = above, result
+        elif above is not None:
+            self.nearest[result] = above
 
     def run(self) -> Graph:
         for op in self.graph.ops:
@@ -134,6 +161,8 @@ class _Sinker:
                 self.reshape(op)
             elif not self.sunk(op):
                 self.emit(op, [self.whole(v) for v in op.ins])
+            if op.outs and op.outs[0] in self.base:
+                self.descend(op)
         self.b.output(*(self.whole(v) for v in self.graph.outputs))
         return self.b.graph
 
@@ -155,6 +184,8 @@ class _Sinker:
             if old not in self.base:
                 return old  # a constant
             self.made[old] = self.transposed(*self.base[old])
+            if old in self.nearest:
+                self.needed[self.nearest[old]] += 1
             if not self.made[old].name:
                 _name(old, self.made[old])
         return self.made[old]

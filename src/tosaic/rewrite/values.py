@@ -13,7 +13,7 @@ from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.fold import evaluate
 from tosaic.rewrite.match import Matcher, known, numbers, one_number, rewrite
 from tosaic.rewrite.ranges import bounds
-from tosaic.spec.dtypes import I8, I16, I32
+from tosaic.spec.dtypes import F32, I8, I16, I32
 
 _SMALL = 1 << 16  # the numbers of larger constants are not looked at
 _FEW_BITS = (I8, I16)
@@ -57,6 +57,42 @@ def merge_factors(m: Matcher, op: Op) -> Value | None:
     factor = m.b.const(product, op.outs[0].dtype)
     merged: Value = m.b.MUL(inner[0], factor, op.ins[2])
     return merged
+
+
+@rewrite("MUL")
+def move_factor(m: Matcher, op: Op) -> Value | None:
+    """x · (y · c) as (x · y) · c, for a product behind it to take c in."""
+    if op.outs[0].dtype is not F32 or any(v.is_const for v in op.ins[:2]):
+        return None
+    for x, y in ((op.ins[0], op.ins[1]), (op.ins[1], op.ins[0])):
+        inner = m.made_by(y, "MUL")
+        pair = _factor(inner) if inner is not None and m.only(y) else None
+        number = None if pair is None else one_number(pair[1])
+        if pair is not None and number is not None and 1e-3 < abs(number) < 1e3:
+            factor = m.b.const(np.full((1,) * op.outs[0].type.rank, number), F32)
+            made: Value = m.b.MUL(m.b.MUL(x, pair[0], op.ins[2]), factor, op.ins[2])
+            return made
+    return None
+
+
+@rewrite("MUL")
+def narrow_product(m: Matcher, op: Op) -> Value | None:
+    """Integers without a zero point are multiplied as they are, not made wider before."""
+    wide = [m.made_by(v, "RESCALE") for v in op.ins[:2]]
+    narrow = [w.ins[0] for w in wide if w is not None and _only_widens(w)]
+    if len(narrow) < 2 or narrow[0].dtype is not narrow[1].dtype or one_number(op.ins[2]) != 0:
+        return None
+    made: Value = m.b.MUL(*narrow, op.ins[2], out=I32)
+    return made
+
+
+def _only_widens(op: Op) -> bool:
+    """Whether a RESCALE to int32 gives every number as it is."""
+    if op.ins[0].dtype not in _FEW_BITS or op.outs[0].dtype is not I32 or not _is_plain(op):
+        return False
+    multiplier, shift = _fraction(op)
+    zeros = one_number(op.ins[3]), one_number(op.ins[4])
+    return multiplier == 1 << shift and zeros == (0, 0)
 
 
 def _factor(op: Op) -> tuple[Value, Value] | None:
