@@ -8,7 +8,8 @@ for the transposed value, which is then made, once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tosaic.errors import Unsupported
@@ -39,19 +40,19 @@ _REDUCE = {
 def sink_transposes(graph: Graph, env: Env, allowed: Allowed | None = None) -> Graph:
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
-    A value that several operators read may sink through each of them: often they all cancel
-    then. Where more of them need it than one, the second try transposes it before they do, and
-    the last one every value that several read.
+    The transposition of a value that several operators read sinks through each of them: often
+    all cancel then. Where several of them end in the same one, the second try has it made early,
+    once, and the last try leaves all such transpositions where they are.
     """
     if not any(op.name == "TRANSPOSE" for op in graph.ops):
         return graph
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
-    eager = _Sinker(graph, env, allowed, shared, set())
+    eager = _Sinker(graph, env, allowed, shared)
     found = [graph, eager.attempt()]
     if _cost(found[-1])[0] > 1:
-        for fixed in (eager.better_early(), shared):
-            found.append(_Sinker(graph, env, allowed, shared, fixed).attempt())
+        found.append(_Sinker(graph, env, allowed, shared, early=eager.demanded()).attempt())
+        found.append(_Sinker(graph, env, allowed, shared, fixed=shared).attempt())
     return min(found, key=_cost)
 
 
@@ -114,16 +115,22 @@ def _groups(
 
 class _Sinker:
     def __init__(
-        self, graph: Graph, env: Env, allowed: Allowed | None, shared: set[Value], fixed: set[Value]
+        self,
+        graph: Graph,
+        env: Env,
+        allowed: Allowed | None,
+        shared: Collection[Value],
+        early: Mapping[Value, Perms] = MappingProxyType({}),
+        fixed: Collection[Value] = (),
     ) -> None:
-        self.graph, self.shared, self.fixed = graph, shared, fixed
+        self.graph, self.shared, self.early, self.fixed = graph, shared, early, fixed
         new = Graph(graph.name, list(graph.inputs), version=graph.version)
         self.b = Builder(env, new, (allowed,) if allowed else ())
         self.base: dict[Value, tuple[Value, Perms]] = {}  # an old value -> what it transposes
         self.made: dict[Value, Value] = {v: v for v in graph.inputs}
         self.nearest: dict[Value, Value] = {}  # an old value -> the shared one it comes from
-        self.above: dict[Value, Value | None] = {}  # the same for shared values, not themselves
-        self.needed: Counter[Value] = Counter()  # transpositions made behind a shared value
+        # What transpositions behind a shared value did to the axes that its base had.
+        self.demands: dict[Value, Counter[Perms]] = {}
 
     def attempt(self) -> Graph:
         """The new graph; the old one where the target has no transposition that it needs."""
@@ -132,22 +139,23 @@ class _Sinker:
         except Unsupported:
             return self.graph
 
-    def better_early(self) -> set[Value]:
-        """Shared values behind which several transpositions were needed."""
-        chosen: set[Value] = set()
-        for value, above in reversed(self.above.items()):
-            if self.needed[value] > 1:
-                chosen.add(value)
-            if above is not None:
-                self.needed[above] += min(self.needed[value], 1)
-        return chosen
+    def demanded(self) -> dict[Value, Perms]:
+        """Shared values behind which one transposition was made several times."""
+        best = {value: demands.most_common(1)[0] for value, demands in self.demands.items()}
+        return {value: perms for value, (perms, count) in best.items() if count > 1}
 
     def descend(self, op: Op) -> None:
-        """Note which shared value a transposed result comes from."""
+        """Note which shared value a transposed result comes from; transpose it if it is time."""
         result = op.outs[0]
+        if result in self.early:
+            order, (value, perms) = self.early[result], self.base[result]
+            if len(order) == len(perms):
+                turned = self.transposed(value, order)
+                del self.base[result]
+                self.note(result, turned, tuple(order.index(p) for p in perms))
         above = next((self.nearest[v] for v in op.ins if v in self.nearest), None)
         if result in self.shared:
-            self.above[result], self.nearest[result] = above, result
+            self.nearest[result] = result
         elif above is not None:
             self.nearest[result] = above
 
@@ -185,7 +193,8 @@ class _Sinker:
                 return old  # a constant
             self.made[old] = self.transposed(*self.base[old])
             if old in self.nearest:
-                self.needed[self.nearest[old]] += 1
+                perms = self.base[old][1]
+                self.demands.setdefault(self.nearest[old], Counter())[perms] += 1
             if not self.made[old].name:
                 _name(old, self.made[old])
         return self.made[old]
