@@ -62,7 +62,7 @@ def _cost(graph: Graph) -> tuple[int, int]:
     return len(moved), sum(moved)
 
 
-def _inverse(perms: Perms) -> Perms:
+def inverse(perms: Perms) -> Perms:
     return tuple(sorted(range(len(perms)), key=perms.__getitem__))
 
 
@@ -209,7 +209,7 @@ class _Sinker:
         between = value.producer
         if between is not None and between.name == "RESHAPE":
             inner = between.ins[0]
-            order = regrouped(shape, _inverse(perms), inner.shape)
+            order = regrouped(shape, inverse(perms), inner.shape)
             if order and inner.producer is not None and inner.producer.name == "TRANSPOSE":
                 first = inner.producer.attrs["perms"]
                 merged = tuple(first[axis] for axis in order)
@@ -242,7 +242,7 @@ class _Sinker:
         if not made.name:
             _name(result, made)
             made.quant = _turned(result.quant, order)
-        self.note(result, made, _inverse(order))
+        self.note(result, made, inverse(order))
 
     def emit(
         self, op: Op, ins: Sequence[Value], moved: dict[str, Any] | None = None
@@ -276,7 +276,7 @@ class _Sinker:
         del self.made[op.outs[0]]
         if op.name == "ARGMAX":
             perms = _without(perms, op.attrs["axis"])
-        result.name, result.quant = "", _turned(op.outs[0].quant, _inverse(perms))
+        result.name, result.quant = "", _turned(op.outs[0].quant, inverse(perms))
         self.note(op.outs[0], result, perms)
         return True
 
@@ -294,7 +294,7 @@ def _unary(s: _Sinker, op: Op, perms: Perms) -> Form:
 
 def _pairwise(s: _Sinker, op: Op, perms: Perms) -> Form:
     """Every operand is transposed alike, a constant, or so small that it is only reshaped."""
-    ins, back = [], _inverse(perms)
+    ins, back = [], inverse(perms)
     for index, old in enumerate(op.ins):
         if op.name == "MUL" and index == 2:
             ins.append(old)
@@ -330,13 +330,13 @@ def _sizes(value: Value) -> list[int]:
 
 
 def _slice(s: _Sinker, op: Op, perms: Perms) -> Form:
-    order = _inverse(perms)
+    order = inverse(perms)
     lists = [[_sizes(v)[i] for i in order] for v in op.ins[1:]]
     return [s.seen(op.ins[0])[0], *(s.b.shape(sizes) for sizes in lists)], {}
 
 
 def _pad(s: _Sinker, op: Op, perms: Perms) -> Form:
-    padding, order = _sizes(op.ins[1]), _inverse(perms)
+    padding, order = _sizes(op.ins[1]), inverse(perms)
     turned = [n for i in order for n in padding[2 * i : 2 * i + 2]]
     return [s.seen(op.ins[0])[0], s.b.shape(turned), op.ins[2]], {}
 

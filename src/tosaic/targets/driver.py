@@ -17,6 +17,7 @@ from tosaic.ir.verify import verify
 from tosaic.rewrite import improve
 from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.boundary import lay_out
 
 
 def compile_model(
@@ -42,6 +43,7 @@ def compile_model(
     found = partition(program, env)
     for piece in found.pieces:
         if piece.graph is not None:
+            lay_out(piece)
             piece.graph = improve(piece.graph, env)
             verify(piece.graph, env)
     return Artifact(program, found, str(env))
