@@ -180,8 +180,8 @@ class _Partitioner:
         outputs = [n for n in nodes if self._is_read(n, members)]
         for node in outputs:
             walker.b.output(_output(walker.b, walker.values[node], node.name))
-        orders = [None] * len(inputs), [None] * len(outputs)
-        return Piece(None, walker.b.graph, inputs, outputs, *orders)
+        graph, before, after = walker.b.graph, [None] * len(inputs), [None] * len(outputs)
+        return Piece(None, graph, inputs, outputs, [*before], [*after])
 
     def _reach(
         self, walker: Walker, members: set[fx.Node], node: fx.Node, inputs: list[fx.Node]
