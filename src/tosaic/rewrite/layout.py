@@ -42,7 +42,8 @@ def sink_transposes(graph: Graph, env: Env, allowed: Allowed | None = None) -> G
 
     The transposition of a value that several operators read sinks through each of them: often
     all cancel then. Where several of them end in the same one, the second try has it made early,
-    once, and the last try leaves all such transpositions where they are.
+    once. Of an operator between values of two layouts, the third try turns the one that is not
+    transposed. The last leaves all transpositions of what several read where they are.
     """
     if not any(op.name == "TRANSPOSE" for op in graph.ops):
         return graph
@@ -52,6 +53,7 @@ def sink_transposes(graph: Graph, env: Env, allowed: Allowed | None = None) -> G
     found = [graph, eager.attempt()]
     if _cost(found[-1])[0] > 1:
         found.append(_Sinker(graph, env, allowed, shared, early=eager.demanded()).attempt())
+        found.append(_Sinker(graph, env, allowed, shared, bold=True).attempt())
         found.append(_Sinker(graph, env, allowed, shared, fixed=shared).attempt())
     return min(found, key=_cost)
 
@@ -122,8 +124,11 @@ class _Sinker:
         shared: Collection[Value],
         early: Mapping[Value, Perms] = MappingProxyType({}),
         fixed: Collection[Value] = (),
+        bold: bool = False,
     ) -> None:
-        self.graph, self.shared, self.early, self.fixed = graph, shared, early, fixed
+        self.graph, self.shared, self.bold = graph, shared, bold
+        self.early, self.fixed = early, fixed
+        self.turned: dict[tuple[Value, Perms], Value] = {}  # transpositions that were made
         new = Graph(graph.name, list(graph.inputs), version=graph.version)
         self.b = Builder(env, new, (allowed,) if allowed else ())
         self.base: dict[Value, tuple[Value, Perms]] = {}  # an old value -> what it transposes
@@ -215,7 +220,14 @@ class _Sinker:
                 merged = tuple(first[axis] for axis in order)
                 return self.reshaped(self.transposed(inner.producer.ins[0], merged), shape)
         made: Value = self.b.TRANSPOSE(value, perms=perms)
+        self.turned[value, perms] = made
         return made
+
+    def turned_too(self, value: Value, perms: Perms) -> Value | None:
+        """A transposition that costs nothing more, or that this try is there to make."""
+        if value.is_const or _moves_none(value.shape, perms) or self.bold:
+            return self.turned.get((value, perms)) or self.transposed(value, perms)
+        return self.turned.get((value, perms))
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
         """The same elements in another shape, from where they were last computed."""
@@ -293,7 +305,7 @@ def _unary(s: _Sinker, op: Op, perms: Perms) -> Form:
 
 
 def _pairwise(s: _Sinker, op: Op, perms: Perms) -> Form:
-    """Every operand is transposed alike, a constant, or so small that it is only reshaped."""
+    """Every operand is transposed alike, or can be at no cost."""
     ins, back = [], inverse(perms)
     for index, old in enumerate(op.ins):
         if op.name == "MUL" and index == 2:
@@ -301,10 +313,10 @@ def _pairwise(s: _Sinker, op: Op, perms: Perms) -> Form:
             continue
         value, given = s.seen(old)
         left = tuple(given[p] for p in back)
-        if value.is_const or _moves_none(value.shape, left):
-            ins.append(s.transposed(value, left))
-        else:
+        turned = s.turned_too(value, left)
+        if turned is None:
             return None
+        ins.append(turned)
     return ins, {}
 
 
