@@ -60,7 +60,8 @@ class Matcher:
 
     def only(self, value: Value) -> bool:
         """Whether one operator alone reads a value, once, and the graph does not give it."""
-        return value not in self.results and sum(self.uses.get(value, Counter()).values()) == 1
+        readers = self.uses.get(value, Counter())
+        return value not in self.results and len(readers) == 1 and sum(readers.values()) == 1
 
     def made_by(self, value: Value, *names: str) -> Op | None:
         """The operator that computes a value, if it has one of those names."""
@@ -158,8 +159,8 @@ class Matcher:
             if value.producer in self.place:
                 assert value.producer is not None
                 self._push(value.producer)
-                for reader in list(self.readers(value))[:1]:
-                    self._push(reader)
+                if len(self.uses[value]) == 1:
+                    self._push(next(self.readers(value)))
 
     def _ordered(self) -> list[Op]:
         """Operators after those that they read, otherwise where they stood."""
