@@ -125,6 +125,9 @@ def prelu(b: Lowering, self: Value, weight: Value) -> Value:
     return prelu_kernel(b, self, b.reshape(weight, shape))
 
 
+_ONE = 1 + 2.0**-10  # a slope of 1 that was rounded: the result changes by 1/8 of a step at most
+
+
 def _slopes(weight: Value) -> Array | None:
     """The real numbers of a constant."""
     if weight.const is None or not weight.is_const or weight.quant is None:
@@ -156,8 +159,8 @@ def prelu_kernel(b: Lowering, self: Value, weight: Value) -> Value:
     if slopes is not None and b.wanted is not None and self.dtype is d.I8:
         if len(slopes) == 1:
             return b.table(self, lambda x: F.leaky_relu(x, float(slopes[0])))
-        if self.type.rank > 1 and slopes.max() <= 1 and len(slopes) == self.shape[1]:
-            return _larger(b, self, slopes)
+        if self.type.rank > 1 and slopes.max() <= _ONE and len(slopes) == self.shape[1]:
+            return _larger(b, self, np.minimum(slopes, 1.0))
     upper, lower, slope = b.widened(self), b.widened(self), b.widened(weight)
     product = b.MUL(_negative(b, lower), slope, b.const([0], d.I8))
     product.quant = Quant(scale_of(lower) * scale_of(slope))
