@@ -15,6 +15,7 @@ from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
+from tosaic.front.boundary import given_values, narrowed, real_numbers
 from tosaic.front.partition import Partition, Piece, Refusal
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
@@ -75,33 +76,61 @@ class Artifact:
         counts = dict(Counter(op.name for op in ops))
         return Report(self.target, counts, sum(map(_macs, ops)), list(self.partition.refused))
 
-    def run(self, *inputs: Any) -> Any:
+    @cached_property
+    def _state(self) -> dict[str, Tensor]:
+        """Buffers that runs change, as the last one left them."""
+        return {name: first.clone() for name, first in self.program.states}
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """The buffers that the program changes, by name; they stay from one run to the next."""
+        return {name: value.clone() for name, value in self._state.items()}
+
+    def reset(self) -> None:
+        """Give the buffers that runs have changed their first values again."""
+        self.__dict__.pop("_state", None)
+
+    def run(self, *inputs: Any, **named: Any) -> Any:
         """The program's outputs for its inputs; TOSA graphs run as their compiled bytes do."""
-        flat, _ = torchapi.flatten(inputs)
-        if len(flat) != len(self.program.inputs):
-            wanted = len(self.program.inputs)
-            raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
-        values: dict[fx.Node, Any] = dict(self.program.tensors)
-        values.update(zip(self.program.inputs, flat, strict=True))
+        program = self.program
+        given = given_values(program, inputs, named)
+        values: dict[fx.Node, Any] = {**program.tensors, **program.regions}
+        values.update(zip(program.inputs, [*given, *self._state.values()], strict=True))
         with torch.no_grad():
             for piece in self.partition.pieces:
                 self._run(piece, values)
-        outputs = [values[o] if isinstance(o, fx.Node) else o for o in self.program.outputs]
-        if self.program.out_spec is None:
+            outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
+            outputs = self._changed(given, outputs)
+        if program.out_spec is None:
             return outputs[0] if len(outputs) == 1 else outputs
-        return torchapi.unflatten(outputs, self.program.out_spec)
+        return torchapi.unflatten(outputs, program.out_spec)
+
+    def _changed(self, given: list[Any], outputs: list[Any]) -> list[Any]:
+        """Keep new values of buffers, write those of inputs; what is left is the result."""
+        states, written = self.program.states, self.program.written
+        own = len(outputs) - len(states) - len(written)
+        result = [o.clone() if isinstance(o, Tensor) else o for o in outputs[:own]] if (
+            own < len(outputs)) else outputs  # fmt: skip
+        for (name, _), value in zip(states, outputs[own:]):
+            self._state[name] = value.clone()
+        for position, value in zip(written, outputs[own + len(states) :]):
+            given[position].copy_(value)
+        return result
 
     def _run(self, piece: Piece, values: dict[fx.Node, Any]) -> None:
         if piece.node is not None:
             values[piece.node] = torchapi.evaluate(piece.node, values)
             return
         assert piece.graph is not None
-        ready = [_narrow(values[n]) for n in piece.inputs]
+        ready = [narrowed(n.name, values[n]) for n in piece.inputs]
         arrays = self._models[id(piece.graph)].run(*ready)
-        for node, array, out in zip(piece.outputs, arrays, piece.graph.outputs, strict=True):
+        outs = zip(piece.outputs, arrays, piece.graph.outputs, piece.meanings, strict=True)
+        for node, array, out, meaning in outs:
             tensor, meant = to_torch(array, out.dtype), node.meta.get("val")
-            values[node] = tensor.to(meant.dtype) if out.quant is None and isinstance(
-                meant, Tensor) else tensor  # fmt: skip
+            if meaning is not None:
+                tensor = real_numbers(tensor, meaning)
+            keeps = not isinstance(meant, Tensor) or (meaning is None and out.quant is not None)
+            values[node] = tensor if keeps else tensor.to(meant.dtype)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text."""
@@ -113,12 +142,6 @@ class Artifact:
                 file.write(print_graph(self.graph))
         else:
             raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa and .mlir")
-
-
-def _narrow(value: Any) -> Tensor:
-    """A tensor as a graph takes it: TOSA's indices have 32 bits."""
-    tensor = torch.as_tensor(value).detach()
-    return tensor.to(torch.int32) if tensor.dtype is torch.int64 else tensor
 
 
 def _macs(op: Op) -> int:
