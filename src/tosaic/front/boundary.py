@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -26,6 +27,15 @@ def given_values(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
         _checked(number, node, value)
         for number, (node, value) in enumerate(zip(program.arguments, flat))
     ]
+
+
+def first_values(
+    program: Program, given: Iterable[Any], states: Iterable[Any]
+) -> dict[fx.Node, Any]:
+    """What a run begins with: constants, regions, inputs and state, by node."""
+    values: dict[fx.Node, Any] = {**program.tensors, **program.regions}
+    values.update(zip(program.inputs, [*given, *states], strict=True))
+    return values
 
 
 def _leaves(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:

@@ -32,6 +32,7 @@ class Refusal:
     op: str
     reason: str
     where: str
+    node: str = ""
 
     def __str__(self) -> str:
         return f"{self.op}: {self.reason}" + (f" (at {self.where})" if self.where else "")
@@ -63,14 +64,17 @@ class Partition:
         return [p.graph for p in self.pieces if p.graph is not None]
 
 
-def partition(program: Program, env: Env) -> Partition:
-    """Split a program into TOSA graphs and what PyTorch runs round them."""
-    return _Partitioner(program, env).run()
+def partition(program: Program, env: Env, *, expose: bool = False) -> Partition:
+    """Split a program into TOSA graphs and what PyTorch runs round them.
+
+    With ``expose`` the graphs give every value that they compute.
+    """
+    return _Partitioner(program, env, expose).run()
 
 
 class _Partitioner:
-    def __init__(self, program: Program, env: Env) -> None:
-        self.program, self.env = program, env
+    def __init__(self, program: Program, env: Env, expose: bool) -> None:
+        self.program, self.env, self.expose = program, env, expose
         self.ranges = Ranges(program.tensors)
         self.trial = Walker(program, env, self.ranges)
         self.accepted: set[fx.Node] = set()
@@ -100,7 +104,8 @@ class _Partitioner:
                 result = self.trial.call(node)
                 scratch.commit()
         except Unsupported as refusal:
-            self.refused.append(Refusal(target, refusal.reason, str(refusal.where or "")))
+            place = torchapi.location(node).place
+            self.refused.append(Refusal(target, refusal.reason, place, node.name))
             self._outside(node)
             return
         if isinstance(result, Value) and result.is_const:
@@ -234,7 +239,8 @@ class _Partitioner:
     def _is_given(self, node: fx.Node, members: set[fx.Node], value: Any) -> bool:
         """Whether a group has to give a value: PyTorch or another group reads it."""
         return isinstance(value, Value) and (
-            self.reads[node]
+            self.expose
+            or self.reads[node]
             or any(
                 self._is_given(user, members, value)
                 if user in self.meant

@@ -43,6 +43,11 @@ class Program:
         self.results = {n for n in self.outputs if isinstance(n, fx.Node)}
 
     @property
+    def changes(self) -> int:
+        """How many of the outputs are new values of buffers and inputs."""
+        return len(self.states) + len(self.written)
+
+    @property
     def arguments(self) -> list[fx.Node]:
         """The inputs that the user gives."""
         return self.inputs[: len(self.inputs) - len(self.states)]

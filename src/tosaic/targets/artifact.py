@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,27 +14,13 @@ from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
-from tosaic.front.boundary import given_values, narrowed, real_numbers
-from tosaic.front.partition import Partition, Piece, Refusal
+from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
+from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph, Op
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What became of a program: how often each TOSA operator is used, and multiplications."""
-
-    target: str
-    ops: dict[str, int]
-    macs: int
-    refused: list[Refusal] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        rows = [f"{name:<20}{count:>6}" for name, count in sorted(self.ops.items())]
-        kept = [f"in PyTorch: {refusal}" for refusal in self.refused]
-        return "\n".join([f"{self.target}: {self.macs:,} multiply-accumulates", *rows, *kept])
+from tosaic.ir.graph import Graph
+from tosaic.targets.report import Report, report_of
 
 
 @dataclass(eq=False)
@@ -72,9 +57,8 @@ class Artifact:
 
     @cached_property
     def report(self) -> Report:
-        ops = [op for graph in self.partition.graphs for op in graph.walk()]
-        counts = dict(Counter(op.name for op in ops))
-        return Report(self.target, counts, sum(map(_macs, ops)), list(self.partition.refused))
+        """Operators, graphs with their boundaries, and refusals; prints as a table."""
+        return report_of(self.target, self.partition)
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:
@@ -92,30 +76,35 @@ class Artifact:
 
     def run(self, *inputs: Any, **named: Any) -> Any:
         """The program's outputs for its inputs; TOSA graphs run as their compiled bytes do."""
-        program = self.program
-        given = given_values(program, inputs, named)
-        values: dict[fx.Node, Any] = {**program.tensors, **program.regions}
-        values.update(zip(program.inputs, [*given, *self._state.values()], strict=True))
-        with torch.no_grad():
-            for piece in self.partition.pieces:
-                self._run(piece, values)
-            outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
-            outputs = self._changed(given, outputs)
+        program, given = self.program, given_values(self.program, inputs, named)
+        values = self._trace(given)
+        outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
+        result = self._changed(given, outputs) if program.changes else outputs
         if program.out_spec is None:
-            return outputs[0] if len(outputs) == 1 else outputs
-        return torchapi.unflatten(outputs, program.out_spec)
+            return result[0] if len(result) == 1 else result
+        return torchapi.unflatten(result, program.out_spec)
 
     def _changed(self, given: list[Any], outputs: list[Any]) -> list[Any]:
         """Keep new values of buffers, write those of inputs; what is left is the result."""
         states, written = self.program.states, self.program.written
-        own = len(outputs) - len(states) - len(written)
-        result = [o.clone() if isinstance(o, Tensor) else o for o in outputs[:own]] if (
-            own < len(outputs)) else outputs  # fmt: skip
+        own = len(outputs) - self.program.changes
+        result = [o.clone() if isinstance(o, Tensor) else o for o in outputs[:own]]
         for (name, _), value in zip(states, outputs[own:]):
             self._state[name] = value.clone()
         for position, value in zip(written, outputs[own + len(states) :]):
             given[position].copy_(value)
         return result
+
+    def trace(self, *inputs: Any, **named: Any) -> dict[fx.Node, Any]:
+        """Every value that the program has between its pieces, by node."""
+        return self._trace(given_values(self.program, inputs, named))
+
+    def _trace(self, given: list[Any]) -> dict[fx.Node, Any]:
+        values = first_values(self.program, given, self._state.values())
+        with torch.no_grad():
+            for piece in self.partition.pieces:
+                self._run(piece, values)
+        return values
 
     def _run(self, piece: Piece, values: dict[fx.Node, Any]) -> None:
         if piece.node is not None:
@@ -142,18 +131,3 @@ class Artifact:
                 file.write(print_graph(self.graph))
         else:
             raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa and .mlir")
-
-
-def _macs(op: Op) -> int:
-    """Multiplications of a convolution or a matrix product."""
-    out = op.outs[0].type.size if op.outs else 0
-    if op.name in ("CONV2D", "CONV3D", "TRANSPOSE_CONV2D"):
-        weight = op.operand("weight").type
-        spread = op.ins[0].type.size if op.name == "TRANSPOSE_CONV2D" else out
-        channels = op.ins[0].shape[-1] if op.name == "TRANSPOSE_CONV2D" else weight.shape[0]
-        return spread * weight.size // channels
-    if op.name == "DEPTHWISE_CONV2D":
-        return out * op.operand("weight").shape[0] * op.operand("weight").shape[1]
-    if op.name in ("MATMUL", "MATMUL_T"):
-        return out * op.ins[0].shape[2]
-    return 0

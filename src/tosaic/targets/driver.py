@@ -14,7 +14,7 @@ from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.partition import partition
-from tosaic.front.program import program_of
+from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
 from tosaic.rewrite import remove_dead, sink_transposes
 from tosaic.spec.env import Env
@@ -31,6 +31,24 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     env = Env.parse(target)
+    program = program_for(model, example_inputs, env, scheme, calibration, dynamic_shapes)
+    found = partition(program, env)
+    for piece in found.pieces:
+        if piece.graph is not None:
+            piece.graph = remove_dead(sink_transposes(piece.graph, env))
+            verify(piece.graph, env)
+    return Artifact(program, found, str(env))
+
+
+def program_for(
+    model: Any,
+    example_inputs: tuple[Any, ...],
+    env: Env,
+    scheme: str | None,
+    calibration: Iterable[Any] | None,
+    dynamic_shapes: Any = None,
+) -> Program:
+    """The model as calls, quantized where the target has integers alone."""
     check_examples(example_inputs)
     source = import_model(model, example_inputs, dynamic_shapes)
     if source.is_quantized:
@@ -41,13 +59,7 @@ def compile_model(
         source = _quantized(source, example_inputs, scheme or "int8", calibration)
     elif scheme is not None:
         raise InvalidInput(f"{env} takes floats; a scheme needs a target of integers alone")
-    program = program_of(source)
-    found = partition(program, env)
-    for piece in found.pieces:
-        if piece.graph is not None:
-            piece.graph = remove_dead(sink_transposes(piece.graph, env))
-            verify(piece.graph, env)
-    return Artifact(program, found, str(env))
+    return program_of(source)
 
 
 def _quantized(
