@@ -18,7 +18,7 @@ Call = tuple[Any, tuple[Any, ...]]
 
 def composed(exported: ExportedProgram) -> ExportedProgram:
     """The program with composite operators where it has their parts; the given one is left."""
-    if not any(_is_wrapped(node) or _form(node) for node in exported.graph.nodes):
+    if not any(_form(node) for node in exported.graph.nodes):
         return exported
     made = torchapi.copied_program(exported)
     for node in list(made.graph.nodes):
@@ -28,11 +28,6 @@ def composed(exported: ExportedProgram) -> ExportedProgram:
     made.graph.eliminate_dead_code()
     made.graph_module.recompile()
     return made
-
-
-def _is_wrapped(node: fx.Node) -> bool:
-    """Whether a call is one of ExecuTorch's edge dialect."""
-    return node.op == "call_function" and torchapi.overload_of(node) not in (None, node.target)
 
 
 def _replace(graph: fx.Graph, node: fx.Node, target: Any, args: tuple[Any, ...]) -> None:
@@ -118,8 +113,9 @@ def _turned(matrix: Any) -> fx.Node | None:
         and [axis % 2 for axis in bound["dims"]] == [1, 0]
     )
     source = bound.get("self")
-    given = isinstance(source, fx.Node) and source.op in ("placeholder", "get_attr")
-    return source if turns and given and len(source.meta["val"].shape) == 2 else None
+    if not turns or not isinstance(source, fx.Node) or source.op == "call_function":
+        return None
+    return source if len(source.meta["val"].shape) == 2 else None
 
 
 def _addmm(b: dict[str, Any]) -> Call | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
@@ -27,7 +27,7 @@ class Imported:
     model: ExportedProgram | fx.GraphModule
     in_spec: Any
     out_spec: Any
-    changes: Changes = Changes()
+    changes: Changes = field(default_factory=Changes)
 
     @property
     def is_quantized(self) -> bool:
@@ -48,9 +48,8 @@ def import_model(
     """A module, an exported program, a converted graph module, or the path of a ``.pt2`` file."""
     if isinstance(model, (str, os.PathLike)):
         model = torchapi.load(model)
-    if isinstance(model, fx.GraphModule) and _is_converted(model):
-        if is_functional(model):
-            return Imported(model, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
+    if isinstance(model, fx.GraphModule) and _is_converted(model) and is_functional(model):
+        return Imported(model, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
     if isinstance(model, torch.nn.Module):
         examples = _beside(model, example_inputs)
         model = torchapi.export(model, examples, dynamic_shapes)
@@ -61,7 +60,7 @@ def import_model(
             f"a model is an nn.Module, an ExportedProgram, a converted GraphModule or the path of "
             f"a .pt2 file, not {type(model).__name__}"
         )
-    return _from_exported(torchapi.on_cpu(model))
+    return _from_exported(torchapi.on_cpu(torchapi.with_own_operators(model)))
 
 
 def _from_exported(exported: ExportedProgram) -> Imported:

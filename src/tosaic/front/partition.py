@@ -142,6 +142,8 @@ class _Partitioner:
         kind = TYPES.get(example.dtype)
         if kind is None:
             self.trial.missing[node] = f"{node.name} is {example.dtype}, which TOSA does not have"
+        elif node in self.ranges.wide:
+            self.trial.missing[node] = f"{node.name} may need more than the 32 bits of TOSA"
         elif not all(isinstance(n, int) for n in example.shape):
             self.trial.missing[node] = f"{node.name} has a size that depends on the input"
         else:

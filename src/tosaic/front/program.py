@@ -119,7 +119,8 @@ def _check_static(program: Program) -> None:
     """TOSA 1.0 has sizes that are known; the sentence names the one that is not."""
     for number, node in enumerate(program.arguments):
         example = node.meta.get("val")
-        for axis, size in enumerate(example.shape if isinstance(example, Tensor) else ()):
+        sizes: tuple[Any, ...] = tuple(example.shape) if isinstance(example, Tensor) else ()
+        for axis, size in enumerate(sizes):
             if isinstance(size, torch.SymInt):
                 raise InvalidInput(
                     f"dimension {axis} of input {number} ({node.name}) is dynamic, and TOSA's "

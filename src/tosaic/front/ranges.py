@@ -57,10 +57,11 @@ class Ranges:
     def __init__(self, tensors: dict[fx.Node, Tensor]) -> None:
         self.tensors = tensors
         self.known: dict[fx.Node, Interval] = {}
+        self.wide: set[fx.Node] = set()  # values that may need more than 32 bits
 
     def outside(self, node: fx.Node) -> None:
         """A value that PyTorch or the user gives: checked to fit when it enters a graph."""
-        self.known[node] = _of_type(_example(node))
+        self.known.setdefault(node, _of_type(_example(node)))
 
     def limit(self, node: fx.Node, known: Interval | None) -> None:
         """A value that is known to be in a narrower range."""
@@ -93,21 +94,24 @@ class Ranges:
         wide = _is_wide(example) or any(
             _is_wide(_example(n)) for n in node.all_input_nodes if n.op != "get_attr"
         )
+        self.wide.add(node)
         if wide:
             for name, value in bound.items():
                 self._check_number(node, name, value)
         found = self._transfer(node, bound)
-        if isinstance(example, Tensor) and _is_wide(example) and not (INT32[0] <= found[0] and found[1] <= INT32[1]):
+        fits = INT32[0] <= found[0] and found[1] <= INT32[1]
+        if isinstance(example, Tensor) and _is_wide(example) and not fits:
             raise Unsupported(
                 "its int64 result may not fit the 32 bits of TOSA's integers: nothing proves "
                 "that it is small"
             )
         self.known[node] = found
+        self.wide.remove(node)
 
     def _check_number(self, node: fx.Node, name: str, value: Any) -> None:
-        if torchapi.is_number_argument(node, name) and isinstance(value, int):
-            if not INT32[0] <= value <= INT32[1]:
-                raise Unsupported(f"{value} does not fit the 32 bits of TOSA's integers")
+        is_number = isinstance(value, int) and torchapi.is_number_argument(node, name)
+        if is_number and not INT32[0] <= value <= INT32[1]:
+            raise Unsupported(f"{value} does not fit the 32 bits of TOSA's integers")
 
     def _transfer(self, node: fx.Node, bound: dict[str, Any]) -> Interval:
         name = torchapi.target_name(node)

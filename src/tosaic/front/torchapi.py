@@ -6,7 +6,7 @@ import copy
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
@@ -41,17 +41,16 @@ def export(
 
 
 def _to_inference(module: torch.nn.Module) -> None:
-    try:
+    with suppress(NotImplementedError):  # of a module that was exported, in a mode for good
         module.eval()
-    except NotImplementedError:  # of a module that was exported, in the mode it has for good
-        pass
 
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:
     """The program in a ``.pt2`` file."""
     try:
         with _quiet():
-            return torch.export.load(path)
+            program: ExportedProgram = torch.export.load(path)
+            return program
     except FileNotFoundError as problem:
         raise InvalidInput(f"there is no file '{os.fspath(path)}'") from problem
     except Exception as problem:
@@ -63,10 +62,27 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     """The same program without writes in place; what it changes is among its outputs."""
     try:
         with torch.no_grad(), _quiet():
-            return exported.run_decompositions(_hidden_views(exported))
+            program = _with_aliases(exported)
+            return program.run_decompositions(_hidden_views(program))
     except Exception as problem:
         reason = "torch does not find a form of this program without writes in place"
         raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+
+
+def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
+    """Dropout in inference gives its operand back, which only ``alias`` says to torch."""
+
+    def is_identity(node: fx.Node) -> bool:
+        overload = overload_of(node)
+        return (overload is not None and _plain_name(overload).endswith("dropout")
+                and bound_arguments(node).get("train") is False)  # fmt: skip
+
+    if not any(is_identity(node) for node in exported.graph.nodes):
+        return exported
+    made = copied_program(exported)
+    for node in filter(is_identity, made.graph.nodes):
+        node.target, node.args = torch.ops.aten.alias.default, node.args[:1]
+    return made
 
 
 def _hidden_views(exported: ExportedProgram) -> Any:
@@ -101,17 +117,34 @@ def copied(module: fx.GraphModule) -> fx.GraphModule:
 
 
 def copied_program(exported: ExportedProgram) -> ExportedProgram:
-    """A program of ATen's own operators whose graph may be changed; tensors are the same."""
-    with _quiet():
-        module = copy.deepcopy(exported.graph_module)
-        for part in module.modules():
-            for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
-                node.target = overload_of(node) or node.target
-        return ExportedProgram(
-            root=module, graph=module.graph, graph_signature=exported.graph_signature,
-            state_dict=exported.state_dict, range_constraints=exported.range_constraints,
-            module_call_graph=exported.module_call_graph, constants=exported.constants,
-        )  # fmt: skip
+    """A program whose graph may be changed; tensors are the same."""
+    return _program_around(copied(exported.graph_module), exported, exported.verifiers)
+
+
+def with_own_operators(exported: ExportedProgram) -> ExportedProgram:
+    """A program of ATen's operators from one of ExecuTorch's edge dialect, which wraps them."""
+    if not any(_is_wrapped(n) for module in _graphs(exported) for n in module.graph.nodes):
+        return exported
+    copy_of = copied(exported.graph_module)
+    for part in copy_of.modules():
+        for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
+            node.target = overload_of(node) or node.target
+    return _program_around(copy_of, exported, None)
+
+
+def _is_wrapped(node: fx.Node) -> bool:
+    return node.op == "call_function" and overload_of(node) not in (None, node.target)
+
+
+def _program_around(
+    module: fx.GraphModule, exported: ExportedProgram, verifiers: Any
+) -> ExportedProgram:
+    return ExportedProgram(
+        root=module, graph=module.graph, graph_signature=exported.graph_signature,
+        state_dict=exported.state_dict, range_constraints=exported.range_constraints,
+        module_call_graph=exported.module_call_graph, constants=exported.constants,
+        verifiers=verifiers,
+    )  # fmt: skip
 
 
 def _tensors(exported: ExportedProgram) -> Iterator[Tensor]:
@@ -210,7 +243,7 @@ def effects(overload: torch._ops.OpOverload) -> Effects:
     """What the schema of an operator says of memory."""
     schema = overload._schema
     marked = [a for a in schema.arguments if a.alias_info is not None]
-    written = tuple(a.name for a in marked if a.alias_info.is_write)
+    written = tuple(a.name for a in marked if a.alias_info and a.alias_info.is_write)
     results = [r.alias_info for r in schema.returns]
     returned = len(written) == 1 == len(results) and results[0] is not None and results[0].is_write
     shared = tuple(a.name for a in marked) if any(r is not None for r in results) else ()
@@ -220,7 +253,7 @@ def effects(overload: torch._ops.OpOverload) -> Effects:
 
 
 def _plain_name(overload: torch._ops.OpOverload) -> str:
-    return overload.overloadpacket.__name__.rstrip("_")
+    return str(overload.overloadpacket.__name__).rstrip("_")
 
 
 # Operators that may give an operand back although their schemas do not say so.
@@ -244,7 +277,7 @@ def location(node: fx.Node) -> Loc:
     """The node, its module path, and the user's own line in the trace."""
     file, line = "", 0
     for entry, number in _frames(node.meta.get("stack_trace") or ""):
-        if not entry.startswith(_TORCH):
+        if not entry.startswith((_TORCH, "<")):
             file, line = entry, number
     stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
     module = next(reversed([str(path) for path, _ in stack.values()]), "") if stack else ""
@@ -296,6 +329,10 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     written = effects(overload).written
     if written:
         names = [a.name for a in overload._schema.arguments]
-        args = tuple(a.clone() if n in written else a for n, a in zip(names, args))
-        kwargs = {n: a.clone() if n in written else a for n, a in kwargs.items()}
+        args = tuple(_copy(a) if n in written else a for n, a in zip(names, args))
+        kwargs = {n: _copy(a) if n in written else a for n, a in kwargs.items()}
     return overload(*args, **kwargs)
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value

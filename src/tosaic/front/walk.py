@@ -50,9 +50,9 @@ class Walker:
         """What a call becomes; Unsupported with the reason and the user's own line."""
         self.b.loc = torchapi.location(node)
         try:
-            result = self._lower(node, torchapi.target_name(node))
             if self.ranges is not None:
                 self.ranges.check(node)
+            result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
@@ -92,9 +92,8 @@ class Walker:
         """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
         meaning = constant_parameters(arguments)
-        if value.is_const:
-            value.quant = meaning
-        elif value.quant is None and value.producer is None and self._only_dequantized(node):
+        is_given = value.quant is None and value.producer is None
+        if value.is_const or (is_given and self._only_dequantized(node)):
             value.quant = meaning
         if value.quant != meaning:
             raise Unsupported("these integers were not quantized with the scale they are read with")
@@ -169,8 +168,10 @@ class Region:
         (result,) = self.program.outputs
         if not isinstance(result, fx.Node) or result.op != "call_function":
             return None
-        operand, *rest = result.args
-        if operand not in self.program.inputs or not rest or not isinstance(rest[0], (int, float)):
+        operand, *rest = result.args or (None,)
+        if not isinstance(operand, fx.Node) or operand not in self.program.inputs:
+            return None
+        if not rest or not isinstance(rest[0], (int, float)):
             return None
         kind, bound = torchapi.target_name(result).split(".")[1], float(rest[0])
         ends = {
@@ -186,9 +187,10 @@ def named_output(b: Lowering, value: Any, name: str, taken: set[Value]) -> Value
         raise Unsupported(f"{name or 'a result'} is no tensor, so no graph can give it")
     if value.producer is None or value in taken:
         value = b.marked(b.IDENTITY(value), value.quant)
-    taken.add(value)
-    value.name = name or value.name
-    return value
+    result: Value = value
+    taken.add(result)
+    result.name = name or result.name
+    return result
 
 
 def parameters(arguments: dict[str, Any]) -> tuple[Quant, d.DType]:

@@ -14,7 +14,8 @@ def is_functional(module: fx.GraphModule) -> bool:
 
     A write in place may if nothing reads the old value, or other views of it, after the call.
     """
-    return all(_has_plain_writes(m.graph) for m in module.modules() if isinstance(m, fx.GraphModule))
+    parts = (m for m in module.modules() if isinstance(m, fx.GraphModule))
+    return all(_has_plain_writes(part.graph) for part in parts)
 
 
 def _has_plain_writes(graph: fx.Graph) -> bool:
@@ -68,9 +69,9 @@ class _Memory:
                 return False
         for name in effects.shared:
             value = bound.get(name)
-            for operand in value if isinstance(value, (list, tuple)) else [value]:
-                if isinstance(operand, fx.Node):
-                    self.join(node, operand)
+            for shared in value if isinstance(value, (list, tuple)) else [value]:
+                if isinstance(shared, fx.Node):
+                    self.join(node, shared)
         return True
 
     def _is_last(self, written: object, index: int) -> bool:

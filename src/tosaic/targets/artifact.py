@@ -118,8 +118,9 @@ class Artifact:
             tensor, meant = to_torch(array, out.dtype), node.meta.get("val")
             if meaning is not None:
                 tensor = real_numbers(tensor, meaning)
-            keeps = not isinstance(meant, Tensor) or (meaning is None and out.quant is not None)
-            values[node] = tensor if keeps else tensor.to(meant.dtype)
+            is_code = meaning is None and out.quant is not None
+            typed = isinstance(meant, Tensor) and not is_code
+            values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text."""
