@@ -72,7 +72,7 @@ def _checked(number: int, node: fx.Node, value: Any) -> Any:
     if not isinstance(value, Tensor):
         kind = type(value).__name__
         raise InvalidInput(f"input {number} ({node.name}) must be {wanted}, not a {kind}")
-    if value.dtype is not example.dtype or value.shape != example.shape:
+    if value.dtype is not example.dtype or torchapi.known_shape(value) != torchapi.known_shape(example):
         raise InvalidInput(
             f"input {number} ({node.name}) must be {wanted}, as in the export, "
             f"not {_described(value)}"
@@ -82,7 +82,7 @@ def _checked(number: int, node: fx.Node, value: Any) -> Any:
 
 def _described(tensor: Tensor) -> str:
     kind = str(tensor.dtype).removeprefix("torch.")
-    return f"{kind}[{','.join(map(str, tensor.shape))}]"
+    return f"{kind}[{','.join(map(str, torchapi.known_shape(tensor) or tensor.shape))}]"
 
 
 def narrowed(name: str, value: Any) -> Tensor:

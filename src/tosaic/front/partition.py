@@ -139,15 +139,15 @@ class _Partitioner:
         self.ranges.outside(node)
         if not isinstance(example, torch.Tensor):
             return
-        kind = TYPES.get(example.dtype)
+        kind, shape = TYPES.get(example.dtype), torchapi.known_shape(example)
         if kind is None:
             self.trial.missing[node] = f"{node.name} is {example.dtype}, which TOSA does not have"
         elif node in self.ranges.wide:
             self.trial.missing[node] = f"{node.name} may need more than the 32 bits of TOSA"
-        elif not all(isinstance(n, int) for n in example.shape):
+        elif shape is None:
             self.trial.missing[node] = f"{node.name} has a size that depends on the input"
         else:
-            self._give(node, Value(TensorType(kind, tuple(example.shape)), node.name))
+            self._give(node, Value(TensorType(kind, shape), node.name))
 
     def _give(self, node: fx.Node, value: Value) -> None:
         """An input of the trial, unless no graph of the level can have such an input."""

@@ -121,7 +121,7 @@ def _check_static(program: Program) -> None:
         example = node.meta.get("val")
         sizes: tuple[Any, ...] = tuple(example.shape) if isinstance(example, Tensor) else ()
         for axis, size in enumerate(sizes):
-            if isinstance(size, torch.SymInt):
+            if torchapi.known_size(size) is None:
                 raise InvalidInput(
                     f"dimension {axis} of input {number} ({node.name}) is dynamic, and TOSA's "
                     "sizes are fixed: compile without dynamic_shapes, for the sizes of the example"

@@ -273,6 +273,20 @@ def is_number_argument(node: fx.Node, name: str) -> bool:
     )
 
 
+def known_size(size: Any) -> int | None:
+    """A size as a number; None if it depends on the input."""
+    if isinstance(size, torch.SymInt):
+        known: int | None = size.node.maybe_as_int()
+        return known
+    return int(size)
+
+
+def known_shape(tensor: Tensor) -> tuple[int, ...] | None:
+    """Sizes as numbers; None if one of them depends on the input."""
+    sizes = [known_size(size) for size in tensor.shape]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
 def location(node: fx.Node) -> Loc:
     """The node, its module path, and the user's own line in the trace."""
     file, line = "", 0

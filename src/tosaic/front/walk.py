@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -60,10 +61,7 @@ class Walker:
 
     def _lower(self, node: fx.Node, target: str) -> Any:
         if target == "getitem":
-            picked = self.argument(node.args[0])[node.args[1]]
-            if picked is None:
-                raise Unsupported(f"result {node.args[1]} of this operator has no form in TOSA")
-            return picked
+            return self.argument(node.args[0])[node.args[1]]
         if torchapi.is_region_call(node):
             return rule_of(target).lower(self.b, *map(self.argument, node.args))
         if torchapi.overload_of(node) is None:
@@ -81,9 +79,17 @@ class Walker:
             self.codes.add(node)
         self.b.wanted = self._wanted(node)
         result = rule.lower(self.b, **arguments)
-        if self.b.wanted is not None and isinstance(result, Value):
+        if isinstance(result, (list, tuple)):
+            self._check_items(node, result)
+        elif self.b.wanted is not None and isinstance(result, Value):
             result = self.b.settle(result, *self.b.wanted)
         return result
+
+    def _check_items(self, node: fx.Node, results: Sequence[Any]) -> None:
+        """Of several results, those that the program reads must have a form."""
+        for user in self.program.users.get(node, ()):
+            if torchapi.target_name(user) == "getitem" and results[user.args[1]] is None:  # type: ignore[call-overload]
+                raise Unsupported(f"result {user.args[1]} of this operator has no form in TOSA")
 
     def _reads_codes(self, node: fx.Node) -> bool:
         return bool(self.codes) and any(n in self.codes for n in node.all_input_nodes)
