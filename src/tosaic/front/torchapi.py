@@ -63,7 +63,8 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     try:
         with torch.no_grad(), _quiet():
             program = _with_aliases(exported)
-            return program.run_decompositions(_hidden_views(program))
+            made: ExportedProgram = program.run_decompositions(_hidden_views(program))
+            return made
     except Exception as problem:
         reason = "torch does not find a form of this program without writes in place"
         raise InvalidInput(f"{reason}: {_short(problem)}") from problem

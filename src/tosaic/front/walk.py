@@ -88,8 +88,9 @@ class Walker:
     def _check_items(self, node: fx.Node, results: Sequence[Any]) -> None:
         """Of several results, those that the program reads must have a form."""
         for user in self.program.users.get(node, ()):
-            if torchapi.target_name(user) == "getitem" and results[user.args[1]] is None:  # type: ignore[call-overload]
-                raise Unsupported(f"result {user.args[1]} of this operator has no form in TOSA")
+            index = user.args[1] if torchapi.target_name(user) == "getitem" else None
+            if isinstance(index, int) and results[index] is None:
+                raise Unsupported(f"result {index} of this operator has no form in TOSA")
 
     def _reads_codes(self, node: fx.Node) -> bool:
         return bool(self.codes) and any(n in self.codes for n in node.all_input_nodes)
@@ -179,11 +180,11 @@ class Region:
             return None
         if not rest or not isinstance(rest[0], (int, float)):
             return None
-        kind, bound = torchapi.target_name(result).split(".")[1], float(rest[0])
+        name, bound = torchapi.target_name(result), float(rest[0])
         ends = {
-            "lt": (-torch.inf, bound), "le": (-torch.inf, bound),
-            "gt": (bound, torch.inf), "ge": (bound, torch.inf),
-        }.get(kind)  # fmt: skip
+            "aten.lt.Scalar": (-torch.inf, bound), "aten.le.Scalar": (-torch.inf, bound),
+            "aten.gt.Scalar": (bound, torch.inf), "aten.ge.Scalar": (bound, torch.inf),
+        }.get(name)  # fmt: skip
         return None if ends is None else (self.program.inputs.index(operand), ends)
 
 

@@ -189,7 +189,7 @@ rule("aten.where.ScalarSelf", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kinds
     Sample(((3, 4),), (2, 3), kinds=("bool",), integers=()),
 ])  # fmt: skip
 def where_numbers(b: Lowering, condition: Value, self: float, other: float) -> Value:
-    kind = d.F32 if isinstance(self, float) or isinstance(other, float) else d.I32
+    kind = d.I32 if all(type(number) is int for number in (self, other)) else d.F32
     both = (b.const(number, kind) for number in (self, other))
     return b.SELECT(*b.same_rank(condition, *both))
 
