@@ -72,7 +72,9 @@ def _checked(number: int, node: fx.Node, value: Any) -> Any:
     if not isinstance(value, Tensor):
         kind = type(value).__name__
         raise InvalidInput(f"input {number} ({node.name}) must be {wanted}, not a {kind}")
-    if value.dtype is not example.dtype or torchapi.known_shape(value) != torchapi.known_shape(example):
+    if value.dtype is not example.dtype or torchapi.known_shape(value) != torchapi.known_shape(
+        example
+    ):
         raise InvalidInput(
             f"input {number} ({node.name}) must be {wanted}, as in the export, "
             f"not {_described(value)}"

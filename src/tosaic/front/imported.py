@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.compose import composed
+from tosaic.front.devices import on_cpu
 from tosaic.front.state import Changes, explicit
 from tosaic.front.writes import is_functional
 
@@ -60,7 +61,7 @@ def import_model(
             f"a model is an nn.Module, an ExportedProgram, a converted GraphModule or the path of "
             f"a .pt2 file, not {type(model).__name__}"
         )
-    return _from_exported(torchapi.on_cpu(torchapi.with_own_operators(model)))
+    return _from_exported(on_cpu(torchapi.with_own_operators(model)))
 
 
 def _from_exported(exported: ExportedProgram) -> Imported:

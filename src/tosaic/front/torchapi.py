@@ -13,8 +13,11 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._decomp import decomposition_table
+from torch._guards import detect_fake_mode
+from torch._subclasses import FakeTensorMode
 from torch.export import ExportedProgram
-from torch.export.passes import move_to_device_pass
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from tosaic.errors import InvalidInput
@@ -29,7 +32,7 @@ def export(
     """torch.export in inference mode, or its reason in short; the module is left as it was."""
     modes = {part: part.training for part in module.modules()}
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad(), quiet():
             _to_inference(module)
             return torch.export.export(module, args, dynamic_shapes=dynamic_shapes, strict=False)
     except Exception as problem:
@@ -48,7 +51,7 @@ def _to_inference(module: torch.nn.Module) -> None:
 def load(path: str | os.PathLike[str]) -> ExportedProgram:
     """The program in a ``.pt2`` file."""
     try:
-        with _quiet():
+        with quiet():
             program: ExportedProgram = torch.export.load(path)
             return program
     except FileNotFoundError as problem:
@@ -61,7 +64,7 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
 def functional(exported: ExportedProgram) -> ExportedProgram:
     """The same program without writes in place; what it changes is among its outputs."""
     try:
-        with torch.no_grad(), _quiet():
+        with torch.no_grad(), quiet():
             program = _with_aliases(exported)
             made: ExportedProgram = program.run_decompositions(_hidden_views(program))
             return made
@@ -88,32 +91,15 @@ def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
 
 def _hidden_views(exported: ExportedProgram) -> Any:
     """How to take operators apart whose results are views without their schemas saying so."""
-    used = {overload_of(n) for module in _graphs(exported) for n in module.graph.nodes}
+    used = {overload_of(n) for module in graphs_of(exported) for n in module.graph.nodes}
     hidden = [o for o in used if o is not None and _plain_name(o) in _SHARING
               and all(r.alias_info is None for r in o._schema.returns)]  # fmt: skip
     return {o: o.decompose for o in hidden}
 
 
-def on_cpu(exported: ExportedProgram) -> ExportedProgram:
-    """The program with all its tensors, and every device that it names, on the CPU."""
-    for key, tensor in {**exported.state_dict, **exported.constants}.items():
-        if isinstance(tensor, Tensor) and tensor.device.type == "meta":
-            raise InvalidInput(f"{key} is on the meta device and has no values: load them first")
-    if not any(_names_device(module.graph) for module in _graphs(exported)) and all(
-        t.device.type == "cpu" for t in _tensors(exported)
-    ):
-        return exported
-    with _quiet():
-        moved = copy.deepcopy(exported)
-        for module in _graphs(moved):
-            for node in module.graph.nodes:
-                _move(node)
-        return move_to_device_pass(moved, "cpu")
-
-
 def copied(module: fx.GraphModule) -> fx.GraphModule:
     """A graph module to change."""
-    with _quiet():
+    with quiet():
         return copy.deepcopy(module)
 
 
@@ -124,7 +110,7 @@ def copied_program(exported: ExportedProgram) -> ExportedProgram:
 
 def with_own_operators(exported: ExportedProgram) -> ExportedProgram:
     """A program of ATen's operators from one of ExecuTorch's edge dialect, which wraps them."""
-    if not any(_is_wrapped(n) for module in _graphs(exported) for n in module.graph.nodes):
+    if not any(_is_wrapped(n) for module in graphs_of(exported) for n in module.graph.nodes):
         return exported
     copy_of = copied(exported.graph_module)
     for part in copy_of.modules():
@@ -148,32 +134,9 @@ def _program_around(
     )  # fmt: skip
 
 
-def _tensors(exported: ExportedProgram) -> Iterator[Tensor]:
-    """Tensors and stand-ins that may be on another device."""
-    yield from exported.state_dict.values()
-    yield from (t for t in exported.constants.values() if isinstance(t, Tensor))
-    for node in exported.graph.nodes:
-        if isinstance(node.meta.get("val"), Tensor):
-            yield node.meta["val"]
-
-
-def _graphs(exported: ExportedProgram) -> Iterator[fx.GraphModule]:
+def graphs_of(exported: ExportedProgram) -> Iterator[fx.GraphModule]:
+    """The graph of a program and those of its regions."""
     return (m for m in exported.graph_module.modules() if isinstance(m, fx.GraphModule))
-
-
-def _is_elsewhere(value: Any) -> bool:
-    return isinstance(value, torch.device) and value.type != "cpu"
-
-
-def _names_device(graph: fx.Graph) -> bool:
-    return any(_is_elsewhere(a) for n in graph.nodes for a in (*n.args, *n.kwargs.values()))
-
-
-def _move(node: fx.Node) -> None:
-    """Devices among the arguments of a call, wherever its schema has them."""
-    cpu = torch.device("cpu")
-    node.args = tuple(cpu if _is_elsewhere(a) else a for a in node.args)
-    node.kwargs = {k: cpu if _is_elsewhere(a) else a for k, a in node.kwargs.items()}
 
 
 def _short(problem: Exception) -> str:
@@ -182,9 +145,11 @@ def _short(problem: Exception) -> str:
 
 
 @contextmanager
-def _quiet() -> Iterator[None]:
+def quiet() -> Iterator[None]:
     """Without torch's warnings about its own future."""
     with warnings.catch_warnings():
+        # Recurrent modules refresh a list of their own parameters; nothing is lost.
+        warnings.filterwarnings("ignore", message=".*_flat_weights.* assigned during export")
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -351,3 +316,25 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
 
 def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
+
+
+def decomposed(node: fx.Node) -> fx.GraphModule | None:
+    """What PyTorch itself makes of a call, traced from its operands; None if it is elementary."""
+    target, operands = node.target, node.all_input_nodes
+    if not isinstance(target, torch._ops.OpOverload) or any("val" not in n.meta for n in operands):
+        return None
+    written = decomposition_table.get(target)
+    if written is None and not target._can_decompose():
+        return None
+    function = target if written is None else written
+
+    def call(*values: Any) -> Any:
+        known = dict(zip(operands, values, strict=True))
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
+        return function(*args, **kwargs)
+
+    examples = [n.meta["val"] for n in operands]
+    mode = detect_fake_mode(examples) or FakeTensorMode()
+    examples = [mode.from_tensor(e) if isinstance(e, Tensor) else e for e in examples]
+    with mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+        return make_fx(call, pre_dispatch=written is not None)(*examples)
