@@ -184,10 +184,13 @@ rule("aten.where.ScalarOther", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kind
 rule("aten.where.ScalarSelf", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kinds=("bool",))])(where)
 
 
-@rule("aten.where.Scalar", samples=[
-    Sample(((3, 4),), (0.5, -1.5), kinds=("bool",), integers=()),
-    Sample(((3, 4),), (2, 3), kinds=("bool",), integers=()),
-])  # fmt: skip
+@rule(
+    "aten.where.Scalar",
+    policy="NONE",
+    samples=[Sample(((3, 4),), (0.5, -1.5), kinds=("bool",))],
+    integers=(),
+    why="a choice between two numbers has no quantized operand",
+)
 def where_numbers(b: Lowering, condition: Value, self: float, other: float) -> Value:
     kind = d.I32 if all(type(number) is int for number in (self, other)) else d.F32
     both = (b.const(number, kind) for number in (self, other))
