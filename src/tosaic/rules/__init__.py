@@ -16,6 +16,7 @@ from tosaic.rules import (
     resize,
     shape,
     shuffle,
+    softmax,
 )
 
 __all__ = [
@@ -34,4 +35,5 @@ __all__ = [
     "resize",
     "shape",
     "shuffle",
+    "softmax",
 ]
