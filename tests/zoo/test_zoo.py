@@ -9,13 +9,13 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from zoo.crepe_tiny import hertz
+from zoo.sounds import notes
 
 import tosaic
 import zoo
 from judges.reference import run_reference
 from tosaic.targets.artifact import Artifact
-from zoo.crepe_tiny import hertz
-from zoo.sounds import notes
 
 # Decibels of int8 against float over pictures that calibration has not seen, about 3 below what
 # was measured; of two outputs the lesser counts. Weights are random: noise grows with depth.
