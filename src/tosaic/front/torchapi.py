@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._decomp import decomposition_table
+from torch._guards import detect_fake_mode
+from torch._subclasses import FakeTensorMode
 from torch.export import ExportedProgram
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from tosaic.errors import InvalidInput
@@ -21,7 +26,9 @@ def export(module: torch.nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
     """torch.export in inference mode, or its reason in short; the module is left as it was."""
     modes = {part: part.training for part in module.modules()}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            # Recurrent modules refresh a list of their own parameters; nothing is lost.
+            warnings.filterwarnings("ignore", message=".*_flat_weights.* assigned during export")
             return torch.export.export(module.eval(), args, strict=False)
     except Exception as problem:
         first = str(problem).strip().splitlines() or [type(problem).__name__]
@@ -103,3 +110,25 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     assert callable(node.target)
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
     return node.target(*args, **kwargs)
+
+
+def decomposed(node: fx.Node) -> fx.GraphModule | None:
+    """What PyTorch itself makes of a call, traced from its operands; None if it is elementary."""
+    target, operands = node.target, node.all_input_nodes
+    if not isinstance(target, torch._ops.OpOverload) or any("val" not in n.meta for n in operands):
+        return None
+    written = decomposition_table.get(target)
+    if written is None and not target._can_decompose():
+        return None
+    function = target if written is None else written
+
+    def call(*values: Any) -> Any:
+        known = dict(zip(operands, values, strict=True))
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
+        return function(*args, **kwargs)
+
+    examples = [n.meta["val"] for n in operands]
+    mode = detect_fake_mode(examples) or FakeTensorMode()
+    examples = [mode.from_tensor(e) if isinstance(e, Tensor) else e for e in examples]
+    with mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+        return make_fx(call, pre_dispatch=written is not None)(*examples)
