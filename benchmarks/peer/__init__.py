@@ -1,7 +1,7 @@
 """The peer beside which Tosaic is measured: ExecuTorch's Arm backend, in a process of its own.
 
-It may live in another environment: `--peer-python PATH` names the interpreter that has
-executorch, torch and torchao. Without it this interpreter serves, if it has them.
+It may live in another environment: `--peer-python PATH`, or PEER_PYTHON in the environment, names
+the interpreter that has executorch, torch and torchao. Otherwise this one serves, if it has them.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from pathlib import Path
 
 PROGRAM = Path(__file__).resolve().parent / "program.py"
 THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-ABSENT = "the peer is not installed here; --peer-python names an interpreter with executorch 1.5"
+ABSENT = "no peer: --peer-python or PEER_PYTHON names an interpreter that has executorch 1.5"
 
 
 def add_option(parser: argparse.ArgumentParser) -> None:
     here = sys.executable if importlib.util.find_spec("executorch") else None
-    parser.add_argument("--peer-python", metavar="PATH", default=here, help=ABSENT)
+    default = os.environ.get("PEER_PYTHON", here)
+    parser.add_argument("--peer-python", metavar="PATH", default=default, help=ABSENT)
 
 
 def run(python: str, *arguments: str) -> None:
