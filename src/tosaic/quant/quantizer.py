@@ -19,6 +19,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import rides
 from tosaic.front.registry import rule_of
+from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import constants, is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.quant.trial import Trial
@@ -76,7 +77,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     def prepare_obs_or_fq_callback(
         self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
     ) -> None:
-        """Biases are observed together with their layer."""
+        """Biases are observed together with their layer, values with regard to who reads them."""
+        tell_readers(model, edge_or_node_to_obs_or_fq)
         found, wide = edge_or_node_to_obs_or_fq, self.scheme.dtype is torch.int16
         for edge, observer in found.items():
             if isinstance(observer, DerivedObserverOrFakeQuantize):
