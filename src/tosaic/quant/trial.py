@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -29,18 +28,16 @@ class Trial:
         self.kind = TYPES[scheme.dtype]
         self.zero = 3 if self.kind is d.I8 else 0  # any zero point an activation may have
 
-    def refusal(self, node: fx.Node, rider: fx.Node | None = None) -> Unsupported | None:
-        """Why the call, with an activation on its accumulator, does not lower; None if it does."""
-        b = Lowering(self.scheme.env)
+    def refusal(self, *calls: fx.Node) -> Unsupported | None:
+        """Why calls, each on the accumulators of those before it, do not lower; None if they do."""
+        b, known = Lowering(self.scheme.env), dict[fx.Node, Value]()
         wanted = Quant(2 * _STEP, self.zero), self.kind
+        result: Any = None
         try:
-            b.wanted = None if rider else wanted
-            rule = rule_of(torchapi.target_name(node))
-            result = rule.lower(b, **self._arguments(b, node))
-            if rider is not None:
-                b.wanted = wanted
-                arguments = self._arguments(b, rider, {node: result})
-                result = rule_of(torchapi.target_name(rider)).lower(b, **arguments)
+            for call in calls:
+                b.wanted = wanted if call is calls[-1] else None
+                rule = rule_of(torchapi.target_name(call))
+                result = known[call] = rule.lower(b, **self._arguments(b, call, known))
             for value in result if isinstance(result, (list, tuple)) else [result]:
                 if value.quant is not None:
                     b.settle(value, *wanted)
@@ -49,7 +46,7 @@ class Trial:
         return None
 
     def _arguments(
-        self, b: Lowering, call: fx.Node, known: Mapping[fx.Node, Value] = MappingProxyType({})
+        self, b: Lowering, call: fx.Node, known: Mapping[fx.Node, Value]
     ) -> dict[str, Any]:
         def stand_in(argument: Any, role: Role) -> Any:
             if isinstance(argument, fx.Node):
