@@ -7,6 +7,7 @@ _PRODUCTS = frozenset({
     "convolution", "linear", "addmm", "mm", "bmm", "matmul",
 })  # fmt: skip
 _SUMS = frozenset({"add", "sub"})
+_BENDS = frozenset({"prelu", "_prelu_kernel"})
 _LIMITS = frozenset({"relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max"})
 
 
@@ -19,11 +20,11 @@ def rides(before: str, after: str) -> bool:
 
 
 def joins(before: str, after: str) -> bool:
-    """Whether a call of ``after`` can add the accumulator that ``before`` leaves as it is.
+    """Whether a call of ``after`` can take the accumulator that ``before`` leaves as it is.
 
     It saves a rescaling and a rounding; whether it saves time is for the target to say.
     """
-    return _plain(before) in _PRODUCTS and _plain(after) in _SUMS
+    return _plain(before) in _PRODUCTS and _plain(after) in _SUMS | _BENDS
 
 
 def _plain(target: str) -> str:
