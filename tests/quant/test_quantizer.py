@@ -373,8 +373,8 @@ def test_bad_schemes_and_models_are_refused() -> None:
     net, x = Net(sequence, linear(4, 4)), data(2, 4)
     with pytest.raises(InvalidInput, match="there is no scheme 'int3'; there are int8, a16w8"):
         quantize(net, (x,), scheme="int3", calibration=[x])
-    with pytest.raises(InvalidInput, match="a model to quantize is an nn.Module or an Exported"):
-        quantize("net.pt", (x,), calibration=[x])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="there is no file .net.pt."):
+        quantize("net.pt", (x,), calibration=[x])
     program = quantize(net, (x,), calibration=[x])
     with pytest.raises(InvalidInput, match="the model is quantized already"):
         quantize(program, (x,), calibration=[x])

@@ -155,7 +155,9 @@ def _of_type(example: Any) -> Interval:
 def _sizes(node: fx.Node, bound: dict[str, Any]) -> float:
     """How many elements of the operand one element of the result comes from."""
     source, result = _example(bound["self"]), _example(node)
-    return source.numel() / max(result.numel(), 1) if isinstance(result, Tensor) else math.inf
+    if not isinstance(source, Tensor) or not isinstance(result, Tensor):
+        return math.inf
+    return source.numel() / max(result.numel(), 1)
 
 
 def _sum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:

@@ -158,6 +158,8 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         # Recurrent modules refresh a list of their own parameters; nothing is lost.
         warnings.filterwarnings("ignore", message=".*_flat_weights.* assigned during export")
+        # Flags of one backend, when they are set back, speak of devices that are not there.
+        warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -420,5 +422,5 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
     examples = [n.meta["val"] for n in operands]
     mode = detect_fake_mode(examples) or FakeTensorMode()
     examples = [mode.from_tensor(e) if isinstance(e, Tensor) else e for e in examples]
-    with mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+    with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
         return make_fx(call, pre_dispatch=written is not None)(*examples)

@@ -18,9 +18,11 @@ import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import joins, rides
+from tosaic.front.expand import expand
 from tosaic.front.registry import rule_of
+from tosaic.front.trial import constants
 from tosaic.quant.readers import tell_readers
-from tosaic.quant.roles import constants, is_real, role_of
+from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.quant.trial import Trial
 from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
@@ -49,6 +51,15 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         self._spec = self.scheme.activation(training)
         self._fixed: dict[fx.Node, Any] = {}
 
+    def expand(self, module: fx.GraphModule) -> None:
+        """Replace calls that are refused by their parts, if none of these is."""
+        known = constants(module.graph)
+        trial = self._trial(known)
+        expand(module, lambda n: n not in known and trial.refusal(n) is not None, constants=known)
+
+    def _trial(self, known: set[fx.Node]) -> Trial:
+        return Trial(self.scheme, known)
+
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""
         for node in model.graph.nodes:
@@ -58,7 +69,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         known, done = constants(model.graph), set[fx.Node]()
-        trial = Trial(self.scheme, known)
+        trial = self._trial(known)
         joined = _joined(model.graph, trial) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
         for node in model.graph.nodes:

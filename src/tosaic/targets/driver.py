@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import fx
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
+from tosaic.front.expand import expand
 from tosaic.front.imported import Imported, import_model
-from tosaic.front.partition import partition
+from tosaic.front.partition import Partition, partition
 from tosaic.front.program import Program, program_of
+from tosaic.front.trial import Trial, constants
 from tosaic.ir.verify import verify
 from tosaic.rewrite import improve
 from tosaic.spec.env import Env
@@ -32,8 +34,8 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     env = Env.parse(target)
-    program = program_for(model, example_inputs, env, scheme, calibration, dynamic_shapes)
-    found = partition(program, env)
+    source = source_for(model, example_inputs, env, scheme, calibration, dynamic_shapes)
+    program, found = planned(source, env)
     for piece in found.pieces:
         if piece.graph is not None:
             lay_out(piece)
@@ -42,15 +44,15 @@ def compile_model(
     return Artifact(program, found, str(env))
 
 
-def program_for(
+def source_for(
     model: Any,
     example_inputs: tuple[Any, ...],
     env: Env,
     scheme: str | None,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
-) -> Program:
-    """The model as calls, quantized where the target has integers alone."""
+) -> Imported:
+    """The imported model, quantized where the target has integers alone."""
     check_examples(example_inputs)
     source = import_model(model, example_inputs, dynamic_shapes)
     if source.is_quantized:
@@ -58,39 +60,30 @@ def program_for(
             raise InvalidInput("the model is quantized already; give it without a scheme")
     elif env.profiles == {"INT"}:
         program_of(source)  # what no target takes is refused before anything is calibrated
-        source = _quantized(source, example_inputs, scheme or "int8", calibration)
+        from tosaic.quant.flow import quantized  # torchao is for those who quantize
+
+        source = quantized(
+            source, example_inputs, scheme=scheme or "int8", calibration=calibration
+        )
     elif scheme is not None:
         raise InvalidInput(f"{env} takes floats; a scheme needs a target of integers alone")
-    return program_of(source)
+    return source
 
 
-def _quantized(
-    source: Imported, examples: tuple[Any, ...], scheme: str, calibration: Iterable[Any] | None
-) -> Imported:
-    from tosaic.quant import quantize  # torchao is for those who quantize
+def planned(source: Imported, env: Env) -> tuple[Program, Partition]:
+    """The program and what of it becomes TOSA; of floats, refused calls become their parts."""
+    program = program_of(source)
+    found = partition(program, env)
+    if not found.refused or not isinstance(source.model, torch.export.ExportedProgram):
+        return program, found
+    module, refused = torchapi.module_of(source.model), {r.node for r in found.refused}
+    known, own = constants(module.graph), set(module.graph.nodes)
+    trial = Trial(env, known)
 
-    if calibration is None and any(
-        isinstance(v, Tensor) and v.device.type == "meta" for v in torchapi.flatten(examples)[0]
-    ):
-        raise InvalidInput("example inputs on the meta device have no values: give calibration")
-    if source.changes.count:
-        if calibration is not None:
-            calibration = _with_state(source, calibration)
-        examples = next(_with_state(source, [examples]))
-    return source.with_model(
-        quantize(source.model, examples, scheme=scheme, calibration=calibration)
-    )
+    def refuses(node: fx.Node) -> bool:
+        return node.name in refused if node in own else trial.refusal(node) is not None
 
-
-def _with_state(source: Imported, data: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """Inputs in one flat list, with the state that the inputs before them have left."""
-    states = [first.clone() for _, first in source.changes.states]
-    assert isinstance(source.model, torch.export.ExportedProgram)
-    module = torchapi.module_of(source.model)
-    for item in data:
-        arguments = tuple(item) if isinstance(item, (list, tuple)) else (item,)
-        flat = [*torchapi.flatten(arguments)[0], *states]
-        yield tuple(flat)
-        outputs = module(*flat)
-        end = len(outputs) - len(source.changes.written)
-        states = list(outputs[end - len(states) : end])
+    if not expand(module, refuses, constants=known):
+        return program, found
+    program = program_of(source.with_model(module))
+    return program, partition(program, env)

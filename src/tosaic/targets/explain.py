@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from typing import Any
 
 from tosaic.front import torchapi
-from tosaic.front.partition import Partition, Refusal, partition
+from tosaic.front.partition import Partition, Refusal
 from tosaic.front.program import Program
 from tosaic.front.walk import DEQUANTIZE, QUANTIZE
 from tosaic.spec.env import Env
-from tosaic.targets.driver import program_for
+from tosaic.targets.driver import planned, source_for
 from tosaic.targets.report import Printed, grid, refusals
 
 
@@ -61,8 +61,8 @@ def explain_model(
     env = Env.parse(target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # ranges of the examples do for this
-        program = program_for(model, example_inputs, env, scheme, None)
-    found = partition(program, env)
+        source = source_for(model, example_inputs, env, scheme, None)
+    program, found = planned(source, env)
     return Explanation(str(env), len(found.graphs), tuple(_calls(program, found)))
 
 
