@@ -67,7 +67,7 @@ NETWORKS = {
 
 def inputs(count: int, seed: int = 0) -> list[tuple[Tensor]]:
     generator = torch.Generator().manual_seed(seed)
-    return [(torch.randn(2, 4, 6, generator=generator),) for _ in range(count)]
+    return [(torch.randn(8, 4, 6, generator=generator),) for _ in range(count)]
 
 
 @pytest.mark.parametrize("name", NETWORKS)
@@ -82,7 +82,7 @@ def test_in_float_nothing_stays_in_pytorch(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETWORKS)
 def test_in_int8_nothing_stays_in_pytorch(name: str) -> None:
-    net, data = NETWORKS[name].eval(), inputs(64)
+    net, data = NETWORKS[name].eval(), inputs(24)
     art = tosaic.compile(net, data[0], target="TOSA-1.0+INT", calibration=data)
     assert not art.report.refused
     (x,) = inputs(1, seed=1)[0]

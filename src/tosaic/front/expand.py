@@ -13,6 +13,7 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
+from tosaic.front.writes import is_functional
 
 _DEEPEST = 4  # parts of parts of parts: deeper, a call is made of things that no rule knows
 
@@ -53,13 +54,15 @@ def _parts(
     """The parts of a call as a graph of their own; None if some part is refused to the last."""
     if depth == 0 or not _is_spread_by_index(node):
         return None
+    torchapi.make_new(node)  # the program reads no value that a call has written to
     traced = torchapi.decomposed(node)
-    if traced is None:
+    if traced is None or not is_functional(traced):
         return None
     _find_constants(traced.graph, node, known)
     for part in list(traced.graph.nodes):
         if part.op != "call_function" or torchapi.target_name(part) == "getitem":
             continue
+        torchapi.make_new(part)
         if refuses(part):
             if torchapi.target_name(part) == torchapi.target_name(node):
                 return None

@@ -106,9 +106,12 @@ def _hidden_views(exported: ExportedProgram) -> Any:
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
-    """A graph module to change."""
+    """A graph module to change; its nodes keep their names, be they those of Python's functions."""
     with quiet():
-        return copy.deepcopy(module)
+        made = copy.deepcopy(module)
+    for node, source in zip(made.graph.nodes, module.graph.nodes, strict=True):
+        node.name = source.name
+    return made
 
 
 def copied_program(exported: ExportedProgram) -> ExportedProgram:
@@ -402,6 +405,17 @@ def drop_unread(module: fx.GraphModule) -> None:
         if path not in read and not any(path.startswith(f"{r}.") for r in read):
             parent, _, name = path.rpartition(".")
             delattr(module.get_submodule(parent), name)
+
+
+def make_new(node: fx.Node) -> None:
+    """Turn a call that writes to its first operand into the one that makes a new value of it."""
+    overload = overload_of(node)
+    if overload is not None and effects(overload).written:
+        name = overload._schema.name.partition("::")[2]
+        packet = getattr(getattr(torch.ops, overload.namespace), name.rstrip("_"), None)
+        plain = getattr(packet, overload._overloadname, None)
+        if isinstance(plain, torch._ops.OpOverload) and not effects(plain).written:
+            node.target = plain
 
 
 def decomposed(node: fx.Node) -> fx.GraphModule | None:

@@ -62,7 +62,9 @@ def best_range(
     return float(lows[row]), float(highs[column])
 
 
-def lost_share(seen: Histogram, low: float, high: float, step: float, reader: Reader | None) -> float:
+def lost_share(
+    seen: Histogram, low: float, high: float, step: float, reader: Reader | None
+) -> float:
     """The share of values that a range changes by more than a step does, as the reader sees it."""
     passed = _passed(seen, reader)
     inside = (seen.values >= low) & (seen.values <= high)
@@ -72,9 +74,7 @@ def lost_share(seen: Histogram, low: float, high: float, step: float, reader: Re
     return float(seen.counts[changed].sum() / max(seen.counts.sum(), 1))
 
 
-def _costs(
-    seen: Histogram, lows: Array, highs: Array, steps: int, reader: Reader | None
-) -> Array:
+def _costs(seen: Histogram, lows: Array, highs: Array, steps: int, reader: Reader | None) -> Array:
     """The cost of each low end with each high end."""
     passed, counts = _passed(seen, reader), seen.counts
     weights = 1.0, passed.results, passed.results**2, passed.slopes**2

@@ -62,9 +62,7 @@ def source_for(
         program_of(source)  # what no target takes is refused before anything is calibrated
         from tosaic.quant.flow import quantized  # torchao is for those who quantize
 
-        source = quantized(
-            source, example_inputs, scheme=scheme or "int8", calibration=calibration
-        )
+        source = quantized(source, example_inputs, scheme=scheme or "int8", calibration=calibration)
     elif scheme is not None:
         raise InvalidInput(f"{env} takes floats; a scheme needs a target of integers alone")
     return source
