@@ -106,9 +106,13 @@ def _passed(seen: Histogram, reader: Reader | None) -> _Passed:
         if np.isfinite(results[seen.counts > 0]).all():
             with np.errstate(invalid="ignore"):
                 slopes = (_read(reader, values + half) - _read(reader, values - half)) / (2 * half)
-            finite = (np.nan_to_num(a, nan=0, posinf=0, neginf=0) for a in (results, slopes))
-            return _Passed(reader, *finite, half)
+            return _Passed(reader, _finite(results), _finite(slopes), half)
     return _Passed(None, values, np.ones_like(values), 0.0)
+
+
+def _finite(numbers: Array) -> Array:
+    finite: Array = np.nan_to_num(numbers, nan=0, posinf=0, neginf=0)
+    return finite
 
 
 def _read(reader: Reader, values: Array) -> Array:
