@@ -1,0 +1,1 @@
+"""What runs a compiled artifact on this computer."""
