@@ -1,1 +1,1 @@
-"""What runs a compiled artifact on this computer."""
+"""What runs compiled models here, and what compares them with the original."""
