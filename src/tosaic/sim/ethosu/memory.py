@@ -132,6 +132,11 @@ class Memory:
             spans.append(block.span)
         return tuple(spans)
 
+    def fault(self, sentence: str) -> None:
+        """What the sanitizer found, if it is watching."""
+        if self.watching:
+            raise Sanitizer(sentence)
+
     def _shadow(self, block: Block) -> NDArray[np.bool_]:
         written = self.regions[block.region].written
         sizes, strides = (*block.sizes, block.element), (*block.strides, 1)
