@@ -69,7 +69,7 @@ class ConvolutionRun:
         return height * width * depth * int(np.prod(self.layer.shape[1:]))
 
     def __call__(self, machine: Machine) -> None:
-        blocks = (*self.coded.weights, *self.coded.scales)
+        blocks = (*self.coded.weights, *self.operation.scales)
         key = tuple(machine.memory.view(b, np.dtype("u1")).tobytes() for b in blocks)
         if key != self._key:
             self._ready = self._prepare(key)
@@ -85,7 +85,7 @@ class ConvolutionRun:
     def _prepare(self, key: tuple[bytes, ...]) -> tuple[Convolution, Scales]:
         operation, count = self.operation, len(self.coded.weights)
         volume = self.store.volume(self.layer, self.coded, key[:count])
-        channel_scales = self._scales(key[count:])
+        channel_scales = scales.of_operation(operation, self.store.config, key[count:])
         dtype = operation.ifm.dtype
         if dtype.itemsize > 2:
             raise Unsupported(f"{operation.kind} of {dtype} elements")
@@ -116,17 +116,6 @@ class ConvolutionRun:
     def _dilation(self) -> tuple[int, int]:
         (height, width), (down, across) = self.window.size, self.window.dilation
         return down if height > 1 else 1, across if width > 1 else 1
-
-    def _scales(self, streams: tuple[bytes, ...]) -> Scales:
-        channels, config = self.operation.output.shape[2], self.store.config
-        if config.is_u85:
-            return scales.decode(streams[0], channels, 32 if self.operation.accumulator == 32 else 48)
-        cores = len(streams)
-        parts = [
-            scales.decode(stream, len(range(core, channels, cores)), 40)
-            for core, stream in enumerate(streams)
-        ]
-        return scales.interleave(parts, channels)
 
 
 def _layer(operation: Operation, coded: Coded, window: Window, config: Config) -> Layer:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.sim.ethosu.fields import Registers
+from tosaic.sim.ethosu.memory import Block
 from tosaic.sim.ethosu.operation import (
     Coded,
     Lookup,
@@ -14,7 +17,6 @@ from tosaic.sim.ethosu.operation import (
     Output,
     Scaling,
     Shape,
-    Window,
 )
 from tosaic.sim.ethosu.registers import UNARY, Elementwise, Pooling, Rounding, Upscale
 from tosaic.sim.ethosu.stream import Config
@@ -32,15 +34,19 @@ def decode(kind: str, mode: int, registers: Registers, config: Config) -> Operat
         return _elementwise(mode, r, config)
     window = r.window()
     shape, upscale = r.ifm_shape(window, r.size("IFM_DEPTH"))
+    output = _output(r, config)
     coded = _coded(r, config) if kind in ("CONV", "DEPTHWISE") else None
+    scales = _scales(r, config) if coded is not None or output.per_channel else ()
     if kind == "POOL" and mode > Pooling.REDUCE_SUM:
         raise Unsupported(f"{config.product} has no pooling mode {mode}")
     bits = r.bits("ACC_FORMAT", 0, 2)
     if bits > 1:
         raise Unsupported(f"ACC_FORMAT {r['ACC_FORMAT']:#x}: sums in floating point")
     return Operation(
-        kind, mode, _operand(r, "IFM", shape), _output(r, config, window), window=window,
-        coded=coded, upscale=upscale, accumulator=40 if bits else 32,
+        kind, mode, _operand(r, "IFM", shape), output, window=window, coded=coded, scales=scales,
+        # An average over padding cannot have one scale for all windows: the NPU divides.
+        divide=kind == "POOL" and mode == Pooling.AVERAGE and any(window.pad),
+        upscale=upscale, accumulator=40 if bits else 32,
     )  # fmt: skip
 
 
@@ -52,7 +58,7 @@ def _operand(r: Registers, prefix: str, shape: Shape) -> Operand:
     return Operand(dtype, zero_point, shape, r.tensor(prefix, shape, dtype, zero_point))
 
 
-def _output(r: Registers, config: Config, window: Window | None = None) -> Output:
+def _output(r: Registers, config: Config) -> Output:
     shape = r.ofm_shape()
     dtype = r.dtype("OFM_PRECISION", 1, "OFM")
     if dtype.itemsize > 4:
@@ -102,19 +108,24 @@ def _lookup(r: Registers, config: Config, dtype: np.dtype[np.generic]) -> Lookup
 
 
 def _coded(r: Registers, config: Config) -> Coded:
-    weights, scales = [], []
-    for core in range(config.cores):
-        number = str(core) if core else ""
-        found = r.stream(f"WEIGHT{number}_BASE", f"WEIGHT{number}_LENGTH", "WEIGHT_REGION")
-        scale = r.stream(f"SCALE{number}_BASE", f"SCALE{number}_LENGTH", "SCALE_REGION")
-        if found is not None:
-            weights.append(found)
-        if scale is not None:
-            scales.append(scale)
-    if not weights or not scales:
-        raise InvalidInput("the convolution has no weights or no scales")
-    block = r.size("OFM_BLK_DEPTH")
-    return Coded(tuple(weights), tuple(scales), fast=False, sparse=False, block=block, microblock=0)
+    found = _streams(r, config, "WEIGHT")
+    if not found:
+        raise InvalidInput("the convolution has no weights")
+    return Coded(found, fast=False, sparse=False, block=r.size("OFM_BLK_DEPTH"), microblock=0)
+
+
+def _scales(r: Registers, config: Config) -> tuple[Block, ...]:
+    found = _streams(r, config, "SCALE")
+    if not found:
+        raise InvalidInput("the operation scales by channel and has no scales")
+    return found
+
+
+def _streams(r: Registers, config: Config, name: str) -> tuple[Block, ...]:
+    """The streams of the cores, without those of length 0."""
+    numbers = ("", "1")[: config.cores]
+    found = (r.stream(f"{name}{n}_BASE", f"{name}{n}_LENGTH", f"{name}_REGION") for n in numbers)
+    return tuple(block for block in found if block is not None)
 
 
 def _elementwise(mode: int, r: Registers, config: Config) -> Operation:
@@ -148,8 +159,6 @@ def _sum_scales(
     r: Registers, ifm: Operand, ifm2: Operand
 ) -> tuple[Operand, Operand, int | None]:
     """The operands of a sum with their scales: both of 16 bits, or one of 32 bits."""
-    from dataclasses import replace
-
     mode = r.bits("IFM_PRECISION", 8, 2)
     code = r.bits("IFM_PRECISION", 14, 2)
     if mode > 2 or code >= len(_ROUNDING):
@@ -157,10 +166,13 @@ def _sum_scales(
     first, second = r["OPA_SCALE"], r["OPB_SCALE"]
     if mode:
         scaling = Scaling(first & 0xFFFFFFFF, first >> 32 & 0x3F, _ROUNDING[code])
-        wide = mode - 1
+        # Operands count in the order in which they are used.
+        wide = mode - 1 if not r.bits("IFM2_BROADCAST", 6) else 2 - mode
         if wide == 0:
             return replace(ifm, scaling=scaling), ifm2, wide
         return ifm, replace(ifm2, scaling=scaling), wide
+    if r.bits("IFM2_BROADCAST", 6):
+        first, second = second, first
     return (
         replace(ifm, scaling=Scaling(first & 0xFFFF)),
         replace(ifm2, scaling=Scaling(second & 0xFFFF)),

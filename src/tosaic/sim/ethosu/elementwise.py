@@ -12,7 +12,7 @@ from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operand, Operation
 from tosaic.sim.ethosu.output import finish
 from tosaic.sim.ethosu.registers import Elementwise
-from tosaic.sim.ethosu.scaling import rescale
+from tosaic.sim.ethosu.scaling import rescale, shift_right
 
 Ints = NDArray[np.int64]
 Binary = Callable[[Ints, Ints], Ints]
@@ -63,9 +63,13 @@ class ElementwiseRun:
         b = self._input(machine, operation.ifm2, 1)
         if operation.swapped:
             a, b = b, a
-        if mode not in _BINARY:
+        if mode is Elementwise.SHR:
+            found = shift_right(a, b, operation.output.scaling.rounding)
+        elif mode in _BINARY:
+            found = _BINARY[mode](a, b)
+        else:
             raise Unsupported(f"the elementwise operation {mode.name}")
-        result = np.broadcast_to(_BINARY[mode](a, b), operation.output.shape)
+        result = np.broadcast_to(found, operation.output.shape)
         finish(machine, operation.output, result)
 
     def _input(self, machine: Machine, operand: Operand, index: int) -> Ints:

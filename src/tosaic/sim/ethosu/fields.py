@@ -37,6 +37,11 @@ class Registers:
     def address(self, name: str) -> int:
         return self[name] & _ADDRESS
 
+    def stride(self, name: str) -> int:
+        """Strides are signed: a negative one runs backwards."""
+        value = self.address(name)
+        return value - (value >> 39 << 40)
+
     def size(self, name: str) -> int:
         """A register that holds a size minus one."""
         return self[f"{name}_M1"] + 1
@@ -60,7 +65,7 @@ class Registers:
         if brick > 1:
             raise Unsupported(f"{prefix}_PRECISION {self[prefix + '_PRECISION']:#x}: its format")
         heights = self.size(f"{prefix}_HEIGHT0"), self.size(f"{prefix}_HEIGHT1")
-        strides = tuple(self.address(f"{prefix}_STRIDE_{axis}") for axis in "YXC")
+        strides = tuple(self.stride(f"{prefix}_STRIDE_{axis}") for axis in "YXC")
         bases = tuple(self.address(f"{prefix}_BASE{i}") for i in range(4))
         return FeatureMap(
             prefix, self[f"{prefix}_REGION"] & 0xFF, shape, dtype, bool(brick),

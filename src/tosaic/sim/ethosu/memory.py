@@ -58,8 +58,9 @@ class Block:
 
     @property
     def span(self) -> Span:
-        reach = sum((n - 1) * s for n, s in zip(self.sizes, self.strides))
-        return Span(self.region, self.start, self.start + reach + self.element)
+        steps = [(n - 1) * s for n, s in zip(self.sizes, self.strides)]
+        low, high = sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)
+        return Span(self.region, self.start + low, self.start + high + self.element)
 
     @property
     def bytes(self) -> int:
@@ -102,7 +103,7 @@ class Memory:
         span = block.span
         if region is None:
             raise Sanitizer(f"{what} lies in region {block.region}, which does not exist")
-        if span.stop > region.size or block.start < 0:
+        if span.stop > region.size or span.start < 0:
             raise Sanitizer(f"{what} takes {span}, which has {region.size:#x} bytes")
         if block.start % block.element or any(s % block.element for s in block.strides):
             raise Sanitizer(f"{what} at {span} is not aligned to its {block.element} byte elements")

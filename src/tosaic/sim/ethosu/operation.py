@@ -109,10 +109,9 @@ class Window:
 
 @dataclass(frozen=True, slots=True)
 class Coded:
-    """Compressed weights and scales: a stream for each core that has one."""
+    """Compressed weights: a stream for each core that has one."""
 
     weights: tuple[Block, ...]
-    scales: tuple[Block, ...]
     fast: bool
     sparse: bool
     block: int
@@ -139,6 +138,10 @@ class Operation:
     ifm2: Operand | None = None
     window: Window | None = None
     coded: Coded | None = None
+    scales: tuple[Block, ...] = ()
+    """Where biases and scales of the channels lie, for each core."""
+    divide: bool = False
+    """Are the sums of a pooling divided by the number of values in the window?"""
     upscale: Upscale = Upscale.NONE
     accumulator: int = 32
     """Bits of the sums."""

@@ -59,7 +59,7 @@ def _look_up(machine: Machine, lookup: Lookup, value: Ints) -> Ints:
     raw = machine.memory.view(table_block(lookup), np.dtype("u1"))
     if lookup.index.itemsize == 1:
         table = np.ascontiguousarray(raw).view(lookup.entry)
-        # Entries of signed indices start with index 0, the negative ones follow.
-        result: Ints = table[value & 0xFF].astype(np.int64)
+        lowest = int(np.iinfo(lookup.index).min)
+        result: Ints = table[(value - lowest) & 0xFF].astype(np.int64)
         return result
     raise Unsupported("a table of 16 bit indices")

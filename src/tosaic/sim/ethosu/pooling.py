@@ -9,9 +9,11 @@ from numpy.typing import NDArray
 from tosaic.errors import Unsupported
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operation, Window
-from tosaic.sim.ethosu.output import deliver, finish
+from tosaic.sim.ethosu.output import finish
 from tosaic.sim.ethosu.registers import Pooling
+from tosaic.sim.ethosu.scales import Scales, of_operation
 from tosaic.sim.ethosu.scaling import rescale
+from tosaic.sim.ethosu.stream import Config
 from tosaic.sim.ethosu.upscale import upscaled
 
 Ints = NDArray[np.int64]
@@ -20,28 +22,36 @@ Ints = NDArray[np.int64]
 class PoolingRun:
     """A pooling as one operation of a program."""
 
-    def __init__(self, operation: Operation) -> None:
-        self.operation = operation
-        self.mode = Pooling(operation.mode)
+    def __init__(self, operation: Operation, config: Config) -> None:
+        self.operation, self.config = operation, config
+        self.mode, self.macs = Pooling(operation.mode), 0
         assert operation.window is not None
         self.window = operation.window
-
-    @property
-    def macs(self) -> int:
-        return 0
 
     def __call__(self, machine: Machine) -> None:
         operation = self.operation
         values = upscaled(operation, machine.load(operation.ifm))
+        scales = self._scales(machine)
         if self.mode in (Pooling.MAX, Pooling.MIN):
-            finish(machine, operation.output, self._extremes(values))
+            finish(machine, operation.output, self._extremes(values), scales)
         elif self.mode is Pooling.REDUCE_SUM:
             sums = values.astype(np.int64) - operation.ifm.zero_point
-            finish(machine, operation.output, sums.sum(axis=2, keepdims=True))
+            finish(machine, operation.output, sums.sum(axis=2, keepdims=True), scales)
         elif self.mode in (Pooling.AVERAGE, Pooling.SUM):
-            self._average(machine, values)
+            shifted = values.astype(np.int64) - operation.ifm.zero_point
+            sums = window_sums(shifted, self.window)
+            if operation.divide:
+                sums = self._divided(sums, values.shape[:2])
+            finish(machine, operation.output, sums, scales)
         else:
             raise Unsupported(f"the pooling {self.mode.name}")
+
+    def _scales(self, machine: Machine) -> Scales | None:
+        blocks = self.operation.scales
+        if not blocks:
+            return None
+        streams = [machine.memory.view(b, np.dtype("u1")).tobytes() for b in blocks]
+        return of_operation(self.operation, self.config, streams)
 
     def _extremes(self, values: NDArray[np.generic]) -> Ints:
         """The largest or smallest of each window; padding never counts."""
@@ -52,17 +62,10 @@ class PoolingRun:
         chosen = windows.max(axis=(3, 4)) if largest else windows.min(axis=(3, 4))
         return chosen.astype(np.int64) - self.operation.ifm.zero_point
 
-    def _average(self, machine: Machine, values: NDArray[np.generic]) -> None:
-        operation, window = self.operation, self.window
-        shifted = values.astype(np.int64) - operation.ifm.zero_point
-        sums = window_sums(shifted, window)
-        output = operation.output
-        if not output.per_channel or self.mode is Pooling.SUM:
-            finish(machine, output, sums)
-            return
-        counts = window_sums(np.ones((*values.shape[:2], 1), np.int64), window)
-        multiplier, shift = _reciprocal(counts)
-        deliver(machine, output, rescale(sums, multiplier, shift, output.scaling.rounding))
+    def _divided(self, sums: Ints, size: tuple[int, ...]) -> Ints:
+        counts = window_sums(np.ones((*size, 1), np.int64), self.window)
+        multiplier, shift = _reciprocal(np.maximum(counts, 1))
+        return rescale(sums, multiplier, shift, self.operation.output.scaling.rounding)
 
 
 def _reciprocal(counts: Ints) -> tuple[Ints, Ints]:

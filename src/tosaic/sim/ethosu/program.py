@@ -101,7 +101,7 @@ class Program:
         if operation.kind in ("CONV", "DEPTHWISE"):
             return ConvolutionRun(operation, self.store)
         if operation.kind == "POOL":
-            return PoolingRun(operation)
+            return PoolingRun(operation, self.stream.config)
         if operation.kind == "ELEMENTWISE":
             return ElementwiseRun(operation)
         raise Unsupported(f"the operation {operation.kind}")
@@ -150,8 +150,8 @@ def _watch_operation(operation: Operation, memory: Memory) -> None:
     if operation.coded is not None:
         for block in operation.coded.weights:
             memory.read(block, "the weights")
-        for block in operation.coded.scales:
-            memory.read(block, "the scales")
+    for block in operation.scales:
+        memory.read(block, "the scales")
     output = operation.output
     if output.lookup is not None:
         memory.read(table_block(output.lookup), "the lookup table")

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.operation import Operation
+from tosaic.sim.ethosu.stream import Config
 
 ENTRY = 10
 
@@ -42,6 +45,20 @@ def decode(data: bytes, channels: int, bias_bits: int) -> Scales:
     return Scales(bias, multiplier, table[:, end].astype(np.int64) & 0x3F)
 
 
+def of_operation(operation: Operation, config: Config, streams: Sequence[bytes]) -> Scales:
+    """The scales of all output channels; cores of U65 take turns over single ones."""
+    channels = operation.output.shape[2]
+    if config.is_u85:
+        return decode(streams[0], channels, 32 if operation.accumulator == 32 else 48)
+    cores = len(streams)
+    whole = [np.zeros(channels, np.int64) for _ in range(3)]
+    for core, stream in enumerate(streams):
+        part = decode(stream, len(range(core, channels, cores)), 40)
+        for target, source in zip(whole, (part.bias, part.multiplier, part.shift)):
+            target[core::cores] = source
+    return Scales(*whole)
+
+
 def _number(columns: NDArray[np.uint8], signed: bool) -> Ints:
     width = columns.shape[1]
     value = columns.astype(np.int64) << np.arange(0, 8 * width, 8)
@@ -49,13 +66,3 @@ def _number(columns: NDArray[np.uint8], signed: bool) -> Ints:
     if signed:
         total -= (total >> 8 * width - 1) << 8 * width
     return total
-
-
-def interleave(parts: list[Scales], channels: int) -> Scales:
-    """Scales of cores that take turns over single channels."""
-    cores = len(parts)
-    whole = [np.zeros(channels, np.int64) for _ in range(3)]
-    for core, part in enumerate(parts):
-        for target, source in zip(whole, (part.bias, part.multiplier, part.shift)):
-            target[core::cores] = source
-    return Scales(*whole)

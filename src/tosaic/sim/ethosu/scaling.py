@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tosaic.errors import Unsupported
-from tosaic.sim.ethosu.operation import Scaling
 from tosaic.sim.ethosu.registers import Rounding
 
 Ints = NDArray[np.int64]
@@ -22,6 +20,13 @@ def rescale(
         return values
     product = _multiply(values, multiplier)
     right = np.asarray(shift)
+    if rounding is Rounding.DOUBLE_ASYMMETRIC:
+        return _double_asymmetric(product, values, right)
+    return shift_right(product, right, rounding)
+
+
+def shift_right(product: Ints, right: Ints, rounding: Rounding) -> Ints:
+    """A shift that rounds."""
     if rounding is Rounding.TRUNCATE_TO_LOWER:
         return product >> right
     if rounding is Rounding.TRUNCATE_TO_ZERO:
@@ -30,8 +35,6 @@ def rescale(
         return _half_up(product, right)
     if rounding is Rounding.SYMMETRIC:
         return _half_away(product, right)
-    if rounding is Rounding.DOUBLE_ASYMMETRIC:
-        return _double_asymmetric(product, values, right)
     return _double_symmetric(product, right)
 
 
@@ -66,15 +69,3 @@ def _double_asymmetric(product: Ints, values: Ints, shift: NDArray[np.int64]) ->
     """TOSA's double rounding: half of 2^31 away from zero, then half of the shift upwards."""
     nudge = np.where(values < 0, -(1 << 30), 1 << 30)
     return _half_up(np.where(shift > 31, product + nudge, product), shift)
-
-
-def scale_input(values: Ints, scaling: Scaling) -> Ints:
-    """An operand of an elementwise operation on its way in."""
-    if scaling.double:
-        raise Unsupported(f"an input scaled by {scaling}")
-    return rescale(values, scaling.multiplier, scaling.shift, scaling.rounding)
-
-
-def saturate(values: Ints, low: int, high: int) -> Ints:
-    result: Ints = np.clip(values, low, high)
-    return result

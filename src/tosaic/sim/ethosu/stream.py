@@ -28,6 +28,7 @@ class Config:
     macs: int
     cores: int
     shram: int
+    """Bytes of the shared buffer of a core; 0 on U85."""
 
     @property
     def name(self) -> str:
@@ -156,4 +157,4 @@ def _config(word: int) -> Config:
     if name == "U85":
         return Config(name, macs, 1 << (word >> 12 & 3), 0)
     cores = 2 if (name, macs) == ("U65", 512) else 1
-    return Config(name, macs, cores, (word >> 8 & 0xFF) << 10)
+    return Config(name, macs, cores, ((word >> 8 & 0xFF) << 10) // cores)
