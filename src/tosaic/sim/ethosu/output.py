@@ -5,7 +5,6 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from tosaic.errors import Unsupported
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Block
 from tosaic.sim.ethosu.operation import Lookup, Output
@@ -62,4 +61,8 @@ def _look_up(machine: Machine, lookup: Lookup, value: Ints) -> Ints:
         lowest = int(np.iinfo(lookup.index).min)
         result: Ints = table[(value - lowest) & 0xFF].astype(np.int64)
         return result
-    raise Unsupported("a table of 16 bit indices")
+    # 512 pieces of 128 values: the value at the start of a piece, and the rise to its end.
+    pieces = np.ascontiguousarray(raw).view(np.int16).reshape(512, 2).astype(np.int64)
+    start, rise = pieces[(value >> 7) + 256].transpose(-1, *range(value.ndim))
+    exact: Ints = (start << 7) + rise * (value & 127)
+    return (exact + 64) >> 7 if lookup.entry.itemsize == 2 else exact

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tosaic.errors import InvalidInput, TosaicError, Unsupported
-from tosaic.sim.ethosu import decode_u55, dma
+from tosaic.sim.ethosu import decode_u55, decode_u85, dma
 from tosaic.sim.ethosu.convolution import ConvolutionRun, Store
 from tosaic.sim.ethosu.dma import Transfer
 from tosaic.sim.ethosu.elementwise import ElementwiseRun
@@ -86,9 +86,8 @@ class Program:
                 transfer = dma.decode(Registers(values), config)
                 return Step(command, transfer=transfer, run=transfer)
             if name in _BLOCKS:
-                if config.is_u85:
-                    raise Unsupported("U85")
-                operation = decode_u55.decode(name, command.param, Registers(values), config)
+                decode = decode_u85.decode if config.is_u85 else decode_u55.decode
+                operation = decode(name, command.param, Registers(values), config)
                 run = self._prepare(operation)
                 return Step(command, operation, run=run, macs=run.macs)
         except TosaicError as error:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from tosaic.errors import Unsupported
 from tosaic.sim.ethosu.registers import Rounding
 
 Ints = NDArray[np.int64]
@@ -20,22 +21,22 @@ def rescale(
         return values
     product = _multiply(values, multiplier)
     right = np.asarray(shift)
-    if rounding is Rounding.DOUBLE_ASYMMETRIC:
-        return _double_asymmetric(product, values, right)
+    if rounding is Rounding.DOUBLE_SYMMETRIC:
+        return _double(product, values, right)
     return shift_right(product, right, rounding)
 
 
 def shift_right(product: Ints, right: Ints, rounding: Rounding) -> Ints:
-    """A shift that rounds."""
+    """A shift that rounds once."""
     if rounding is Rounding.TRUNCATE_TO_LOWER:
         return product >> right
     if rounding is Rounding.TRUNCATE_TO_ZERO:
         return np.where(product < 0, -(-product >> right), product >> right)
     if rounding is Rounding.NATURAL:
         return _half_up(product, right)
-    if rounding is Rounding.SYMMETRIC:
+    if rounding in (Rounding.SYMMETRIC, Rounding.DOUBLE_SYMMETRIC):
         return _half_away(product, right)
-    return _double_symmetric(product, right)
+    raise Unsupported(f"the rounding {rounding.value}")
 
 
 def _multiply(values: Ints, multiplier: int | Ints) -> Ints:
@@ -50,22 +51,19 @@ def _multiply(values: Ints, multiplier: int | Ints) -> Ints:
     return wide
 
 
-def _half_up(product: Ints, shift: NDArray[np.int64]) -> Ints:
+def _half_up(product: Ints, shift: Ints) -> Ints:
     one = np.where(shift > 0, shift - 1, 0)
     return np.where(shift > 0, ((product >> one) + 1) >> 1, product)
 
 
-def _half_away(product: Ints, shift: NDArray[np.int64]) -> Ints:
+def _half_away(product: Ints, shift: Ints) -> Ints:
     return np.where(product < 0, -_half_up(-product, shift), _half_up(product, shift))
 
 
-def _double_symmetric(product: Ints, shift: NDArray[np.int64]) -> Ints:
-    """First to 31 bits, then the rest; halves go away from zero both times."""
-    first = np.minimum(shift, 31)
-    return _half_away(_half_away(product, first), shift - first)
+def _double(product: Ints, values: Ints, shift: Ints) -> Ints:
+    """First to 31 bits, then the rest, as TOSA's DOUBLE_ROUND and TensorFlow Lite define it.
 
-
-def _double_asymmetric(product: Ints, values: Ints, shift: NDArray[np.int64]) -> Ints:
-    """TOSA's double rounding: half of 2^31 away from zero, then half of the shift upwards."""
+    Half of 2^31 goes away from zero, then half of the shift upwards; both at once.
+    """
     nudge = np.where(values < 0, -(1 << 30), 1 << 30)
     return _half_up(np.where(shift > 31, product + nudge, product), shift)
