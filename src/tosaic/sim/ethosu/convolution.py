@@ -8,13 +8,13 @@ import numpy as np
 import torch
 
 from tosaic.errors import InvalidInput, Unsupported
-from tosaic.interp.conv import Convolution
+from tosaic.interp.conv import Convolution, matmul
 from tosaic.sim.ethosu import mlw, scales
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Coded, Operation, Window
-from tosaic.sim.ethosu.output import finish
 from tosaic.sim.ethosu.scales import Scales
 from tosaic.sim.ethosu.stream import Config
+from tosaic.sim.ethosu.sums import hand_on
 from tosaic.sim.ethosu.upscale import upscaled, upscaled_size
 from tosaic.sim.ethosu.weights import Layer, OrderU55, OrderU85, Volume
 
@@ -80,7 +80,7 @@ class ConvolutionRun:
             values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.int16)
         given = torch.from_numpy(np.ascontiguousarray(values))[None]
         sums = convolution(given)[0].numpy().astype(np.int64)
-        finish(machine, self.operation.output, sums, channel_scales)
+        hand_on(machine, self.operation, sums, channel_scales)
 
     def _prepare(self, key: tuple[bytes, ...]) -> tuple[Convolution, Scales]:
         operation, count = self.operation, len(self.coded.weights)
@@ -128,3 +128,36 @@ def _layer(operation: Operation, coded: Coded, window: Window, config: Config) -
         depthwise, window.part_kernel and not depthwise, operation.ifm.dtype.itemsize == 2,
         coded.block, coded.microblock, coded.sparse,
     )  # fmt: skip
+
+
+class ProductRun:
+    """A convolution whose weights are the second input: each pixel times each of its rows."""
+
+    def __init__(self, operation: Operation) -> None:
+        self.operation = operation
+        window = operation.window
+        if window is None or window.reach != (1, 1) or window.stride != (1, 1):
+            raise Unsupported(f"weights from the second input with the window {window}")
+        if operation.upscale or any(window.pad):
+            raise Unsupported("weights from the second input with padding or upscaling")
+
+    @property
+    def macs(self) -> int:
+        height, width, depth = self.operation.output.shape
+        return height * width * depth * self.operation.ifm.shape[2]
+
+    def __call__(self, machine: Machine) -> None:
+        operation = self.operation
+        assert operation.ifm2 is not None
+        height, width, depth = operation.output.shape
+        left, right = (
+            torch.from_numpy(np.ascontiguousarray(machine.load(operand)))
+            for operand in (operation.ifm, operation.ifm2)
+        )
+        sums = matmul(
+            left.reshape(1, height * width, -1), right.mT, a_zp=operation.ifm.zero_point,
+            b_zp=operation.ifm2.zero_point,
+            accumulator=torch.int32 if operation.accumulator == 32 else torch.int64,
+        )  # fmt: skip
+        shaped = sums.reshape(height, width, depth).numpy().astype(np.int64)
+        hand_on(machine, operation, shaped)

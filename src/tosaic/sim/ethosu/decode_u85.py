@@ -49,8 +49,11 @@ def decode(kind: str, mode: int, registers: Registers, config: Config) -> Operat
     wide = r.bits("ACC_FORMAT", 0, 2)
     if wide > 1:
         raise Unsupported(f"ACC_FORMAT {r['ACC_FORMAT']:#x}")
+    # With a pooling of nothing the first input is not read: sums come from the second.
+    idle = kind == "POOL" and mode == Pooling.NONE
+    ifm = Operand(np.dtype("i1"), 0, shape, scalar=0) if idle else _operand(r, "IFM", shape)
     operation = Operation(
-        kind, mode, _operand(r, "IFM", shape), output, window=window, upscale=upscale,
+        kind, mode, ifm, output, window=window, upscale=upscale,
         accumulator=48 if wide else 32, start=start, emit=not r.bits("ACC_FORMAT", 6),
     )  # fmt: skip
     if start == "ifm2":

@@ -20,7 +20,8 @@ class Machine:
     chains: dict[int, NDArray[np.generic]] = field(default_factory=dict)
     sums: NDArray[np.int64] | None = None
     """Accumulators that the last operation kept."""
-    condition: bool = False
+    condition: bool | None = None
+    """What the last comparison of two numbers found."""
 
     def load(self, operand: Operand) -> NDArray[np.generic]:
         """The values of an input, without its zero point or scaling."""

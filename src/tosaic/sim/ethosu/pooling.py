@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from tosaic.errors import Unsupported
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operation, Window
-from tosaic.sim.ethosu.output import finish
 from tosaic.sim.ethosu.registers import Pooling
 from tosaic.sim.ethosu.scales import Scales, of_operation
 from tosaic.sim.ethosu.scaling import rescale
 from tosaic.sim.ethosu.stream import Config
+from tosaic.sim.ethosu.sums import hand_on
 from tosaic.sim.ethosu.upscale import upscaled
 
 Ints = NDArray[np.int64]
@@ -29,22 +29,32 @@ class PoolingRun:
         self.window = operation.window
 
     def __call__(self, machine: Machine) -> None:
+        hand_on(machine, self.operation, self._sums(machine), self._scales(machine))
+
+    def _sums(self, machine: Machine) -> Ints:
         operation = self.operation
+        if self.mode is Pooling.NONE:
+            return np.zeros(operation.output.shape, np.int64)
         values = upscaled(operation, machine.load(operation.ifm))
-        scales = self._scales(machine)
         if self.mode in (Pooling.MAX, Pooling.MIN):
-            finish(machine, operation.output, self._extremes(values), scales)
-        elif self.mode is Pooling.REDUCE_SUM:
-            sums = values.astype(np.int64) - operation.ifm.zero_point
-            finish(machine, operation.output, sums.sum(axis=2, keepdims=True), scales)
-        elif self.mode in (Pooling.AVERAGE, Pooling.SUM):
-            shifted = values.astype(np.int64) - operation.ifm.zero_point
-            sums = window_sums(shifted, self.window)
-            if operation.divide:
-                sums = self._divided(sums, values.shape[:2])
-            finish(machine, operation.output, sums, scales)
-        else:
-            raise Unsupported(f"the pooling {self.mode.name}")
+            return self._extremes(values)
+        shifted = values.astype(np.int64) - operation.ifm.zero_point
+        if self.mode is Pooling.REDUCE_SUM:
+            return shifted.sum(axis=2, keepdims=True)
+        if self.mode in (Pooling.ARGMAX_X, Pooling.ARGMAX_Y):
+            return self._largest(shifted)
+        sums = window_sums(shifted, self.window)
+        return self._divided(sums, values.shape[:2]) if operation.divide else sums
+
+    def _largest(self, values: Ints) -> Ints:
+        """The place of the first largest value in the upper half, the value in the lower."""
+        along = 4 if self.mode is Pooling.ARGMAX_X else 3
+        windows = _windows(values, self.window)
+        if windows.shape[7 - along] != 1 or any(self.window.pad):
+            raise Unsupported(f"{self.mode.name} of a window of two dimensions or with padding")
+        place = windows.argmax(axis=along)
+        largest = windows.max(axis=along)
+        return ((place << 16) | (largest & 0xFFFF)).squeeze(3)
 
     def _scales(self, machine: Machine) -> Scales | None:
         blocks = self.operation.scales

@@ -19,7 +19,7 @@ def rescale(
     """values * multiplier / 2^shift, exactly, with one of the hardware's roundings."""
     if isinstance(multiplier, int) and isinstance(shift, int) and (multiplier, shift) == (1, 0):
         return values
-    product = _multiply(values, multiplier)
+    product = multiply(values, multiplier)
     right = np.asarray(shift)
     if rounding is Rounding.DOUBLE_SYMMETRIC:
         return _double(product, values, right)
@@ -39,7 +39,7 @@ def shift_right(product: Ints, right: Ints, rounding: Rounding) -> Ints:
     raise Unsupported(f"the rounding {rounding.value}")
 
 
-def _multiply(values: Ints, multiplier: int | Ints) -> Ints:
+def multiply(values: Ints, multiplier: int | Ints) -> Ints:
     """The products; numbers of any size where 64 bits may not do."""
     factor = np.asarray(multiplier)
     if values.size == 0:
