@@ -22,6 +22,8 @@ _UNCOMPRESSED = 7
 _CHUNK = 12
 _ONES = [n.bit_count() for n in range(1 << _CHUNK)]
 _FAST_HEADER = 32
+_FAST_ZERO = 13
+"""Where the zero point of plain bytes stands in the header of the fast format."""
 _FAST_TABLE = 14
 """Where the 16 entries of 9 bits stand in the header of the fast format, in bytes."""
 
@@ -247,7 +249,8 @@ def decode_fast(data: bytes, limit: int) -> Weights:
     kind = data[0]
     body = np.frombuffer(data, np.uint8)[_FAST_HEADER:]
     if kind == 1:
-        return body[:limit].view(np.int8).astype(np.int16)
+        zero_point = data[_FAST_ZERO] - (data[_FAST_ZERO] >> 7 << 8)
+        return body[:limit].view(np.int8).astype(np.int16) - np.int16(zero_point)
     if kind not in (0, 2):
         raise InvalidInput(f"the weights in fast format are of the unknown kind {kind}")
     packed = int.from_bytes(data[_FAST_TABLE:_FAST_HEADER], "little")
