@@ -90,6 +90,7 @@ class Memory:
     kernels: deque[tuple[Span, ...]] = field(default_factory=deque)
     """What other operations write that no KERNEL_WAIT has covered."""
     watching: bool = True
+    """Are accesses to be checked? Not again for a run that is known to be like one before."""
 
     def view(self, block: Block, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
         """The elements of a block, in place; its bounds must have been checked."""
@@ -110,11 +111,12 @@ class Memory:
         if write and region.constant:
             raise Sanitizer(f"{what} would overwrite constants at {span}")
 
+    def is_constant(self, blocks: Iterable[Block]) -> bool:
+        return all(self.regions[block.region].constant for block in blocks)
+
     def read(self, block: Block, what: str) -> None:
         """Note that an operation reads a block."""
         self.check(block, what)
-        if not self.watching:
-            return
         if not self.regions[block.region].constant and not self.shadow(block).all():
             raise Sanitizer(f"{what} reads bytes of {block.span} that nothing has written")
         for spans in self.transfers:
@@ -130,8 +132,6 @@ class Memory:
         """
         self.check(source, "the DMA's source")
         self.check(target, "the DMA's target", write=True)
-        if not self.watching:
-            return
         found = self.shadow(source)
         if not found.any():
             raise Sanitizer(f"the DMA's source {source.span} is nothing that was written")
@@ -152,8 +152,7 @@ class Memory:
         spans = []
         for block in blocks:
             self.check(block, what, write=True)
-            if self.watching:
-                self.shadow(block)[...] = True
+            self.shadow(block)[...] = True
             spans.append(block.span)
         return tuple(spans)
 

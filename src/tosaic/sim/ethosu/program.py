@@ -153,7 +153,8 @@ def execute(
     count = 0
     while step is not None and step.command.name != "STOP":
         try:
-            watch(step, machine.memory)
+            if machine.memory.watching:
+                watch(step, machine.memory)
             if step.run is not None:
                 step.run(machine)
             if after is not None and after(step):
