@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import Any
+
+from tosaic.targets.vela import VelaConfig, VelaResult, run_vela
 
 ACCELERATORS = {
     "u55": ("u55-32", "u55-64", "u55-128", "u55-256", "u65-256", "u65-512"),
@@ -33,22 +32,23 @@ _SYSTEMS = {
     ),
 }
 _ARENAS = (None, None, 8 << 10, 3 << 10)  # little memory makes Vela cascade and buffer weights
-CORES = {"u65-512": 2}
+_FLAGS: tuple[tuple[str, ...], ...] = (
+    (), (), ("--disable-fwd",), (), ("--disable-chaining",), ("--separate-io-regions",), (),
+    ("--disable-buffering",), ("--cop-format=COP2",),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Configuration:
-    """One NPU with its memories, and what Vela optimises for."""
+    """One NPU with its memories, and what Vela is asked for."""
 
     accelerator: str
     system: str
     memory_mode: str
-    optimise: str
-    arena: int | None = None
+    flags: tuple[str, ...] = ()
 
     def __str__(self) -> str:
-        arena = f" arena {self.arena}" if self.arena else ""
-        return f"{self.accelerator} {self.system} {self.memory_mode} {self.optimise}{arena}"
+        return " ".join((self.accelerator, self.system, self.memory_mode, *self.flags))
 
 
 def configuration(machine: str, index: int) -> Configuration:
@@ -57,28 +57,16 @@ def configuration(machine: str, index: int) -> Configuration:
     turn, which = divmod(index, len(accelerators))
     name = accelerators[which]
     system, memory_mode = _SYSTEMS[name[:3]][turn % len(_SYSTEMS[name[:3]])]
-    optimise = ("Performance", "Size")[(index + turn) % 2]
-    return Configuration(name, system, memory_mode, optimise, _ARENAS[(index // 2) % 4])
+    flags = ["--optimise=" + ("Performance", "Size")[(index + turn) % 2]]
+    arena = _ARENAS[(index // 2) % 4]
+    flags += [f"--arena-cache-size={arena}"] if arena else []
+    flags += _FLAGS[index % len(_FLAGS)]
+    return Configuration(name, system, memory_mode, tuple(flags))
 
 
-@cache
-def _ini() -> str:
-    return (files("ethosu") / "config_files" / "Arm" / "vela.ini").read_text()
-
-
-def compile_stream(graph: bytes, where: Configuration) -> Any:
-    """What Vela makes of a serialized graph; RuntimeError if it does not run on the NPU alone."""
-    from ethosu import regor
-
-    kind, macs = where.accelerator.split("-")
-    cores = CORES.get(where.accelerator, 1)
-    system = (
-        f"[architecture]\nmacs={int(macs) // cores}\ncores={cores}\n"
-        f"[vela]\nsystem_config_name={where.system}\nmemory_mode_name={where.memory_mode}\n"
+def compile_stream(graph: bytes, where: Configuration) -> VelaResult:
+    """What Vela makes of a serialized graph; ToolFailed if it does not run on the NPU alone."""
+    config = VelaConfig(
+        f"ethos-{where.accelerator}", where.system, where.memory_mode, flags=where.flags
     )
-    arena = f"arena_size_limit={where.arena}\n" if where.arena else ""
-    options = (
-        f"[compiler]\noutput_format=Raw\ncop_format=COP1\n"
-        f"[scheduler]\noptimize={where.optimise}\n{arena}"
-    )
-    return regor.compile(f"Ethos{kind.upper()}", graph, "TOSA", system + _ini(), options=options)
+    return run_vela(graph, config)

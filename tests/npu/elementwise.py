@@ -109,8 +109,8 @@ def mul_int32(m: Maker) -> Graph:
 
 @family()
 def maximum_minimum_int8(m: Maker) -> Graph:
-    zero = m.zero_point()
-    a, b = (m.rescale(v, UNIT, I32, (zero, 0)) for v in operands(m, I8, reach=100))
+    zero = m.size(-40, 40)
+    a, b = (m.rescale(v, UNIT, I32, (zero, 0)) for v in operands(m, I8, reach=70))
     x = m.b.op(m.pick("MAXIMUM", "MINIMUM"), a, b)
     return m.finish(m.rescale(x, UNIT, I8, (0, zero)))
 
@@ -171,7 +171,7 @@ def shift_right(m: Maker) -> Graph:
 def shift_left(m: Maker) -> Graph:
     first, second = pair_of_shapes(m)
     kind = m.pick(I8, I16, I32) if m.u85 else I32
-    x = m.input(kind, first) if kind is not I32 else m.input(kind, first, reach=5e5)
+    x = m.input(kind, first) if kind is not I32 else m.input(kind, first, reach=1e6)
     return m.finish(m.b.LOGICAL_LEFT_SHIFT(x, _amounts(m, second, kind.bits // 3, kind)))
 
 

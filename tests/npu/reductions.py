@@ -80,7 +80,8 @@ def reduce_max_min(m: Maker) -> Graph:
 @family()
 def argmax(m: Maker) -> Graph:
     kind = m.pick(I8, I16) if m.u85 else I8
-    shape = (*(m.size(3, 6) for _ in range(m.size(1, 3))), m.size(4, 120))
+    shape = (*(m.size(3, 6) for _ in range(m.size(1, 2))), m.size(4, 120))
+    shape = (m.size(2, 3), *shape) if m.u85 and m.chance(0.3) else shape  # U55: one batch
     axis = m.size(0, len(shape) - 1) if m.u85 and m.chance(0.5) else len(shape) - 1
     m.fewest = 2
     return m.finish(m.b.ARGMAX(m.input(kind, shape), axis=axis))
@@ -99,13 +100,13 @@ def rescale(m: Maker) -> Graph:
 
 
 @family()
-def rescale_negative(m: Maker) -> Graph:
-    """Negative multipliers, and zero among those of the channels."""
-    x = m.input(I8, m.picture())
-    factors = m.rng.uniform(0.4, 0.9, x.shape[3]) * m.rng.choice([1, -1], x.shape[3])
-    multiplier, shift = m.scales(factors, wide=True)
-    multiplier[: max(0, len(multiplier) // 8)] = 0
-    return m.finish(m.rescale(x, (multiplier, shift), m.pick(I8, I16), (m.size(-9, 9), 0)))
+def rescale_per_channel(m: Maker) -> Graph:
+    """Factors that are far apart, zero among them."""
+    x = m.input(m.pick(I8, I32), m.picture(), reach=100)
+    multiplier, shift = m.scales(2.0 ** m.rng.uniform(-3, 0.3, x.shape[3]), wide=True)
+    multiplier[: len(multiplier) // 12] = 0
+    zeros = (m.size(-9, 9) if x.dtype is I8 else 0, 0)
+    return m.finish(m.rescale(x, (multiplier, shift), m.pick(I8, I16), zeros))
 
 
 @family()
@@ -170,5 +171,3 @@ def table_chain(m: Maker) -> Graph:
         y = m.b.TABLE(x, m.b.const(m.rng.permutation(np.arange(-128, 128)), I8))
         x = y if m.chance(0.7) else m.b.MAX_POOL2D(y, kernel=(1, 1), stride=(1, 1), pad=(0,) * 4)
     return m.finish(x)
-
-
