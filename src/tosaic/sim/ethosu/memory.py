@@ -1,0 +1,145 @@
+"""The NPU's memory, and what watches it: bounds, alignment, writing before reading, waiting for DMA.
+
+A region is an array of bytes with a shadow that tells which of them were written. Tensors reach it
+through strided views: no byte is touched in a Python loop.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+from numpy.typing import NDArray
+
+from tosaic.errors import InvalidInput
+
+Bytes = NDArray[np.uint8]
+
+INTERNAL = -1
+"""The number of the region inside the NPU that holds lookup tables."""
+
+
+class Sanitizer(InvalidInput):
+    """A command does what no correct stream does; the place names the command."""
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """The bytes from ``start`` up to ``stop`` of a region."""
+
+    region: int
+    start: int
+    stop: int
+
+    def overlaps(self, other: Span) -> bool:
+        same = self.region == other.region
+        return same and self.start < other.stop and other.start < self.stop
+
+    def __str__(self) -> str:
+        return f"[{self.start:#x}, {self.stop:#x}) of {region_name(self.region)}"
+
+
+def region_name(region: int) -> str:
+    return "the NPU's internal memory" if region == INTERNAL else f"region {region}"
+
+
+@dataclass(frozen=True, slots=True)
+class Block:
+    """A strided block of elements: where it starts, its sizes and its strides in bytes."""
+
+    region: int
+    start: int
+    sizes: tuple[int, ...]
+    strides: tuple[int, ...]
+    element: int
+
+    @property
+    def span(self) -> Span:
+        steps = [(n - 1) * s for n, s in zip(self.sizes, self.strides)]
+        low, high = sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)
+        return Span(self.region, self.start + low, self.start + high + self.element)
+
+    @property
+    def bytes(self) -> int:
+        return int(np.prod(self.sizes, dtype=np.int64)) * self.element
+
+
+class Region:
+    """Bytes with a shadow; ``constant`` ones are written from the start and never again."""
+
+    def __init__(self, size: int, data: bytes | None = None) -> None:
+        self.size = size
+        self.constant = data is not None
+        padded = -(-size // 16) * 16
+        self.data: Bytes = np.zeros(padded, np.uint8)
+        if data is not None:
+            self.data[: len(data)] = np.frombuffer(data, np.uint8)
+        self.written: NDArray[np.bool_] = np.full(padded, self.constant)
+
+
+@dataclass(slots=True)
+class Memory:
+    """All regions of one run, and the transfers under way."""
+
+    regions: dict[int, Region]
+    transfers: deque[tuple[Span, ...]] = field(default_factory=deque)
+    """What DMA commands write that no DMA_WAIT has covered, the oldest first."""
+    kernels: deque[tuple[Span, ...]] = field(default_factory=deque)
+    """What other operations write that no KERNEL_WAIT has covered."""
+    watching: bool = True
+
+    def view(self, block: Block, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
+        """The elements of a block, in place; its bounds must have been checked."""
+        typed = self.regions[block.region].data.view(dtype)
+        strides = block.strides
+        return as_strided(typed[block.start // dtype.itemsize :], block.sizes, strides)
+
+    def check(self, block: Block, what: str, write: bool = False) -> None:
+        """Is the block inside its region, aligned, and (to be read) written before?"""
+        region = self.regions.get(block.region)
+        span = block.span
+        if region is None:
+            raise Sanitizer(f"{what} lies in region {block.region}, which does not exist")
+        if span.stop > region.size or span.start < 0:
+            raise Sanitizer(f"{what} takes {span}, which has {region.size:#x} bytes")
+        if block.start % block.element or any(s % block.element for s in block.strides):
+            raise Sanitizer(f"{what} at {span} is not aligned to its {block.element} byte elements")
+        if write and region.constant:
+            raise Sanitizer(f"{what} would overwrite constants at {span}")
+
+    def read(self, block: Block, what: str) -> None:
+        """Note that a command reads a block."""
+        self.check(block, what)
+        if not self.watching:
+            return
+        region = self.regions[block.region]
+        if not region.constant and not self._shadow(block).all():
+            raise Sanitizer(f"{what} reads bytes of {block.span} that nothing has written")
+        for spans in self.transfers:
+            for span in spans:
+                if span.overlaps(block.span):
+                    raise Sanitizer(f"{what} reads {block.span} while a DMA to {span} is under way")
+
+    def write(self, blocks: Iterable[Block], what: str) -> tuple[Span, ...]:
+        """Note that a command writes blocks; the bytes they span."""
+        spans = []
+        for block in blocks:
+            self.check(block, what, write=True)
+            if self.watching:
+                self._shadow(block)[...] = True
+            spans.append(block.span)
+        return tuple(spans)
+
+    def fault(self, sentence: str) -> None:
+        """What the sanitizer found, if it is watching."""
+        if self.watching:
+            raise Sanitizer(sentence)
+
+    def _shadow(self, block: Block) -> NDArray[np.bool_]:
+        written = self.regions[block.region].written
+        sizes, strides = (*block.sizes, block.element), (*block.strides, 1)
+        shadow: NDArray[np.bool_] = as_strided(written[block.start :], sizes, strides)
+        return shadow

@@ -1,0 +1,210 @@
+"""A stream as a program: each operation decoded once, in the order that it runs.
+
+A step is a place in the stream with the registers as they are there. Streams without branches are
+a chain of steps; a branch has two successors, found when they are first taken.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from tosaic.errors import InvalidInput, TosaicError, Unsupported
+from tosaic.sim.ethosu import decode_u55, decode_u85, dma
+from tosaic.sim.ethosu.convolution import ConvolutionRun, ProductRun, Store
+from tosaic.sim.ethosu.dma import Transfer
+from tosaic.sim.ethosu.elementwise import ElementwiseRun
+from tosaic.sim.ethosu.fields import Registers
+from tosaic.sim.ethosu.machine import Machine
+from tosaic.sim.ethosu.memory import Memory, Span
+from tosaic.sim.ethosu.operation import Operation
+from tosaic.sim.ethosu.output import table_block
+from tosaic.sim.ethosu.pooling import PoolingRun
+from tosaic.sim.ethosu.resize import ResizeRun
+from tosaic.sim.ethosu.stream import Command, Stream
+
+_BLOCKS = ("CONV", "DEPTHWISE", "POOL", "ELEMENTWISE", "RESIZE")
+
+_LONGEST = 1_000_000
+"""More operations than a stream that ends runs."""
+
+Run = ConvolutionRun | ProductRun | PoolingRun | ElementwiseRun | ResizeRun
+
+
+@dataclass(eq=False, slots=True)
+class Step:
+    """A command that does something, ready to run."""
+
+    command: Command
+    operation: Operation | None = None
+    transfer: Transfer | None = None
+    run: Callable[[Machine], None] | None = None
+    macs: int = 0
+    next: Step | None = None
+    values: tuple[tuple[str, int], ...] = ()
+    """The registers at a branch."""
+
+    @property
+    def place(self) -> str:
+        return self.command.place
+
+
+@dataclass(eq=False)
+class Program:
+    """The steps of a stream."""
+
+    stream: Stream
+    store: Store
+    first: Step | None = None
+    _landings: dict[tuple[object, ...], Step] = field(default_factory=dict)
+    """Steps behind branches, by their place and the registers there."""
+
+    def start(self) -> Step:
+        if self.first is None:
+            self.first = self._chain(0, {})
+        return self.first
+
+    @property
+    def is_straight(self) -> bool:
+        """Does every run take the same steps on the same addresses?"""
+        return all(c.name != "BRANCH" for c in self.stream.commands) and not any(
+            step.transfer is not None and step.transfer.index is not None for step in self.steps()
+        )
+
+    def steps(self) -> Iterator[Step]:
+        """All steps from the start up to a branch or the end."""
+        step: Step | None = self.start()
+        while step is not None:
+            yield step
+            step = step.next
+
+    def _chain(self, position: int, values: dict[str, int]) -> Step:
+        """The next step from a position on, and all that follow it up to a branch."""
+        key = (position, *sorted(values.items()))
+        if key in self._landings:
+            return self._landings[key]
+        first: Step | None = None
+        last: Step | None = None
+        commands = self.stream.commands
+        while True:
+            if position >= len(commands):
+                raise InvalidInput("the command stream runs past its end: it has no NPU_OP_STOP")
+            command = commands[position]
+            position += 1
+            if not command.is_operation:
+                values[command.name] = command.value
+                continue
+            step = self._decode(command, values)
+            if last is not None:
+                last.next = step
+            first, last = first or step, step
+            if command.name in ("STOP", "BRANCH"):
+                self._landings[key] = first
+                return first
+
+    def follow(self, step: Step, condition: bool | None) -> Step:
+        """The step behind a branch."""
+        command = step.command
+        kind = command.param & 0xF
+        if kind > 1:
+            raise Unsupported(f"a branch of kind {kind}", command.place)
+        if kind and condition is None:
+            raise InvalidInput("nothing decides the branch: no two numbers were compared")
+        if kind and not condition:
+            return self._chain(command.index + 1, dict(step.values))
+        target = self.stream.by_offset.get(command.payload or 0)
+        if target is None:
+            raise InvalidInput(f"the branch goes to {command.payload:#x}, where no command starts")
+        return self._chain(target, dict(step.values))
+
+    def _decode(self, command: Command, values: dict[str, int]) -> Step:
+        name, config = command.name, self.stream.config
+        try:
+            if name == "DMA_START":
+                transfer = dma.decode(Registers(values), config)
+                return Step(command, transfer=transfer, run=transfer)
+            if name in _BLOCKS:
+                decode = decode_u85.decode if config.is_u85 else decode_u55.decode
+                operation = decode(name, command.param, Registers(values), config)
+                run = self._prepare(operation)
+                return Step(command, operation, run=run, macs=run.macs)
+        except TosaicError as error:
+            raise type(error)(error.reason, error.where or command.place) from None
+        return Step(command, values=tuple(values.items()) if name == "BRANCH" else ())
+
+    def _prepare(self, operation: Operation) -> Run:
+        if operation.dynamic_weights:
+            return ProductRun(operation)
+        if operation.kind in ("CONV", "DEPTHWISE"):
+            return ConvolutionRun(operation, self.store)
+        if operation.kind == "POOL":
+            return PoolingRun(operation, self.stream.config)
+        if operation.kind == "ELEMENTWISE":
+            return ElementwiseRun(operation)
+        return ResizeRun(operation)
+
+
+def execute(
+    program: Program, machine: Machine, after: Callable[[Step], bool] | None = None
+) -> None:
+    """Run to the end; ``after`` may stop it behind a step."""
+    step: Step | None = program.start()
+    count = 0
+    while step is not None and step.command.name != "STOP":
+        try:
+            watch(step, machine.memory)
+            if step.run is not None:
+                step.run(machine)
+            if after is not None and after(step):
+                return
+            count += 1
+            if count > _LONGEST:
+                raise InvalidInput(f"the stream does not end within {_LONGEST} operations")
+            is_branch = step.command.name == "BRANCH"
+            step = program.follow(step, machine.condition) if is_branch else step.next
+        except TosaicError as error:
+            where = error.where or (step.place if step is not None else None)
+            raise type(error)(error.reason, where) from None
+
+
+def watch(step: Step, memory: Memory) -> None:
+    """What the sanitizer sees of a step before it runs."""
+    name, param = step.command.name, step.command.param
+    if name == "DMA_WAIT":
+        _complete(memory.transfers, param & 0xF)
+    elif name == "KERNEL_WAIT":
+        _complete(memory.kernels, param & 0xF)
+    elif step.transfer is not None:
+        transfer = step.transfer
+        memory.read(transfer.source, "the DMA's source")
+        if transfer.index is not None:
+            memory.read(transfer.index, "the DMA's list of places")
+        for spans in memory.kernels:
+            for span in spans:
+                if span.overlaps(transfer.source.span):
+                    memory.fault(f"the DMA reads {span} before the operation that writes it ends")
+        memory.transfers.append(memory.write([transfer.target], "the DMA's target"))
+    elif step.operation is not None:
+        _watch_operation(step.operation, memory)
+
+
+def _watch_operation(operation: Operation, memory: Memory) -> None:
+    for operand in operation.inputs:
+        if operand.map is not None:
+            operand.map.note_read(memory)
+    if operation.coded is not None:
+        for block in operation.coded.weights:
+            memory.read(block, "the weights")
+    for block in operation.scales:
+        memory.read(block, "the scales")
+    output = operation.output
+    if output.lookup is not None:
+        memory.read(table_block(output.lookup), "the lookup table")
+    if output.map is not None:
+        memory.kernels.append(output.map.note_write(memory))
+
+
+def _complete(under_way: deque[tuple[Span, ...]], left: int) -> None:
+    while len(under_way) > left:
+        under_way.popleft()
