@@ -1,0 +1,89 @@
+"""The long run of the NPU simulator: every family on every machine, as a table.
+
+``make simulate`` is this. Each row is a family, each column an accelerator; a cell says how many
+of its graphs are bit-exact with the reference model. What differs is listed at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+import time
+from collections import Counter
+from concurrent.futures import ProcessPoolExecutor
+
+from npu.configurations import ACCELERATORS
+from npu.families import case, families
+from npu.runner import judge
+
+_CHUNK = 10  # graphs that a worker takes at a time
+
+Task = tuple[str, str, int, int]
+Outcome = tuple[str, str, str]  # family, accelerator, what is wrong
+
+
+def _outcomes(task: Task) -> list[Outcome]:
+    name, machine, first, last = task
+    results = []
+    for index in range(first, last):
+        given = case(name, machine, index)
+        problem = judge(given)
+        words = f"{given}: {problem}" if problem else ""
+        results.append((name, given.configuration.accelerator, words))
+    return results
+
+
+def _quiet() -> None:
+    """The reference model writes to the file descriptors themselves."""
+    sink = os.open(os.devnull, os.O_WRONLY)
+    for descriptor in (1, 2):
+        os.dup2(sink, descriptor)
+
+
+def run(count: int, jobs: int, only: list[str]) -> list[Outcome]:
+    """All graphs of all families, in worker processes."""
+    tasks = [
+        (f.name, machine, first, min(first + _CHUNK, count))
+        for machine in ACCELERATORS
+        for f in families(machine)
+        if not only or f.name in only
+        for first in range(0, count, _CHUNK)
+    ]
+    with ProcessPoolExecutor(jobs, initializer=_quiet) as pool:
+        return [outcome for part in pool.map(_outcomes, tasks) for outcome in part]
+
+
+def table(outcomes: list[Outcome]) -> str:
+    """Family by accelerator: bit-exact of all."""
+    total = Counter((name, where) for name, where, _ in outcomes)
+    passed = Counter((name, where) for name, where, problem in outcomes if not problem)
+    columns = [a for names in ACCELERATORS.values() for a in names]
+    lines = [" " * 26 + "".join(f"{c:>10}" for c in columns) + f"{'all':>12}"]
+    for name in dict.fromkeys(name for name, _, _ in outcomes):
+        cells = [(passed[name, c], total[name, c]) for c in columns]
+        every = sum(p for p, _ in cells), sum(t for _, t in cells)
+        row = "".join(f"{f'{p}/{t}' if t else '-':>10}" for p, t in cells)
+        lines.append(f"{name:<26}{row}{f'{every[0]}/{every[1]}':>12}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100, help="graphs of a family on a machine")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[], help="families")
+    options = parser.parse_args()
+    start = time.monotonic()
+    outcomes = run(options.count, options.jobs, options.only)
+    print(table(outcomes))
+    wrong = [problem for _, _, problem in outcomes if problem]
+    for problem in wrong:
+        print(problem)
+    seconds = time.monotonic() - start
+    print(f"{len(outcomes) - len(wrong):,} of {len(outcomes):,} bit-exact, {seconds:.0f} s")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
