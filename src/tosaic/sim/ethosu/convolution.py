@@ -10,6 +10,7 @@ import torch
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.interp.conv import Convolution, matmul
 from tosaic.sim.ethosu import mlw, scales
+from tosaic.sim.ethosu.arrays import value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Coded, Operation, Window
 from tosaic.sim.ethosu.scales import Scales
@@ -57,7 +58,8 @@ class ConvolutionRun:
 
     def __init__(self, operation: Operation, store: Store) -> None:
         self.operation, self.store = operation, store
-        assert operation.coded is not None and operation.window is not None
+        assert operation.coded is not None
+        assert operation.window is not None
         self.coded, self.window = operation.coded, operation.window
         self.layer = _layer(operation, self.coded, self.window, store.config)
         self._key: tuple[bytes, ...] | None = None
@@ -90,7 +92,6 @@ class ConvolutionRun:
         dtype = operation.ifm.dtype
         if dtype.itemsize > 2:
             raise Unsupported(f"{operation.kind} of {dtype} elements")
-        info = np.iinfo(dtype)
         depthwise = operation.kind == "DEPTHWISE"
         weight = torch.from_numpy(volume)
         if depthwise:
@@ -103,7 +104,7 @@ class ConvolutionRun:
             torch.from_numpy(channel_scales.bias),
             input_shape=(1, height, width, depth), pad=(top, bottom, left, right),
             stride=self._stride(), dilation=self._dilation(),
-            input_zp=operation.ifm.zero_point, interval=(int(info.min), int(info.max)),
+            input_zp=operation.ifm.zero_point, interval=value_range(dtype),
             accumulator=torch.int32 if operation.accumulator == 32 else torch.int64,
         )  # fmt: skip
         return convolution, channel_scales

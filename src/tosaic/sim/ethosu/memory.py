@@ -1,4 +1,4 @@
-"""The NPU's memory, and what watches it: bounds, alignment, writing before reading, waiting for DMA.
+"""The NPU's memory, and what watches it: bounds, alignment, unwritten bytes, DMA under way.
 
 A region is an array of bytes with a shadow that tells which of them were written. Tensors reach it
 through strided views: no byte is touched in a Python loop.
@@ -15,6 +15,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.arrays import Array, DType
 
 Bytes = NDArray[np.uint8]
 
@@ -92,7 +93,7 @@ class Memory:
     watching: bool = True
     """Are accesses to be checked? Not again for a run that is known to be like one before."""
 
-    def view(self, block: Block, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
+    def view(self, block: Block, dtype: DType) -> Array:
         """The elements of a block, in place; its bounds must have been checked."""
         typed = self.regions[block.region].data.view(dtype)
         strides = block.strides

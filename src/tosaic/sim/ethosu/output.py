@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tosaic.sim.ethosu.arrays import Ints, value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Block
 from tosaic.sim.ethosu.operation import Lookup, Output
 from tosaic.sim.ethosu.scales import Scales
 from tosaic.sim.ethosu.scaling import rescale
-
-Ints = NDArray[np.int64]
 
 
 def finish(machine: Machine, output: Output, sums: Ints, scales: Scales | None = None) -> None:
@@ -53,7 +51,7 @@ def _look_up(machine: Machine, lookup: Lookup, value: Ints) -> Ints:
     raw = machine.memory.view(table_block(lookup), np.dtype("u1"))
     if lookup.index.itemsize == 1:
         table = np.ascontiguousarray(raw).view(lookup.entry)
-        lowest = int(np.iinfo(lookup.index).min)
+        lowest, _ = value_range(lookup.index)
         result: Ints = table[(value - lowest) & 0xFF].astype(np.int64)
         return result
     # 512 pieces of 128 values: the value at the start of a piece, and the rise to its end.

@@ -7,7 +7,7 @@ a chain of steps; a branch has two successors, found when they are first taken.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tosaic.errors import InvalidInput, TosaicError, Unsupported
@@ -45,10 +45,6 @@ class Step:
     values: tuple[tuple[str, int], ...] = ()
     """The registers at a branch."""
 
-    @property
-    def place(self) -> str:
-        return self.command.place
-
 
 @dataclass(eq=False)
 class Program:
@@ -56,9 +52,15 @@ class Program:
 
     stream: Stream
     store: Store
+    origins: Mapping[int, str] = field(default_factory=dict)
     first: Step | None = None
     _landings: dict[tuple[object, ...], Step] = field(default_factory=dict)
     """Steps behind branches, by their place and the registers there."""
+
+    def place(self, command: Command) -> str:
+        """Which command, where, and from which operator."""
+        origin = self.origins.get(command.offset)
+        return f"{command.place}, of {origin}" if origin else command.place
 
     def start(self) -> Step:
         if self.first is None:
@@ -130,7 +132,7 @@ class Program:
                 run = self._prepare(operation)
                 return Step(command, operation, run=run, macs=run.macs)
         except TosaicError as error:
-            raise type(error)(error.reason, error.where or command.place) from None
+            raise type(error)(error.reason, error.where or self.place(command)) from None
         return Step(command, values=tuple(values.items()) if name == "BRANCH" else ())
 
     def _prepare(self, operation: Operation) -> Run:
@@ -152,6 +154,7 @@ def execute(
     step: Step | None = program.start()
     count = 0
     while step is not None and step.command.name != "STOP":
+        here = step.command
         try:
             if machine.memory.watching:
                 watch(step, machine.memory)
@@ -165,8 +168,7 @@ def execute(
             is_branch = step.command.name == "BRANCH"
             step = program.follow(step, machine.condition) if is_branch else step.next
         except TosaicError as error:
-            where = error.where or (step.place if step is not None else None)
-            raise type(error)(error.reason, where) from None
+            raise type(error)(error.reason, error.where or program.place(here)) from None
 
 
 def watch(step: Step, memory: Memory) -> None:
