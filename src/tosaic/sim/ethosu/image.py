@@ -110,8 +110,8 @@ def _from_arrays(file: Mapping[str, Any]) -> Image:
 
 
 def _bytes(array: Any) -> bytes:
-    found = np.asarray(array)
-    return found.item() if found.dtype.kind == "S" and not found.ndim else found.tobytes()
+    """As stored: numpy would drop zeros at the end of a string of bytes."""
+    return np.asarray(array).tobytes()
 
 
 def _boundaries(file: Mapping[str, Any], side: str) -> tuple[Boundary, ...]:

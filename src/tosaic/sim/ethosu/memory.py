@@ -19,6 +19,9 @@ from tosaic.sim.ethosu.arrays import Array, DType
 
 Bytes = NDArray[np.uint8]
 
+_OVERLAP = 64
+"""How often strides may lead to the same byte on the average, before they are taken for wrong."""
+
 INTERNAL = -1
 """The number of the region inside the NPU that holds lookup tables."""
 
@@ -107,6 +110,8 @@ class Memory:
             raise Sanitizer(f"{what} lies in region {block.region}, which does not exist")
         if span.stop > region.size or span.start < 0:
             raise Sanitizer(f"{what} takes {span}, which has {region.size:#x} bytes")
+        if block.bytes > _OVERLAP * region.size:
+            raise Sanitizer(f"{what} has {block.bytes} bytes, and all of them are {span}")
         if block.start % block.element or any(s % block.element for s in block.strides):
             raise Sanitizer(f"{what} at {span} is not aligned to its {block.element} byte elements")
         if write and region.constant:

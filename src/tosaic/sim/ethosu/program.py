@@ -26,8 +26,10 @@ from tosaic.sim.ethosu.stream import Command, Stream
 
 _BLOCKS = ("CONV", "DEPTHWISE", "POOL", "ELEMENTWISE", "RESIZE")
 
-_LONGEST = 1_000_000
-"""More operations than a stream that ends runs."""
+_LOOPS = 100_000
+"""How many operations more than it has commands a stream may run before it seems not to end."""
+_MOST_MACS, _MOST_VALUES = 1 << 36, 1 << 27
+"""More multiplications or results of one operation are taken for a corrupt size."""
 
 Run = ConvolutionRun | ProductRun | PoolingRun | ElementwiseRun | ResizeRun
 
@@ -129,7 +131,10 @@ class Program:
             if name in _BLOCKS:
                 decode = decode_u85.decode if config.is_u85 else decode_u55.decode
                 operation = decode(name, command.param, Registers(values), config)
+                _check_size(operation)
                 run = self._prepare(operation)
+                if run.macs > _MOST_MACS:
+                    raise InvalidInput(f"the operation takes {run.macs} multiplications")
                 return Step(command, operation, run=run, macs=run.macs)
         except TosaicError as error:
             raise type(error)(error.reason, error.where or self.place(command)) from None
@@ -147,12 +152,22 @@ class Program:
         return ResizeRun(operation)
 
 
+def _check_size(operation: Operation) -> None:
+    """Sizes that no memory holds: of what is not in memory, and of windows."""
+    height, width, depth = operation.output.shape
+    values = height * width * depth
+    window = operation.window
+    covered = values * window.size[0] * window.size[1] if window is not None else values
+    if values > _MOST_VALUES or covered > _MOST_MACS:
+        raise InvalidInput(f"the operation makes {height}x{width}x{depth} values")
+
+
 def execute(
     program: Program, machine: Machine, after: Callable[[Step], bool] | None = None
 ) -> None:
     """Run to the end; ``after`` may stop it behind a step."""
     step: Step | None = program.start()
-    count = 0
+    count, limit = 0, len(program.stream.commands) + _LOOPS
     while step is not None and step.command.name != "STOP":
         here = step.command
         try:
@@ -163,8 +178,8 @@ def execute(
             if after is not None and after(step):
                 return
             count += 1
-            if count > _LONGEST:
-                raise InvalidInput(f"the stream does not end within {_LONGEST} operations")
+            if count > limit:
+                raise InvalidInput(f"the stream does not end within {limit} operations")
             is_branch = step.command.name == "BRANCH"
             step = program.follow(step, machine.condition) if is_branch else step.next
         except TosaicError as error:
