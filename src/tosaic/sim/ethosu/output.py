@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from tosaic.sim.ethosu.arrays import Ints, value_range
+from tosaic.sim.ethosu.arrays import Array, Ints, value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Block
 from tosaic.sim.ethosu.operation import Lookup, Output
@@ -27,9 +27,14 @@ def deliver(machine: Machine, output: Output, scaled: Ints) -> None:
     value = scaled + output.zero_point if output.zero_point else scaled
     if output.limits is not None:
         value = np.clip(value, *output.limits)
+    place(machine, output, value)
+
+
+def place(machine: Machine, output: Output, value: Array) -> None:
+    """Table and layout of what is within its limits."""
     if output.lookup is not None:
         value = _look_up(machine, output.lookup, value)
-    result = value.astype(output.dtype)
+    result = value.astype(output.dtype, copy=False)
     if output.chain is not None:
         machine.chains[output.chain] = result
         return
@@ -47,7 +52,8 @@ def table_block(lookup: Lookup) -> Block:
     return Block(INTERNAL, lookup.start, (size,), (1,), 1)
 
 
-def _look_up(machine: Machine, lookup: Lookup, value: Ints) -> Ints:
+def _look_up(machine: Machine, lookup: Lookup, value: Array) -> Ints:
+    value = value.astype(np.int64)
     raw = machine.memory.view(table_block(lookup), np.dtype("u1"))
     if lookup.index.itemsize == 1:
         table = np.ascontiguousarray(raw).view(lookup.entry)
