@@ -46,6 +46,8 @@ class Step:
     next: Step | None = None
     values: tuple[tuple[str, int], ...] = ()
     """The registers at a branch."""
+    landings: dict[bool, Step] = field(default_factory=dict)
+    """Where a branch led, if it was taken or not."""
 
 
 @dataclass(eq=False)
@@ -115,7 +117,14 @@ class Program:
             raise Unsupported(f"a branch of kind {kind}", command.place)
         if kind and condition is None:
             raise InvalidInput("nothing decides the branch: no two numbers were compared")
-        if kind and not condition:
+        taken = not kind or bool(condition)
+        if taken not in step.landings:
+            step.landings[taken] = self._land(step, taken)
+        return step.landings[taken]
+
+    def _land(self, step: Step, taken: bool) -> Step:
+        command = step.command
+        if not taken:
             return self._chain(command.index + 1, dict(step.values))
         target = self.stream.by_offset.get(command.payload or 0)
         if target is None:
