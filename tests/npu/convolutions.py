@@ -66,6 +66,9 @@ def spatial(m: Maker, stride: int, dilation: int, most: int = 5) -> dict[str, An
     for _ in "HW":
         k, s, d = m.size(1, most), m.size(1, stride), m.size(1, dilation)
         size, before, after = m.window(m.size(1, 8), k, s, d)
+        if size < d:  # Vela takes the input apart by dilation: no part may be empty
+            d = 1
+            size, before, after = m.window(m.size(1, 8), k, s, d)
         sizes.append(size)
         pads += [before, after]
         kernel.append(k)
@@ -275,4 +278,4 @@ def conv2d_given_weights(m: Maker) -> Graph:
         m, x, weight, zero_points=(m.zero_point(), 0), pad=(0, 0, 0, 0), stride=(1, 1),
         dilation=(1, 1),
     )  # fmt: skip
-    return m.finish(m.settle(acc, I8))
+    return m.finish(m.settle(acc, I8, per_channel=False))

@@ -202,11 +202,9 @@ def intdiv(m: Maker) -> Graph:
 
 
 def _compared(m: Maker) -> Value:
-    a, b = operands(m, I32, reach=m.pick(9.0, 200.0, 1e8))
     op = m.pick("EQUAL", "GREATER", "GREATER_EQUAL")
-    if op == "EQUAL":
-        a, b = operands(m, I32, reach=3.0)
-    return m.b.op(op, a, b)
+    reach = 3.0 if op == "EQUAL" else m.pick(9.0, 200.0, 1e8)
+    return m.b.op(op, *operands(m, I32, reach=reach))
 
 
 @family("u85")
@@ -227,9 +225,10 @@ def logical(m: Maker) -> Graph:
 def select(m: Maker) -> Graph:
     kind = m.pick(I8, I16, I32)
     shape = m.shape(m.size(1, 4))
-    mask = m.input(BOOL, tuple(1 if m.chance(0.2) else s for s in shape))
     if m.chance(0.5):
         mask = m.b.GREATER(m.input(I32, shape), m.input(I32, shape))
+    else:
+        mask = m.input(BOOL, tuple(1 if m.chance(0.2) else s for s in shape))
     return m.finish(m.b.SELECT(mask, m.input(kind, shape), m.either(kind, shape)))
 
 
