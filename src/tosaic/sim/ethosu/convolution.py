@@ -70,10 +70,11 @@ class ConvolutionRun:
 
     def __call__(self, machine: Machine) -> None:
         blocks = (*self.coded.weights, *self.operation.scales)
-        key = tuple(machine.memory.view(b, np.dtype("u1")).tobytes() for b in blocks)
-        if key != self._key:
-            self._ready = self._prepare(key)
-            self._key = key
+        if self._key is None or not machine.memory.is_constant(blocks):
+            key = tuple(machine.memory.view(b, np.dtype("u1")).tobytes() for b in blocks)
+            if key != self._key:
+                self._ready = self._prepare(key)
+                self._key = key
         convolution, channel_scales = self._ready
         values = upscaled(self.operation, machine.load(self.operation.ifm))
         if values.dtype.kind == "u":

@@ -77,7 +77,7 @@ def _output(r: Registers, config: Config) -> Output:
     )  # fmt: skip
 
 
-def _limits(r: Registers, dtype: np.dtype[np.generic]) -> tuple[int, int]:
+def _limits(r: Registers, dtype: np.dtype[np.generic]) -> tuple[int, int] | None:
     """The lowest and highest result before a table is looked up."""
     clip = r.bits("ACTIVATION", 12, 4)
     ranges = {2: np.uint8, 3: np.int8, 5: np.int16}
@@ -85,7 +85,7 @@ def _limits(r: Registers, dtype: np.dtype[np.generic]) -> tuple[int, int]:
         raise Unsupported(f"ACTIVATION {r['ACTIVATION']:#x}: its clipping")
     kind = np.iinfo(ranges[clip] if clip else dtype)
     if dtype.itemsize == 4 and not clip:
-        return int(kind.min), int(kind.max)
+        return None
     signed = kind.min < 0
     low, high = (
         r.signed(name) if signed else r[name] & 0xFFFF

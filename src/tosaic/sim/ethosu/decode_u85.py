@@ -128,18 +128,16 @@ def _output(r: Registers) -> Output:
     return replace(output, map=stored)
 
 
-def _limits(r: Registers, dtype: DType) -> tuple[int, int]:
+def _limits(r: Registers, dtype: DType) -> tuple[int, int] | None:
     """The lowest and highest result; clipping may be switched off."""
-    info = np.iinfo(dtype)
-    low, high = int(info.min), int(info.max)
     if r.bits("ACTIVATION", 12, 4) or dtype.itemsize > 2:
-        return low, high
-    signed = dtype.kind == "i"
+        return None
+    info = np.iinfo(dtype)
     bottom, top = (
-        r.signed(name) if signed else r[name] & 0xFFFF
+        r.signed(name) if dtype.kind == "i" else r[name] & 0xFFFF
         for name in ("ACTIVATION_MIN", "ACTIVATION_MAX")
     )
-    return max(low, bottom), min(high, top)
+    return max(int(info.min), bottom), min(int(info.max), top)
 
 
 def _lookup(r: Registers) -> Lookup | None:

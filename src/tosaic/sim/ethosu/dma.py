@@ -41,11 +41,11 @@ class Transfer:
         limit = chosen.shape[-2]
         if index.size and (index.min() < 0 or index.max() >= limit):
             raise Sanitizer(f"a place in the DMA's list lies outside of 0 to {limit - 1}")
+        shadow = memory.shadow(self.target)
         for group in np.ndindex(index.shape[:-1]):
-            if self.scatter:
-                place[group][index[group]] = found[group]
-            else:
-                place[group] = found[group][index[group]]
+            rows: object = index[group] if self.scatter else slice(None)
+            place[group][rows] = found[group] if self.scatter else found[group][index[group]]
+            shadow[group][rows] = True
 
     @property
     def bytes(self) -> int:

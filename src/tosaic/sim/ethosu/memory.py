@@ -90,6 +90,7 @@ class Memory:
     kernels: deque[tuple[Span, ...]] = field(default_factory=deque)
     """What other operations write that no KERNEL_WAIT has covered."""
     watching: bool = True
+    """Are accesses to be checked? Not again for a run that is known to be like one before."""
 
     def view(self, block: Block, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
         """The elements of a block, in place; its bounds must have been checked."""
@@ -110,35 +111,52 @@ class Memory:
         if write and region.constant:
             raise Sanitizer(f"{what} would overwrite constants at {span}")
 
+    def is_constant(self, blocks: Iterable[Block]) -> bool:
+        return all(self.regions[block.region].constant for block in blocks)
+
     def read(self, block: Block, what: str) -> None:
-        """Note that a command reads a block."""
+        """Note that an operation reads a block."""
         self.check(block, what)
-        if not self.watching:
-            return
-        region = self.regions[block.region]
-        if not region.constant and not self._shadow(block).all():
+        if not self.regions[block.region].constant and not self.shadow(block).all():
             raise Sanitizer(f"{what} reads bytes of {block.span} that nothing has written")
         for spans in self.transfers:
             for span in spans:
                 if span.overlaps(block.span):
                     raise Sanitizer(f"{what} reads {block.span} while a DMA to {span} is under way")
 
+    def copy(self, source: Block, target: Block) -> None:
+        """Note a DMA: bytes that nothing has written may be moved, not used.
+
+        Where one side has places to choose from, all of the source must have been written, and
+        of the target only what the run then marks is.
+        """
+        self.check(source, "the DMA's source")
+        self.check(target, "the DMA's target", write=True)
+        found = self.shadow(source)
+        if not found.any():
+            raise Sanitizer(f"the DMA's source {source.span} is nothing that was written")
+        if source.sizes == target.sizes:
+            self.shadow(target)[...] = found.copy()
+        elif not found.all():
+            raise Sanitizer(f"the DMA's source {source.span} was not wholly written")
+        for spans in self.kernels:
+            for span in spans:
+                if span.overlaps(source.span):
+                    raise Sanitizer(
+                        f"the DMA reads {source.span} before the operation that writes {span} ends"
+                    )
+        self.transfers.append((target.span,))
+
     def write(self, blocks: Iterable[Block], what: str) -> tuple[Span, ...]:
         """Note that a command writes blocks; the bytes they span."""
         spans = []
         for block in blocks:
             self.check(block, what, write=True)
-            if self.watching:
-                self._shadow(block)[...] = True
+            self.shadow(block)[...] = True
             spans.append(block.span)
         return tuple(spans)
 
-    def fault(self, sentence: str) -> None:
-        """What the sanitizer found, if it is watching."""
-        if self.watching:
-            raise Sanitizer(sentence)
-
-    def _shadow(self, block: Block) -> NDArray[np.bool_]:
+    def shadow(self, block: Block) -> NDArray[np.bool_]:
         written = self.regions[block.region].written
         sizes, strides = (*block.sizes, block.element), (*block.strides, 1)
         shadow: NDArray[np.bool_] = as_strided(written[block.start :], sizes, strides)

@@ -22,39 +22,43 @@ _UNCOMPRESSED = 7
 _CHUNK = 12
 _ONES = [n.bit_count() for n in range(1 << _CHUNK)]
 _FAST_HEADER = 32
+_FAST_ZERO = 13
+"""Where the zero point of plain bytes stands in the header of the fast format."""
 _FAST_TABLE = 14
 """Where the 16 entries of 9 bits stand in the header of the fast format, in bytes."""
 
 
 class _Bits:
-    """Reads little-endian bit fields; past the end is an error."""
+    """Reads little-endian bit fields; past the end is an error.
 
-    __slots__ = ("data", "position", "size")
+    A field is taken from the 32 bits that start at its first byte, so it has at most 25.
+    """
+
+    __slots__ = ("array", "position", "size", "windows")
 
     def __init__(self, data: bytes) -> None:
-        self.data = data
+        padded = np.frombuffer(data + bytes(8), np.uint8).astype(np.uint32)
+        count = len(data) + 4
+        self.array: NDArray[np.int64] = sum(
+            (padded[i : count + i] << np.uint32(8 * i) for i in range(4)), np.uint32(0)
+        ).astype(np.int64)
+        self.windows: list[int] = self.array.tolist()
         self.size = 8 * len(data)
         self.position = 0
 
     def take(self, count: int) -> int:
         at = self.position
-        self.position = at + count
-        if self.position > self.size:
-            raise InvalidInput("the compressed weights end within a value")
-        found = int.from_bytes(self.data[at >> 3 : (at + count + 7) >> 3], "little")
-        return found >> (at & 7) & (1 << count) - 1
+        self.advance(count)
+        return self.windows[at >> 3] >> (at & 7) & (1 << count) - 1
 
-    def fields(self, count: int, width: int) -> NDArray[np.int64]:
-        """Many fields of one width."""
-        at = self.position
-        self.position = at + count * width
+    def advance(self, count: int) -> None:
+        self.position += count
         if self.position > self.size:
             raise InvalidInput("the compressed weights end within a value")
-        raw = np.frombuffer(self.data, np.uint8)[at >> 3 : (self.position + 7) >> 3]
-        digits = np.unpackbits(raw, bitorder="little")[at & 7 :][: count * width]
-        places = np.int64(1) << np.arange(width, dtype=np.int64)
-        result: NDArray[np.int64] = digits.reshape(count, width) @ places
-        return result
+
+    def fields(self, places: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+        """Fields of one width at many places."""
+        return self.array[places >> 3] >> (places & 7) & (1 << width) - 1
 
 
 @dataclass(slots=True)
@@ -116,14 +120,21 @@ def _slice(
         width = max(size - 1, 0).bit_length() if size else palette.bits
     elif divisor > 5:
         raise InvalidInput(f"the compressed weights have a slice of divisor {divisor}")
-    coder = _Chunks(bits, divisor if divisor != _UNCOMPRESSED else width, count)
-    coder.uncompressed, coder.truncated = divisor == _UNCOMPRESSED, bool(truncated)
-    if runs:
-        codes, zeros = coder.with_runs(zero_divisor, count + fresh, limit)
+    plain = divisor == _UNCOMPRESSED
+    weights = _Coded(count, width if plain else divisor, 0 if plain else _CHUNK)
+    zeros = _Coded(count + fresh, zero_divisor, _CHUNK if zero_divisor < 3 else 8) if runs else None
+    if zeros is None and plain:
+        weights.due = count
+        weights.settle(bits)
+    elif zeros is None:
+        _scan_alone(bits, weights, bool(truncated))
     else:
-        codes, zeros = coder.alone(), None
-    values = palette.weights(codes)
-    return _spread(values, zeros, bool(fresh), limit), palette
+        _scan(bits, weights, zeros, bool(truncated))
+    values = palette.weights(weights.values(bits, weights.codes(bits, bool(truncated))))
+    if zeros is None:
+        return values, palette
+    gaps = zeros.values(bits, zeros.unary(bits))
+    return _spread(values, gaps, bool(fresh), limit), palette
 
 
 def _read_palette(bits: _Bits, runs: bool) -> _Palette:
@@ -133,12 +144,8 @@ def _read_palette(bits: _Bits, runs: bool) -> _Palette:
     return _Palette(entries, offset, width, runs)
 
 
-def _spread(
-    values: Weights, zeros: NDArray[np.int64] | None, leading: bool, limit: int
-) -> Weights:
+def _spread(values: Weights, zeros: NDArray[np.int64], leading: bool, limit: int) -> Weights:
     """Values with their runs of zeros after them, and before the first if there is one more."""
-    if zeros is None:
-        return values
     if len(values) + int(zeros.sum()) > limit:
         raise InvalidInput("the compressed weights hold more values than the operation takes")
     first, after = (int(zeros[0]), zeros[1:]) if leading else (0, zeros)
@@ -148,96 +155,132 @@ def _spread(
     return result
 
 
-class _Chunks:
-    """The values of one slice: quotients in chunks of unary digits, remainders one chunk later."""
+@dataclass(slots=True)
+class _Coded:
+    """Where the parts of one kind of values lie: found first, then read all at once."""
 
-    def __init__(self, bits: _Bits, divisor: int, count: int) -> None:
-        self.bits, self.divisor, self.count = bits, divisor, count
-        self.uncompressed = self.truncated = False
-        self.quotients: list[int] = []
-        self.remainders: list[int] = []
-        self.carry = 0
+    count: int
+    divisor: int
+    """Bits of a remainder."""
+    digits: int
+    """Unary digits of a chunk; 0 for values without quotients."""
+    found: int = 0
+    due: int = 0
+    """Remainders of the last chunk, which follow the digits of the next."""
+    first: list[int] = field(default_factory=list)
+    second: list[int] = field(default_factory=list)
+    remainders: list[int] = field(default_factory=list)
+    shares: list[int] = field(default_factory=list)
 
-    def alone(self) -> NDArray[np.int64]:
-        """All values of a slice without runs of zeros."""
-        if self.uncompressed:
-            return self.bits.fields(self.count, self.divisor)
-        pending = 0
-        while len(self.quotients) < self.count:
-            before = len(self.quotients)
-            self._unary(self.bits.take(_CHUNK))
-            self._remainders(pending)
-            pending = min(len(self.quotients), self.count) - before
-        self._remainders(pending)
-        return self._values(self.count)
+    def note(self, symbols: int) -> None:
+        """A chunk has so many values more; those beyond the count have no remainder."""
+        self.due = max(min(self.found + symbols, self.count) - self.found, 0)
+        self.found += symbols
 
-    def with_runs(
-        self, divisor: int, runs: int, limit: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """All values and the runs of zeros coded beside them.
+    def settle(self, bits: _Bits) -> None:
+        """The remainders of the chunk before stand here."""
+        if self.due:
+            self.remainders.append(bits.position)
+            self.shares.append(self.due)
+            bits.advance(self.due * self.divisor)
+            self.due = 0
 
-        The side that is ahead waits: weights while they lead by 8, runs while they lead.
-        """
-        bits, zeros = self.bits, _Chunks(self.bits, divisor, runs)
-        digits = _CHUNK if divisor < 3 else 8
-        weights_due = zeros_due = 0
-        weights = self.count
-        while True:
-            lead = len(self.quotients) - len(zeros.quotients)
-            take_weights = lead < 8 and len(self.quotients) < weights
-            take_zeros = lead >= 0 and len(zeros.quotients) < runs
-            first = bits.take(_CHUNK) if take_weights and not self.uncompressed else 0
-            before_zeros, before = len(zeros.quotients), len(self.quotients)
-            if take_zeros:
-                zeros._plain_unary(bits.take(digits), digits)
-            if take_weights:
-                self._unary(first)
-            self._remainders(weights_due)
-            zeros._remainders(zeros_due)
-            weights_due = max(min(len(self.quotients), weights) - before, 0)
-            zeros_due = max(min(len(zeros.quotients), runs) - before_zeros, 0)
-            if not take_weights and not take_zeros:
-                return self._values(weights), zeros._values(runs)
+    def codes(self, bits: _Bits, truncated: bool) -> NDArray[np.int64]:
+        """Quotients: a digit is 0, 1 or 2, and unless truncated a 2 goes on."""
+        if not self.digits:
+            return np.zeros(self.count, np.int64)
+        low = _digits(bits.fields(np.array(self.first, np.int64), _CHUNK), _CHUNK)
+        high = _digits(bits.fields(np.array(self.second, np.int64), _CHUNK), _CHUNK)
+        rank = np.maximum(np.cumsum(low, axis=1) - 1, 0)
+        digits = low * (1 + np.take_along_axis(high, rank, axis=1))
+        return _segments(digits, (digits < 2) | truncated)[: self.count]
 
-    def _unary(self, first: int) -> None:
-        """Quotients of a chunk: each digit is 0, 1 or 2, and 2 goes on unless truncated."""
-        symbols = 8 if self.uncompressed and self.divisor > 5 else _CHUNK
-        second = self.bits.take(_ONES[first])
-        total = self.carry
-        for _ in range(symbols):
-            code = first & 1
-            if code:
-                code += second & 1
-                second >>= 1
-            first >>= 1
-            total += code
-            if code < 2 or self.truncated:
-                self.quotients.append(total)
-                total = 0
-        self.carry = total
+    def unary(self, bits: _Bits) -> NDArray[np.int64]:
+        """Quotients: as many ones as stand before a zero."""
+        digits = _digits(bits.fields(np.array(self.first, np.int64), self.digits), self.digits)
+        return _segments(digits, digits == 0)[: self.count]
 
-    def _plain_unary(self, field: int, digits: int) -> None:
-        total = self.carry
-        for _ in range(digits):
-            if field & 1:
-                total += 1
-            else:
-                self.quotients.append(total)
-                total = 0
-            field >>= 1
-        self.carry = total
+    def values(self, bits: _Bits, quotients: NDArray[np.int64]) -> NDArray[np.int64]:
+        shares = np.array(self.shares, np.int64)
+        starts = np.repeat(np.array(self.remainders, np.int64), shares)
+        inside = np.arange(len(starts)) - np.repeat(np.cumsum(shares) - shares, shares)
+        rest = bits.fields(starts + inside * self.divisor, self.divisor)
+        return (quotients << self.divisor) + rest
 
-    def _remainders(self, count: int) -> None:
-        if count and self.divisor:
-            field, width = self.bits.take(count * self.divisor), self.divisor
-            mask = (1 << width) - 1
-            self.remainders.extend(field >> width * i & mask for i in range(count))
-        else:
-            self.remainders.extend([0] * count)
 
-    def _values(self, count: int) -> NDArray[np.int64]:
-        quotients = np.array(self.quotients[:count], np.int64)
-        return (quotients << self.divisor) + np.array(self.remainders[:count], np.int64)
+def _digits(fields: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+    return fields[:, None] >> np.arange(count) & 1
+
+
+def _segments(digits: NDArray[np.int64], last: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Sums of the digits up to each that is the last of its value."""
+    totals = np.cumsum(digits.reshape(-1))[last.reshape(-1)]
+    return np.diff(totals, prepend=0)
+
+
+def _scan_alone(bits: _Bits, weights: _Coded, truncated: bool) -> None:
+    """The chunks of a slice without runs of zeros, which is most of them: a loop for speed."""
+    windows, ones, end = bits.windows, _ONES, bits.size
+    count, divisor = weights.count, weights.divisor
+    first, second = weights.first.append, weights.second.append
+    at, found, due = bits.position, 0, 0
+    while found < count:
+        if at > end:
+            break
+        window = windows[at >> 3] >> (at & 7)
+        low = ones[window & 0xFFF]
+        first(at)
+        second(at + _CHUNK)
+        twos = 0 if truncated else ones[window >> _CHUNK & (1 << low) - 1]
+        at += _CHUNK + low
+        if due:
+            weights.remainders.append(at)
+            weights.shares.append(due)
+            at += due * divisor
+        due = min(_CHUNK - twos, count - found)
+        found += _CHUNK - twos
+    weights.due, bits.position = due, 0
+    bits.advance(at)
+    weights.settle(bits)
+
+
+def _scan(bits: _Bits, weights: _Coded, zeros: _Coded, truncated: bool) -> None:
+    """Go through the chunks of a slice and note where everything stands.
+
+    The side that is ahead waits: weights while they lead by 8, runs of zeros while they lead.
+    """
+    windows = bits.windows
+    while True:
+        lead = weights.found - zeros.found
+        take = lead < 8 and weights.found < weights.count
+        take_zeros = lead >= 0 and zeros.found < zeros.count
+        ones = symbols = 0
+        if take and weights.digits:
+            at = bits.position
+            ones = _ONES[windows[at >> 3] >> (at & 7) & 0xFFF]
+            weights.first.append(at)
+            bits.advance(_CHUNK)
+        if take_zeros:
+            at = bits.position
+            zeros.first.append(at)
+            bits.advance(zeros.digits)
+            skipped = _ONES[windows[at >> 3] >> (at & 7) & (1 << zeros.digits) - 1]
+        if take and weights.digits:
+            at = bits.position
+            twos = windows[at >> 3] >> (at & 7) & (1 << ones) - 1
+            weights.second.append(at)
+            bits.advance(ones)
+            symbols = _CHUNK if truncated else _CHUNK - _ONES[twos]
+        elif take:
+            symbols = 8 if weights.divisor > 5 else _CHUNK
+        weights.settle(bits)
+        zeros.settle(bits)
+        if take:
+            weights.note(symbols)
+        if take_zeros:
+            zeros.note(zeros.digits - skipped)
+        if not take and not take_zeros:
+            return
 
 
 def decode_fast(data: bytes, limit: int) -> Weights:
@@ -247,7 +290,8 @@ def decode_fast(data: bytes, limit: int) -> Weights:
     kind = data[0]
     body = np.frombuffer(data, np.uint8)[_FAST_HEADER:]
     if kind == 1:
-        return body[:limit].view(np.int8).astype(np.int16)
+        zero_point = data[_FAST_ZERO] - (data[_FAST_ZERO] >> 7 << 8)
+        return body[:limit].view(np.int8).astype(np.int16) - np.int16(zero_point)
     if kind not in (0, 2):
         raise InvalidInput(f"the weights in fast format are of the unknown kind {kind}")
     packed = int.from_bytes(data[_FAST_TABLE:_FAST_HEADER], "little")

@@ -74,7 +74,8 @@ class Output:
     scaling: Scaling
     """For all channels; with ``per_channel`` only its rounding counts."""
     per_channel: bool
-    limits: tuple[int, int]
+    limits: tuple[int, int] | None
+    """The lowest and highest value; without, the bits that fit are kept."""
     lookup: Lookup | None = None
     map: FeatureMap | None = None
     chain: int | None = None

@@ -27,7 +27,7 @@ def finish(machine: Machine, output: Output, sums: Ints, scales: Scales | None =
 def deliver(machine: Machine, output: Output, scaled: Ints) -> None:
     """Zero point, limits, table and layout of what is scaled already."""
     value = scaled + output.zero_point if output.zero_point else scaled
-    if output.dtype.itemsize < 4 or output.lookup is not None or output.limits != _all(output):
+    if output.limits is not None:
         value = np.clip(value, *output.limits)
     if output.lookup is not None:
         value = _look_up(machine, output.lookup, value)
@@ -41,11 +41,6 @@ def deliver(machine: Machine, output: Output, scaled: Ints) -> None:
         result = result.transpose(output.transpose)
     if output.map is not None:
         output.map.store(machine.memory, result)
-
-
-def _all(output: Output) -> tuple[int, int]:
-    info = np.iinfo(output.dtype)
-    return int(info.min), int(info.max)
 
 
 def table_block(lookup: Lookup) -> Block:

@@ -153,7 +153,8 @@ def execute(
     count = 0
     while step is not None and step.command.name != "STOP":
         try:
-            watch(step, machine.memory)
+            if machine.memory.watching:
+                watch(step, machine.memory)
             if step.run is not None:
                 step.run(machine)
             if after is not None and after(step):
@@ -177,14 +178,9 @@ def watch(step: Step, memory: Memory) -> None:
         _complete(memory.kernels, param & 0xF)
     elif step.transfer is not None:
         transfer = step.transfer
-        memory.read(transfer.source, "the DMA's source")
         if transfer.index is not None:
             memory.read(transfer.index, "the DMA's list of places")
-        for spans in memory.kernels:
-            for span in spans:
-                if span.overlaps(transfer.source.span):
-                    memory.fault(f"the DMA reads {span} before the operation that writes it ends")
-        memory.transfers.append(memory.write([transfer.target], "the DMA's target"))
+        memory.copy(transfer.source, transfer.target)
     elif step.operation is not None:
         _watch_operation(step.operation, memory)
 

@@ -14,8 +14,8 @@ import numpy as np
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.sim.ethosu import registers
 
-_MARKS = (b"COP1", b"COP2")
 _CONFIG, _STREAM, _NOP = 1, 2, 5
+_SECTION, _METADATA = 1, int.from_bytes(b"VEUM", "little")
 _PRODUCTS = ("U55", "U65", "U85")
 _MACS = {"U55": (32, 64, 128, 256), "U65": (256, 512), "U85": (128, 256, 512, 1024, 2048)}
 
@@ -116,12 +116,17 @@ def decode(payload: bytes) -> Stream:
 
 
 def _actions(payload: bytes) -> tuple[Config, np.ndarray]:
-    """The configuration and the words of the command stream."""
-    if payload[:4] not in _MARKS:
+    """The configuration and the words of the command stream, of either container."""
+    read = {b"COP1": _actions_1, b"COP2": _actions_2}.get(payload[:4])
+    if read is None:
         raise InvalidInput("this is no driver payload: it does not begin with COP1 or COP2")
     if len(payload) % 4:
         raise InvalidInput(f"a driver payload has whole words, this one has {len(payload)} bytes")
-    words = np.frombuffer(payload, "<u4")
+    return read(np.frombuffer(payload, "<u4"))
+
+
+def _actions_1(words: np.ndarray) -> tuple[Config, np.ndarray]:
+    """A list of actions: the configuration, fillers, the stream."""
     config: Config | None = None
     position = 1
     while position < len(words):
@@ -147,6 +152,21 @@ def _actions(payload: bytes) -> tuple[Config, np.ndarray]:
         else:
             raise Unsupported(f"the driver action {word:#010x} is not known", f"word {position}")
     raise InvalidInput("the driver payload has no command stream")
+
+
+def _actions_2(words: np.ndarray) -> tuple[Config, np.ndarray]:
+    """A header of four words, then one section: metadata with the configuration, the stream."""
+    if len(words) < 16:
+        raise InvalidInput("the driver payload ends within its header")
+    version, size, kind, length, metadata, mark = (int(words[i]) for i in (1, 2, 4, 5, 6, 7))
+    if (version, kind, mark) != (1, _SECTION, _METADATA):
+        raise Unsupported(f"a COP2 payload of version {version} with a section of kind {kind}")
+    start, stop = 7 + metadata // 4, 6 + length // 4
+    if size != 4 * len(words) - 16 or length % 4 or metadata % 4 or metadata < 16:
+        raise InvalidInput("the sizes in the header of the COP2 payload do not fit it")
+    if not 12 <= start <= stop <= len(words):
+        raise InvalidInput("the command stream lies outside of its COP2 payload")
+    return _config(int(words[10])), words[start:stop]
 
 
 def _config(word: int) -> Config:
