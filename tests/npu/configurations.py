@@ -58,7 +58,7 @@ def configuration(machine: str, index: int, dedicated: bool = True) -> Configura
     name = accelerators[which]
     systems = [s for s in _SYSTEMS[name[:3]] if dedicated or not s[1].startswith("Dedicated")]
     system, memory_mode = systems[turn % len(systems)]
-    flags = ["--optimise=" + ("Performance", "Size")[(index + turn) % 2]]
+    flags = ["--optimise=" + ("Performance", "Size")[turn % 2]]
     arena = _ARENAS[(index // 2) % 4]
     flags += [f"--arena-cache-size={arena}"] if arena else []
     flags += _FLAGS[index % len(_FLAGS)]

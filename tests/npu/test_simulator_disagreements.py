@@ -179,7 +179,7 @@ def test_a_dilation_above_the_width_makes_an_operation_without_input(
 
 
 def test_a_loop_with_memory_of_its_own_uses_bytes_that_vela_does_not_ask_for() -> None:
-    flags = ("--optimise=Size", "--arena-cache-size=3072")
+    flags = ("--disable-chaining",)
     where = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Low", "Dedicated_Sram_384KB", flags)
     maker, graph = build("loop", "u85", 24)
     data = flatbuffer.write(graph)
