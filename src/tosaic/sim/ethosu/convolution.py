@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 import torch
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.interp.conv import Convolution, matmul
+from tosaic.interp.fused import ConvRescale
+from tosaic.interp.rescale import Rescale
 from tosaic.sim.ethosu import mlw, scales
+from tosaic.sim.ethosu.arrays import value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Coded, Operation, Window
+from tosaic.sim.ethosu.output import place
+from tosaic.sim.ethosu.registers import Rounding
 from tosaic.sim.ethosu.scales import Scales
 from tosaic.sim.ethosu.stream import Config
 from tosaic.sim.ethosu.sums import hand_on
@@ -57,11 +63,12 @@ class ConvolutionRun:
 
     def __init__(self, operation: Operation, store: Store) -> None:
         self.operation, self.store = operation, store
-        assert operation.coded is not None and operation.window is not None
+        assert operation.coded is not None
+        assert operation.window is not None
         self.coded, self.window = operation.coded, operation.window
         self.layer = _layer(operation, self.coded, self.window, store.config)
         self._key: tuple[bytes, ...] | None = None
-        self._ready: tuple[Convolution, Scales]
+        self._ready: _Ready
 
     @property
     def macs(self) -> int:
@@ -75,22 +82,25 @@ class ConvolutionRun:
             if key != self._key:
                 self._ready = self._prepare(key)
                 self._key = key
-        convolution, channel_scales = self._ready
         values = upscaled(self.operation, machine.load(self.operation.ifm))
         if values.dtype.kind == "u":
             values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.int16)
         given = torch.from_numpy(np.ascontiguousarray(values))[None]
-        sums = convolution(given)[0].numpy().astype(np.int64)
-        hand_on(machine, self.operation, sums, channel_scales)
+        self._ready.runs += 1
+        fused = self._ready.fused if self._ready.runs > 1 else None
+        if fused is not None:
+            place(machine, self.operation.output, fused(given)[0].numpy())
+            return
+        sums = self._ready.convolution(given)[0].numpy().astype(np.int64)
+        hand_on(machine, self.operation, sums, self._ready.scales)
 
-    def _prepare(self, key: tuple[bytes, ...]) -> tuple[Convolution, Scales]:
+    def _prepare(self, key: tuple[bytes, ...]) -> _Ready:
         operation, count = self.operation, len(self.coded.weights)
         volume = self.store.volume(self.layer, self.coded, key[:count])
         channel_scales = scales.of_operation(operation, self.store.config, key[count:])
         dtype = operation.ifm.dtype
         if dtype.itemsize > 2:
             raise Unsupported(f"{operation.kind} of {dtype} elements")
-        info = np.iinfo(dtype)
         depthwise = operation.kind == "DEPTHWISE"
         weight = torch.from_numpy(volume)
         if depthwise:
@@ -103,10 +113,10 @@ class ConvolutionRun:
             torch.from_numpy(channel_scales.bias),
             input_shape=(1, height, width, depth), pad=(top, bottom, left, right),
             stride=self._stride(), dilation=self._dilation(),
-            input_zp=operation.ifm.zero_point, interval=(int(info.min), int(info.max)),
+            input_zp=operation.ifm.zero_point, interval=value_range(dtype),
             accumulator=torch.int32 if operation.accumulator == 32 else torch.int64,
         )  # fmt: skip
-        return convolution, channel_scales
+        return _Ready(operation, convolution, channel_scales)
 
     def _stride(self) -> tuple[int, int]:
         """1 where there is but one step: oneDNN is wrong for some steps that are never taken."""
@@ -117,6 +127,41 @@ class ConvolutionRun:
     def _dilation(self) -> tuple[int, int]:
         (height, width), (down, across) = self.window.size, self.window.dilation
         return down if height > 1 else 1, across if width > 1 else 1
+
+
+@dataclass
+class _Ready:
+    """A convolution for the weights and scales that were found in memory."""
+
+    operation: Operation
+    convolution: Convolution
+    scales: Scales
+    runs: int = 0
+
+    @cached_property
+    def fused(self) -> ConvRescale | None:
+        """A faster way, whose proofs take longer than one run."""
+        return _fuse(self.operation, self.convolution, self.scales)
+
+
+def _fuse(operation: Operation, convolution: Convolution, found: Scales) -> ConvRescale | None:
+    """The interpreter's convolution that scales, too, where its proofs cover all that it does."""
+    output = operation.output
+    if operation.start != "reset" or not operation.emit or output.limits is None:
+        return None
+    if output.scaling.rounding is not Rounding.NATURAL or not convolution.safe:
+        return None
+    if not operation.ifm.dtype == output.dtype == np.dtype("i1") or not output.per_channel:
+        return None
+    multiplier, shift = found.multiplier, found.shift
+    if multiplier.min() < 0 or shift.min() < 2 or shift.max() > 62:
+        return None
+    rescale = Rescale(
+        torch.from_numpy(multiplier), torch.from_numpy(shift), input=torch.int32,
+        output=torch.int8, output_zp=output.zero_point, clamp=output.limits,
+        interval=convolution.interval,
+    )  # fmt: skip
+    return ConvRescale(convolution, rescale) if rescale.predictable else None
 
 
 def _layer(operation: Operation, coded: Coded, window: Window, config: Config) -> Layer:

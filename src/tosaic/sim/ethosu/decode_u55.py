@@ -7,6 +7,7 @@ from dataclasses import replace
 import numpy as np
 
 from tosaic.errors import InvalidInput, Unsupported
+from tosaic.sim.ethosu.arrays import DType, value_range
 from tosaic.sim.ethosu.fields import Registers
 from tosaic.sim.ethosu.memory import Block
 from tosaic.sim.ethosu.operation import (
@@ -77,24 +78,23 @@ def _output(r: Registers, config: Config) -> Output:
     )  # fmt: skip
 
 
-def _limits(r: Registers, dtype: np.dtype[np.generic]) -> tuple[int, int] | None:
+def _limits(r: Registers, dtype: DType) -> tuple[int, int] | None:
     """The lowest and highest result before a table is looked up."""
     clip = r.bits("ACTIVATION", 12, 4)
-    ranges = {2: np.uint8, 3: np.int8, 5: np.int16}
+    ranges: dict[int, DType] = {2: np.dtype("u1"), 3: np.dtype("i1"), 5: np.dtype("i2")}
     if clip and clip not in ranges:
         raise Unsupported(f"ACTIVATION {r['ACTIVATION']:#x}: its clipping")
-    kind = np.iinfo(ranges[clip] if clip else dtype)
+    lowest, highest = value_range(ranges[clip] if clip else dtype)
     if dtype.itemsize == 4 and not clip:
         return None
-    signed = kind.min < 0
     low, high = (
-        r.signed(name) if signed else r[name] & 0xFFFF
+        r.signed(name) if lowest < 0 else r[name] & 0xFFFF
         for name in ("ACTIVATION_MIN", "ACTIVATION_MAX")
     )
-    return max(low, int(kind.min)), min(high, int(kind.max))
+    return max(low, lowest), min(high, highest)
 
 
-def _lookup(r: Registers, config: Config, dtype: np.dtype[np.generic]) -> Lookup | None:
+def _lookup(r: Registers, config: Config, dtype: DType) -> Lookup | None:
     function = r.bits("ACTIVATION", 0, 12)
     if not function:
         return None
@@ -131,7 +131,7 @@ def _streams(r: Registers, config: Config, name: str) -> tuple[Block, ...]:
 def _elementwise(mode: int, r: Registers, config: Config) -> Operation:
     if mode > Elementwise.SHL:
         raise Unsupported(f"{config.product} has no elementwise mode {mode}")
-    height, width, depth = shape = r.ofm_shape()
+    shape = r.ofm_shape()
     ifm = _operand(r, "IFM", shape)
     output = _output(r, config)
     ifm2, swapped, wide = None, False, None
@@ -155,9 +155,7 @@ def _elementwise(mode: int, r: Registers, config: Config) -> Operation:
     )
 
 
-def _sum_scales(
-    r: Registers, ifm: Operand, ifm2: Operand
-) -> tuple[Operand, Operand, int | None]:
+def _sum_scales(r: Registers, ifm: Operand, ifm2: Operand) -> tuple[Operand, Operand, int | None]:
     """The operands of a sum with their scales: both of 16 bits, or one of 32 bits."""
     mode = r.bits("IFM_PRECISION", 8, 2)
     code = r.bits("IFM_PRECISION", 14, 2)

@@ -7,11 +7,11 @@ from dataclasses import replace
 import numpy as np
 
 from tosaic.errors import InvalidInput, Unsupported
+from tosaic.sim.ethosu.arrays import DType, value_range
 from tosaic.sim.ethosu.fields import Registers
 from tosaic.sim.ethosu.memory import Block
 from tosaic.sim.ethosu.operation import (
     Coded,
-    DType,
     Lookup,
     Operand,
     Operation,
@@ -132,12 +132,12 @@ def _limits(r: Registers, dtype: DType) -> tuple[int, int] | None:
     """The lowest and highest result; clipping may be switched off."""
     if r.bits("ACTIVATION", 12, 4) or dtype.itemsize > 2:
         return None
-    info = np.iinfo(dtype)
+    lowest, highest = value_range(dtype)
     bottom, top = (
         r.signed(name) if dtype.kind == "i" else r[name] & 0xFFFF
         for name in ("ACTIVATION_MIN", "ACTIVATION_MAX")
     )
-    return max(int(info.min), bottom), min(int(info.max), top)
+    return max(lowest, bottom), min(highest, top)
 
 
 def _lookup(r: Registers) -> Lookup | None:
@@ -204,6 +204,4 @@ def _resize(mode: int, r: Registers, output: Output) -> Operation:
         word = r[f"RESIZE_{axis}"]
         whole, part = word >> 32 & 0xF, word & 0x7FF
         axes.append(Steps(scale, whole * scale + part, offset - (offset >> 11 << 12)))
-    return Operation(
-        "RESIZE", mode, _operand(r, "IFM", shape), output, resize=(axes[0], axes[1])
-    )
+    return Operation("RESIZE", mode, _operand(r, "IFM", shape), output, resize=(axes[0], axes[1]))

@@ -8,13 +8,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import Unsupported
+from tosaic.sim.ethosu.arrays import Ints
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operand, Operation
 from tosaic.sim.ethosu.output import finish
 from tosaic.sim.ethosu.registers import Elementwise
 from tosaic.sim.ethosu.scaling import multiply, rescale, shift_right
 
-Ints = NDArray[np.int64]
 Binary = Callable[[Ints, Ints], Ints]
 
 _PLAIN_SHIFT = {1: 19, 2: 14}

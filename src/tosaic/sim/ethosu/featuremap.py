@@ -7,17 +7,15 @@ every 16 channels, and in a strip the 16 values of each column.
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tosaic.sim.ethosu.arrays import Array, DType
 from tosaic.sim.ethosu.memory import Block, Memory, Span
 
 BRICK = 16
-
-Array = NDArray[np.generic]
 
 
 @dataclass(frozen=True)
@@ -27,7 +25,7 @@ class FeatureMap:
     name: str
     region: int
     shape: tuple[int, int, int]
-    dtype: np.dtype[np.generic]
+    dtype: DType
     brick: bool
     bases: tuple[int, int, int, int]
     tile: tuple[int, int, int]
@@ -45,7 +43,9 @@ class FeatureMap:
         size = f"{height}x{width}x{depth}"
         zero = f" zero point {self.zero_point}" if self.zero_point else ""
         bases = ", ".join(hex(part.block.start) for part in self.parts)
-        return f"{self.name} {self.dtype}[{size}] {self.format} region {self.region} at {bases}{zero}"
+        return (
+            f"{self.name} {self.dtype}[{size}] {self.format} region {self.region} at {bases}{zero}"
+        )
 
     @cached_property
     def parts(self) -> tuple[Part, ...]:
@@ -70,7 +70,9 @@ class FeatureMap:
             bricks = -(-depth // BRICK)
             sizes = (height, bricks, width, min(BRICK, depth))
             strides = (by_row, by_brick, by_column, element)
-        return Part(slice(*rows), slice(*columns), Block(self.region, base, sizes, strides, element))
+        return Part(
+            slice(*rows), slice(*columns), Block(self.region, base, sizes, strides, element)
+        )
 
     @property
     def bytes(self) -> int:
@@ -130,11 +132,10 @@ class FeatureMap:
                 continue
             height, bricks, width, lanes = block.sizes
             by_row, by_brick, by_column, element = block.strides
-            yield Block(block.region, block.start, (height, bricks - 1, width, lanes), block.strides,
-                        element)  # fmt: skip
+            yield replace(block, sizes=(height, bricks - 1, width, lanes))
             start = block.start + (bricks - 1) * by_brick
-            yield Block(block.region, start, (height, width, rest), (by_row, by_column, element),
-                        element)  # fmt: skip
+            strides = (by_row, by_column, element)
+            yield Block(block.region, start, (height, width, rest), strides, element)
 
 
 @dataclass(frozen=True, slots=True)

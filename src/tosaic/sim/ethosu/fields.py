@@ -8,9 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import InvalidInput, Unsupported
+from tosaic.sim.ethosu.arrays import DType
 from tosaic.sim.ethosu.featuremap import FeatureMap
 from tosaic.sim.ethosu.memory import Block
-from tosaic.sim.ethosu.operation import DType, Shape, Window
+from tosaic.sim.ethosu.operation import Shape, Window
 from tosaic.sim.ethosu.registers import Upscale
 
 _ADDRESS = (1 << 40) - 1

@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.arrays import Array, Ints
 from tosaic.sim.ethosu.memory import Memory
 from tosaic.sim.ethosu.operation import Operand
 
@@ -17,13 +17,13 @@ class Machine:
     """What operations read and write."""
 
     memory: Memory
-    chains: dict[int, NDArray[np.generic]] = field(default_factory=dict)
-    sums: NDArray[np.int64] | None = None
+    chains: dict[int, Array] = field(default_factory=dict)
+    sums: Ints | None = None
     """Accumulators that the last operation kept."""
     condition: bool | None = None
     """What the last comparison of two numbers found."""
 
-    def load(self, operand: Operand) -> NDArray[np.generic]:
+    def load(self, operand: Operand) -> Array:
         """The values of an input, without its zero point or scaling."""
         if operand.map is not None:
             return operand.map.load(self.memory)

@@ -1,4 +1,4 @@
-"""The NPU's memory, and what watches it: bounds, alignment, writing before reading, waiting for DMA.
+"""The NPU's memory, and what watches it: bounds, alignment, unwritten bytes, DMA under way.
 
 A region is an array of bytes with a shadow that tells which of them were written. Tensors reach it
 through strided views: no byte is touched in a Python loop.
@@ -15,8 +15,12 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.arrays import Array, DType
 
 Bytes = NDArray[np.uint8]
+
+_OVERLAP = 64
+"""How often strides may lead to the same byte on the average, before they are taken for wrong."""
 
 INTERNAL = -1
 """The number of the region inside the NPU that holds lookup tables."""
@@ -92,7 +96,7 @@ class Memory:
     watching: bool = True
     """Are accesses to be checked? Not again for a run that is known to be like one before."""
 
-    def view(self, block: Block, dtype: np.dtype[np.generic]) -> NDArray[np.generic]:
+    def view(self, block: Block, dtype: DType) -> Array:
         """The elements of a block, in place; its bounds must have been checked."""
         typed = self.regions[block.region].data.view(dtype)
         strides = block.strides
@@ -106,6 +110,8 @@ class Memory:
             raise Sanitizer(f"{what} lies in region {block.region}, which does not exist")
         if span.stop > region.size or span.start < 0:
             raise Sanitizer(f"{what} takes {span}, which has {region.size:#x} bytes")
+        if block.bytes > _OVERLAP * region.size:
+            raise Sanitizer(f"{what} has {block.bytes} bytes, and all of them are {span}")
         if block.start % block.element or any(s % block.element for s in block.strides):
             raise Sanitizer(f"{what} at {span} is not aligned to its {block.element} byte elements")
         if write and region.constant:

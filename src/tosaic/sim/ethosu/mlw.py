@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.arrays import Ints
 
 Weights = NDArray[np.int16]
 
@@ -37,11 +38,11 @@ class _Bits:
     __slots__ = ("array", "position", "size", "windows")
 
     def __init__(self, data: bytes) -> None:
-        padded = np.frombuffer(data + bytes(8), np.uint8).astype(np.uint32)
+        padded = np.frombuffer(data + bytes(8), np.uint8).astype(np.int64)
         count = len(data) + 4
-        self.array: NDArray[np.int64] = sum(
-            (padded[i : count + i] << np.uint32(8 * i) for i in range(4)), np.uint32(0)
-        ).astype(np.int64)
+        self.array = np.zeros(count, np.int64)
+        for i in range(4):
+            self.array |= padded[i : count + i] << 8 * i
         self.windows: list[int] = self.array.tolist()
         self.size = 8 * len(data)
         self.position = 0
@@ -56,9 +57,10 @@ class _Bits:
         if self.position > self.size:
             raise InvalidInput("the compressed weights end within a value")
 
-    def fields(self, places: NDArray[np.int64], width: int) -> NDArray[np.int64]:
+    def fields(self, places: Ints, width: int) -> Ints:
         """Fields of one width at many places."""
-        return self.array[places >> 3] >> (places & 7) & (1 << width) - 1
+        found: Ints = self.array[places >> 3] >> (places & 7) & (1 << width) - 1
+        return found
 
 
 @dataclass(slots=True)
@@ -70,7 +72,7 @@ class _Palette:
     bits: int = 0
     with_zero_runs: bool = False
 
-    def weights(self, codes: NDArray[np.int64]) -> Weights:
+    def weights(self, codes: Ints) -> Weights:
         size = len(self.entries)
         value = codes - size + self.offset
         if size:
@@ -144,7 +146,7 @@ def _read_palette(bits: _Bits, runs: bool) -> _Palette:
     return _Palette(entries, offset, width, runs)
 
 
-def _spread(values: Weights, zeros: NDArray[np.int64], leading: bool, limit: int) -> Weights:
+def _spread(values: Weights, zeros: Ints, leading: bool, limit: int) -> Weights:
     """Values with their runs of zeros after them, and before the first if there is one more."""
     if len(values) + int(zeros.sum()) > limit:
         raise InvalidInput("the compressed weights hold more values than the operation takes")
@@ -185,7 +187,7 @@ class _Coded:
             bits.advance(self.due * self.divisor)
             self.due = 0
 
-    def codes(self, bits: _Bits, truncated: bool) -> NDArray[np.int64]:
+    def codes(self, bits: _Bits, truncated: bool) -> Ints:
         """Quotients: a digit is 0, 1 or 2, and unless truncated a 2 goes on."""
         if not self.digits:
             return np.zeros(self.count, np.int64)
@@ -195,12 +197,12 @@ class _Coded:
         digits = low * (1 + np.take_along_axis(high, rank, axis=1))
         return _segments(digits, (digits < 2) | truncated)[: self.count]
 
-    def unary(self, bits: _Bits) -> NDArray[np.int64]:
+    def unary(self, bits: _Bits) -> Ints:
         """Quotients: as many ones as stand before a zero."""
         digits = _digits(bits.fields(np.array(self.first, np.int64), self.digits), self.digits)
         return _segments(digits, digits == 0)[: self.count]
 
-    def values(self, bits: _Bits, quotients: NDArray[np.int64]) -> NDArray[np.int64]:
+    def values(self, bits: _Bits, quotients: Ints) -> Ints:
         shares = np.array(self.shares, np.int64)
         starts = np.repeat(np.array(self.remainders, np.int64), shares)
         inside = np.arange(len(starts)) - np.repeat(np.cumsum(shares) - shares, shares)
@@ -208,11 +210,11 @@ class _Coded:
         return (quotients << self.divisor) + rest
 
 
-def _digits(fields: NDArray[np.int64], count: int) -> NDArray[np.int64]:
+def _digits(fields: Ints, count: int) -> Ints:
     return fields[:, None] >> np.arange(count) & 1
 
 
-def _segments(digits: NDArray[np.int64], last: NDArray[np.bool_]) -> NDArray[np.int64]:
+def _segments(digits: Ints, last: NDArray[np.bool_]) -> Ints:
     """Sums of the digits up to each that is the last of its value."""
     totals = np.cumsum(digits.reshape(-1))[last.reshape(-1)]
     return np.diff(totals, prepend=0)
@@ -300,4 +302,5 @@ def decode_fast(data: bytes, limit: int) -> Weights:
     width = 2 if kind == 2 else 4
     shifts = np.arange(0, 8, width, dtype=np.uint8)
     index = body[:, None] >> shifts & (1 << width) - 1
-    return table[index.reshape(-1)[:limit]]
+    weights: Weights = table[index.reshape(-1)[:limit]]
+    return weights

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import numpy as np
-
+from tosaic.sim.ethosu.arrays import DType
 from tosaic.sim.ethosu.featuremap import FeatureMap
 from tosaic.sim.ethosu.memory import Block
 from tosaic.sim.ethosu.registers import Rounding, Upscale
 
 Shape = tuple[int, int, int]
 """Height, width, depth."""
-DType = np.dtype[np.generic]
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tosaic.sim.ethosu.arrays import Array, Ints, value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Block
 from tosaic.sim.ethosu.operation import Lookup, Output
 from tosaic.sim.ethosu.scales import Scales
 from tosaic.sim.ethosu.scaling import rescale
-
-Ints = NDArray[np.int64]
 
 
 def finish(machine: Machine, output: Output, sums: Ints, scales: Scales | None = None) -> None:
@@ -29,9 +27,14 @@ def deliver(machine: Machine, output: Output, scaled: Ints) -> None:
     value = scaled + output.zero_point if output.zero_point else scaled
     if output.limits is not None:
         value = np.clip(value, *output.limits)
+    place(machine, output, value)
+
+
+def place(machine: Machine, output: Output, value: Array) -> None:
+    """Table and layout of what is within its limits."""
     if output.lookup is not None:
         value = _look_up(machine, output.lookup, value)
-    result = value.astype(output.dtype)
+    result = value.astype(output.dtype, copy=False)
     if output.chain is not None:
         machine.chains[output.chain] = result
         return
@@ -49,11 +52,12 @@ def table_block(lookup: Lookup) -> Block:
     return Block(INTERNAL, lookup.start, (size,), (1,), 1)
 
 
-def _look_up(machine: Machine, lookup: Lookup, value: Ints) -> Ints:
+def _look_up(machine: Machine, lookup: Lookup, value: Array) -> Ints:
+    value = value.astype(np.int64)
     raw = machine.memory.view(table_block(lookup), np.dtype("u1"))
     if lookup.index.itemsize == 1:
         table = np.ascontiguousarray(raw).view(lookup.entry)
-        lowest = int(np.iinfo(lookup.index).min)
+        lowest, _ = value_range(lookup.index)
         result: Ints = table[(value - lowest) & 0xFF].astype(np.int64)
         return result
     # 512 pieces of 128 values: the value at the start of a piece, and the rise to its end.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
 from numpy.lib.stride_tricks import sliding_window_view
-from numpy.typing import NDArray
 
 from tosaic.errors import Unsupported
+from tosaic.sim.ethosu.arrays import Array, Ints, value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operation, Window
 from tosaic.sim.ethosu.registers import Pooling
@@ -15,8 +17,6 @@ from tosaic.sim.ethosu.scaling import rescale
 from tosaic.sim.ethosu.stream import Config
 from tosaic.sim.ethosu.sums import hand_on
 from tosaic.sim.ethosu.upscale import upscaled
-
-Ints = NDArray[np.int64]
 
 
 class PoolingRun:
@@ -38,9 +38,10 @@ class PoolingRun:
         values = upscaled(operation, machine.load(operation.ifm))
         if self.mode in (Pooling.MAX, Pooling.MIN):
             return self._extremes(values)
-        shifted = values.astype(np.int64) - operation.ifm.zero_point
+        shifted: Ints = values.astype(np.int64) - operation.ifm.zero_point
         if self.mode is Pooling.REDUCE_SUM:
-            return shifted.sum(axis=2, keepdims=True)
+            total: Ints = shifted.sum(axis=2, keepdims=True)
+            return total
         if self.mode in (Pooling.ARGMAX_X, Pooling.ARGMAX_Y):
             return self._largest(shifted)
         sums = window_sums(shifted, self.window)
@@ -54,7 +55,8 @@ class PoolingRun:
             raise Unsupported(f"{self.mode.name} of a window of two dimensions or with padding")
         place = windows.argmax(axis=along)
         largest = windows.max(axis=along)
-        return ((place << 16) | (largest & 0xFFFF)).squeeze(3)
+        packed: Ints = (place << 16) | (largest & 0xFFFF)
+        return packed.squeeze(3)
 
     def _scales(self, machine: Machine) -> Scales | None:
         blocks = self.operation.scales
@@ -63,14 +65,15 @@ class PoolingRun:
         streams = [machine.memory.view(b, np.dtype("u1")).tobytes() for b in blocks]
         return of_operation(self.operation, self.config, streams)
 
-    def _extremes(self, values: NDArray[np.generic]) -> Ints:
+    def _extremes(self, values: Array) -> Ints:
         """The largest or smallest of each window; padding never counts."""
         largest = self.mode is Pooling.MAX
-        info = np.iinfo(values.dtype.type)
-        padded = _padded(values, self.window, int(info.min if largest else info.max))
+        lowest, highest = value_range(values.dtype)
+        padded = _padded(values, self.window, lowest if largest else highest)
         windows = _windows(padded, self.window)
         chosen = windows.max(axis=(3, 4)) if largest else windows.min(axis=(3, 4))
-        return chosen.astype(np.int64) - self.operation.ifm.zero_point
+        sums: Ints = chosen.astype(np.int64) - self.operation.ifm.zero_point
+        return sums
 
     def _divided(self, sums: Ints, size: tuple[int, ...]) -> Ints:
         counts = window_sums(np.ones((*size, 1), np.int64), self.window)
@@ -85,18 +88,20 @@ def _reciprocal(counts: Ints) -> tuple[Ints, Ints]:
     return numerator // counts, 30 + bits
 
 
-def _padded(values: NDArray[np.generic], window: Window, fill: int) -> NDArray[np.generic]:
+def _padded(values: Array, window: Window, fill: int) -> Array:
     top, left, bottom, right = window.pad
     if not any(window.pad):
         return values
     return np.pad(values, ((top, bottom), (left, right), (0, 0)), constant_values=fill)
 
 
-def _windows(padded: NDArray[np.generic], window: Window) -> NDArray[np.generic]:
+def _windows(padded: Array, window: Window) -> Array:
     """Rows, columns, channels, and the two axes of the kernel."""
-    found = sliding_window_view(padded, window.reach, axis=(0, 1))
+    slide: Any = sliding_window_view  # its types know one axis only
+    found: Array = slide(padded, window.reach, axis=(0, 1))
     (sy, sx), (dy, dx) = window.stride, window.dilation
-    return found[::sy, ::sx, :, ::dy, ::dx]
+    strided: Array = found[::sy, ::sx, :, ::dy, ::dx]
+    return strided
 
 
 def window_sums(values: Ints, window: Window) -> Ints:

@@ -7,7 +7,7 @@ a chain of steps; a branch has two successors, found when they are first taken.
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from tosaic.errors import InvalidInput, TosaicError, Unsupported
@@ -26,8 +26,10 @@ from tosaic.sim.ethosu.stream import Command, Stream
 
 _BLOCKS = ("CONV", "DEPTHWISE", "POOL", "ELEMENTWISE", "RESIZE")
 
-_LONGEST = 1_000_000
-"""More operations than a stream that ends runs."""
+_LOOPS = 100_000
+"""How many operations more than it has commands a stream may run before it seems not to end."""
+_MOST_MACS, _MOST_VALUES = 1 << 36, 1 << 27
+"""More multiplications or results of one operation are taken for a corrupt size."""
 
 Run = ConvolutionRun | ProductRun | PoolingRun | ElementwiseRun | ResizeRun
 
@@ -44,10 +46,8 @@ class Step:
     next: Step | None = None
     values: tuple[tuple[str, int], ...] = ()
     """The registers at a branch."""
-
-    @property
-    def place(self) -> str:
-        return self.command.place
+    landings: dict[bool, Step] = field(default_factory=dict)
+    """Where a branch led, if it was taken or not."""
 
 
 @dataclass(eq=False)
@@ -56,9 +56,15 @@ class Program:
 
     stream: Stream
     store: Store
+    origins: Mapping[int, str] = field(default_factory=dict)
     first: Step | None = None
     _landings: dict[tuple[object, ...], Step] = field(default_factory=dict)
     """Steps behind branches, by their place and the registers there."""
+
+    def place(self, command: Command) -> str:
+        """Which command, where, and from which operator."""
+        origin = self.origins.get(command.offset)
+        return f"{command.place}, of {origin}" if origin else command.place
 
     def start(self) -> Step:
         if self.first is None:
@@ -111,7 +117,14 @@ class Program:
             raise Unsupported(f"a branch of kind {kind}", command.place)
         if kind and condition is None:
             raise InvalidInput("nothing decides the branch: no two numbers were compared")
-        if kind and not condition:
+        taken = not kind or bool(condition)
+        if taken not in step.landings:
+            step.landings[taken] = self._land(step, taken)
+        return step.landings[taken]
+
+    def _land(self, step: Step, taken: bool) -> Step:
+        command = step.command
+        if not taken:
             return self._chain(command.index + 1, dict(step.values))
         target = self.stream.by_offset.get(command.payload or 0)
         if target is None:
@@ -127,10 +140,13 @@ class Program:
             if name in _BLOCKS:
                 decode = decode_u85.decode if config.is_u85 else decode_u55.decode
                 operation = decode(name, command.param, Registers(values), config)
+                _check_size(operation)
                 run = self._prepare(operation)
+                if run.macs > _MOST_MACS:
+                    raise InvalidInput(f"the operation takes {run.macs} multiplications")
                 return Step(command, operation, run=run, macs=run.macs)
         except TosaicError as error:
-            raise type(error)(error.reason, error.where or command.place) from None
+            raise type(error)(error.reason, error.where or self.place(command)) from None
         return Step(command, values=tuple(values.items()) if name == "BRANCH" else ())
 
     def _prepare(self, operation: Operation) -> Run:
@@ -145,13 +161,24 @@ class Program:
         return ResizeRun(operation)
 
 
+def _check_size(operation: Operation) -> None:
+    """Sizes that no memory holds: of what is not in memory, and of windows."""
+    height, width, depth = operation.output.shape
+    values = height * width * depth
+    window = operation.window
+    covered = values * window.size[0] * window.size[1] if window is not None else values
+    if values > _MOST_VALUES or covered > _MOST_MACS:
+        raise InvalidInput(f"the operation makes {height}x{width}x{depth} values")
+
+
 def execute(
     program: Program, machine: Machine, after: Callable[[Step], bool] | None = None
 ) -> None:
     """Run to the end; ``after`` may stop it behind a step."""
     step: Step | None = program.start()
-    count = 0
+    count, limit = 0, len(program.stream.commands) + _LOOPS
     while step is not None and step.command.name != "STOP":
+        here = step.command
         try:
             if machine.memory.watching:
                 watch(step, machine.memory)
@@ -160,13 +187,12 @@ def execute(
             if after is not None and after(step):
                 return
             count += 1
-            if count > _LONGEST:
-                raise InvalidInput(f"the stream does not end within {_LONGEST} operations")
+            if count > limit:
+                raise InvalidInput(f"the stream does not end within {limit} operations")
             is_branch = step.command.name == "BRANCH"
             step = program.follow(step, machine.condition) if is_branch else step.next
         except TosaicError as error:
-            where = error.where or (step.place if step is not None else None)
-            raise type(error)(error.reason, where) from None
+            raise type(error)(error.reason, error.where or program.place(here)) from None
 
 
 def watch(step: Step, memory: Memory) -> None:

@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tosaic.errors import Unsupported
+from tosaic.sim.ethosu.arrays import Ints
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operation, Steps
 from tosaic.sim.ethosu.output import finish
 from tosaic.sim.ethosu.registers import Resize
-
-Ints = NDArray[np.int64]
 
 _FRACTION = 16
 """Sums come with so many bits below one; the shift of the output takes them away."""

@@ -9,12 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.arrays import Ints
 from tosaic.sim.ethosu.operation import Operation
 from tosaic.sim.ethosu.stream import Config
 
 ENTRY = 10
-
-Ints = NDArray[np.int64]
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,7 +32,7 @@ def decode(data: bytes, channels: int, bias_bits: int) -> Scales:
     """U55 and U65 have biases of 40 bits, U85 of 32 or 48; what is left is the multiplier's."""
     if len(data) < channels * ENTRY:
         raise InvalidInput(
-            f"the scales of {channels} channels take {channels * ENTRY} bytes, there are {len(data)}"
+            f"{channels} channels have {channels * ENTRY} bytes of scales, there are {len(data)}"
         )
     table = np.frombuffer(data, np.uint8, channels * ENTRY).reshape(channels, ENTRY)
     split = bias_bits // 8

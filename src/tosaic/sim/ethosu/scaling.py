@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tosaic.errors import Unsupported
+from tosaic.sim.ethosu.arrays import Ints
 from tosaic.sim.ethosu.registers import Rounding
-
-Ints = NDArray[np.int64]
 
 _SAFE = 1 << 62
 
 
-def rescale(
-    values: Ints, multiplier: int | Ints, shift: int | Ints, rounding: Rounding
-) -> Ints:
+def rescale(values: Ints, multiplier: int | Ints, shift: int | Ints, rounding: Rounding) -> Ints:
     """values * multiplier / 2^shift, exactly, with one of the hardware's roundings."""
     if isinstance(multiplier, int) and isinstance(shift, int) and (multiplier, shift) == (1, 0):
         return values
     product = multiply(values, multiplier)
     right = np.asarray(shift)
     if rounding is Rounding.DOUBLE_SYMMETRIC:
-        return _double(product, values, right)
-    return shift_right(product, right, rounding)
+        return _narrow(_double(product, values, right))
+    return _narrow(shift_right(product, right, rounding))
 
 
 def shift_right(product: Ints, right: Ints, rounding: Rounding) -> Ints:
@@ -42,13 +38,19 @@ def shift_right(product: Ints, right: Ints, rounding: Rounding) -> Ints:
 def multiply(values: Ints, multiplier: int | Ints) -> Ints:
     """The products; numbers of any size where 64 bits may not do."""
     factor = np.asarray(multiplier)
-    if values.size == 0:
-        return values * factor
-    largest = max(int(values.max()), -int(values.min()))
-    if largest * int(np.abs(factor).max()) < _SAFE:
-        return values * factor
-    wide: Ints = values.astype(object) * factor.astype(object)
-    return wide
+    largest = max(int(values.max()), -int(values.min())) if values.size else 0
+    wide = values.size and largest * int(np.abs(factor).max()) >= _SAFE
+    result: Ints = values.astype(object) * factor.astype(object) if wide else values * factor
+    return result
+
+
+def _narrow(result: Ints) -> Ints:
+    """Back to 64 bits; what lies beyond wraps round, as it does when bits are cut off."""
+    if result.dtype != object:
+        return result
+    half = 1 << 63
+    wrapped: Ints = ((result + half) % (2 * half) - half).astype(np.int64)
+    return wrapped
 
 
 def _half_up(product: Ints, shift: Ints) -> Ints:

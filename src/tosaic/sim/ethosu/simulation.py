@@ -2,52 +2,41 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Sequence
-from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
-from tosaic.files import velabin
 from tosaic.files.velabin import Boundary
+from tosaic.sim.ethosu.arrays import Array, DType, value_range
 from tosaic.sim.ethosu.convolution import Store
+from tosaic.sim.ethosu.image import Image, image, size_of
+from tosaic.sim.ethosu.listing import disassemble
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Memory, Region
 from tosaic.sim.ethosu.program import Program, Step, execute
 from tosaic.sim.ethosu.stream import Config, decode
+from tosaic.sim.ethosu.trace import Trace, record
 
-Array = NDArray[np.generic]
-
-_TYPES = {1: np.dtype("i1"), 2: np.dtype("i2"), 4: np.dtype("i4"), 8: np.dtype("i8")}
-_LARGEST = 1 << 31
-"""A region of more bytes is taken for a corrupt size."""
-
-
-@dataclass(frozen=True, slots=True)
-class Image:
-    """A stream with its data: what a driver gives to the NPU."""
-
-    command_stream: bytes
-    weights: bytes
-    inputs: tuple[Boundary, ...]
-    outputs: tuple[Boundary, ...]
-    sizes: dict[int, int]
-    """Bytes of each region that can be written."""
-    weights_region: int = 0
+_TYPES: dict[int, DType] = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
+_TABLES = 2048
+"""Bytes of U85's memory for lookup tables."""
 
 
 class Simulation:
     """An Ethos-U that runs one command stream; weights are decoded once."""
 
-    def __init__(self, image: Image) -> None:
-        self.image = image
-        self.stream = decode(image.command_stream)
-        self.program = Program(self.stream, Store(self.stream.config))
-        self.sizes = self._sizes()
+    def __init__(self, given: Image) -> None:
+        self.image = given
+        self.stream = decode(given.command_stream)
+        self.program = Program(self.stream, Store(self.stream.config), given.origins)
+        self.sizes = given.sizes
         self._seen = False
+        for what, side in (("input", given.inputs), ("output", given.outputs)):
+            for i, boundary in enumerate(side):
+                self._check(boundary, f"{what} {i}")
 
     @property
     def config(self) -> Config:
@@ -62,56 +51,49 @@ class Simulation:
     def outputs(self) -> tuple[Boundary, ...]:
         return self.image.outputs
 
-    def _sizes(self) -> dict[int, int]:
-        sizes = dict(self.image.sizes)
-        for boundary in (*self.inputs, *self.outputs):
-            if boundary.region not in sizes:
-                sizes[boundary.region] = 0
-        separate = {r for r in sizes if r not in self.image.sizes}
-        for boundary in (*self.inputs, *self.outputs):
-            if boundary.region in separate:
-                end = boundary.address + _bytes(boundary)
-                sizes[boundary.region] = max(sizes[boundary.region], end)
-        for region, size in sizes.items():
-            if size > _LARGEST:
-                raise InvalidInput(f"region {region} is to have {size} bytes")
-        return sizes
+    def _check(self, boundary: Boundary, what: str) -> None:
+        size = self.sizes.get(boundary.region, 0)
+        if boundary.element_size not in _TYPES:
+            raise InvalidInput(f"{what} has elements of {boundary.element_size} bytes")
+        if min((boundary.address, *boundary.shape)) < 0:
+            raise InvalidInput(f"{what} has the shape {boundary.shape} at {boundary.address}")
+        if boundary.address + size_of(boundary) > size:
+            raise InvalidInput(f"{what} lies outside of region {boundary.region}")
 
     def _machine(self, arrays: Sequence[Any]) -> Machine:
+        if len(arrays) != len(self.inputs):
+            raise InvalidInput(
+                f"the stream takes {len(self.inputs)} inputs, not {len(arrays)}; Vela leaves out"
+                " inputs that nothing uses"
+            )
         regions = {number: Region(size) for number, size in self.sizes.items()}
         regions[self.image.weights_region] = Region(len(self.image.weights), self.image.weights)
-        regions[INTERNAL] = Region(2048 if self.config.is_u85 else self.config.shram)
-        # A stream without branches touches the same bytes in every run: once seen is enough.
-        memory = Memory(regions, watching=not self._seen)
-        if len(arrays) != len(self.inputs):
-            raise InvalidInput(f"the stream takes {len(self.inputs)} inputs, not {len(arrays)}")
+        regions[INTERNAL] = Region(_TABLES if self.config.is_u85 else self.config.shram)
         for i, (array, boundary) in enumerate(zip(arrays, self.inputs)):
             data = _raw(array, boundary, f"input {i}")
-            region = regions[boundary.region]
-            stop = boundary.address + len(data)
-            if stop > region.size:
-                raise InvalidInput(f"input {i} lies outside of region {boundary.region}")
-            region.data[boundary.address : stop] = data
-            region.written[boundary.address : stop] = True
-        return Machine(memory)
+            place = slice(boundary.address, boundary.address + len(data))
+            regions[boundary.region].data[place] = data
+            regions[boundary.region].written[place] = True
+        # A stream without branches touches the same bytes in every run: once seen is enough.
+        return Machine(Memory(regions, watching=not self._seen))
 
     def run(self, *arrays: Any) -> list[Array]:
         """Run the stream on raw integers; its outputs, in the six dimensions of their table."""
         machine = self._machine(arrays)
         execute(self.program, machine)
+        results = [self._output(machine, i) for i in range(len(self.outputs))]
         self._seen = self._seen or self.program.is_straight
-        return [self._output(machine, i) for i in range(len(self.outputs))]
+        return results
 
     def _output(self, machine: Machine, index: int) -> Array:
         boundary = self.outputs[index]
         region = machine.memory.regions[boundary.region]
-        stop = boundary.address + _bytes(boundary)
-        if stop > region.size:
-            raise InvalidInput(f"output {index} lies outside of region {boundary.region}")
-        if machine.memory.watching and not region.written[boundary.address : stop].all():
+        place = slice(boundary.address, boundary.address + size_of(boundary))
+        if machine.memory.watching and not region.written[place].all():
             raise InvalidInput(f"the stream does not write all of output {index}")
-        raw = region.data[boundary.address : stop].copy()
-        return raw.view(_TYPES[boundary.element_size]).reshape(boundary.shape)
+        raw = region.data[place].copy()
+        values: Array = raw.view(_TYPES[boundary.element_size])
+        return values.reshape(boundary.shape)
 
     def memory_after(self, command_index: int, *arrays: Any) -> dict[int, NDArray[np.uint8]]:
         """The bytes of each region behind a command, by number; -1 is inside of the NPU."""
@@ -119,67 +101,53 @@ class Simulation:
         if not 0 <= command_index < count:
             raise InvalidInput(f"the stream has commands 0 to {count - 1}, not {command_index}")
         machine = self._machine(arrays)
-
-        def after(step: Step) -> bool:
-            following = step.next
-            return following is not None and following.command.index > command_index
-
         if self.program.start().command.index <= command_index:
-            execute(self.program, machine, after)
+            execute(self.program, machine, lambda step: _is_last(step, command_index))
         return {n: r.data[: r.size].copy() for n, r in machine.memory.regions.items()}
 
+    def disassemble(self) -> str:
+        """The commands in words, a line each."""
+        return disassemble(self.stream)
 
-def _bytes(boundary: Boundary) -> int:
-    return int(np.prod(boundary.shape, dtype=np.int64)) * boundary.element_size
+    def trace(self, *arrays: Any) -> Trace:
+        """What a run does, operation by operation."""
+        machine, steps = self._machine(arrays), []
+
+        def after(step: Step) -> bool:
+            steps.append(record(step, self.image.origins))
+            return False
+
+        execute(self.program, machine, after)
+        return Trace(self.config.name, tuple(steps))
+
+
+def _is_last(step: Step, command_index: int) -> bool:
+    following = step.next
+    return following is not None and following.command.index > command_index
 
 
 def _raw(array: Any, boundary: Boundary, what: str) -> NDArray[np.uint8]:
-    """The bytes of an input, whose shape may leave out ones."""
+    """The bytes of an input, which may be given in any shape of as many elements."""
     given = np.asarray(array)
-    wanted = [n for n in boundary.shape if n != 1]
-    if [n for n in given.shape if n != 1] != wanted and given.size != np.prod(boundary.shape):
-        raise InvalidInput(f"{what} has the shape {given.shape} instead of {boundary.shape}")
     size = boundary.element_size
+    if given.size * size != size_of(boundary):
+        raise InvalidInput(f"{what} has the shape {given.shape} instead of {boundary.shape}")
     if given.dtype.kind not in "iub":
         raise InvalidInput(f"{what} holds {given.dtype} instead of integers")
     if given.dtype.itemsize != size:
-        given = _narrowed(given, size, what)
+        given = _converted(given, size, what)
     return np.ascontiguousarray(given).reshape(-1).view(np.uint8)
 
 
-def _narrowed(given: Array, size: int, what: str) -> Array:
+def _converted(given: Array, size: int, what: str) -> Array:
     target = _TYPES[size]
-    info = np.iinfo(target.type)
-    if given.size and (given.min() < info.min or given.max() > info.max):
+    lowest, highest = value_range(target)
+    if given.size and (given.min() < lowest or given.max() > highest):
         raise InvalidInput(f"{what} has values beyond {8 * size} bits")
-    return given.astype(target)
-
-
-class Compiled(Protocol):
-    """What Vela's result offers."""
-
-    command_stream: bytes
-    weights: bytes
-    scratch_size: int
-    inputs: tuple[Boundary, ...]
-    outputs: tuple[Boundary, ...]
+    result: Array = given.astype(target)
+    return result
 
 
 def load(source: Any) -> Simulation:
     """A simulation of Vela's result, a ``vela_bin_stream`` blob, or a Vela ``.npz``."""
-    if isinstance(source, bytes | bytearray | memoryview):
-        return Simulation(_from_stream(velabin.read(bytes(source))))
-    if isinstance(source, str | os.PathLike):
-        raise InvalidInput("npz")
-    return Simulation(_from_stream(source))
-
-
-def _from_stream(source: Any) -> Image:
-    sizes = {getattr(source, "scratch_region", 1): source.scratch_size}
-    fast = getattr(source, "scratch_fast_size", 0)
-    if fast:
-        sizes.setdefault(getattr(source, "scratch_fast_region", 2), fast)
-    return Image(
-        source.command_stream, source.weights, tuple(source.inputs), tuple(source.outputs), sizes,
-        getattr(source, "weights_region", 0),
-    )  # fmt: skip
+    return Simulation(image(source))

@@ -13,6 +13,7 @@ import numpy as np
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.sim.ethosu import registers
+from tosaic.sim.ethosu.arrays import Array
 
 _CONFIG, _STREAM, _NOP = 1, 2, 5
 _SECTION, _METADATA = 1, int.from_bytes(b"VEUM", "little")
@@ -102,9 +103,7 @@ def decode(payload: bytes) -> Stream:
         name = (long if control else short).get(code)
         if name is None:
             kind = "with" if control else "without"
-            raise InvalidInput(
-                f"{config.product} has no command {code:#05x} {kind} payload", where
-            )
+            raise InvalidInput(f"{config.product} has no command {code:#05x} {kind} payload", where)
         if control:
             position += 1
             if position == len(values):
@@ -115,7 +114,7 @@ def decode(payload: bytes) -> Stream:
     return Stream(config, tuple(commands))
 
 
-def _actions(payload: bytes) -> tuple[Config, np.ndarray]:
+def _actions(payload: bytes) -> tuple[Config, Array]:
     """The configuration and the words of the command stream, of either container."""
     read = {b"COP1": _actions_1, b"COP2": _actions_2}.get(payload[:4])
     if read is None:
@@ -125,7 +124,7 @@ def _actions(payload: bytes) -> tuple[Config, np.ndarray]:
     return read(np.frombuffer(payload, "<u4"))
 
 
-def _actions_1(words: np.ndarray) -> tuple[Config, np.ndarray]:
+def _actions_1(words: Array) -> tuple[Config, Array]:
     """A list of actions: the configuration, fillers, the stream."""
     config: Config | None = None
     position = 1
@@ -154,7 +153,7 @@ def _actions_1(words: np.ndarray) -> tuple[Config, np.ndarray]:
     raise InvalidInput("the driver payload has no command stream")
 
 
-def _actions_2(words: np.ndarray) -> tuple[Config, np.ndarray]:
+def _actions_2(words: Array) -> tuple[Config, Array]:
     """A header of four words, then one section: metadata with the configuration, the stream."""
     if len(words) < 16:
         raise InvalidInput("the driver payload ends within its header")

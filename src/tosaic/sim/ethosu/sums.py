@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.arrays import Ints
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operation
 from tosaic.sim.ethosu.output import finish
 from tosaic.sim.ethosu.scales import Scales
-
-Ints = NDArray[np.int64]
 
 
 def hand_on(

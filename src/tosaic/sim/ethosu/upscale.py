@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import numpy as np
-from numpy.typing import NDArray
 
+from tosaic.sim.ethosu.arrays import Array
 from tosaic.sim.ethosu.operation import Operation
 from tosaic.sim.ethosu.registers import Upscale
 
@@ -22,7 +22,7 @@ def upscaled_size(operation: Operation) -> tuple[int, int]:
     )
 
 
-def upscaled(operation: Operation, values: NDArray[np.generic]) -> NDArray[np.generic]:
+def upscaled(operation: Operation, values: Array) -> Array:
     """Each value four times, or among zeros, cut to what the kernel sees."""
     if operation.upscale is Upscale.NONE:
         return values
