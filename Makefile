@@ -14,13 +14,15 @@ TORCH   = torch==2.13.0
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install lint format types pytest lines conformance benchmark clean distclean
+.PHONY: help demo test install lint format types pytest lines op-support conformance simulate benchmark clean distclean
 
 help:
 	@echo "make demo         build a small int8 network, write, load and run it, check every bit"
 	@echo "make test         style, types, tests, line count: what CI runs"
 	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
+	@echo "make simulate     the long run of the NPU simulator: families, damaged streams, networks"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
+	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
 $(STAMP): pyproject.toml
@@ -54,8 +56,14 @@ pytest: $(STAMP)
 lines: $(STAMP)
 	@$(BIN)/python tools/lines.py
 
+op-support: $(STAMP)
+	$(BIN)/python tools/op_support.py
+
 conformance: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m judges.report $(ARGS)
+
+simulate: $(STAMP)
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m npu.simulate --jobs $(JOBS) $(ARGS)
 
 benchmark: $(STAMP)
 	set -e; for script in benchmarks/*.py; do \

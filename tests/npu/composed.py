@@ -107,6 +107,7 @@ def int16_network(m: Maker) -> Graph:
 @family("u85")
 def branch(m: Maker) -> Graph:
     """COND_IF on a flag that is given."""
+    m.dedicated = False
     shape = m.shape(m.size(2, 4))
     x, y = m.input(I32, shape), m.input(I32, shape)
     condition = m.input(BOOL, (1,))
@@ -122,6 +123,7 @@ def branch(m: Maker) -> Graph:
 @family("u85")
 def loop(m: Maker) -> Graph:
     """WHILE_LOOP that adds a given tensor a few times."""
+    m.dedicated = False
     shape = m.shape(m.size(2, 3), room=400)
     count = m.b.const([0], I32)
     x, y = m.input(I32, shape), m.input(I32, shape)

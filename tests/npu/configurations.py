@@ -51,13 +51,14 @@ class Configuration:
         return " ".join((self.accelerator, self.system, self.memory_mode, *self.flags))
 
 
-def configuration(machine: str, index: int) -> Configuration:
+def configuration(machine: str, index: int, dedicated: bool = True) -> Configuration:
     """The index-th of all combinations, each dimension turning at its own pace."""
     accelerators = ACCELERATORS[machine]
     turn, which = divmod(index, len(accelerators))
     name = accelerators[which]
-    system, memory_mode = _SYSTEMS[name[:3]][turn % len(_SYSTEMS[name[:3]])]
-    flags = ["--optimise=" + ("Performance", "Size")[(index + turn) % 2]]
+    systems = [s for s in _SYSTEMS[name[:3]] if dedicated or not s[1].startswith("Dedicated")]
+    system, memory_mode = systems[turn % len(systems)]
+    flags = ["--optimise=" + ("Performance", "Size")[turn % 2]]
     arena = _ARENAS[(index // 2) % 4]
     flags += [f"--arena-cache-size={arena}"] if arena else []
     flags += _FLAGS[index % len(_FLAGS)]

@@ -121,6 +121,23 @@ def maximum_minimum_int32(m: Maker) -> Graph:
 
 
 @family()
+def with_a_number(m: Maker) -> Graph:
+    """A constant of one element, negative as often as not, before or behind a tensor."""
+    rank = m.size(1, 4)
+    kind = m.pick(I8, I32, I32)
+    number = m.const(kind, (1,) * rank, reach=100.0)
+    x = m.input(kind, m.shape(rank), reach=100.0)
+    pair = m.pick((x, number), (number, x))
+    if kind is I8:
+        return m.finish(fused_sum(m, m.pick("ADD", "SUB"), *pair))
+    op = m.pick("ADD", "SUB", "MAXIMUM", "MINIMUM", "MUL")
+    if op in ("MAXIMUM", "MINIMUM"):
+        pair = (x, m.b.const(np.full((1,) * rank, m.size(-30, 30)), I32))
+        m.fewest = 12
+    return m.finish(m.b.MUL(*pair, m.zero(I8)) if op == "MUL" else m.b.op(op, *pair))
+
+
+@family()
 def absolute(m: Maker) -> Graph:
     kind = m.pick(I8, I16, I32)
     x = m.input(kind, m.shape(m.size(1, 5)))
@@ -201,17 +218,11 @@ def intdiv(m: Maker) -> Graph:
     return m.finish(m.b.INTDIV(x, y))
 
 
-def _compared(m: Maker) -> Value:
-    a, b = operands(m, I32, reach=m.pick(9.0, 200.0, 1e8))
-    op = m.pick("EQUAL", "GREATER", "GREATER_EQUAL")
-    if op == "EQUAL":
-        a, b = operands(m, I32, reach=3.0)
-    return m.b.op(op, a, b)
-
-
 @family("u85")
 def compare(m: Maker) -> Graph:
-    return m.finish(_compared(m))
+    """Few values, so that many of them are equal."""
+    a, b = operands(m, I32, reach=m.pick(2.0, 4.0))
+    return m.finish(*(m.b.op(op, a, b) for op in ("EQUAL", "GREATER", "GREATER_EQUAL")))
 
 
 @family("u85")
@@ -227,9 +238,10 @@ def logical(m: Maker) -> Graph:
 def select(m: Maker) -> Graph:
     kind = m.pick(I8, I16, I32)
     shape = m.shape(m.size(1, 4))
-    mask = m.input(BOOL, tuple(1 if m.chance(0.2) else s for s in shape))
     if m.chance(0.5):
         mask = m.b.GREATER(m.input(I32, shape), m.input(I32, shape))
+    else:
+        mask = m.input(BOOL, tuple(1 if m.chance(0.2) else s for s in shape))
     return m.finish(m.b.SELECT(mask, m.input(kind, shape), m.either(kind, shape)))
 
 

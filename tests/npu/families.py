@@ -71,7 +71,7 @@ def case(name: str, machine: str, index: int) -> Case:
                 raise
             continue
         break
-    where = configuration(machine, index + zlib.crc32(name.encode()) % 97)
+    where = configuration(machine, index + zlib.crc32(name.encode()) % 97, maker.dedicated)
     return Case(name, machine, index, where, graph, data, maker.data, expected)
 
 

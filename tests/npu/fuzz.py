@@ -13,7 +13,9 @@ import os
 import resource
 import signal
 import struct
+import subprocess
 import sys
+import tempfile
 import traceback
 from collections import Counter
 from dataclasses import replace
@@ -161,6 +163,22 @@ def attempt(number: int) -> str:
     except TosaicError as refusal:
         return type(refusal).__name__
     return "result"
+
+
+def run_apart(first: int, count: int) -> tuple[bool, str]:
+    """Run damaged streams in a process of their own: did all go well, and what it said."""
+    with tempfile.TemporaryDirectory() as folder:
+        progress = Path(folder) / "number"
+        command = [sys.executable, "-m", "npu.fuzz", "--first", str(first), "--count", str(count)]
+        path = os.pathsep.join([str(Path(__file__).resolve().parent.parent), *sys.path])
+        done = subprocess.run(
+            [*command, "--progress", progress], capture_output=True, text=True, check=False,
+            env=os.environ | {"PYTHONPATH": path},
+        )  # fmt: skip
+        at = progress.read_text() if progress.exists() else "the start"
+    if done.returncode in (0, 1):
+        return done.returncode == 0, done.stdout[-6000:]
+    return False, f"ended with {done.returncode} at damaged stream {at}: {done.stderr[-3000:]}"
 
 
 def main() -> int:

@@ -28,6 +28,7 @@ class Maker:
         self.u85 = u85
         self.b = Builder(ENV)
         self.data: list[np.ndarray] = []
+        self.dedicated = True  # may the NPU have fast memory of its own beside the arena?
         self.fewest = 24  # distinct values that every result must have, if it is large enough
 
     # Choices

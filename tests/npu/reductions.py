@@ -84,7 +84,8 @@ def argmax(m: Maker) -> Graph:
     shape = (m.size(2, 3), *shape) if m.u85 and m.chance(0.3) else shape  # U55: one batch
     axis = m.size(0, len(shape) - 1) if m.u85 and m.chance(0.5) else len(shape) - 1
     m.fewest = 2
-    return m.finish(m.b.ARGMAX(m.input(kind, shape), axis=axis))
+    x = m.input(kind, shape, reach=m.pick(6, 6, 90))  # with several largest values
+    return m.finish(m.b.ARGMAX(x, axis=axis))
 
 
 # RESCALE, CAST, TABLE
@@ -114,9 +115,12 @@ def rescale_halves(m: Maker) -> Graph:
     """Many results lie exactly between two integers, so that the rounding shows."""
     given = m.pick(I8, I16, I32)
     x = m.input(given, m.shape(m.size(1, 4)), reach=120 if given is not I8 else None)
-    shift = m.size(1, 3)
-    mode = m.pick("SINGLE_ROUND", "DOUBLE_ROUND")
-    return m.finish(m.rescale(x, (m.pick(3, 1) << 28, 28 + shift), m.pick(I8, I16), rounding=mode))
+    results = []
+    for mode in ("SINGLE_ROUND", "DOUBLE_ROUND"):  # which differ above a shift of 31
+        shift = m.pick(29, 31, 32, 33)
+        lost = m.size(max(2, shift - 30), 3)
+        results.append(m.rescale(x, (1 << shift - lost, shift), m.pick(I8, I16), rounding=mode))
+    return m.finish(*results)
 
 
 @family()

@@ -1,7 +1,8 @@
-"""The long run of the NPU simulator: every family on every machine, as a table.
+"""The long run of the NPU simulator: families of graphs, damaged streams, whole networks.
 
-``make simulate`` is this. Each row is a family, each column an accelerator; a cell says how many
-of its graphs are bit-exact with the reference model. What differs is listed at the end.
+``make simulate`` is this. In the table of families each row is a family and each column an
+accelerator; a cell says how many of its graphs are bit-exact with the reference model. What
+differs is listed below it.
 """
 
 from __future__ import annotations
@@ -11,10 +12,12 @@ import os
 import sys
 import time
 from collections import Counter
-from concurrent.futures import ProcessPoolExecutor
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 
 from npu.configurations import ACCELERATORS
 from npu.families import case, families
+from npu.fuzz import run_apart
+from npu.networks import NETWORKS, configurations, judge_network
 from npu.runner import judge
 
 _CHUNK = 10  # graphs that a worker takes at a time
@@ -68,21 +71,59 @@ def table(outcomes: list[Outcome]) -> str:
     return "\n".join(lines)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--count", type=int, default=100, help="graphs of a family on a machine")
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--only", nargs="*", default=[], help="families")
-    options = parser.parse_args()
+def run_families(count: int, jobs: int, only: list[str]) -> bool:
+    """Print the table of families; are all graphs bit-exact?"""
     start = time.monotonic()
-    outcomes = run(options.count, options.jobs, options.only)
+    outcomes = run(count, jobs, only)
     print(table(outcomes))
     wrong = [problem for _, _, problem in outcomes if problem]
     for problem in wrong:
         print(problem)
     seconds = time.monotonic() - start
-    print(f"{len(outcomes) - len(wrong):,} of {len(outcomes):,} bit-exact, {seconds:.0f} s")
-    return 1 if wrong else 0
+    right = len(outcomes) - len(wrong)
+    print(f"{right:,} of {len(outcomes):,} graphs bit-exact, {seconds:.0f} s\n", flush=True)
+    return not wrong
+
+
+def run_damaged(count: int, jobs: int) -> bool:
+    """Print what becomes of damaged streams; is each refused or run?"""
+    size = 1000
+    firsts = range(0, count, size)
+    fine = True
+    with ThreadPoolExecutor(jobs) as pool:
+        parts = pool.map(lambda first: run_apart(first, min(size, count - first)), firsts)
+        for first, (right, words) in zip(firsts, parts):
+            print(f"damaged streams from {first}: {words.strip()}", flush=True)
+            fine &= right
+    print()
+    return fine
+
+
+def run_networks(names: list[str]) -> bool:
+    """Print how whole networks do on each machine; is each bit-exact?"""
+    fine = True
+    for name in names:
+        for where in configurations(name):
+            problem = judge_network(name, where)
+            print(f"{name:<20} {where}: {problem or 'bit-exact'}", flush=True)
+            fine &= not problem
+    return fine
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--count", type=int, default=100, help="graphs of a family on a machine")
+    parser.add_argument("--damaged", type=int, default=20000, help="damaged streams")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--only", nargs="*", default=[], help="families")
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS))
+    options = parser.parse_args()
+    fine = [
+        run_families(options.count, options.jobs, options.only),
+        run_damaged(options.damaged, options.jobs),
+        run_networks(options.networks),
+    ]
+    return 0 if all(fine) else 1
 
 
 if __name__ == "__main__":

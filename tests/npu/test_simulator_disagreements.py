@@ -15,7 +15,7 @@ import pytest
 from judges.reference import run_reference
 from npu.configurations import Configuration, compile_stream
 from npu.convolutions import convolve
-from npu.families import difference
+from npu.families import build, difference
 from npu.maker import UNIT, Maker
 from npu.runner import simulate
 from tosaic.errors import TosaicError, Unsupported
@@ -141,6 +141,52 @@ def test_the_rescale_behind_a_bilinear_resize_of_scale_one_is_lost_on_u85() -> N
         return m.rescale(x, (1 << 30, 31), I8)
 
     assert outcome(make, U85)
+
+
+def given_weights(per_channel: bool) -> Callable[[Maker], Value]:
+    def make(m: Maker) -> Value:
+        x, weight = m.input(I8, (1, 5, 6, 9)), m.input(I8, (8, 1, 1, 9))
+        acc = convolve(m, x, weight, pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1))
+        return m.settle(acc, I8, per_channel=per_channel)
+
+    return make
+
+
+def test_scales_by_channel_are_lost_where_weights_are_an_input() -> None:
+    """Vela takes the first channel's scale for all."""
+    assert outcome(given_weights(True), U85)
+    assert not outcome(given_weights(False), U85)
+
+
+def dilated(width: int) -> Callable[[Maker], Value]:
+    def make(m: Maker) -> Value:
+        x = m.input(I8, (1, 15, width, 8))
+        acc = convolve(
+            m, x, m.draw(I8, (12, 1, 3, 8)), pad=(0, 0, 6, 1 + 3 - width), stride=(1, 1),
+            dilation=(1, 3),
+        )  # fmt: skip
+        return m.settle(acc, I8, per_channel=False)
+
+    return make
+
+
+@pytest.mark.parametrize("machine", [U55, U85], ids=["u55", "u85"])
+def test_a_dilation_above_the_width_makes_an_operation_without_input(
+    machine: Configuration,
+) -> None:
+    assert "leaves no input" in outcome(dilated(1), machine)
+    assert not outcome(dilated(3), machine)
+
+
+def test_a_loop_with_memory_of_its_own_uses_bytes_that_vela_does_not_ask_for() -> None:
+    flags = ("--disable-chaining",)
+    where = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Low", "Dedicated_Sram_384KB", flags)
+    maker, graph = build("loop", "u85", 24)
+    data = flatbuffer.write(graph)
+    compiled = compile_stream(data, where)
+    assert compiled.scratch_fast_size == 0
+    with pytest.raises(TosaicError, match="region 2"):
+        simulate(compiled, maker.data, run_reference(data, maker.data))
 
 
 def test_a_product_of_int8_with_a_shift_is_refused_before_vela_ignores_the_shift() -> None:
