@@ -54,7 +54,7 @@ def test_a_simulation_runs_many_times_and_its_results_are_its_own(npu: str) -> N
     first = simulation.run(*net.given.inputs)
     other = simulation.run(*(np.zeros_like(x) for x in net.given.inputs))
     assert not np.array_equal(first[0], other[0])
-    for _ in range(3):  # from the second run on, another kernel computes
+    for _ in range(20):  # after some runs another kernel computes
         assert equal(simulation.run(*net.given.inputs), net.given.expected)
     assert equal(first, net.given.expected)
 
