@@ -22,7 +22,7 @@ from tosaic.sim.ethosu.stream import Config, decode
 from tosaic.sim.ethosu.trace import Trace, record
 
 _TYPES: dict[int, DType] = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
-_OUTSTANDING = {"U55": (1, 3), "U65": (2, 3), "U85": (4, 4)}
+_OUTSTANDING = {"U55": (1, 2), "U65": (2, 2), "U85": (2, 2)}
 """How many DMA commands and how many other operations an NPU has under way at most: a further one
 waits for the oldest, and Vela counts on it."""
 _TABLES = 2048
