@@ -1,6 +1,7 @@
 """How fast the Ethos-U simulator is, beside TOSA's reference model on the same graph.
 
-One process, runs interleaved, medians. The first run decodes the weights and is told apart.
+One process, runs interleaved, medians. The first run decodes the weights and is told apart; after
+some runs convolutions switch to kernels whose proofs take a while, which is told apart, too.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from tosaic.sim import ethosu
 from tosaic.targets.vela import VelaConfig, run_vela
 
 FASTER = 3
+WARM = 16
 NETWORK = "mobilenet_v2"
 ACCELERATORS = ("ethos-u55-128", "ethos-u85-256")
 
@@ -44,14 +46,15 @@ def main() -> int:
         print(f"{name}: loaded and run once in {time.perf_counter() - start:.1f} s")
         assert np.array_equal(found.reshape(expected.shape), expected), f"{name} differs"
         runs[name] = lambda simulation=simulation: simulation.run(x)
-    for name in ACCELERATORS:
-        runs[name]()  # from its second run on it scales within the convolution
-    seconds = medians(runs, dict.fromkeys(ACCELERATORS, options.rounds) | {"reference": 3})
-    for name, value in seconds.items():
-        print(f"{name}: {value * 1e3:.0f} ms")
-    for name in ACCELERATORS:
-        ratio = seconds["reference"] / seconds[name]
-        table.line(f"{NETWORK} on {name}: times as fast as the reference", ratio, FASTER, True)
+    for stage in ("", ", proved"):
+        counts = dict.fromkeys(ACCELERATORS, options.rounds) | {"reference": 3}
+        seconds = medians(runs, counts)
+        for name in ACCELERATORS:
+            ratio = seconds["reference"] / seconds[name]
+            print(f"{name}{stage}: {seconds[name] * 1e3:.0f} ms")
+            table.line(f"times as fast as the reference{stage}", ratio, FASTER, True)
+            for _ in range(WARM):
+                runs[name]()
     return 1 if table.failed else 0
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import replace
 
 import pytest
-from sim.patching import Compiled, compiled
 
+from sim.patching import Compiled, compiled
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.sim import ethosu
 from tosaic.sim.ethosu.memory import Sanitizer

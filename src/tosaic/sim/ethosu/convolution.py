@@ -58,6 +58,10 @@ def _decode(layer: Layer, coded: Coded, streams: tuple[bytes, ...]) -> Volume:
     return order.volume([mlw.decode(s, order.count(i) + 4096) for i, s in enumerate(streams)])
 
 
+_PROOF_PAYS = 16
+"""After so many runs the proof of a faster way is likely to pay: it costs about as much."""
+
+
 class ConvolutionRun:
     """A convolution as one operation of a program."""
 
@@ -87,7 +91,7 @@ class ConvolutionRun:
             values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.int16)
         given = torch.from_numpy(np.ascontiguousarray(values))[None]
         self._ready.runs += 1
-        fused = self._ready.fused if self._ready.runs > 1 else None
+        fused = self._ready.fused if self._ready.runs > _PROOF_PAYS else None
         if fused is not None:
             place(machine, self.operation.output, fused(given)[0].numpy())
             return

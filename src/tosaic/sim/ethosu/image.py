@@ -15,6 +15,8 @@ from tosaic.files import velabin
 from tosaic.files.velabin import Boundary
 
 _SCRATCH, _FAST = 1, 2
+_FAST_SIZE = 1 << 26
+"""More than any Ethos-U has of fast memory, for streams of which the size is not known."""
 _ALIGNMENT = 16
 """Tensors that have a region of their own are filled up to so many bytes."""
 _LARGEST = 1 << 31
@@ -80,16 +82,16 @@ def image(source: Any) -> Image:
 
 
 def _from_blob(stream: velabin.Stream) -> Image:
-    """A delegate has one scratch memory; its driver gives it for both kinds."""
+    """A blob does not say how much fast memory its stream takes: the driver knows."""
     if stream.weights_key:
         raise InvalidInput("the weights of the blob lie outside of it; give Vela's result instead")
-    scratch = {_SCRATCH: stream.scratch_size, _FAST: stream.scratch_size}
+    scratch = {_SCRATCH: stream.scratch_size, _FAST: _FAST_SIZE}
     return Image(stream.command_stream, stream.weights, stream.inputs, stream.outputs, scratch)
 
 
 def _from_file(path: str | os.PathLike[str]) -> Image:
     try:
-        with np.load(path, allow_pickle=False) as file:
+        with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             return _from_arrays(file)
     except FileNotFoundError:
         raise InvalidInput(f"there is no file '{os.fspath(path)}'") from None

@@ -81,7 +81,8 @@ class Region:
         self.data: Bytes = np.zeros(padded, np.uint8)
         if data is not None:
             self.data[: len(data)] = np.frombuffer(data, np.uint8)
-        self.written: NDArray[np.bool_] = np.full(padded, self.constant)
+        # Zeros are free until they are touched; a damaged size may be a large one.
+        self.written: NDArray[np.bool_] = (np.ones if self.constant else np.zeros)(padded, np.bool_)
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from tosaic.errors import InvalidInput
 from tosaic.sim.ethosu.arrays import Array, Ints, value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Block
@@ -32,6 +33,8 @@ def deliver(machine: Machine, output: Output, scaled: Ints) -> None:
 
 def place(machine: Machine, output: Output, value: Array) -> None:
     """Table and layout of what is within its limits."""
+    if value.shape != output.shape:
+        raise InvalidInput(f"the operation gives {value.shape}, its output is {output.shape}")
     if output.lookup is not None:
         value = _look_up(machine, output.lookup, value)
     result = value.astype(output.dtype, copy=False)

@@ -54,6 +54,11 @@ def _narrow(result: Ints) -> Ints:
 
 
 def _half_up(product: Ints, shift: Ints) -> Ints:
+    if shift.min() > 0:
+        result = product >> (shift - 1)
+        result += 1
+        result >>= 1
+        return result
     one = np.where(shift > 0, shift - 1, 0)
     return np.where(shift > 0, ((product >> one) + 1) >> 1, product)
 
