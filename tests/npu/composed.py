@@ -80,11 +80,12 @@ def several_results(m: Maker) -> Graph:
 
 @family()
 def unsigned_boundary(m: Maker) -> Graph:
-    """uint8 outside, int8 within."""
+    """uint8 outside, int8 within; behind a zero point of 0 Vela would lose half of the range."""
     x = m.input(I8, (1, m.size(4, 9), m.size(4, 9), m.size(3, 12)))
     x = m.rescale(x, UNIT, I8, (128, m.size(-3, 3)), unsigned=(True, False))
-    x = layer(m, x, m.size(4, 20), m.pick(1, 3), zero_point=m.size(-9, 9))
-    return m.finish(m.rescale(x, UNIT, I8, (0, 128), unsigned=(False, True)))
+    middle = m.pick(-7, -1, 4, 9)
+    x = layer(m, x, m.size(4, 20), m.pick(1, 3), zero_point=m.size(-9, 9), zero_points=(0, middle))
+    return m.finish(m.rescale(x, UNIT, I8, (middle, 128), unsigned=(False, True)))
 
 
 @family()

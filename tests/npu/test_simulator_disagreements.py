@@ -234,6 +234,23 @@ def test_a_maximum_over_an_axis_does_not_survive_a_concat_on_u55() -> None:
     assert not outcome(make, U85)
 
 
+def unsigned_behind(zero_point: int) -> Callable[[Maker], Value]:
+    def make(m: Maker) -> Value:
+        x = m.settle(m.input(I8, (1, 5, 5, 6)), I8, per_channel=False, zero_points=(3, zero_point))
+        return m.rescale(x, UNIT, I8, (zero_point, 128), unsigned=(False, True))
+
+    return make
+
+
+@pytest.mark.parametrize("machine", [U55, U85], ids=["u55", "u85"])
+def test_a_step_to_uint8_behind_a_zero_point_of_0_loses_the_upper_half(
+    machine: Configuration,
+) -> None:
+    """Vela makes one RESCALE of two and limits the result to what both types hold: 0 to 127."""
+    assert outcome(unsigned_behind(0), machine)
+    assert not outcome(unsigned_behind(5), machine)
+
+
 def test_a_product_of_int8_with_a_shift_is_refused_before_vela_ignores_the_shift() -> None:
     m = Maker((1,), u85=True)
     x, y = m.input(I8, (4, 8)), m.input(I8, (4, 8))
