@@ -79,6 +79,42 @@ def several_results(m: Maker) -> Graph:
 
 
 @family()
+def unsigned_boundary(m: Maker) -> Graph:
+    """uint8 outside, int8 within; behind a zero point of 0 Vela would lose half of the range."""
+    x = m.input(I8, (1, m.size(4, 9), m.size(4, 9), m.size(3, 12)))
+    x = m.rescale(x, UNIT, I8, (128, m.size(-3, 3)), unsigned=(True, False))
+    middle = m.pick(-7, -1, 4, 9)
+    x = layer(m, x, m.size(4, 20), m.pick(1, 3), zero_point=m.size(-9, 9), zero_points=(0, middle))
+    return m.finish(m.rescale(x, UNIT, I8, (middle, 128), unsigned=(False, True)))
+
+
+@family()
+def joined_results(m: Maker) -> Graph:
+    """Operators that write straight to their part of a CONCAT, along any axis."""
+    shape = (1, m.size(3, 7), m.size(3, 7), m.size(2, 20))
+    makers = (
+        lambda: layer(m, m.input(I8, shape), shape[3], m.pick(1, 3)),
+        lambda: fused_sum(m, m.pick("ADD", "SUB"), m.input(I8, shape), m.input(I8, shape)),
+        lambda: m.table(m.input(I8, shape)),
+        lambda: m.b.MAX_POOL2D(m.input(I8, shape), kernel=(3, 3), stride=(1, 1), pad=(1,) * 4),
+        lambda: m.settle(m.b.MUL(m.input(I8, shape), m.input(I8, shape), m.zero(I8)), I8,
+                         per_channel=False),
+        lambda: m.settle(m.input(I8, shape), I8, per_channel=False),
+    )  # fmt: skip
+    parts = [m.pick(*makers)() for _ in range(m.size(2, 4))]
+    return m.finish(m.b.CONCAT(*parts, axis=m.size(1, 3)))
+
+
+@family()
+def padded_results(m: Maker) -> Graph:
+    """PAD with any number between two convolutions."""
+    x = layer(m, m.input(I8, (1, m.size(3, 7), m.size(3, 7), m.size(2, 12))), m.size(3, 18), 1)
+    sizes = [0, 0, *(m.size(0, 2) for _ in range(4)), *m.pick((0, 0), (1, 2))]
+    x = m.b.PAD(x, m.b.shape(sizes), m.zero(I8, m.pick(0, m.size(-128, 127))))
+    return m.finish(layer(m, x, m.size(4, 12), m.pick(1, 3)))
+
+
+@family()
 def elementwise_chain(m: Maker) -> Graph:
     """U85 chains such operations without a trip to memory."""
     shape = m.picture()

@@ -11,7 +11,9 @@ def fault(what: str, module: str, old: str, new: str, *caught_by: str) -> Mutant
 
 SCALING = (
     fault("the half of natural rounding is left out", "scaling",
-          "((product >> one) + 1) >> 1", "(product >> one) >> 1", "conv2d"),
+          "        result += 1\n", "", "conv2d"),
+    fault("the half is left out where some shifts are 0", "scaling",
+          "((product >> one) + 1) >> 1", "(product >> one) >> 1", "shift_right"),
     fault("a shift to lower rounds", "scaling",
           "return product >> right\n    if", "return _half_up(product, right)\n    if",
           "shift_right"),
@@ -39,9 +41,9 @@ SCALING = (
           'self.signed(name) if dtype.kind == "i" else self[name] & 0xFFFF',
           "self[name] & 0xFFFF", "conv2d"),
     fault("the highest result is not limited on U55", "decode_u55",
-          "min(high, int(kind.max))", "int(kind.max)", "conv2d_clamp", "clamp"),
+          "min(high, highest)", "highest", "conv2d_clamp", "clamp"),
     fault("the lowest result is not limited on U85", "decode_u85",
-          "max(int(info.min), bottom)", "int(info.min)", "conv2d_clamp", "clamp"),
+          "max(lowest, bottom)", "lowest", "conv2d_clamp", "clamp"),
     fault("narrowing without limits saturates on U85", "decode_u85",
           'if r.bits("ACTIVATION", 12, 4) or dtype.itemsize > 2:',
           "if dtype.itemsize > 2:", "cast"),
@@ -147,7 +149,7 @@ ARITHMETIC = (
 
 POOLS = (
     fault("padding takes part in a maximum as 0", "pooling",
-          "int(info.min if largest else info.max)", "0", "max_pool"),
+          "self.window, lowest if largest else highest)", "self.window, 0)", "max_pool"),
     fault("padding counts in an average", "pooling",
           "_reciprocal(np.maximum(counts, 1))", "_reciprocal(np.full_like(counts, counts.max()))",
           "avg_pool"),

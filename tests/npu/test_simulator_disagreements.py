@@ -189,6 +189,68 @@ def test_a_loop_with_memory_of_its_own_uses_bytes_that_vela_does_not_ask_for() -
         simulate(compiled, maker.data, run_reference(data, maker.data))
 
 
+def narrowed_into(make: Callable[[Maker, Value], Value]) -> Callable[[Maker], Value]:
+    """A RESCALE from 32 bits that no operator before it takes along, then something behind it."""
+
+    def whole(m: Maker) -> Value:
+        x = m.settle(m.input(I32, (1, 3, 14, 2)), I8, per_channel=False, rounding="SINGLE_ROUND")
+        return make(m, x)
+
+    return whole
+
+
+def copied(m: Maker, shape: tuple[int, ...] = (1, 3, 14, 2)) -> Value:
+    x = m.input(I8, shape)
+    return m.b.MAX_POOL2D(x, kernel=(1, 1), stride=(1, 1), pad=(0, 0, 0, 0))
+
+
+BEHIND_A_RESCALE = {
+    "second in a CONCAT": lambda m, x: m.b.CONCAT(copied(m), x, axis=3),
+    "PAD before": lambda m, x: m.b.PAD(x, m.b.shape((0, 0, 1, 0, 0, 0, 0, 0)), m.zero(I8)),
+}
+
+
+@pytest.mark.parametrize("form", BEHIND_A_RESCALE)
+def test_a_rescale_of_32_bits_is_written_to_the_wrong_place_on_u55(form: str) -> None:
+    """CONCAT and PAD let operators write to where the result belongs; this one starts at 0."""
+    make = narrowed_into(BEHIND_A_RESCALE[form])
+    assert outcome(make, U55)
+    assert not outcome(make, U85)
+
+
+def test_a_rescale_of_32_bits_may_be_the_first_of_a_concat() -> None:
+    make = narrowed_into(lambda m, x: m.b.CONCAT(x, copied(m), axis=3))
+    assert not outcome(make, U55)
+
+
+def test_a_maximum_over_an_axis_does_not_survive_a_concat_on_u55() -> None:
+    """Vela gives the reduction the shape of the whole CONCAT."""
+
+    def make(m: Maker) -> Value:
+        largest = m.b.REDUCE_MAX(m.input(I8, (1, 3, 14, 2)), axis=1)
+        return m.b.CONCAT(copied(m, (1, 1, 14, 2)), largest, axis=3)
+
+    assert outcome(make, U55)
+    assert not outcome(make, U85)
+
+
+def unsigned_behind(zero_point: int) -> Callable[[Maker], Value]:
+    def make(m: Maker) -> Value:
+        x = m.settle(m.input(I8, (1, 5, 5, 6)), I8, per_channel=False, zero_points=(3, zero_point))
+        return m.rescale(x, UNIT, I8, (zero_point, 128), unsigned=(False, True))
+
+    return make
+
+
+@pytest.mark.parametrize("machine", [U55, U85], ids=["u55", "u85"])
+def test_a_step_to_uint8_behind_a_zero_point_of_0_loses_the_upper_half(
+    machine: Configuration,
+) -> None:
+    """Vela makes one RESCALE of two and limits the result to what both types hold: 0 to 127."""
+    assert outcome(unsigned_behind(0), machine)
+    assert not outcome(unsigned_behind(5), machine)
+
+
 def test_a_product_of_int8_with_a_shift_is_refused_before_vela_ignores_the_shift() -> None:
     m = Maker((1,), u85=True)
     x, y = m.input(I8, (4, 8)), m.input(I8, (4, 8))
