@@ -30,6 +30,7 @@ class Refusal:
     op: str
     reason: str
     where: str
+    node: str = ""
 
     def __str__(self) -> str:
         return f"{self.op}: {self.reason}" + (f" (at {self.where})" if self.where else "")
@@ -57,9 +58,12 @@ class Partition:
         return [p.graph for p in self.pieces if p.graph is not None]
 
 
-def partition(program: Program, env: Env) -> Partition:
-    """Split a program into TOSA graphs and what PyTorch runs round them."""
-    return _Partitioner(program, env).run()
+def partition(program: Program, env: Env, *, expose: bool = False) -> Partition:
+    """Split a program into TOSA graphs and what PyTorch runs round them.
+
+    With ``expose`` the graphs give every value that they compute.
+    """
+    return _Partitioner(program, env, expose).run()
 
 
 def _output(b: Lowering, value: Any, name: str) -> Value:
@@ -74,8 +78,8 @@ def _output(b: Lowering, value: Any, name: str) -> Value:
 
 
 class _Partitioner:
-    def __init__(self, program: Program, env: Env) -> None:
-        self.program, self.env = program, env
+    def __init__(self, program: Program, env: Env, expose: bool) -> None:
+        self.program, self.env, self.expose = program, env, expose
         self.trial = Walker(program, env)
         self.accepted: set[fx.Node] = set()
         self.refused: list[Refusal] = []
@@ -100,7 +104,8 @@ class _Partitioner:
                 self.trial.call(node)
                 scratch.commit()
         except Unsupported as refusal:
-            self.refused.append(Refusal(target, refusal.reason, str(refusal.where or "")))
+            place = torchapi.location(node).place
+            self.refused.append(Refusal(target, refusal.reason, place, node.name))
             self._outside(node)
             return
         if target not in DEQUANTIZE:
@@ -172,7 +177,11 @@ class _Partitioner:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
-        outputs = [n for n in nodes if self._is_read(n, members)]
+        outputs = [
+            n
+            for n in nodes
+            if self._is_read(n, members) or (self.expose and isinstance(walker.values[n], Value))
+        ]
         for node in outputs:
             walker.b.output(_output(walker.b, walker.values[node], node.name))
         return Piece(graph=walker.b.graph, inputs=inputs, outputs=outputs)

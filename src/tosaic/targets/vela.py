@@ -1,0 +1,282 @@
+"""Vela in-process: a TOSA file becomes a command stream for an Ethos-U.
+
+Vela's own command line wraps ``regor.compile``; so does this, without files and without a second
+process. Texts of its options are Vela's; what they must say is measured with version 5.2.
+"""
+
+from __future__ import annotations
+
+import configparser
+import importlib.util
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.files.velabin import Boundary, Stream
+
+_U55 = ("Ethos_U55_High_End_Embedded", "Shared_Sram")
+_U65 = ("Ethos_U65_High_End", "Dedicated_Sram_384KB")
+_U85 = ("Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
+# Accelerator: multiply-accumulates of a core in a cycle, cores, default system and memory.
+ACCELERATORS: dict[str, tuple[int, int, tuple[str, str]]] = {
+    "ethos-u55-32": (32, 1, _U55),
+    "ethos-u55-64": (64, 1, _U55),
+    "ethos-u55-128": (128, 1, _U55),
+    "ethos-u55-256": (256, 1, _U55),
+    "ethos-u65-256": (256, 1, _U65),
+    "ethos-u65-512": (256, 2, _U65),
+    "ethos-u85-128": (128, 1, _U85),
+    "ethos-u85-256": (256, 1, _U85),
+    "ethos-u85-512": (512, 1, _U85),
+    "ethos-u85-1024": (1024, 1, _U85),
+    "ethos-u85-2048": (2048, 1, _U85),
+}
+# The options of Vela's command line that have a meaning in-process: section and key of Regor.
+_OPTIONS = {
+    "optimise": ("scheduler", "optimize"),
+    "arena-cache-size": ("scheduler", "arena_size_limit"),
+    "cop-format": ("compiler", "cop_format"),
+    "separate-io-regions": ("scheduler", "separate_io_regions"),
+    "cpu-tensor-alignment": ("scheduler", "cpu_tensor_alignment"),
+    "tensor-allocator": ("scheduler", "tensor_allocator"),
+    "enable-debug-db": ("compiler", "enable_db"),
+    "verbose-register-command-stream": ("compiler", "verbose_register_command_stream"),
+}
+_FEATURES = {
+    "disable-chaining": "Grouping",
+    "disable-fwd": "FWD",
+    "disable-cascading": "Cascading",
+    "disable-buffering": "WeightBuffering",
+    "disable-ifm-reuse": "ReuseIFM",
+}
+_ADDRESSES = {"ethos-u55": 1 << 32, "ethos-u65": 1 << 40, "ethos-u85": 1 << 40}
+
+
+@dataclass(frozen=True, slots=True)
+class VelaConfig:
+    """What Vela compiles for. ``flags`` are those of its command line, as ``--optimise=Size``."""
+
+    accelerator: str = "ethos-u55-128"
+    system_config: str = ""
+    memory_mode: str = ""
+    ini: str = ""
+    flags: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if self.accelerator not in ACCELERATORS:
+            known = ", ".join(ACCELERATORS)
+            raise InvalidInput(f"there is no accelerator {self.accelerator!r}; there are {known}")
+
+    @property
+    def architecture(self) -> str:
+        """Regor's name of the product: EthosU55, EthosU65 or EthosU85."""
+        return "EthosU" + self.accelerator.split("-")[1][1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Performance:
+    """Vela's estimate. Memories are bytes at the peak, by Vela's name of the memory."""
+
+    npu_cycles: int
+    total_cycles: int
+    macs: int
+    npu_operators: int
+    memories: Mapping[str, int]
+    flash: int
+
+
+@dataclass(frozen=True, slots=True)
+class VelaResult:
+    """A compiled graph: the very bytes that a device gets, and what Vela says of them."""
+
+    accelerator: str
+    command_stream: bytes
+    weights: bytes
+    weights_region: int
+    scratch_size: int
+    scratch_region: int
+    scratch_fast_size: int
+    scratch_fast_region: int
+    inputs: tuple[Boundary, ...]
+    outputs: tuple[Boundary, ...]
+    performance: Performance
+    database: Mapping[str, Table] = field(default_factory=dict)
+
+    @property
+    def stream(self) -> Stream:
+        """What a delegate holds of it."""
+        return Stream(
+            self.command_stream, self.weights, self.scratch_size, self.inputs, self.outputs
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of Vela's debug database."""
+
+    header: tuple[str, ...]
+    rows: tuple[tuple[str, ...], ...]
+
+
+def run_vela(tosa: bytes, config: VelaConfig) -> VelaResult:
+    """Compile a TOSA file wholly for the NPU; ToolFailed with Vela's words if it does not."""
+    regor = _regor()
+    try:
+        made = regor.compile(
+            config.architecture, tosa, "TOSA", _system(config), options=_options(config),
+            verbose=False,
+        )  # fmt: skip
+    except RuntimeError as problem:
+        words = " ".join(str(problem).split())
+        name = config.accelerator
+        raise ToolFailed(f"Vela does not compile the graph for {name}: {words}") from None
+    performance = _performance(made.perf_report)
+    if made.perf_report.cpuOps:
+        raise ToolFailed(f"Vela leaves {made.perf_report.cpuOps} operators to the CPU")
+    return VelaResult(
+        config.accelerator, bytes(made.command_stream), bytes(made.read_only.data),
+        made.read_only.region, made.scratch.size, made.scratch.region, made.scratch_fast.size,
+        made.scratch_fast.region, _placed(made.inputs), _placed(made.outputs), performance,
+        _database(made.opt_database),
+    )  # fmt: skip
+
+
+def _regor() -> Any:
+    try:
+        from ethosu import regor
+    except ImportError:
+        raise InvalidInput(
+            "an Ethos-U target needs Vela, which is not installed: pip install ethos-u-vela"
+        ) from None
+    return regor
+
+
+def _ini(config: VelaConfig) -> Path:
+    """The file of systems and memories: the user's own, or one that comes with Vela."""
+    if config.ini and os.path.isfile(config.ini):
+        return Path(config.ini)
+    found = importlib.util.find_spec("ethosu")
+    for place in (found.submodule_search_locations or ()) if found else ():
+        file = Path(place) / "config_files" / (config.ini or "Arm/vela.ini")
+        if file.is_file():
+            return file
+    raise InvalidInput(f"there is no Vela configuration file '{config.ini or 'Arm/vela.ini'}'")
+
+
+def _read_ini(config: VelaConfig) -> tuple[str, configparser.ConfigParser]:
+    file = _ini(config)
+    text = file.read_text(encoding="utf-8", errors="replace")
+    parser = configparser.ConfigParser(strict=False)
+    try:
+        parser.read_string(text)
+    except configparser.Error as problem:
+        raise InvalidInput(f"'{file}' is no Vela configuration: {problem}") from None
+    return text, parser
+
+
+def _names(config: VelaConfig) -> tuple[str, str]:
+    system, memory = ACCELERATORS[config.accelerator][2]
+    return config.system_config or system, config.memory_mode or memory
+
+
+def _system(config: VelaConfig) -> str:
+    """Regor's description of the hardware."""
+    text, parser = _read_ini(config)
+    system, memory = _names(config)
+    for kind, name in (("System_Config", system), ("Memory_Mode", memory)):
+        if not parser.has_section(f"{kind}.{name}"):
+            known = [s.partition(".")[2] for s in parser.sections() if s.startswith(kind)]
+            raise InvalidInput(
+                f"the Vela configuration has no {kind} {name!r}; it has {', '.join(known)}"
+            )
+    macs, cores, _ = ACCELERATORS[config.accelerator]
+    return (
+        f"[architecture]\nmacs={macs}\ncores={cores}\n"
+        f"[vela]\nsystem_config_name={system}\nmemory_mode_name={memory}\n{text}"
+    )
+
+
+def _arena(config: VelaConfig) -> int:
+    """The size of the arena that a memory mode allows, which it may inherit."""
+    _, parser = _read_ini(config)
+    section: str | None = f"Memory_Mode.{_names(config)[1]}"
+    seen = set()
+    while section and section not in seen and parser.has_section(section):
+        seen.add(section)
+        size = parser.get(section, "arena_cache_size", fallback="")
+        if size:
+            return _whole(size, "arena_cache_size")
+        section = parser.get(section, "inherit", fallback=None)
+    return _ADDRESSES[config.accelerator.rpartition("-")[0]]
+
+
+def _whole(text: str, name: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise InvalidInput(f"Vela's {name} must be a whole number, not {text!r}") from None
+
+
+def _options(config: VelaConfig) -> str:
+    """Regor's options from the flags of Vela's command line."""
+    chosen: dict[str, dict[str, str]] = {
+        "compiler": {"output_format": "Raw", "cop_format": "COP1"},
+        "scheduler": {
+            "optimize": "Performance", "arena_size_limit": str(_arena(config)),
+            "cpu_tensor_alignment": "16", "tensor_allocator": "HillClimb",
+        },
+        "graph": {},
+    }  # fmt: skip
+    disabled = []
+    for name, value in _flags(config.flags):
+        if name in _FEATURES:
+            disabled.append(_FEATURES[name])
+        elif name in _OPTIONS:
+            section, key = _OPTIONS[name]
+            chosen[section][key] = value or "true"
+        else:
+            known = ", ".join(f"--{n}" for n in (*_OPTIONS, *_FEATURES))
+            raise InvalidInput(f"Vela's flag --{name} has no meaning here; there are {known}")
+    chosen["scheduler"]["disable_feature"] = "|".join(disabled)
+    lines = []
+    for section, entries in chosen.items():
+        lines += [f"[{section}]", *(f"{key}={value}" for key, value in entries.items())]
+    return "\n".join(lines) + "\n"
+
+
+def _flags(flags: tuple[str, ...]) -> list[tuple[str, str]]:
+    """``--name=value``, ``--name value`` and ``--name`` as pairs."""
+    words = [w for flag in flags for w in flag.replace("=", " ", 1).split()]
+    pairs: list[tuple[str, str]] = []
+    for word in words:
+        if word.startswith("--"):
+            pairs.append((word[2:], ""))
+        elif pairs and not pairs[-1][1]:
+            pairs[-1] = (pairs[-1][0], word)
+        else:
+            raise InvalidInput(f"{word!r} is no flag of Vela; flags start with --")
+    return pairs
+
+
+def _placed(tensors: Any) -> tuple[Boundary, ...]:
+    return tuple(Boundary(tuple(t.shape), t.element_size, t.address, t.region) for t in tensors)
+
+
+def _performance(report: Any) -> Performance:
+    memories = {m.memoryName: m.peakUsage for m in report.memories.values()}
+    return Performance(
+        report.npuCycles, report.totalCycles, report.macCount, report.npuOps, memories,
+        report.readOnlyPeakUsage,
+    )  # fmt: skip
+
+
+def _database(database: Any) -> dict[str, Table]:
+    if database is None:
+        return {}
+    return {
+        name: Table(tuple(t.header), tuple(tuple(row) for row in t.data))
+        for name, t in database.tables.items()
+    }
