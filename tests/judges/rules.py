@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,6 +18,7 @@ from tosaic.front.moves import joined
 from tosaic.front.registry import RULES, Rule, Sample
 from tosaic.interp.model import Model
 from tosaic.ir import verify
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.rewrite import remove_dead, sink_transposes
 from tosaic.spec.dtypes import I16, I32, I48, DType
@@ -117,11 +118,13 @@ def cases() -> Iterator[Case]:
                 yield case
 
 
-def finish(b: Lowering, result: Value, env: Env) -> Graph:
-    """The graph with its output, rewritten and verified."""
-    b.output(result)
-    graph = remove_dead(sink_transposes(b.graph, env))
-    verify(graph, env)
+def finish(
+    b: Lowering, result: Value, env: Env, constraints: Sequence[Constraint] = ()
+) -> Graph:
+    """The graph with its output, rewritten and verified; an input that passes through is copied."""
+    b.output(result if result.producer is not None else b.IDENTITY(result))
+    graph = remove_dead(sink_transposes(b.graph, env, constraints))
+    verify(graph, env, constraints)
     return graph
 
 

@@ -7,7 +7,9 @@ calls of one level are such a group, and as large as can be.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -18,6 +20,7 @@ from tosaic.front import torchapi
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, parameters
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import TensorType
 from tosaic.spec.env import Env
@@ -44,6 +47,7 @@ class Piece:
     graph: Graph | None = None
     inputs: list[fx.Node] = field(default_factory=list)
     outputs: list[fx.Node] = field(default_factory=list)
+    calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
 
 
 @dataclass(slots=True)
@@ -58,12 +62,20 @@ class Partition:
         return [p.graph for p in self.pieces if p.graph is not None]
 
 
-def partition(program: Program, env: Env, *, expose: bool = False) -> Partition:
+def partition(
+    program: Program,
+    env: Env,
+    *,
+    expose: bool = False,
+    constraints: Sequence[Constraint] = (),
+    kept: Mapping[str, str] = MappingProxyType({}),
+) -> Partition:
     """Split a program into TOSA graphs and what PyTorch runs round them.
 
-    With ``expose`` the graphs give every value that they compute.
+    With ``expose`` the graphs give every value that they compute. ``kept`` are calls that PyTorch
+    keeps whatever their rules say, by the name of the node, with the reason.
     """
-    return _Partitioner(program, env, expose).run()
+    return _Partitioner(program, env, expose, constraints, kept).run()
 
 
 def _output(b: Lowering, value: Any, name: str) -> Value:
@@ -78,9 +90,13 @@ def _output(b: Lowering, value: Any, name: str) -> Value:
 
 
 class _Partitioner:
-    def __init__(self, program: Program, env: Env, expose: bool) -> None:
+    def __init__(
+        self, program: Program, env: Env, expose: bool, constraints: Sequence[Constraint],
+        kept: Mapping[str, str],
+    ) -> None:  # fmt: skip
         self.program, self.env, self.expose = program, env, expose
-        self.trial = Walker(program, env)
+        self.constraints, self.kept = constraints, kept
+        self.trial = Walker(program, env, constraints)
         self.accepted: set[fx.Node] = set()
         self.refused: list[Refusal] = []
         self.level: dict[fx.Node, int] = {}
@@ -101,6 +117,8 @@ class _Partitioner:
             return
         try:
             with self.trial.b.scratch() as scratch:
+                if node.name in self.kept:
+                    raise Unsupported(self.kept[node.name])
                 self.trial.call(node)
                 scratch.commit()
         except Unsupported as refusal:
@@ -171,7 +189,7 @@ class _Partitioner:
 
     def _group(self, nodes: list[fx.Node]) -> Piece:
         """Lower the calls of one level together, from what they read to what others read."""
-        walker, members = Walker(self.program, self.env), set(nodes)
+        walker, members = Walker(self.program, self.env, self.constraints), set(nodes)
         inputs: list[fx.Node] = []
         for node in nodes:
             for argument in node.all_input_nodes:
@@ -184,7 +202,7 @@ class _Partitioner:
         ]
         for node in outputs:
             walker.b.output(_output(walker.b, walker.values[node], node.name))
-        return Piece(graph=walker.b.graph, inputs=inputs, outputs=outputs)
+        return Piece(graph=walker.b.graph, inputs=inputs, outputs=outputs, calls=nodes)
 
     def _reach(
         self, walker: Walker, members: set[fx.Node], node: fx.Node, inputs: list[fx.Node]

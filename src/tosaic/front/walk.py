@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -10,8 +11,10 @@ from torch import fx
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.masks import mask_input
 from tosaic.front.program import Program
 from tosaic.front.registry import rule_of
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
@@ -27,12 +30,15 @@ DEQUANTIZE = {
 class Walker:
     """Lowers calls into a graph, one by one; ``values`` holds what each node became."""
 
-    def __init__(self, program: Program, env: Env) -> None:
-        self.program, self.b = program, Lowering(env)
+    def __init__(self, program: Program, env: Env, constraints: Sequence[Constraint] = ()) -> None:
+        self.program, self.b = program, Lowering(env, constraints=constraints)
         self.values: dict[fx.Node, Any] = dict(program.tensors)
 
     def take(self, node: fx.Node, value: Value) -> None:
         """Make a value of another graph or of PyTorch an input of this one."""
+        if value.dtype is d.BOOL:
+            self.values[node] = mask_input(self.b, value.shape, node.name)
+            return
         made = self.b.input(value.dtype, value.shape, node.name)
         self.values[node] = self.b.marked(made, value.quant)
 

@@ -25,6 +25,7 @@ from tosaic.quant.fold import fold_batch_norms
 from tosaic.quant.roles import constants, is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.quant.trial import Trial
+from tosaic.targets.base import Target
 
 _KEY = "quantization_annotation"
 
@@ -35,15 +36,16 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     ``refused`` holds those calls with the reason.
     """
 
-    def __init__(self, scheme: str | Scheme = "int8") -> None:
+    def __init__(self, scheme: str | Scheme = "int8", target: Target | None = None) -> None:
         super().__init__()
+        self.target = target
         self.scheme = scheme if isinstance(scheme, Scheme) else scheme_of(scheme)
         self.refused: dict[str, Unsupported] = {}
         self._spec = self.scheme.activation()
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         known, riders = constants(model.graph), set[fx.Node]()
-        trial = Trial(self.scheme, known)
+        trial = Trial(self.scheme, known, self.target)
         for node in model.graph.nodes:
             if node.op != "call_function" or node in riders or node in known:
                 continue
@@ -128,12 +130,13 @@ def quantize(
     *,
     scheme: str = "int8",
     calibration: Iterable[Any] | None = None,
+    target: Target | None = None,
 ) -> fx.GraphModule:
     """The program with quantize and dequantize calls, calibrated on the given inputs.
 
     ``calibration`` gives tensors, or tuples of arguments. Without it the example inputs serve.
     """
-    quantizer = TosaicQuantizer(scheme)
+    quantizer = TosaicQuantizer(scheme, target)
     if calibration is None:
         warnings.warn(
             "no calibration data: ranges come from the example inputs alone; "

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from tosaic.errors import Unsupported
-from tosaic.ir.build import Builder
+from tosaic.ir.build import Builder, Constraint
 from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.rewrite.clean import remove_dead
 from tosaic.spec.env import Env
@@ -35,16 +35,16 @@ _REDUCE = {
 }  # fmt: skip
 
 
-def sink_transposes(graph: Graph, env: Env) -> Graph:
+def sink_transposes(graph: Graph, env: Env, constraints: Sequence[Constraint] = ()) -> Graph:
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
     A value that several operators read may sink through each of them: often they all cancel
     then, and where they do not, the second try leaves such values where they are.
     """
-    eager = remove_dead(_Sinker(graph, env).run())
+    eager = remove_dead(_Sinker(graph, env, constraints).run())
     if _cost(eager)[0] <= 1:
         return eager
-    careful = remove_dead(_Sinker(graph, env, careful=True).run())
+    careful = remove_dead(_Sinker(graph, env, constraints, careful=True).run())
     return min(eager, careful, key=_cost)
 
 
@@ -106,9 +106,12 @@ def _groups(
 
 
 class _Sinker:
-    def __init__(self, graph: Graph, env: Env, careful: bool = False) -> None:
+    def __init__(
+        self, graph: Graph, env: Env, constraints: Sequence[Constraint], careful: bool = False
+    ) -> None:
         self.graph = graph
-        self.b = Builder(env, Graph(graph.name, list(graph.inputs), version=graph.version))
+        made = Graph(graph.name, list(graph.inputs), version=graph.version)
+        self.b = Builder(env, made, constraints)
         self.base: dict[Value, tuple[Value, Perms]] = {}  # an old value -> what it transposes
         self.made: dict[Value, Value] = {v: v for v in graph.inputs}
         uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])

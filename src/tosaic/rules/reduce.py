@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tosaic.errors import Unsupported
+from tosaic.front import masks
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import negated, scale_of, times
@@ -36,7 +39,8 @@ def _reduced(
     """One reduction after another; the result keeps its meaning."""
     y = x
     for axis in axes:
-        y = b.marked(emit(y, axis=axis), x.quant)
+        made = emit(y, axis=axis)
+        y = made if made.quant is not None else b.marked(made, x.quant)
     return _kept(b, y, axes, keepdim)
 
 
@@ -47,8 +51,8 @@ def _kept(b: Lowering, y: Value, axes: Sequence[int], keepdim: bool) -> Value:
 
 def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) -> Value:
     """The sum over axes divided by a count, which changes only what integers mean."""
+    x = masks.number_of(b, x, d.I32) if is_mask(x) else x
     if x.quant is None:
-        x = b.CAST(x, out=d.I32) if x.dtype is d.BOOL else x
         total = _reduced(b, b.REDUCE_SUM, x, axes, keepdim)
         return total if count == 1 else times(b, total, 1.0 / count)
     if math.prod(x.shape[a] for a in axes) * x.dtype.range[1] * 2 >= 1 << 31:
@@ -146,12 +150,12 @@ _MASKS = (
 
 @rule("aten.any.dim", policy="NONE", samples=_MASKS)
 def any(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, b.REDUCE_ANY, truth(b, self), _axes(self, dim), keepdim)
+    return _reduced(b, partial(masks.reduced, b, "REDUCE_ANY"), truth(b, self), _axes(self, dim), keepdim)
 
 
 @rule("aten.all.dim", policy="NONE", samples=_MASKS)
 def all(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, b.REDUCE_ALL, truth(b, self), _axes(self, dim), keepdim)
+    return _reduced(b, partial(masks.reduced, b, "REDUCE_ALL"), truth(b, self), _axes(self, dim), keepdim)
 
 
 _LISTS = (

@@ -14,11 +14,13 @@ from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
+from tosaic.front.masks import Mask
 from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph
+from tosaic.ir.graph import Graph, Value
+from tosaic.targets.delegate import Delegate
 from tosaic.targets.report import Report, report_of
 
 
@@ -26,12 +28,14 @@ from tosaic.targets.report import Report, report_of
 class Artifact:
     """A compiled program: TOSA graphs, and what PyTorch runs round them.
 
-    ``run`` takes and gives what the program does, in its own structure.
+    ``run`` takes and gives what the program does, in its own structure. For an Ethos-U,
+    ``delegates`` are the graphs as Vela compiled them, in the order of ``partition.graphs``.
     """
 
     program: Program
     partition: Partition
     target: str
+    delegates: tuple[Delegate, ...] = ()
 
     @property
     def graph(self) -> Graph:
@@ -85,11 +89,12 @@ class Artifact:
             values[piece.node] = torchapi.evaluate(piece.node, values)
             return
         assert piece.graph is not None
-        ready = [_narrow(values[n]) for n in piece.inputs]
+        ready = [_narrow(values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
         arrays = self._models[id(piece.graph)].run(*ready)
         for node, array, out in zip(piece.outputs, arrays, piece.graph.outputs, strict=True):
             tensor, meant = to_torch(array, out.dtype), node.meta.get("val")
-            values[node] = tensor.to(meant.dtype) if out.quant is None and isinstance(
+            plain = out.quant is None or isinstance(out.quant, Mask)
+            values[node] = tensor.to(meant.dtype) if plain and isinstance(
                 meant, Tensor) else tensor  # fmt: skip
 
     def save(self, path: str | os.PathLike[str]) -> None:
@@ -104,7 +109,9 @@ class Artifact:
             raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa and .mlir")
 
 
-def _narrow(value: Any) -> Tensor:
-    """A tensor as a graph takes it: TOSA's indices have 32 bits."""
+def _narrow(value: Any, wanted: Value) -> Tensor:
+    """A tensor as a graph takes it: TOSA's indices have 32 bits, and a mask may be int8."""
     tensor = torch.as_tensor(value).detach()
+    if isinstance(wanted.quant, Mask):
+        return tensor.to(torch.int8)
     return tensor.to(torch.int32) if tensor.dtype is torch.int64 else tensor

@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
 from tosaic.errors import InvalidInput
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
-from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.ethosu import ETHOS_U, with_options
 
 
-def target_of(name: str | Target) -> Target:
+def target_of(name: str | Target, options: Mapping[str, Any] = MappingProxyType({})) -> Target:
     """The target of that name: a TOSA specification or an Ethos-U configuration."""
-    if isinstance(name, Target):
-        return name
-    if name in ETHOS_U:
-        return ETHOS_U[name]
-    if str(name).lower().startswith("tosa"):
+    if isinstance(name, Target) or name not in ETHOS_U:
+        if options:
+            raise InvalidInput(f"{next(iter(options))} is an option of Ethos-U targets only")
+        return name if isinstance(name, Target) else _specification(name)
+    return with_options(name, options)
+
+
+def _specification(name: str) -> Target:
+    if str(name).upper().startswith("TOSA"):
         env = Env.parse(name)
         return Target(str(env), env)
-    known = ", ".join(ETHOS_U)
     raise InvalidInput(
-        f"there is no target {name!r}; there are {known}, and TOSA specifications such as "
-        "TOSA-1.0+INT"
+        f"there is no target {name!r}; there are {', '.join(ETHOS_U)}, and TOSA specifications "
+        "such as TOSA-1.0+INT"
     )

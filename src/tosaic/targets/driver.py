@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -11,12 +12,11 @@ from torch import Tensor, fx
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
-from tosaic.ir.verify import verify
-from tosaic.rewrite import remove_dead, sink_transposes
-from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.base import Target
+from tosaic.targets.catalog import target_of
+from tosaic.targets.lowering import compiled
 
 
 def compile_model(
@@ -25,22 +25,22 @@ def compile_model(
     target: str,
     scheme: str | None,
     calibration: Iterable[Any] | None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
-    env = Env.parse(target)
-    program = program_for(model, example_inputs, env, scheme, calibration)
-    found = partition(program, env)
-    for piece in found.pieces:
-        if piece.graph is not None:
-            piece.graph = remove_dead(sink_transposes(piece.graph, env))
-            verify(piece.graph, env)
-    return Artifact(program, found, str(env))
+    chosen = target_of(target, options)
+    program = program_for(model, example_inputs, chosen, scheme, calibration)
+    found, delegates = compiled(program, chosen)
+    if chosen.emit is not None and not found.graphs:
+        why = f"; the first reason: {found.refused[0]}" if found.refused else ""
+        raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
+    return Artifact(program, found, chosen.name, delegates)
 
 
 def program_for(
     model: Any,
     example_inputs: tuple[Any, ...],
-    env: Env,
+    target: Target,
     scheme: str | None,
     calibration: Iterable[Any] | None,
 ) -> Program:
@@ -49,12 +49,14 @@ def program_for(
     if isinstance(model, fx.GraphModule):
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
-    elif env.profiles == {"INT"}:
+    elif target.env.profiles == {"INT"}:
         from tosaic.quant import quantize  # torchao is for those who quantize
 
-        model = quantize(model, example_inputs, scheme=scheme or "int8", calibration=calibration)
+        model = quantize(
+            model, example_inputs, scheme=scheme or "int8", calibration=calibration, target=target
+        )
     elif scheme is not None:
-        raise InvalidInput(f"{env} takes floats; a scheme needs a target of integers alone")
+        raise InvalidInput(f"{target.name} takes floats; a scheme needs a target of integers alone")
     return program_of(model, example_inputs)
 
 
