@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first
 from tosaic.ir.graph import Quant, Value
@@ -62,22 +63,13 @@ def as_mask(b: Lowering, x: Value) -> Value:
     return b.const(lambda: source.array, d.I8, quant=MASK, shape=x.shape)
 
 
-def _unit(b: Lowering, x: Value, given: int = 0, zero: int = 0, out: d.DType = d.I32) -> Value:
-    """x − given + zero in another type; what does not fit saturates."""
-    return b.RESCALE(
-        x, b.const([1 << 30], d.I32), b.const([30], d.I8), b.const([given], x.dtype),
-        b.const([zero], out), scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
-        out=out,
-    )  # fmt: skip
-
-
 def _wide(b: Lowering, x: Value) -> Value:
     """The levels of any small integer as int32."""
-    return x if x.dtype is d.I32 else _unit(b, x)
+    return x if x.dtype is d.I32 else b.levels(x)
 
 
 def _byte(b: Lowering, x: Value, zero: int = 0) -> Value:
-    return _unit(b, x, 0, zero, d.I8)
+    return b.levels(x, d.I8, zero=zero)
 
 
 def _lookup(b: Lowering, x: Value, true: Any) -> Value:
@@ -215,7 +207,9 @@ def reduced(b: Lowering, name: str, x: Value, axis: int) -> Value:
     other = "REDUCE_MAX" if name == "REDUCE_ANY" else "REDUCE_MIN"
     x = as_mask(b, x)
     return first(
-        b, lambda: b.op(name, x, axis=axis), lambda: b.marked(b.op(other, x, axis=axis), MASK)
+        b,
+        lambda: b.op(name, x, axis=axis),
+        lambda: b.marked(extreme(b, other, x, axis), MASK),
     )
 
 
@@ -239,7 +233,7 @@ def chosen(b: Lowering, mask: Value, one: Value, two: Value) -> Value:
         shift = b.const([0], d.I8)
         parts = [b.MUL(m, _wide(b, v), shift) for m, v in ((inside, one), (outside, two))]
         total = b.ADD(*parts)
-        return total if one.dtype is d.I32 else _unit(b, total, out=one.dtype)
+        return total if one.dtype is d.I32 else b.levels(total, one.dtype)
 
     return b.marked(first(b, lambda: b.SELECT(mask, one, two), blended), quant)
 
@@ -250,8 +244,8 @@ def _blended8(b: Lowering, mask: Value, one: Value, two: Value, zero: int) -> Va
     The second product is −two or 0, which int8 holds with the zero point −1 − z.
     """
     shift, opposite = b.const([0], d.I8), -1 - zero
-    kept = b.MUL(_unit(b, mask, 0), _unit(b, one, zero), shift)
-    gone = b.MUL(_unit(b, mask, 1), _unit(b, two, zero), shift)
-    left, right = _unit(b, kept, 0, zero, d.I8), _unit(b, gone, 0, opposite, d.I8)
-    total = b.SUB(_unit(b, left, zero), _unit(b, right, opposite))
-    return _unit(b, total, 0, zero, d.I8)
+    kept = b.MUL(b.levels(mask), b.levels(one, given=zero), shift)
+    gone = b.MUL(b.levels(mask, given=1), b.levels(two, given=zero), shift)
+    left, right = b.levels(kept, d.I8, zero=zero), b.levels(gone, d.I8, zero=opposite)
+    total = b.SUB(b.levels(left, given=zero), b.levels(right, given=opposite))
+    return b.levels(total, d.I8, zero=zero)

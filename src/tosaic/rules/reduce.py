@@ -8,11 +8,13 @@ from functools import partial
 
 from tosaic.errors import Unsupported
 from tosaic.front import masks
+from tosaic.front.extremes import extreme, place_of_extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import is_mask
+from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
-from tosaic.rules._operands import negated, scale_of, times
+from tosaic.rules._operands import scale_of, times
 from tosaic.rules.compare import truth
 from tosaic.spec import dtypes as d
 
@@ -24,6 +26,7 @@ _AXES = (
 )
 _AXIS = (Sample(((4, 6),), (-1,)), Sample(((2, 3, 4),), (1, True)), Sample(((5, 3, 4),), (0,)))
 Axes = Sequence[int] | int | None
+_LONG = 1 << 15  # elements of an axis that are added up at once where more are refused
 
 
 def _axes(x: Value, dim: Axes) -> list[int]:
@@ -49,16 +52,30 @@ def _kept(b: Lowering, y: Value, axes: Sequence[int], keepdim: bool) -> Value:
     return y if keepdim else b.reshape(y, [s for i, s in enumerate(y.shape) if i not in axes])
 
 
+def _added(b: Lowering, x: Value, axis: int) -> Value:
+    """The sum over an axis; a long one in parts."""
+
+    def parts() -> Value:
+        spans = [(i, min(i + _LONG, x.shape[axis])) for i in range(0, x.shape[axis], _LONG)]
+        sums = [b.REDUCE_SUM(b.marked(piece(b, x, axis, *s), None), axis=axis) for s in spans]
+        total = sums[0]
+        for part in sums[1:]:
+            total = b.ADD(total, part)
+        return total
+
+    return first(b, lambda: b.REDUCE_SUM(x, axis=axis), parts)
+
+
 def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) -> Value:
     """The sum over axes divided by a count, which changes only what integers mean."""
     x = masks.number_of(b, x, d.I32) if is_mask(x) else x
     if x.quant is None:
-        total = _reduced(b, b.REDUCE_SUM, x, axes, keepdim)
+        total = _reduced(b, partial(_added, b), x, axes, keepdim)
         return total if count == 1 else times(b, total, 1.0 / count)
     if math.prod(x.shape[a] for a in axes) * x.dtype.range[1] * 2 >= 1 << 31:
         raise Unsupported("the sum of so many integers does not fit int32")
     wide = b.widened(x)
-    total = _reduced(b, b.REDUCE_SUM, wide, axes, keepdim=True)
+    total = _reduced(b, partial(_added, b), wide, axes, keepdim=True)
     total.quant = Quant(scale_of(wide) / count)
     if b.wanted is not None:  # before the reshape, where the NPU fuses it
         total = b.settle(total, *b.wanted)
@@ -86,12 +103,12 @@ rule("aten.mean.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(mean
 
 @rule("aten.amax.default", policy="SHARED", samples=_AXES)
 def amax(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, b.REDUCE_MAX, self, _axes(self, dim), keepdim)
+    return _reduced(b, partial(extreme, b, "REDUCE_MAX"), self, _axes(self, dim), keepdim)
 
 
 @rule("aten.amin.default", policy="SHARED", samples=_AXES)
 def amin(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, b.REDUCE_MIN, self, _axes(self, dim), keepdim)
+    return _reduced(b, partial(extreme, b, "REDUCE_MIN"), self, _axes(self, dim), keepdim)
 
 
 rule("aten.max.default", policy="SHARED", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amax)
@@ -111,24 +128,25 @@ def min_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[
 _WHERE = (*_AXIS, Sample(((3, 4, 50),), (-1,)), Sample(((3, 50),), (None, True)))
 
 
+def _place(b: Lowering, x: Value, dim: int | None, keepdim: bool, largest: bool) -> Value:
+    rank, shape = x.type.rank, x.shape
+    axis = 0 if dim is None or not rank else dim % rank
+    if dim is None or not rank:
+        shape = (x.type.size, *((1,) * (rank if keepdim else 0)))
+    elif keepdim:  # the axis is taken away: another comes behind it
+        shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    return place_of_extreme(b, b.reshape(x, shape), axis, largest)
+
+
 @rule("aten.argmax.default", policy="SHARED", samples=_WHERE)
 def argmax(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
     """The first of the largest, counted in int32."""
-    rank, shape = self.type.rank, self.shape
-    axis = 0 if dim is None or not rank else dim % rank
-    if dim is None or not rank:
-        shape = (self.type.size, *((1,) * (rank if keepdim else 0)))
-    elif keepdim:  # ARGMAX takes the axis away: another comes behind it
-        shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    found: Value = b.ARGMAX(b.reshape(self, shape), axis=axis)
-    return found
+    return _place(b, self, dim, keepdim, largest=True)
 
 
 @rule("aten.argmin.default", policy="SHARED", samples=_WHERE)
 def argmin(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    """The inverted bits of integers have the opposite order, and none overflows."""
-    turned = negated(b, self) if self.dtype.is_float else b.BITWISE_NOT(self)
-    return argmax(b, turned, dim, keepdim)
+    return _place(b, self, dim, keepdim, largest=False)
 
 
 @rule("aten.prod.dim_int", samples=_AXIS, integers=(), why="TOSA multiplies along an axis in float")

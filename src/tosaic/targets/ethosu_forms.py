@@ -104,6 +104,10 @@ def _cut(op: Op) -> bool:
     return len(shape) >= 4 and math.prod(shape[:-3]) > _BATCHES
 
 
+def _last_axis(op: Op) -> bool:
+    return int(op.attrs["axis"]) == _given(op).type.rank - 1
+
+
 EVERY = (
     Form(("RESCALE",), _computed("multiplier", "shift"),
          "the multiplier and shift must be constants; others end Vela"),
@@ -122,6 +126,10 @@ EVERY = (
          "each batch becomes an operation of its own, and there are too many"),
     Form(("CONCAT", "PAD", "TILE"), _cut,
          "each batch becomes an operation of its own, and there are too many"),
+    Form(("CONV2D",), lambda op: max(op.attrs["stride"]) > 3,
+         "each pixel of a convolution with a stride above 3 becomes an operation of its own"),
+    Form(("REDUCE_MAX", "REDUCE_MIN"), _last_axis,
+         "an extreme over the last axis takes four times as long as over another"),
     Form(("CUSTOM",), _always, "Vela takes no custom operators"),
     Form(("VARIABLE", "VARIABLE_READ", "VARIABLE_WRITE"), _always,
          "an Ethos-U command stream keeps no variables"),
@@ -168,11 +176,6 @@ def _batched(op: Op) -> bool:
 def _argmax(op: Op) -> bool:
     shape, axis = _given(op).shape, op.attrs["axis"]
     return axis != len(shape) - 1 or shape[-1] > 127 or _batched(op)
-
-
-def _reverse(op: Op) -> bool:
-    """The last axis turns only behind batches, and slowly then."""
-    return op.attrs["axis"] == _given(op).type.rank - 1
 
 
 def _rescale48(op: Op) -> bool:
@@ -249,17 +252,17 @@ OLDER = (
     Form(("CAST",), _narrows, "Ethos-U55 and U65 saturate where a narrowing CAST wraps"),
     Form(("REDUCE_MAX", "REDUCE_MIN"), _is(d.I32),
          "Ethos-U55 and U65 find extremes of int8 and int16 only"),
+    Form(("REDUCE_MIN",), _always,
+         "a RESCALE of the smallest element fails on Ethos-U55 and U65"),
     Form(("REDUCE_SUM",), _long_sum, "Ethos-U55 and U65 add up at most 65536 elements of an axis"),
     Form(("ARGMAX",), _is_not(d.I8), "Ethos-U55 and U65 find the place of an int8 maximum only"),
     Form(("ARGMAX",), _argmax,
          "Ethos-U55 and U65 find the place of a maximum among the 127 elements of a last axis"),
-    Form(("REVERSE",), _reverse, "Ethos-U55 and U65 do not turn the last axis"),
+    Form(("REVERSE",), _last_axis, "Ethos-U55 and U65 do not turn the last axis"),
     Form(("TRANSPOSE",), _long_transpose, "Ethos-U55 and U65 transpose axes of up to 65536"),
     Form(("RESCALE",), _rescale48,
          "Ethos-U55 and U65 rescale int48 only where a convolution makes it"),
     Form((*_CONVOLUTIONS,), _computed("weight"), "Ethos-U55 and U65 need constant weights"),
-    Form(("CONV2D",), lambda op: max(op.attrs["stride"]) > 3 and any(op.attrs["pad"]),
-         "Ethos-U55 and U65 pad no convolution with a stride above 3"),
     Form(("DEPTHWISE_CONV2D",), lambda op: max(op.attrs["stride"]) > 3,
          "strides of depthwise convolutions end at 3 on Ethos-U55 and U65"),
     Form(("TRANSPOSE_CONV2D",), _is_not(d.I8),
