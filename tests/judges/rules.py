@@ -118,9 +118,7 @@ def cases() -> Iterator[Case]:
                 yield case
 
 
-def finish(
-    b: Lowering, result: Value, env: Env, constraints: Sequence[Constraint] = ()
-) -> Graph:
+def finish(b: Lowering, result: Value, env: Env, constraints: Sequence[Constraint] = ()) -> Graph:
     """The graph with its output, rewritten and verified; an input that passes through is copied."""
     b.output(result if result.producer is not None else b.IDENTITY(result))
     graph = remove_dead(sink_transposes(b.graph, env, constraints))

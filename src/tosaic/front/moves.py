@@ -20,6 +20,7 @@ Array = np.ndarray[Any, Any]
 # Up to this many pieces, slices and a concatenation are cheaper than a GATHER and run everywhere.
 FEW_PIECES = 16
 _MOST_WEIGHTS = 1 << 22  # of a product that picks elements
+_LONG = 1 << 15  # elements of an axis that are added up at once where more are refused
 
 
 def first(b: Lowering, *forms: Callable[[], Value]) -> Value:
@@ -244,3 +245,17 @@ def _gathered(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value
     which = b.const(np.tile(np.asarray(indices), (outer, 1)), d.I32)
     found = b.marked(b.GATHER(rows, which), quant)
     return b.reshape(found, (*x.shape[:axis], len(indices), *x.shape[axis + 1 :]))
+
+
+def added(b: Lowering, x: Value, axis: int) -> Value:
+    """The sum over an axis; a long one in parts."""
+
+    def parts() -> Value:
+        spans = [(i, min(i + _LONG, x.shape[axis])) for i in range(0, x.shape[axis], _LONG)]
+        sums = [b.REDUCE_SUM(b.marked(piece(b, x, axis, *s), None), axis=axis) for s in spans]
+        total = sums[0]
+        for part in sums[1:]:
+            total = b.ADD(total, part)
+        return total
+
+    return first(b, lambda: b.REDUCE_SUM(x, axis=axis), parts)

@@ -116,7 +116,9 @@ def padded(b: Lowering, x: Value, pads: Pads, fill: float) -> Value:
     return b.marked(b.PAD(x, around, b.const([fill], x.dtype)), x.quant)
 
 
-def _remade(b: Lowering, kernel: Value, shape: Sequence[int], make: Callable[[Array], Array]) -> Value:
+def _remade(
+    b: Lowering, kernel: Value, shape: Sequence[int], make: Callable[[Array], Array]
+) -> Value:
     """Another constant made of a kernel."""
     source = kernel.const
     if source is None or not kernel.is_const:

@@ -96,9 +96,7 @@ def _windows(b: Lowering, x: Value, axis: int, a: Axis) -> tuple[Value, Array]:
     return take(b, x, axis, [int(i) for i in reach.clip(0, a.size - 1)]), weights
 
 
-def _summed(
-    b: Lowering, x: Value, kernel: Value, stride: tuple[int, int], factor: float
-) -> Value:
+def _summed(b: Lowering, x: Value, kernel: Value, stride: tuple[int, int], factor: float) -> Value:
     """Sums of levels times weights, times a factor; their zero point comes out as it went in."""
     quant, kind, wanted = x.quant, accumulator(x), b.wanted
     b.wanted = Quant(1.0), x.dtype
@@ -138,6 +136,4 @@ def _product(b: Lowering, x: Value, axis: Axis) -> Value:
 
 def axes_of(shape: Sequence[int], sizes: Sequence[int], grids: Sequence[Any]) -> list[Axis]:
     """Both axes of an image and the grids of its resize."""
-    return [
-        Axis(n, o, g.unit, g.step, g.offset) for n, o, g in zip(shape[1:3], sizes, grids)
-    ]
+    return [Axis(n, o, g.unit, g.step, g.offset) for n, o, g in zip(shape[1:3], sizes, grids)]

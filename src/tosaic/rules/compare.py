@@ -101,21 +101,24 @@ def logical_not(b: Lowering, self: Value) -> Value:
     return masks.inverted(b, truth(b, self))
 
 
-@rule("aten.bitwise_and.Tensor", "aten.bitwise_and_.Tensor", policy="NONE", samples=_MASKS)
+@rule("aten.bitwise_and.Tensor", "aten.bitwise_and_.Tensor", "aten.__and__.Tensor",
+      policy="NONE", samples=_MASKS)  # fmt: skip
 def bitwise_and(b: Lowering, self: Value, other: Value) -> Value:
     if is_mask(self) and is_mask(other):
         return masks.both(b, self, other)
     return b.BITWISE_AND(*operands(b, self, other))
 
 
-@rule("aten.bitwise_or.Tensor", "aten.bitwise_or_.Tensor", policy="NONE", samples=_MASKS)
+@rule("aten.bitwise_or.Tensor", "aten.bitwise_or_.Tensor", "aten.__or__.Tensor",
+      policy="NONE", samples=_MASKS)  # fmt: skip
 def bitwise_or(b: Lowering, self: Value, other: Value) -> Value:
     if is_mask(self) and is_mask(other):
         return masks.either(b, self, other)
     return b.BITWISE_OR(*operands(b, self, other))
 
 
-@rule("aten.bitwise_xor.Tensor", "aten.bitwise_xor_.Tensor", policy="NONE", samples=_MASKS)
+@rule("aten.bitwise_xor.Tensor", "aten.bitwise_xor_.Tensor", "aten.__xor__.Tensor",
+      policy="NONE", samples=_MASKS)  # fmt: skip
 def bitwise_xor(b: Lowering, self: Value, other: Value) -> Value:
     if is_mask(self) and is_mask(other):
         return masks.differ(b, self, other)

@@ -11,7 +11,7 @@ from tosaic.front import masks
 from tosaic.front.extremes import extreme, place_of_extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import is_mask
-from tosaic.front.moves import first, piece
+from tosaic.front.moves import added
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import scale_of, times
@@ -26,7 +26,6 @@ _AXES = (
 )
 _AXIS = (Sample(((4, 6),), (-1,)), Sample(((2, 3, 4),), (1, True)), Sample(((5, 3, 4),), (0,)))
 Axes = Sequence[int] | int | None
-_LONG = 1 << 15  # elements of an axis that are added up at once where more are refused
 
 
 def _axes(x: Value, dim: Axes) -> list[int]:
@@ -52,30 +51,16 @@ def _kept(b: Lowering, y: Value, axes: Sequence[int], keepdim: bool) -> Value:
     return y if keepdim else b.reshape(y, [s for i, s in enumerate(y.shape) if i not in axes])
 
 
-def _added(b: Lowering, x: Value, axis: int) -> Value:
-    """The sum over an axis; a long one in parts."""
-
-    def parts() -> Value:
-        spans = [(i, min(i + _LONG, x.shape[axis])) for i in range(0, x.shape[axis], _LONG)]
-        sums = [b.REDUCE_SUM(b.marked(piece(b, x, axis, *s), None), axis=axis) for s in spans]
-        total = sums[0]
-        for part in sums[1:]:
-            total = b.ADD(total, part)
-        return total
-
-    return first(b, lambda: b.REDUCE_SUM(x, axis=axis), parts)
-
-
 def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) -> Value:
     """The sum over axes divided by a count, which changes only what integers mean."""
     x = masks.number_of(b, x, d.I32) if is_mask(x) else x
     if x.quant is None:
-        total = _reduced(b, partial(_added, b), x, axes, keepdim)
+        total = _reduced(b, partial(added, b), x, axes, keepdim)
         return total if count == 1 else times(b, total, 1.0 / count)
     if math.prod(x.shape[a] for a in axes) * x.dtype.range[1] * 2 >= 1 << 31:
         raise Unsupported("the sum of so many integers does not fit int32")
     wide = b.widened(x)
-    total = _reduced(b, partial(_added, b), wide, axes, keepdim=True)
+    total = _reduced(b, partial(added, b), wide, axes, keepdim=True)
     total.quant = Quant(scale_of(wide) / count)
     if b.wanted is not None:  # before the reshape, where the NPU fuses it
         total = b.settle(total, *b.wanted)
@@ -168,12 +153,16 @@ _MASKS = (
 
 @rule("aten.any.dim", policy="NONE", samples=_MASKS)
 def any(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, partial(masks.reduced, b, "REDUCE_ANY"), truth(b, self), _axes(self, dim), keepdim)
+    return _reduced(
+        b, partial(masks.reduced, b, "REDUCE_ANY"), truth(b, self), _axes(self, dim), keepdim
+    )
 
 
 @rule("aten.all.dim", policy="NONE", samples=_MASKS)
 def all(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, partial(masks.reduced, b, "REDUCE_ALL"), truth(b, self), _axes(self, dim), keepdim)
+    return _reduced(
+        b, partial(masks.reduced, b, "REDUCE_ALL"), truth(b, self), _axes(self, dim), keepdim
+    )
 
 
 _LISTS = (

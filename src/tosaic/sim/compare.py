@@ -17,8 +17,8 @@ from tosaic.front.program import Program, program_of
 from tosaic.front.walk import QUANTIZE, parameters
 from tosaic.ir.graph import Quant
 from tosaic.spec.dtypes import DType
-from tosaic.targets.catalog import target_of
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.catalog import target_of
 from tosaic.targets.report import Printed, grid
 
 
@@ -67,9 +67,7 @@ def compare_models(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     original = _original(model, artifact, sets[0])
     names = {node.name: node for node in (*original.inputs, *original.calls)}
     target = target_of(artifact.target)
-    found = partition(
-        artifact.program, target.env, expose=True, constraints=target.constraints
-    )
+    found = partition(artifact.program, target.env, expose=True, constraints=target.constraints)
     exposed = Artifact(artifact.program, found, artifact.target)
     pairs = _pairs(artifact.program, names)
     sums = {node: _Sums() for node, _, _ in pairs}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tosaic.errors import InvalidInput
@@ -35,6 +35,7 @@ class PlacedTensor:
 
     name: str
     memory: str
+    address: int
     size: int
     start: int
     end: int
@@ -54,9 +55,8 @@ class Delegate:
     def largest(self) -> list[PlacedTensor]:
         """The tensors in memory together when they need most, largest first."""
         moments = sorted({t.start for t in self.tensors})
-        live = [[t for t in self.tensors if t.start <= now <= t.end] for now in moments]
-        peak = max(live, key=lambda tensors: sum(t.size for t in tensors), default=[])
-        return sorted(peak, key=lambda t: -t.size)
+        live = [_apart(t for t in self.tensors if t.start <= now <= t.end) for now in moments]
+        return max(live, key=lambda tensors: sum(t.size for t in tensors), default=[])
 
     def check(self, what: str, need: int, limit: int) -> None:
         """InvalidInput if the graph needs more than a limit, with what needs it; 0 is none."""
@@ -71,6 +71,20 @@ class Delegate:
             f"the graph needs {need:,} bytes of {what}, and {limit:,} are allowed; "
             f"the largest: {named}"
         )
+
+
+def _apart(tensors: Iterable[PlacedTensor]) -> list[PlacedTensor]:
+    """Largest first, without those that lie in the place of a larger one."""
+    kept: list[PlacedTensor] = []
+    for t in sorted(tensors, key=lambda t: -t.size):
+        if not any(
+            k.memory == t.memory
+            and k.address < t.address + t.size
+            and t.address < k.address + k.size
+            for k in kept
+        ):
+            kept.append(t)
+    return kept
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,6 +151,6 @@ def _tensors(database: Mapping[str, Table], sources: Mapping[str, Op]) -> Iterat
     for row in _rows(database, "tensors"):
         op = named.get(row["name"])
         yield PlacedTensor(
-            row["name"], row["memory"], int(row["size"], 0), int(row["start_time"]),
-            int(row["end_time"]), op.loc if op else None,
+            row["name"], row["memory"], int(row["start_address"], 0), int(row["size"], 0),
+            int(row["start_time"]), int(row["end_time"]), op.loc if op else None,
         )  # fmt: skip

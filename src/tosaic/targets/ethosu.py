@@ -33,7 +33,7 @@ class Options:
     system_config: str = ""
     memory_mode: str = ""
     vela_ini: str = ""
-    vela_flags: tuple[str, ...] = ()
+    vela_flags: str | tuple[str, ...] = ()
     max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
 

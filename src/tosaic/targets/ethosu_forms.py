@@ -39,7 +39,7 @@ def constraint(forms: Sequence[Form]) -> Constraint:
             by_name.setdefault(name, []).append(form)
 
     def refusal(op: Op) -> str | None:
-        for form in (*by_name.get(op.name, ()), *everywhere):
+        for form in by_name.get(op.name, []) + everywhere:
             if form.breaks(op):
                 return form.reason
         return None
@@ -89,7 +89,8 @@ def _large_pool(op: Op) -> bool:
 
 
 def _far_padding(op: Op) -> bool:
-    return max(op.attrs["pad"][-4], op.attrs["pad"][-2]) > 127
+    top, _, left, _ = op.attrs["pad"][-4:]
+    return bool(max(top, left) > 127)
 
 
 def _batches(op: Op) -> bool:
@@ -158,7 +159,7 @@ def _narrows(op: Op) -> bool:
 
 
 def _long_sum(op: Op) -> bool:
-    axis, shape = op.attrs["axis"], _given(op).shape
+    axis, shape = int(op.attrs["axis"]), _given(op).shape
     return axis != len(shape) - 1 and shape[axis] > _LARGEST
 
 

@@ -75,8 +75,6 @@ def _offender(
     return piece.calls[low]
 
 
-def _fails(
-    program: Program, target: Target, kept: Mapping[str, str], left: Sequence[str]
-) -> bool:
+def _fails(program: Program, target: Target, kept: Mapping[str, str], left: Sequence[str]) -> bool:
     tried = lowered(program, target, {**dict.fromkeys(left, "left out of a trial"), **kept})
     return any(isinstance(_attempt(target, p), ToolFailed) for p in tried.pieces)

@@ -1,0 +1,97 @@
+"""Every sample of every rule on the Ethos-U targets: what is called supported, Vela compiles.
+
+``python -m judges.npu`` runs all and prints a line for each target and type; it is long.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from judges.integers import has_form, in_integers
+from judges.rules import Case, cases, run_both
+from tosaic.errors import ToolFailed, Unsupported
+from tosaic.files.flatbuffer import write
+from tosaic.spec.dtypes import I8, I16, DType
+from tosaic.spec.env import Env
+from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.vela import VelaConfig, run_vela
+
+TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
+PLAIN = Env.parse("TOSA-1.0+INT+int16")
+
+
+@dataclass
+class Count:
+    """Samples of one target and type, and the sentences about those that are not right."""
+
+    target: str
+    kind: DType
+    all: int = 0
+    supported: int = 0
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        line = f"{self.target:<14} {self.kind}: {self.supported} of {self.all} samples supported"
+        return f"{line}, {len(self.wrong)} of them wrong"
+
+
+def part(share: int, turn: int) -> Iterator[Case]:
+    """One of ``share`` parts of the samples, spread over all operators."""
+    for number, case in enumerate(cases()):
+        if number % share == turn:
+            yield case
+
+
+def count(chosen: Iterable[Case], target: str, kind: DType, exact: bool = False) -> Count:
+    """Lower each sample for a target and compile it; with ``exact`` compare with plain TOSA."""
+    device, found = ETHOS_U[target], Count(target, kind)
+    for case in chosen:
+        if not has_form(case, kind):
+            continue
+        found.all += 1
+        try:
+            made = in_integers(case, kind, device.env, device.constraints)
+        except Unsupported as refusal:
+            found.refused.setdefault(refusal.reason, []).append(str(case))
+            continue
+        found.supported += 1
+        try:
+            run_vela(write(made.graph), VelaConfig(target))
+        except ToolFailed as failure:
+            found.wrong.append(f"{case}: {failure.reason}")
+            continue
+        if exact:
+            plain = in_integers(case, kind, PLAIN)
+            ours, theirs = run_both(made.graph, made.arrays)
+            wanted, _ = run_both(plain.graph, plain.arrays)
+            same = np.array_equal(ours.astype(np.int64), wanted.astype(np.int64))
+            if not same or not np.array_equal(ours, theirs):
+                found.wrong.append(f"{case}: another result than plain TOSA's")
+    return found
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--targets", nargs="*", default=TARGETS)
+    parser.add_argument("--exact", action="store_true", help="compare with plain TOSA, too")
+    options, wrong = parser.parse_args(), 0
+    for target in options.targets:
+        for kind in (I8, I16):
+            found = count(cases(), target, kind, options.exact)
+            print(found, flush=True)
+            for reason, names in found.refused.items():
+                print(f"  refused: {reason} ({', '.join(names)})")
+            for sentence in found.wrong:
+                print(f"  WRONG: {sentence}")
+            wrong += len(found.wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
