@@ -14,12 +14,13 @@ TORCH   = torch==2.13.0
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install lint format types pytest lines conformance benchmark clean distclean
+.PHONY: help demo test install lint format types pytest lines conformance npu benchmark clean distclean
 
 help:
 	@echo "make demo         build a small int8 network, write, load and run it, check every bit"
 	@echo "make test         style, types, tests, line count: what CI runs"
 	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
+	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
@@ -56,6 +57,11 @@ lines: $(STAMP)
 
 conformance: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m judges.report $(ARGS)
+
+npu: $(STAMP)
+	PYTHONPATH=tests:examples $(BIN)/python -m judges.npu --exact $(ARGS)
+	PYTHONPATH=tests:examples $(BIN)/python -m judges.npu --zoo $(ARGS)
+	PYTHONPATH=tests $(BIN)/python tools/probe_vela.py
 
 benchmark: $(STAMP)
 	set -e; for script in benchmarks/*.py; do \

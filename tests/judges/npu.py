@@ -1,23 +1,28 @@
 """Every sample of every rule on the Ethos-U targets: what is called supported, Vela compiles.
 
-``python -m judges.npu`` runs all and prints a line for each target and type; it is long.
+``python -m judges.npu`` runs all and prints a line for each target and type; it is long. With
+``--zoo`` it compiles the networks instead.
 """
 
 from __future__ import annotations
 
 import argparse
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
 
+import tosaic
+import zoo
 from judges.integers import has_form, in_integers
 from judges.rules import Case, cases, run_both
 from tosaic.errors import ToolFailed, Unsupported
 from tosaic.files.flatbuffer import write
+from tosaic.quant import quantize
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
+from tosaic.targets.artifact import Artifact
 from tosaic.targets.ethosu import ETHOS_U
 from tosaic.targets.vela import VelaConfig, run_vela
 
@@ -76,11 +81,35 @@ def count(chosen: Iterable[Case], target: str, kind: DType, exact: bool = False)
     return found
 
 
+def networks(names: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str, Artifact]]:
+    """Networks of the zoo, quantized once each and compiled for every target."""
+    for name in names:
+        net, example, calibration = zoo.build(name)
+        module = quantize(net, example, calibration=calibration, target=ETHOS_U[TARGETS[0]])
+        for target in targets:
+            yield name, tosaic.compile(module, example, target=target)
+
+
+def _zoo(targets: Sequence[str]) -> int:
+    wrong = 0
+    for name, art in networks(zoo.ZOO, targets):
+        cycles = sum(d.result.performance.total_cycles for d in art.delegates)
+        scratch = max(d.result.scratch_size for d in art.delegates)
+        print(f"{name:<20} {art.target:<14} {cycles:>11,} cycles {scratch:>9,} bytes", flush=True)
+        for refusal in art.report.refused:
+            print(f"  refused: {refusal}")
+        wrong += any("Vela" in refusal.reason for refusal in art.report.refused)
+    return 1 if wrong else 0
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--targets", nargs="*", default=TARGETS)
+    parser.add_argument("--zoo", action="store_true", help="the networks of examples/zoo instead")
     parser.add_argument("--exact", action="store_true", help="compare with plain TOSA, too")
     options, wrong = parser.parse_args(), 0
+    if options.zoo:
+        return _zoo(options.targets)
     for target in options.targets:
         for kind in (I8, I16):
             found = count(cases(), target, kind, options.exact)

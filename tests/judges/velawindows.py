@@ -259,11 +259,13 @@ def _pools() -> Iterator[Form]:
         def form(
             what: str,
             never: frozenset[str] = NONE,
+            slow: bool = False,
             name: str = name,
             kind: str = kind,
             **options: Any,
         ) -> Form:
-            return Form(f"{name} {kind} {what}", lambda b: _pool(b, name, kind, **options), never)
+            title = f"{name} {kind} {what}"
+            return Form(title, lambda b: _pool(b, name, kind, **options), never, slow)
 
         for kernel, pad in product((2, 3, 8, 9, 12), (0, 1)):
             yield form(
@@ -291,7 +293,9 @@ def _pools() -> Iterator[Form]:
             ((256, 257), ALL),
         ):
             yield form(f"kernel {kernel}", never, size=kernel, kernel=kernel, stride=(1, 1))
-        yield form("of 65537 columns", size=(1, 65537), kernel=(1, 2), stride=(1, 1))
+        yield form(
+            "of 65537 columns", ALL, slow=True, size=(1, 65537), kernel=(1, 2), stride=(1, 1)
+        )
     yield Form(
         "MAX_POOL2D i8 padding 128",
         lambda b: _pool(b, "MAX_POOL2D", "i8", (8, 8), (130, 1), (1, 1), (128, 0)),

@@ -119,6 +119,8 @@ EVERY = (
     Form(_CONVOLUTIONS, _large_kernel,
          "kernels end at 64 rows and 4096 elements, gaps included"),
     Form(_POOLS, _large_pool, "windows end at 256 rows and 65536 elements"),
+    Form(_POOLS, lambda op: max(_given(op).shape[1:3]) > _LARGEST,
+         "pools of more than 65536 rows or columns take Vela seconds or more"),
     Form(("CONV2D", "CONV3D", "TRANSPOSE_CONV2D"), lambda op: _given(op).shape[-1] > _LARGEST,
          "input channels end at 65536"),
     Form(("RESIZE",), lambda op: _scale(op)[0] == _scale(op)[1] and _scale(op)[2] == _scale(op)[3],
