@@ -14,7 +14,7 @@ TORCH   = torch==2.13.0
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install lint format types pytest lines conformance npu benchmark clean distclean
+.PHONY: help demo test install lint format types pytest lines op-support conformance npu benchmark clean distclean
 
 help:
 	@echo "make demo         build a small int8 network, write, load and run it, check every bit"
@@ -22,6 +22,7 @@ help:
 	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
+	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
 $(STAMP): pyproject.toml
@@ -54,6 +55,9 @@ pytest: $(STAMP)
 
 lines: $(STAMP)
 	@$(BIN)/python tools/lines.py
+
+op-support: $(STAMP)
+	$(BIN)/python tools/op_support.py
 
 conformance: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m judges.report $(ARGS)

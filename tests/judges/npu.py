@@ -15,7 +15,7 @@ import numpy as np
 
 import tosaic
 import zoo
-from judges.integers import has_form, in_integers
+from judges.integers import in_integers
 from judges.rules import Case, cases, run_both
 from tosaic.errors import ToolFailed, Unsupported
 from tosaic.files.flatbuffer import write
@@ -57,7 +57,7 @@ def count(chosen: Iterable[Case], target: str, kind: DType, exact: bool = False)
     """Lower each sample for a target and compile it; with ``exact`` compare with plain TOSA."""
     device, found = ETHOS_U[target], Count(target, kind)
     for case in chosen:
-        if not has_form(case, kind):
+        if kind not in case.integers:
             continue
         found.all += 1
         try:

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from judges.integers import has_form, in_integers
+from judges.integers import in_integers
 from judges.rules import Case, cases, run_both
 from tosaic.files.flatbuffer import write
 from tosaic.front.registry import RULES, Sample
@@ -75,7 +75,7 @@ OTHERS = [
 ]  # fmt: skip
 
 
-PAIRS = [(o, kind) for o in OTHERS for kind in o.only if has_form(o.case, kind)]
+PAIRS = [(o, kind) for o in OTHERS for kind in o.only if kind in o.case.integers]
 
 
 @pytest.mark.parametrize(("other", "kind"), PAIRS, ids=lambda v: str(v))
@@ -100,7 +100,7 @@ def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
     chosen = [c for c in cases() if hash_of(c) % 9 == 0]
     seen = 0
     for case in chosen:
-        if not has_form(case, I8):
+        if I8 not in case.integers:
             continue
         direct = in_integers(case, I8, PLAIN)
         if not any(U55.refuses(op) for op in direct.graph.ops):

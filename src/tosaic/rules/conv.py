@@ -82,7 +82,7 @@ def _emit(
     pads = [(0, 0), *w.pads] if w.axes == 1 else w.pads
     x, pads = fitted(b, x, flat(reach, 1), stride, pads)
     return convolved(b, x, Convolution(
-        name, kernel, offsets(b, bias, x, channels), zero_of(x), zero_of(weight), stride,
+        name, kernel, offsets(b, bias, x, weight, channels), zero_of(x), zero_of(weight), stride,
         tuple(pads), dilation, product(x, weight, x.type.rank - 1), math.prod(weight.shape[1:]),
     ))  # fmt: skip
 
@@ -99,7 +99,7 @@ def _transposed(
     out_pad = [(-before, more - after) for (before, after), more in zip(w.pads, extra)]
     stride, padding = flat(w.stride, 1), [(0, 0), *out_pad] if w.axes == 1 else out_pad
     terms = weight.shape[0] * math.prod(weight.shape[2:])
-    meaning, more = product(x, weight, 3), offsets(b, bias, x, weight.shape[1])
+    meaning, more = product(x, weight, 3), offsets(b, bias, x, weight, weight.shape[1])
 
     def direct() -> Value:
         y = b.TRANSPOSE_CONV2D(

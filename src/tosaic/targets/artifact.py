@@ -20,6 +20,7 @@ from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Value
+from tosaic.targets.boundary import ordered, restored
 from tosaic.targets.delegate import Delegate
 from tosaic.targets.report import Report, report_of
 
@@ -90,9 +91,11 @@ class Artifact:
             return
         assert piece.graph is not None
         ready = [_narrow(values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
+        ready = [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
         arrays = self._models[id(piece.graph)].run(*ready)
-        for node, array, out in zip(piece.outputs, arrays, piece.graph.outputs, strict=True):
-            tensor, meant = to_torch(array, out.dtype), node.meta.get("val")
+        given = zip(piece.outputs, arrays, piece.graph.outputs, piece.output_orders, strict=True)
+        for node, array, out, order in given:
+            tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
             plain = out.quant is None or isinstance(out.quant, Mask)
             values[node] = tensor.to(meant.dtype) if plain and isinstance(
                 meant, Tensor) else tensor  # fmt: skip

@@ -11,8 +11,9 @@ from tosaic.errors import ToolFailed
 from tosaic.front.partition import Partition, Piece, partition
 from tosaic.front.program import Program
 from tosaic.ir.verify import verify
-from tosaic.rewrite import remove_dead, sink_transposes
+from tosaic.rewrite import improve
 from tosaic.targets.base import Target
+from tosaic.targets.boundary import lay_out
 
 
 def compiled(program: Program, target: Target) -> tuple[Partition, tuple[Any, ...]]:
@@ -43,8 +44,8 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
     found = partition(program, target.env, constraints=target.constraints, kept=kept)
     for piece in found.pieces:
         if piece.graph is not None:
-            graph = sink_transposes(piece.graph, target.env, target.constraints)
-            piece.graph = remove_dead(graph)
+            lay_out(piece)
+            piece.graph = improve(piece.graph, target.env, target.refuses)
             verify(piece.graph, target.env, target.constraints)
     return found
 
