@@ -16,7 +16,7 @@ from tosaic.front.masks import mask_input
 from tosaic.front.moves import joined
 from tosaic.front.registry import RULES, Rule, Sample
 from tosaic.ir.build import Constraint
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Op, Quant, Value
 from tosaic.spec.dtypes import I16, I32, I48, DType
 from tosaic.spec.env import Env
 
@@ -179,15 +179,23 @@ def lowered(b: Lowering, case: Case, made: Operands, kind: DType | None) -> Valu
     return b.settle(case.lower(b, made.values), wanted, kind)
 
 
+def emitted(
+    case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
+) -> list[Op]:
+    """The operators of a sample in float or quantized to a type; Unsupported if it has no form."""
+    if kind is not None and kind not in case.integers:
+        raise Unsupported(case.rule.integers_why or f"it has no {kind} form")
+    b = Lowering(env, constraints=constraints)
+    lowered(b, case, operands(b, case, kind), kind)
+    return b.graph.ops
+
+
 def refusal(
     case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
 ) -> str | None:
     """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
-    if kind is not None and kind not in case.integers:
-        return case.rule.integers_why or f"it has no {kind} form"
-    b = Lowering(env, constraints=constraints)
     try:
-        lowered(b, case, operands(b, case, kind), kind)
+        emitted(case, env, kind, constraints)
     except Unsupported as problem:
         return problem.reason
     return None
