@@ -8,6 +8,7 @@ from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import Operand, operands
+from tosaic.spec import dtypes as d
 
 _PAIRS = (
     Sample(((2, 3, 4), (2, 3, 4))),
@@ -166,6 +167,19 @@ rule("aten.where.ScalarOther", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kind
     where
 )
 rule("aten.where.ScalarSelf", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kinds=("bool",))])(where)
+
+
+@rule(
+    "aten.where.Scalar",
+    policy="NONE",
+    samples=[Sample(((3, 4),), (0.5, -1.5), kinds=("bool",))],
+    integers=(),
+    why="a choice between two numbers has no quantized operand",
+)
+def where_numbers(b: Lowering, condition: Value, self: float, other: float) -> Value:
+    kind = d.I32 if all(type(number) is int for number in (self, other)) else d.F32
+    both = (b.const(number, kind) for number in (self, other))
+    return masks.chosen(b, condition, *both)
 
 
 @rule("aten.masked_fill.Scalar", "aten.masked_fill_.Scalar", samples=[
