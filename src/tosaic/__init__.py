@@ -59,18 +59,25 @@ def compile(
     scheme: str | None = None,
     calibration: Iterable[Any] | None = None,
     dynamic_shapes: Any = None,
+    **options: Any,
 ) -> Artifact:
-    """Lower a PyTorch model to TOSA.
+    """Lower a PyTorch model to TOSA, and compile it for an Ethos-U where one is the target.
 
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
     path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
     ``scheme`` says otherwise), calibrated with the inputs in ``calibration``. What cannot be
     lowered stays in PyTorch; ``report`` has the operator, the reason and the line of the user's
     own source. ``dynamic_shapes`` goes to torch.export.
+
+    ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
+    ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
+    limits max_scratch_bytes and max_flash_bytes.
     """
     from tosaic.targets.driver import compile_model
 
-    return compile_model(model, example_inputs, target, scheme, calibration, dynamic_shapes)
+    return compile_model(
+        model, example_inputs, target, scheme, calibration, dynamic_shapes, options
+    )
 
 
 def quantize(
