@@ -89,6 +89,14 @@ def unflatten(values: Sequence[Any], spec: pytree.TreeSpec) -> Any:
     return pytree.tree_unflatten(list(values), spec)
 
 
+def structure(text: str) -> pytree.TreeSpec | None:
+    """The structure that torch wrote as text; None if this is none that it can read back."""
+    try:
+        return pytree.treespec_loads(text)
+    except (ValueError, TypeError, KeyError, NotImplementedError, AttributeError, IndexError):
+        return None
+
+
 def attribute(module: torch.nn.Module, path: str) -> Tensor:
     """The tensor behind a get_attr node."""
     found: Any = module

@@ -1,0 +1,120 @@
+"""The program round the delegates: PyTorch's calls as they are, one call for each graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from tosaic.errors import Unsupported
+from tosaic.executorch.delegates import torch_type
+from tosaic.front import torchapi
+from tosaic.front.partition import Piece
+from tosaic.ir.graph import Value
+from tosaic.targets.artifact import Artifact
+
+
+class Outer(nn.Module):
+    """Flat inputs to outputs in the program's own structure."""
+
+    def __init__(self, body: fx.GraphModule, out_spec: Any) -> None:
+        super().__init__()
+        self.body, self.out_spec = body, out_spec
+
+    def forward(self, *inputs: Any) -> Any:
+        flat = self.body(*inputs)
+        return flat if self.out_spec is None else torchapi.unflatten(flat, self.out_spec)
+
+
+def outer_module(artifact: Artifact, delegates: Mapping[int, Any]) -> Outer:
+    """The remainder and the calls of delegates, ExecuTorch's lowered modules by piece."""
+    return Outer(_Assembly(artifact).run(delegates), artifact.program.out_spec)
+
+
+def example_inputs(artifact: Artifact) -> tuple[Any, ...]:
+    """Stand-ins for the inputs, with their sizes, types and order in memory."""
+    return tuple(_stand_in(node) for node in artifact.program.inputs)
+
+
+def _stand_in(node: fx.Node) -> Any:
+    example = node.meta.get("val")
+    if not isinstance(example, Tensor):
+        return example
+    if not all(isinstance(size, int) for size in example.shape):
+        raise Unsupported(f"the input {node.name} has no fixed sizes, and a delegate needs them")
+    return torch.empty_strided(example.shape, example.stride(), dtype=example.dtype).zero_()
+
+
+class _Assembly:
+    def __init__(self, artifact: Artifact) -> None:
+        self.program, self.pieces = artifact.program, artifact.partition.pieces
+        self.graph, self.root = fx.Graph(), nn.Module()
+        self.made: dict[fx.Node, fx.Node] = {}
+
+    def run(self, delegates: Mapping[int, Any]) -> fx.GraphModule:
+        for node in self.program.inputs:
+            self.made[node] = self.graph.placeholder(node.name)
+        for piece in self.pieces:
+            if piece.node is not None:
+                self._call(piece.node)
+            else:
+                self._delegate(piece, delegates[id(piece)])
+        outputs = [self._known(o) if isinstance(o, fx.Node) else o for o in self.program.outputs]
+        self.graph.output(outputs)
+        return fx.GraphModule(self.root, self.graph)
+
+    def _known(self, node: fx.Node) -> fx.Node:
+        """A value of the program; a tensor of its own is brought in when it is first read."""
+        if node not in self.made:
+            name = f"constant_{len(list(self.root.buffers()))}"
+            self.root.register_buffer(name, self.program.tensors[node].detach())
+            self.made[node] = self.graph.get_attr(name)
+        return self.made[node]
+
+    def _call(self, node: fx.Node) -> None:
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self._known)
+        assert callable(node.target)
+        self.made[node] = self.graph.call_function(node.target, args, kwargs)
+
+    def _delegate(self, piece: Piece, delegate: Any) -> None:
+        from executorch.exir.delegate import executorch_call_delegate
+
+        assert piece.graph is not None
+        name = f"delegate_{sum(1 for _ in self.root.children())}"
+        self.root.add_module(name, delegate)
+        ready = [
+            self._apply(_dense, self._known(node), torch_type(value))
+            for node, value in zip(piece.inputs, piece.graph.inputs, strict=True)
+        ]
+        call = self.graph.call_function(
+            executorch_call_delegate, (self.graph.get_attr(name), *ready)
+        )
+        for position, (node, value) in enumerate(zip(piece.outputs, piece.graph.outputs)):
+            part = self.graph.call_function(operator.getitem, (call, position))
+            self.made[node] = self._apply(_typed, part, _meant(node, value))
+
+    def _apply(self, function: Callable[..., Any], *args: Any) -> fx.Node:
+        return self.graph.call_function(function, args)
+
+
+def _dense(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    """A tensor as a delegate takes it: its bytes are copied in the order of its dimensions."""
+    tensor = _typed(tensor, dtype)
+    if tensor.is_contiguous():
+        return tensor
+    return tensor.clone(memory_format=torch.contiguous_format)
+
+
+def _typed(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
+
+
+def _meant(node: fx.Node, value: Value) -> torch.dtype:
+    """The type that PyTorch expects of a result: TOSA's indices have 32 bits, PyTorch's 64."""
+    example = node.meta.get("val")
+    if value.quant is None and isinstance(example, Tensor):
+        return example.dtype
+    return torch_type(value)
