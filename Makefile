@@ -14,13 +14,14 @@ TORCH   = torch==2.13.0
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install lint format types pytest lines conformance benchmark clean distclean
+.PHONY: help demo test install lint format types pytest lines op-support conformance benchmark clean distclean
 
 help:
 	@echo "make demo         build a small int8 network, write, load and run it, check every bit"
 	@echo "make test         style, types, tests, line count: what CI runs"
 	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
+	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
 $(STAMP): pyproject.toml
@@ -53,6 +54,9 @@ pytest: $(STAMP)
 
 lines: $(STAMP)
 	@$(BIN)/python tools/lines.py
+
+op-support: $(STAMP)
+	$(BIN)/python tools/op_support.py
 
 conformance: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m judges.report $(ARGS)

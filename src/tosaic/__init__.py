@@ -1,7 +1,8 @@
 """Tosaic takes PyTorch models to Arm edge devices.
 
-``compile`` lowers a model to TOSA; ``load`` reads a TOSA graph or a ``.pte``. Both give objects that run the
-graph exactly, here and now.
+``compile`` lowers a model to TOSA, ``load`` reads a TOSA graph or a ``.pte``; both give objects
+that run it exactly, here and now. ``explain`` says what would be compiled and why not all of it,
+``compare`` where a compiled model differs from the original, ``quantize`` does PT2E alone.
 """
 
 from __future__ import annotations
@@ -21,13 +22,17 @@ from tosaic.errors import (
 from tosaic.targets import formats
 
 if TYPE_CHECKING:
+    from torch import fx
+
     from tosaic.executorch.runner import Runner
     from tosaic.interp.model import Model
+    from tosaic.sim.compare import Comparison
     from tosaic.targets.artifact import Artifact
+    from tosaic.targets.explain import Explanation
 
 __all__ = [
     "InvalidGraph", "InvalidInput", "ToolFailed", "TosaicError", "Unpredictable", "Unsupported",
-    "compile", "load",
+    "compare", "compile", "explain", "load", "quantize",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -82,6 +87,50 @@ def compile(
     from tosaic.targets.driver import compile_model
 
     return compile_model(model, example_inputs, target, scheme, calibration)
+
+
+def quantize(
+    model: Any,
+    example_inputs: tuple[Any, ...],
+    *,
+    scheme: str = "int8",
+    calibration: Iterable[Any] | None = None,
+) -> fx.GraphModule:
+    """The program with quantize and dequantize calls (PT2E), calibrated on the given inputs.
+
+    ``scheme`` is "int8" or "a16w8" (int16 activations, int8 weights). ``calibration`` gives
+    tensors, or tuples of arguments; without it the example inputs serve, and a warning says so.
+    """
+    from tosaic.quant import quantize as quantized
+
+    return quantized(model, example_inputs, scheme=scheme, calibration=calibration)
+
+
+def explain(
+    model: Any,
+    example_inputs: tuple[Any, ...],
+    *,
+    target: str = "TOSA-1.0+INT",
+    scheme: str | None = None,
+) -> Explanation:
+    """What of a model would be compiled, and the reason and the line for each call that would not.
+
+    The result prints as a table; ``calls`` and ``refused`` hold the same as data.
+    """
+    from tosaic.targets.explain import explain_model
+
+    return explain_model(model, example_inputs, target, scheme)
+
+
+def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
+    """Layer by layer, how far a compiled model is from the original on some inputs.
+
+    ``inputs`` is one set of arguments as a tuple, or an iterable of them. The result prints as a
+    table with signal-to-noise ratio, largest error and saturation, worst layers named.
+    """
+    from tosaic.sim.compare import compare_models
+
+    return compare_models(model, artifact, inputs)
 
 
 def _save_pte(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:

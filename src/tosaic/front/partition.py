@@ -7,7 +7,9 @@ calls of one level are such a group, and as large as can be.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -30,6 +32,7 @@ class Refusal:
     op: str
     reason: str
     where: str
+    node: str = ""
 
     def __str__(self) -> str:
         return f"{self.op}: {self.reason}" + (f" (at {self.where})" if self.where else "")
@@ -43,6 +46,7 @@ class Piece:
     graph: Graph | None = None
     inputs: list[fx.Node] = field(default_factory=list)
     outputs: list[fx.Node] = field(default_factory=list)
+    calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
 
 
 @dataclass(slots=True)
@@ -57,9 +61,19 @@ class Partition:
         return [p.graph for p in self.pieces if p.graph is not None]
 
 
-def partition(program: Program, env: Env) -> Partition:
-    """Split a program into TOSA graphs and what PyTorch runs round them."""
-    return _Partitioner(program, env).run()
+def partition(
+    program: Program,
+    env: Env,
+    *,
+    expose: bool = False,
+    kept: Mapping[str, str] = MappingProxyType({}),
+) -> Partition:
+    """Split a program into TOSA graphs and what PyTorch runs round them.
+
+    With ``expose`` the graphs give every value that they compute. ``kept`` are calls that PyTorch
+    keeps whatever their rules say, by the name of the node, with the reason.
+    """
+    return _Partitioner(program, env, expose, kept).run()
 
 
 def _output(b: Lowering, value: Any, name: str) -> Value:
@@ -74,8 +88,10 @@ def _output(b: Lowering, value: Any, name: str) -> Value:
 
 
 class _Partitioner:
-    def __init__(self, program: Program, env: Env) -> None:
-        self.program, self.env = program, env
+    def __init__(
+        self, program: Program, env: Env, expose: bool, kept: Mapping[str, str]
+    ) -> None:
+        self.program, self.env, self.expose, self.kept = program, env, expose, kept
         self.trial = Walker(program, env)
         self.accepted: set[fx.Node] = set()
         self.refused: list[Refusal] = []
@@ -97,10 +113,13 @@ class _Partitioner:
             return
         try:
             with self.trial.b.scratch() as scratch:
+                if node.name in self.kept:
+                    raise Unsupported(self.kept[node.name])
                 self.trial.call(node)
                 scratch.commit()
         except Unsupported as refusal:
-            self.refused.append(Refusal(target, refusal.reason, str(refusal.where or "")))
+            place = torchapi.location(node).place
+            self.refused.append(Refusal(target, refusal.reason, place, node.name))
             self._outside(node)
             return
         if target not in DEQUANTIZE:
@@ -172,10 +191,14 @@ class _Partitioner:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
-        outputs = [n for n in nodes if self._is_read(n, members)]
+        outputs = [
+            n
+            for n in nodes
+            if self._is_read(n, members) or (self.expose and isinstance(walker.values[n], Value))
+        ]
         for node in outputs:
             walker.b.output(_output(walker.b, walker.values[node], node.name))
-        return Piece(graph=walker.b.graph, inputs=inputs, outputs=outputs)
+        return Piece(graph=walker.b.graph, inputs=inputs, outputs=outputs, calls=nodes)
 
     def _reach(
         self, walker: Walker, members: set[fx.Node], node: fx.Node, inputs: list[fx.Node]

@@ -39,20 +39,25 @@ def module_of(exported: ExportedProgram) -> fx.GraphModule:
 
 def target_name(node: fx.Node) -> str:
     """``aten.relu.default`` for a call of that overload; the name of any other callable."""
-    target = node.target
-    return getattr(target, "__name__", "") if not _is_overload(target) else str(target)
+    overload = overload_of(node)
+    return str(overload) if overload is not None else getattr(node.target, "__name__", "")
 
 
-def _is_overload(target: Any) -> bool:
-    return isinstance(target, torch._ops.OpOverload)
+def overload_of(node: fx.Node) -> torch._ops.OpOverload | None:
+    """The operator that a node calls; ExecuTorch's edge dialect wraps it."""
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        target = getattr(target, "_op", None)
+    return target if isinstance(target, torch._ops.OpOverload) else None
 
 
 def bound_arguments(node: fx.Node) -> dict[str, Any]:
     """The arguments of a call by the names of its schema, defaults filled in."""
-    target = node.target
-    assert isinstance(target, torch._ops.OpOverload)
+    overload = overload_of(node)
+    if overload is None:
+        return {f"argument{i}": a for i, a in enumerate(node.args)} | dict(node.kwargs)
     found: dict[str, Any] = {}
-    for position, argument in enumerate(target._schema.arguments):
+    for position, argument in enumerate(overload._schema.arguments):
         if argument.name in node.kwargs:
             found[argument.name] = node.kwargs[argument.name]
         elif not argument.kwarg_only and position < len(node.args):

@@ -28,9 +28,14 @@ class Loc:
     file: str = ""
     line: int = 0
 
+    @property
+    def place(self) -> str:
+        """The module and the line, without the operator."""
+        line = f"{self.file}:{self.line}" if self.file else ""
+        return ", ".join(filter(None, (self.module, line)))
+
     def __str__(self) -> str:
-        place = f"{self.file}:{self.line}" if self.file else ""
-        return ", ".join(filter(None, (self.node, self.module, place)))
+        return ", ".join(filter(None, (self.node, self.place)))
 
 
 @dataclass(frozen=True, slots=True)

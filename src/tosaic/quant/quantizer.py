@@ -142,14 +142,20 @@ def quantize(
             stacklevel=2,
         )
         calibration = [example_inputs]
-    exported = _exported(model, example_inputs)
     with torch.no_grad():
-        module = torchapi.module_of(exported)
-        fold_batch_norms(module)
+        module = float_module(model, example_inputs)
         prepared = prepare_pt2e(module, quantizer)
         _calibrate(prepared, calibration)
         converted: fx.GraphModule = convert_pt2e(prepared)
     return converted
+
+
+def float_module(model: Any, example_inputs: tuple[Any, ...]) -> fx.GraphModule:
+    """The program that is observed: exported, with batch norms in the convolutions."""
+    with torch.no_grad():
+        module = torchapi.module_of(_exported(model, example_inputs))
+        fold_batch_norms(module)
+    return module
 
 
 def _exported(model: Any, example_inputs: tuple[Any, ...]) -> ExportedProgram:

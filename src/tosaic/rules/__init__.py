@@ -1,37 +1,8 @@
 """Lowering rules, one file a family: importing them fills the registry."""
 
-from tosaic.rules import (
-    activation,
-    compare,
-    constant,
-    conv,
-    elementwise,
-    functions,
-    linear,
-    move,
-    norm,
-    pad,
-    pool,
-    reduce,
-    resize,
-    shape,
-    shuffle,
-)
+import importlib
+import pkgutil
 
-__all__ = [
-    "activation",
-    "compare",
-    "constant",
-    "conv",
-    "elementwise",
-    "functions",
-    "linear",
-    "move",
-    "norm",
-    "pad",
-    "pool",
-    "reduce",
-    "resize",
-    "shape",
-    "shuffle",
-]
+for _module in pkgutil.iter_modules(__path__):
+    if not _module.name.startswith("_"):
+        importlib.import_module(f"{__name__}.{_module.name}")

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections import Counter
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -15,27 +14,13 @@ from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
-from tosaic.front.partition import Partition, Piece, Refusal
+from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph, Op
+from tosaic.ir.graph import Graph
 from tosaic.targets import formats
-
-
-@dataclass(frozen=True, slots=True)
-class Report:
-    """What became of a program: how often each TOSA operator is used, and multiplications."""
-
-    target: str
-    ops: dict[str, int]
-    macs: int
-    refused: list[Refusal] = field(default_factory=list)
-
-    def __str__(self) -> str:
-        rows = [f"{name:<20}{count:>6}" for name, count in sorted(self.ops.items())]
-        kept = [f"in PyTorch: {refusal}" for refusal in self.refused]
-        return "\n".join([f"{self.target}: {self.macs:,} multiply-accumulates", *rows, *kept])
+from tosaic.targets.report import Report, report_of
 
 
 @dataclass(eq=False)
@@ -72,12 +57,19 @@ class Artifact:
 
     @cached_property
     def report(self) -> Report:
-        ops = [op for graph in self.partition.graphs for op in graph.walk()]
-        counts = dict(Counter(op.name for op in ops))
-        return Report(self.target, counts, sum(map(_macs, ops)), list(self.partition.refused))
+        """Operators, graphs with their boundaries, and refusals; prints as a table."""
+        return report_of(self.target, self.partition)
 
     def run(self, *inputs: Any) -> Any:
         """The program's outputs for its inputs; TOSA graphs run as their compiled bytes do."""
+        values = self.trace(*inputs)
+        outputs = [values[o] if isinstance(o, fx.Node) else o for o in self.program.outputs]
+        if self.program.out_spec is None:
+            return outputs[0] if len(outputs) == 1 else outputs
+        return torchapi.unflatten(outputs, self.program.out_spec)
+
+    def trace(self, *inputs: Any) -> dict[fx.Node, Any]:
+        """Every value that the program has between its pieces, by node."""
         flat, _ = torchapi.flatten(inputs)
         if len(flat) != len(self.program.inputs):
             wanted = len(self.program.inputs)
@@ -87,10 +79,7 @@ class Artifact:
         with torch.no_grad():
             for piece in self.partition.pieces:
                 self._run(piece, values)
-        outputs = [values[o] if isinstance(o, fx.Node) else o for o in self.program.outputs]
-        if self.program.out_spec is None:
-            return outputs[0] if len(outputs) == 1 else outputs
-        return torchapi.unflatten(outputs, self.program.out_spec)
+        return values
 
     def _run(self, piece: Piece, values: dict[fx.Node, Any]) -> None:
         if piece.node is not None:
@@ -129,18 +118,3 @@ def _narrow(value: Any) -> Tensor:
     """A tensor as a graph takes it: TOSA's indices have 32 bits."""
     tensor = torch.as_tensor(value).detach()
     return tensor.to(torch.int32) if tensor.dtype is torch.int64 else tensor
-
-
-def _macs(op: Op) -> int:
-    """Multiplications of a convolution or a matrix product."""
-    out = op.outs[0].type.size if op.outs else 0
-    if op.name in ("CONV2D", "CONV3D", "TRANSPOSE_CONV2D"):
-        weight = op.operand("weight").type
-        spread = op.ins[0].type.size if op.name == "TRANSPOSE_CONV2D" else out
-        channels = op.ins[0].shape[-1] if op.name == "TRANSPOSE_CONV2D" else weight.shape[0]
-        return spread * weight.size // channels
-    if op.name == "DEPTHWISE_CONV2D":
-        return out * op.operand("weight").shape[0] * op.operand("weight").shape[1]
-    if op.name in ("MATMUL", "MATMUL_T"):
-        return out * op.ins[0].shape[2]
-    return 0

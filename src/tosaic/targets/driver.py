@@ -12,7 +12,7 @@ import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.partition import partition
-from tosaic.front.program import program_of
+from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
 from tosaic.rewrite import remove_dead, sink_transposes
 from tosaic.spec.env import Env
@@ -28,6 +28,23 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     env = Env.parse(target)
+    program = program_for(model, example_inputs, env, scheme, calibration)
+    found = partition(program, env)
+    for piece in found.pieces:
+        if piece.graph is not None:
+            piece.graph = remove_dead(sink_transposes(piece.graph, env))
+            verify(piece.graph, env)
+    return Artifact(program, found, str(env))
+
+
+def program_for(
+    model: Any,
+    example_inputs: tuple[Any, ...],
+    env: Env,
+    scheme: str | None,
+    calibration: Iterable[Any] | None,
+) -> Program:
+    """The model as calls, quantized where the target has integers alone."""
     _check_examples(example_inputs)
     if isinstance(model, fx.GraphModule):
         if scheme is not None:
@@ -38,13 +55,7 @@ def compile_model(
         model = quantize(model, example_inputs, scheme=scheme or "int8", calibration=calibration)
     elif scheme is not None:
         raise InvalidInput(f"{env} takes floats; a scheme needs a target of integers alone")
-    program = program_of(model, example_inputs)
-    found = partition(program, env)
-    for piece in found.pieces:
-        if piece.graph is not None:
-            piece.graph = remove_dead(sink_transposes(piece.graph, env))
-            verify(piece.graph, env)
-    return Artifact(program, found, str(env))
+    return program_of(model, example_inputs)
 
 
 def _check_examples(example_inputs: Any) -> None:

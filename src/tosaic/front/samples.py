@@ -1,0 +1,223 @@
+"""The samples of rules as uses of their operators: what tests run, and what support tables say."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.moves import joined
+from tosaic.front.registry import RULES, Rule, Sample
+from tosaic.ir.graph import Quant, Value
+from tosaic.spec.dtypes import I16, I32, I48, DType
+from tosaic.spec.env import Env
+
+Array = np.ndarray[Any, np.dtype[Any]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """One sample of one overload."""
+
+    target: str
+    rule: Rule
+    sample: Sample
+    number: int
+
+    def __str__(self) -> str:
+        return f"{self.target.removeprefix('aten.')}-{self.number}"
+
+    @property
+    def overload(self) -> Any:
+        packet, name = self.target.removeprefix("aten.").rsplit(".", 1)
+        return getattr(getattr(torch.ops.aten, packet), name)
+
+    def tensors(self) -> list[Tensor]:
+        """Arguments that are tensors, the same ones each time."""
+        generator = torch.Generator().manual_seed(self.number)
+        low, high = self.sample.domain
+        made = [
+            torch.rand(shape, generator=generator) * (high - low) + low
+            for shape in self.sample.shapes
+        ]
+        if self.sample.whole:
+            made = [t.round() for t in made]
+        for i, tensor in enumerate(made):
+            if kind := self.sample.kind(i):
+                made[i] = tensor > (low + high) / 2 if kind == "bool" else tensor.to(torch.int32)
+        return made
+
+    @property
+    def is_possible(self) -> bool:
+        """An operator in place cannot make its first operand larger."""
+        if not self.target.split(".")[1].endswith("_"):
+            return True
+        return np.broadcast_shapes(*self.sample.shapes) == self.sample.shapes[0]
+
+    @property
+    def integers(self) -> tuple[DType, ...]:
+        """The quantized types that it has a form for."""
+        return self.rule.integers if self.sample.integers is None else self.sample.integers
+
+    def eager(self, tensors: list[Any]) -> Tensor:
+        """What PyTorch computes; several results one after the other."""
+        result = self.overload(*self._arguments([_copy(t) for t in tensors]), **self._keywords())
+        if isinstance(result, list):
+            return torch.cat([r.flatten() for r in result])
+        first: Tensor = result[0] if isinstance(result, tuple) else result
+        return first
+
+    def lower(self, b: Lowering, values: list[Value]) -> Any:
+        """What the rule makes of it; several results one after the other."""
+        schema = self.overload._schema
+        arguments = self._arguments(values)
+        arguments = [b.tensor(v) if isinstance(v, Tensor) else v for v in arguments]
+        named = {a.name: v for a, v in zip(schema.arguments, arguments)}
+        rest = {
+            a.name: a.default_value
+            for a in schema.arguments[len(arguments) :]
+            if a.has_default_value() and a.name not in self._keywords()
+        }
+        result = self.rule.lower(b, **{**named, **rest, **self._keywords()})
+        if isinstance(result, list):
+            return joined(b, [b.reshape(v, (v.type.size,)) for v in result], 0)
+        return result[0] if isinstance(result, tuple) else result
+
+    def _arguments(self, tensors: list[Any]) -> list[Any]:
+        schema, tensors, others = self.overload._schema, [*tensors], [*self.sample.arguments]
+        if str(schema.arguments[0].type).startswith("List["):
+            return [tensors, *others]
+        made: list[Any] = []
+        for argument in schema.arguments:
+            takes = tensors if "Tensor" in str(argument.type) and tensors else others
+            if not takes or argument.kwarg_only:
+                break
+            made.append(takes.pop(0))
+        return [*made, *tensors, *others]
+
+    def _keywords(self) -> dict[str, Any]:
+        return dict(self.sample.keywords)
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def cases() -> Iterator[Case]:
+    """Every sample of every overload that has a rule."""
+    for target, rule in RULES.items():
+        for number, sample in enumerate(rule.samples):
+            case = Case(target, rule, sample, number)
+            if case.is_possible:
+                yield case
+
+
+@dataclass(slots=True)
+class Operands:
+    """Tensor arguments of a sample: values of a graph, what they mean, and the graph's inputs."""
+
+    values: list[Value] = field(default_factory=list)
+    real: list[Tensor] = field(default_factory=list)
+    arrays: list[Array] = field(default_factory=list)
+
+    def add(self, value: Value, real: Tensor, array: Array | None = None) -> None:
+        self.values.append(value)
+        self.real.append(real)
+        if array is not None:
+            self.arrays.append(array)
+
+
+def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
+    """Float operands, or quantized ones of a type with parameters that cover them."""
+    made, tensors = Operands(), case.tensors()
+    weighted, constants = case.rule.policy == "WEIGHTED", case.rule.constants
+    all_real = [t.flatten() for j, t in enumerate(tensors) if not case.sample.kind(j)]
+    for i, tensor in enumerate(tensors):
+        given = case.sample.kind(i)
+        if given or (kind is None and not (i and (weighted or constants))):
+            made.add(b.input(given or "f32", tensor.shape, f"x{i}"), tensor, tensor.numpy())
+        elif kind is None or (constants and i):
+            made.add(b.tensor(tensor), tensor if kind is None else tensor.double())
+        elif weighted and i == 1:
+            made.add(*weight_constant(b, tensor, case.rule.weight_axis))
+        elif weighted and i:
+            quant = made.values[0].quant
+            assert quant is not None
+            made.add(*bias_constant(b, tensor, quant, made.values[1], kind))
+        else:
+            covered = torch.cat(all_real) if case.rule.policy == "SHARED" else tensor
+            quant = range_quant(covered, kind)
+            array = quantized(tensor, quant, kind)
+            value = b.marked(b.input(kind, tensor.shape, f"x{i}"), quant)
+            made.add(value, dequantized(array, quant), array)
+    return made
+
+
+def lowered(b: Lowering, case: Case, made: Operands, kind: DType | None) -> Value:
+    """The result of the rule in the parameters that a quantizer would give it."""
+    if kind is None or not (expected := case.eager(made.real)).dtype.is_floating_point:
+        plain: Value = case.lower(b, made.values)
+        return plain
+    given = next(v.quant for v in made.values if v.quant is not None)
+    wanted = given if case.rule.policy == "SHARED" else range_quant(expected, kind)
+    b.wanted = (wanted, kind)
+    return b.settle(case.lower(b, made.values), wanted, kind)
+
+
+def refusal(case: Case, env: Env, kind: DType | None) -> str | None:
+    """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
+    if kind is not None and kind not in case.integers:
+        return case.rule.integers_why or f"it has no {kind} form"
+    b = Lowering(env)
+    try:
+        lowered(b, case, operands(b, case, kind), kind)
+    except Unsupported as problem:
+        return problem.reason
+    return None
+
+
+def range_quant(values: Tensor, kind: DType) -> Quant:
+    """Parameters that cover the values: affine for int8, symmetric for int16."""
+    low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)
+    if kind is I16:
+        return Quant(max(-low, high, 1e-6) / 32767)
+    scale = max(high - low, 1e-6) / 255
+    return Quant(scale, int(np.clip(round(-128 - low / scale), -128, 127)))
+
+
+def quantized(values: Tensor, quant: Quant, kind: DType) -> Array:
+    """The nearest integers; what is outside of the range is at its end."""
+    real = values.double().numpy() / quant.scale + quant.zero_point
+    made: Array = np.clip(np.round(real), *kind.range).astype(kind.array)
+    return made
+
+
+def dequantized(values: Array, quant: Quant) -> Tensor:
+    """The real numbers that integers stand for."""
+    return torch.as_tensor((values.astype(np.float64) - quant.zero_point) * quant.scale)
+
+
+def weight_constant(b: Lowering, weight: Tensor, axis: int = 0) -> tuple[Value, Tensor]:
+    """int8 with a scale for each output channel, and the weights it stands for."""
+    others = [i for i in range(weight.dim()) if i != axis]
+    shaped = weight.abs().amax(others, keepdim=True).clamp(min=1e-6).double() / 127
+    levels = (weight.double() / shaped).round().clamp(-127, 127)
+    quant = Quant(tuple(shaped.flatten().tolist()), 0, axis)
+    return b.tensor(levels.to(torch.int8), quant), levels * shaped
+
+
+def bias_constant(
+    b: Lowering, bias: Tensor, input: Quant, weight: Value, kind: DType
+) -> tuple[Value, Tensor]:
+    """A bias in the scale of the products, and the numbers it stands for."""
+    assert weight.quant is not None
+    scales = torch.as_tensor(np.multiply(weight.quant.scale, input.scale))
+    scales = scales.repeat(len(bias) // len(scales))  # groups share those of a transposed one
+    levels = (bias.double() / scales).round()
+    return b.const(levels.numpy(), I48 if kind is I16 else I32), levels * scales

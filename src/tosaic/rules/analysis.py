@@ -1,0 +1,195 @@
+"""Functions of one value that TOSA has no operator for: made of others in float, tables in int."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Lowered, Sample, rule
+from tosaic.ir.graph import Value
+from tosaic.rules._operands import minus, negated, plus, times
+from tosaic.spec.dtypes import I8, DType
+
+_COARSE = "a table with lines between its entries is too coarse beside a pole or a jump"
+
+
+def _function(
+    name: str,
+    function: Callable[[Tensor], Tensor],
+    domain: tuple[float, float],
+    steps16: int = 2,
+    integers: Sequence[DType] | None = None,
+) -> Callable[[Callable[[Lowering, Value], Value]], Lowered]:
+    """A rule whose integer form is a table; the decorated function is its float form."""
+    shapes = ((2, 3, 5),), ((40,),)
+    samples = [Sample(s, domain=domain, steps16=steps16) for s in shapes]
+    forms = {} if integers is None else {"integers": integers, "why": _COARSE}
+
+    def register(real: Callable[[Lowering, Value], Value]) -> Lowered:
+        @rule(f"aten.{name}.default", f"aten.{name}_.default", samples=samples, **forms)
+        def lower(b: Lowering, self: Value) -> Value:
+            return real(b, self) if self.quant is None else b.table(self, function)
+
+        return lower
+
+    return register
+
+
+@_function("exp2", torch.exp2, (-4.0, 1.0))
+def exp2(b: Lowering, x: Value) -> Value:
+    return b.POW(b.number(2.0, x), x)
+
+
+@_function("log2", torch.log2, (0.3, 3.0), 4)
+def log2(b: Lowering, x: Value) -> Value:
+    return times(b, b.LOG(x), 1 / math.log(2))
+
+
+@_function("log10", torch.log10, (0.3, 3.0), 4)
+def log10(b: Lowering, x: Value) -> Value:
+    return times(b, b.LOG(x), 1 / math.log(10))
+
+
+@_function("erfc", torch.erfc, (-3.0, 3.0))
+def erfc(b: Lowering, x: Value) -> Value:
+    return minus(b, b.number(1.0, x), b.ERF(x))
+
+
+@_function("tan", torch.tan, (-1.2, 1.2))
+def tan(b: Lowering, x: Value) -> Value:
+    return times(b, b.SIN(x), b.RECIPROCAL(b.COS(x)))
+
+
+@_function("sinh", torch.sinh, (-3.0, 3.0))
+def sinh(b: Lowering, x: Value) -> Value:
+    """tanh(x) · cosh(x), which keeps the digits of a small x."""
+    return times(b, b.TANH(x), cosh_of(b, x))
+
+
+@_function("cosh", torch.cosh, (-3.0, 3.0))
+def cosh(b: Lowering, x: Value) -> Value:
+    return cosh_of(b, x)
+
+
+def cosh_of(b: Lowering, x: Value) -> Value:
+    return times(b, plus(b, b.EXP(x), b.EXP(negated(b, x))), 0.5)
+
+
+@_function("asinh", torch.asinh, (-3.0, 3.0))
+def asinh(b: Lowering, x: Value) -> Value:
+    """log(|x| + √(x² + 1)) with the sign of x."""
+    size = b.ABS(x)
+    return _signed(b, x, b.LOG(plus(b, size, _root(b, plus(b, times(b, x, x), 1.0)))))
+
+
+@_function("acosh", torch.acosh, (1.3, 4.0), integers=(I8,))
+def acosh(b: Lowering, x: Value) -> Value:
+    return b.LOG(plus(b, x, _root(b, plus(b, times(b, x, x), -1.0))))
+
+
+@_function("atanh", torch.atanh, (-0.8, 0.8), 4)
+def atanh(b: Lowering, x: Value) -> Value:
+    return times(b, minus(b, b.LOG(plus(b, x, 1.0)), b.LOG(plus(b, negated(b, x), 1.0))), 0.5)
+
+
+@_function("atan", torch.atan, (-4.0, 4.0))
+def atan(b: Lowering, x: Value) -> Value:
+    return _arc(b, x)
+
+
+@_function("asin", torch.asin, (-0.9, 0.9), 4)
+def asin(b: Lowering, x: Value) -> Value:
+    return _arcsine(b, x)
+
+
+@_function("acos", torch.acos, (-0.9, 0.9), 4)
+def acos(b: Lowering, x: Value) -> Value:
+    return minus(b, b.number(math.pi / 2, x), _arcsine(b, x))
+
+
+@_function("sinc", torch.sinc, (-3.0, 3.0))
+def sinc(b: Lowering, x: Value) -> Value:
+    """sin(πx) / πx, and 1 where that is 0 / 0."""
+    angle = times(b, x, math.pi)
+    ratio = times(b, b.SIN(angle), b.RECIPROCAL(angle))
+    return b.SELECT(b.EQUAL(x, b.number(0.0, x)), b.number(1.0, x), ratio)
+
+
+@_function("erfinv", torch.erfinv, (-0.8, 0.8), 4)
+def erfinv(b: Lowering, x: Value) -> Value:
+    """A start by Winitzki, then two steps of Newton on erf."""
+    made = _start_of_erfinv(b, x)
+    for _ in range(2):
+        slope = times(b, b.EXP(times(b, made, made)), math.sqrt(math.pi) / 2)
+        made = minus(b, made, times(b, minus(b, b.ERF(made), x), slope))
+    return made
+
+
+def _start_of_erfinv(b: Lowering, x: Value) -> Value:
+    factor = 0.147
+    width = b.LOG(plus(b, negated(b, times(b, x, x)), 1.0))
+    mean = plus(b, times(b, width, 0.5), 2 / (math.pi * factor))
+    inner = minus(b, _root(b, minus(b, times(b, mean, mean), times(b, width, 1 / factor))), mean)
+    return _signed(b, x, _root(b, b.MAXIMUM(inner, b.number(0.0, x))))
+
+
+@_function("frac", torch.frac, (-8.0, 8.0), integers=(I8,))
+def frac(b: Lowering, x: Value) -> Value:
+    return minus(b, x, b.SELECT(b.GREATER(b.number(0.0, x), x), b.CEIL(x), b.FLOOR(x)))
+
+
+@_function("rad2deg", torch.rad2deg, (-3.0, 3.0))
+def rad2deg(b: Lowering, x: Value) -> Value:
+    return times(b, x, 180 / math.pi)
+
+
+@rule("aten.logit.default", "aten.logit_.default",
+      samples=[Sample(((40,),), domain=(0.1, 0.9), steps16=4),
+               Sample(((2, 3, 5),), (0.2,), domain=(0.01, 0.99), steps16=12)])  # fmt: skip
+def logit(b: Lowering, self: Value, eps: float | None = None) -> Value:
+    """log(x) − log(1 − x), of x limited to what is ``eps`` away from 0 and 1."""
+    if self.quant is not None:
+        return b.table(self, lambda x: torch.logit(x, eps))
+    x = self if eps is None else b.bounded(self, eps, 1 - eps)
+    return minus(b, b.LOG(x), b.LOG(plus(b, negated(b, x), 1.0)))
+
+
+def _root(b: Lowering, x: Value) -> Value:
+    return b.RECIPROCAL(b.RSQRT(x))
+
+
+def _signed(b: Lowering, x: Value, size: Value) -> Value:
+    """A size with the sign of x."""
+    return b.SELECT(b.GREATER(b.number(0.0, x), x), negated(b, size), size)
+
+
+def _arcsine(b: Lowering, x: Value) -> Value:
+    """The angle whose tangent is x / √(1 − x²)."""
+    across = plus(b, negated(b, times(b, x, x)), 1.0)
+    return _arc(b, times(b, x, b.RSQRT(across)))
+
+
+def _arc(b: Lowering, x: Value) -> Value:
+    """The arc tangent: an odd polynomial up to 1, and π/2 less that of 1/x beyond."""
+    size, one = b.ABS(x), b.number(1.0, x)
+    large = b.GREATER(size, one)
+    small = b.SELECT(large, b.RECIPROCAL(size), size)
+    square = times(b, small, small)
+    coefficients = _arc_coefficients()
+    total = b.number(coefficients[-1], x)
+    for coefficient in reversed(coefficients[:-1]):
+        total = plus(b, times(b, total, square), coefficient)
+    angle = times(b, total, small)
+    return _signed(b, x, b.SELECT(large, minus(b, b.number(math.pi / 2, x), angle), angle))
+
+
+def _arc_coefficients() -> list[float]:
+    """atan(√t) / √t as a polynomial in t on [0, 1]: 2e-8 off at Chebyshev's nodes."""
+    nodes = (np.polynomial.chebyshev.chebpts1(64) + 1) / 2
+    fitted = np.polynomial.Polynomial.fit(nodes, np.arctan(np.sqrt(nodes)) / np.sqrt(nodes), 8)
+    return [float(c) for c in fitted.convert().coef]

@@ -1,0 +1,194 @@
+"""What became of a program: the data, and a table of it to read."""
+
+from __future__ import annotations
+
+import linecache
+from collections import Counter
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from io import StringIO
+from typing import TYPE_CHECKING, Any
+
+from tosaic.front.partition import Partition, Refusal
+from tosaic.ir.graph import Graph, Op, Quant, Value
+
+if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
+
+_WIDTH = 100  # of a report that is not printed to a terminal
+
+
+class Printed:
+    """Something that ``print`` shows as plain text and Rich in colour."""
+
+    def parts(self) -> Iterable[Any]:
+        """What Rich draws, one under the other."""
+        raise NotImplementedError
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from self.parts()
+
+    def __str__(self) -> str:
+        from rich.console import Console
+
+        text = StringIO()
+        Console(file=text, width=_WIDTH, color_system=None).print(*self.parts())
+        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def grid(*columns: str, numbers: Iterable[str] = (), title: str = "") -> Any:
+    """An empty table; columns of numbers are aligned to the right."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    for name in columns:
+        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
+    return table
+
+
+@dataclass(frozen=True, slots=True)
+class Boundary:
+    """A tensor that enters or leaves a compiled graph."""
+
+    name: str
+    dtype: str
+    shape: tuple[int, ...]
+    quant: Quant | None
+
+    @property
+    def meaning(self) -> str:
+        """Scale and zero point in words."""
+        if self.quant is None:
+            return ""
+        return f"scale {self.quant.scale:.6g}, zero point {self.quant.zero_point}"
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """One compiled graph."""
+
+    ops: dict[str, int]
+    macs: int
+    inputs: tuple[Boundary, ...]
+    outputs: tuple[Boundary, ...]
+
+
+@dataclass(frozen=True)
+class Report(Printed):
+    """Which operators a program became, in how many graphs, and what stays in PyTorch and why."""
+
+    target: str
+    delegates: tuple[Delegate, ...]
+    refused: list[Refusal] = field(default_factory=list)
+
+    @property
+    def ops(self) -> dict[str, int]:
+        """How often each TOSA operator is used."""
+        counts: Counter[str] = Counter()
+        for delegate in self.delegates:
+            counts.update(delegate.ops)
+        return dict(counts.most_common())
+
+    @property
+    def macs(self) -> int:
+        """Multiplications of convolutions and matrix products."""
+        return sum(delegate.macs for delegate in self.delegates)
+
+    def parts(self) -> Iterable[Any]:
+        yield (
+            f"{self.target}: {_count(sum(self.ops.values()), 'operator')} in "
+            f"{_count(len(self.delegates), 'graph')}, {self.macs:,} multiply-accumulates"
+        )
+        if self.ops:
+            table = grid("TOSA operator", "count", numbers=["count"])
+            for name, count in self.ops.items():
+                table.add_row(name, str(count))
+            yield table
+        for number, delegate in enumerate(self.delegates):
+            yield _boundary_table(number, delegate)
+        yield from refusals(self.refused)
+
+
+def report_of(target: str, partition: Partition) -> Report:
+    return Report(target, tuple(map(_delegate, partition.graphs)), list(partition.refused))
+
+
+def refusals(refused: list[Refusal]) -> Iterable[Any]:
+    """The calls that stay in PyTorch, with the user's own line of source."""
+    if not refused:
+        yield "Everything is compiled; nothing stays in PyTorch."
+        return
+    table = grid(
+        "stays in PyTorch", "why", "where", title=_count(len(refused), "call") + " refused"
+    )
+    for refusal in refused:
+        source = source_line(refusal.where)
+        table.add_row(refusal.op, refusal.reason, refusal.where + (f"\n{source}" if source else ""))
+    yield table
+
+
+def source_line(where: str) -> str:
+    """The text of the line that a place ends with, if it can be read."""
+    file, _, line = where.rpartition(", ")[2].rpartition(":")
+    return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
+
+
+def _delegate(graph: Graph) -> Delegate:
+    ops = list(graph.walk())
+    return Delegate(
+        dict(Counter(op.name for op in ops)),
+        sum(map(macs, ops)),
+        tuple(map(_boundary, graph.inputs)),
+        tuple(map(_boundary, graph.outputs)),
+    )
+
+
+def _boundary(value: Value) -> Boundary:
+    return Boundary(value.name, str(value.dtype), tuple(value.shape), value.quant)
+
+
+def _boundary_table(number: int, delegate: Delegate) -> Any:
+    table = grid("", "name", "type", "shape", "meaning", title=f"Graph {number}")
+    for way, tensors in (("in", delegate.inputs), ("out", delegate.outputs)):
+        for t in tensors:
+            table.add_row(way, t.name, t.dtype, "×".join(map(str, t.shape)) or "scalar", t.meaning)
+    return table
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def macs(op: Op) -> int:
+    """Multiplications of a convolution or a matrix product."""
+    known = _MACS.get(op.name)
+    return known(op) if known is not None and op.outs else 0
+
+
+def _of_convolution(op: Op) -> int:
+    weight = op.operand("weight").type
+    return op.outs[0].type.size * weight.size // weight.shape[0]
+
+
+def _of_transposed(op: Op) -> int:
+    return op.ins[0].type.size * op.operand("weight").type.size // op.ins[0].shape[-1]
+
+
+def _of_depthwise(op: Op) -> int:
+    weight = op.operand("weight").shape
+    return op.outs[0].type.size * weight[0] * weight[1]
+
+
+def _of_product(op: Op) -> int:
+    return op.outs[0].type.size * op.ins[0].shape[2]
+
+
+_MACS: dict[str, Callable[[Op], int]] = {
+    "CONV2D": _of_convolution,
+    "CONV3D": _of_convolution,
+    "TRANSPOSE_CONV2D": _of_transposed,
+    "DEPTHWISE_CONV2D": _of_depthwise,
+    "MATMUL": _of_product,
+    "MATMUL_T": _of_product,
+}
