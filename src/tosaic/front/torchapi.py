@@ -37,6 +37,11 @@ def module_of(exported: ExportedProgram) -> fx.GraphModule:
     return exported.module(check_guards=False)
 
 
+def is_stand_in(tensor: Tensor) -> bool:
+    """Whether a tensor has a shape and a type but no values."""
+    return isinstance(tensor, torch._subclasses.FakeTensor)
+
+
 def target_name(node: fx.Node) -> str:
     """``aten.relu.default`` for a call of that overload; the name of any other callable."""
     overload = overload_of(node)
@@ -113,6 +118,6 @@ def attribute(module: torch.nn.Module, path: str) -> Tensor:
 
 def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     """Call the operator of a node in PyTorch."""
-    assert callable(node.target)
+    target: Any = overload_of(node) or node.target
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
-    return node.target(*args, **kwargs)
+    return target(*args, **kwargs)

@@ -63,9 +63,9 @@ class Walker:
         return result
 
     def _dequantize(self, arguments: dict[str, Any]) -> Value:
-        """Integers of a constant get their meaning; a computed value has it already."""
+        """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
-        if value.is_const:
+        if value.is_const or (value.quant is None and value.producer is None):
             value.quant = constant_parameters(arguments)
         return value
 
