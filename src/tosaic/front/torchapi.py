@@ -83,6 +83,13 @@ def location(node: fx.Node) -> Loc:
     return Loc(str(node.target), module, file, line)
 
 
+def modules_of(node: fx.Node) -> Iterator[tuple[str, Any]]:
+    """Paths and classes (or their names) of the modules that a call is in, the innermost first."""
+    stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
+    for path, kind in reversed([*stack.values()]):
+        yield str(path).removeprefix("L['self']").removeprefix("."), kind
+
+
 def _frames(trace: str) -> Iterator[tuple[str, int]]:
     for text in trace.splitlines():
         parts = text.strip().split('"')
