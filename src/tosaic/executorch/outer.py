@@ -18,13 +18,14 @@ from tosaic.targets.artifact import Artifact
 
 
 class Outer(nn.Module):
-    """Flat inputs to outputs in the program's own structure."""
+    """Takes the leaves of the program's inputs, however they are nested; gives its outputs."""
 
     def __init__(self, body: fx.GraphModule, out_spec: Any) -> None:
         super().__init__()
         self.body, self.out_spec = body, out_spec
 
-    def forward(self, *inputs: Any) -> Any:
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        inputs, _ = torchapi.flatten((args, kwargs))
         flat = self.body(*inputs)
         return flat if self.out_spec is None else torchapi.unflatten(flat, self.out_spec)
 
@@ -115,6 +116,6 @@ def _typed(tensor: Tensor, dtype: torch.dtype) -> Tensor:
 def _meant(node: fx.Node, value: Value) -> torch.dtype:
     """The type that PyTorch expects of a result: TOSA's indices have 32 bits, PyTorch's 64."""
     example = node.meta.get("val")
-    if value.quant is None and isinstance(example, Tensor):
+    if isinstance(example, Tensor) and not example.dtype.is_floating_point:
         return example.dtype
     return torch_type(value)

@@ -14,8 +14,11 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 import tosaic.executorch.backends  # noqa: F401  (ExecuTorch finds them among the subclasses)
-from tosaic.errors import InvalidInput
-from tosaic.executorch.plan import Plan, plan_of
+from tosaic.errors import InvalidInput, Unsupported
+from tosaic.executorch.api import quiet
+from tosaic.executorch.delegates import lowered_module
+from tosaic.executorch.outer import outer_module
+from tosaic.executorch.plan import Plan, compiled, plan_of
 from tosaic.executorch.specs import (
     CompileSpec,
     EthosUCompileSpec,
@@ -26,12 +29,22 @@ from tosaic.front import torchapi
 
 
 class TosaicPartitioner(Partitioner):  # type: ignore[misc]
-    """Tags every group of calls whose rules lower; ``refused`` says why the rest does not."""
+    """Takes every group of calls whose rules lower; ``refused`` says why the rest stays.
+
+    ``to_edge_transform_and_lower`` asks it before anything is decomposed, so it comes before other
+    partitioners wherever it is in their list, and ExecuTorch has only the rest to work on. With
+    ``in_turn``, or ``additional_checks``, which are written for the edge dialect, it waits until
+    the program is in that dialect and it is its turn.
+    """
 
     spec_type: type[CompileSpec] = CompileSpec
 
     def __init__(
-        self, compile_spec: CompileSpec, additional_checks: Sequence[Any] | None = None
+        self,
+        compile_spec: CompileSpec,
+        additional_checks: Sequence[Any] | None = None,
+        *,
+        in_turn: bool = False,
     ) -> None:
         if not isinstance(compile_spec, self.spec_type):
             wanted, kind = self.spec_type.__name__, type(compile_spec).__name__
@@ -39,12 +52,35 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         super().__init__()
         self.compile_spec = compile_spec
         self.additional_checks = tuple(additional_checks or ())
+        self.in_turn = in_turn or bool(self.additional_checks)
         self.refused: list[Any] = []
         self._seen: dict[str, Tensor] = {}
 
+    def transform_for_pre_decomposition(
+        self, exported_program: ExportedProgram
+    ) -> ExportedProgram:
+        """The program with calls of finished delegates, unless it is to wait its turn."""
+        if self.in_turn or exported_program.example_inputs is None:
+            return exported_program
+        with quiet(), torch.no_grad():
+            try:
+                artifact = compiled(exported_program, self.compile_spec)
+            except Unsupported:
+                return exported_program
+            specs = self.compile_spec.to_list()
+            delegates = {
+                id(piece): lowered_module(piece.graph, self.compile_spec.blob(piece.graph), specs)
+                for piece in artifact.partition.pieces if piece.graph is not None
+            }  # fmt: skip
+            if not delegates:
+                return exported_program
+            self.refused = list(artifact.partition.refused)
+            args, kwargs = exported_program.example_inputs
+            return torchapi.export(outer_module(artifact, delegates), args, kwargs)
+
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         plan = self._plan(exported_program)
-        self.refused = list(plan.partition.refused)
+        self.refused = list(plan.partition.refused) if self.in_turn else self.refused
         spec = DelegationSpec(self.compile_spec.backend, self.compile_spec.to_list())
         tags = {}
         for node, number in plan.group.items():

@@ -26,6 +26,7 @@ from tosaic.ir.graph import Graph, Value
 from tosaic.ir.verify import verify
 from tosaic.rewrite import remove_dead, sink_transposes
 from tosaic.spec.dtypes import TensorType
+from tosaic.targets.artifact import Artifact
 
 _LIFTED = "_lifted_tensor_constant"  # how ExecuTorch names numbers that it made tensors of
 Refuse = Callable[[fx.Node], str | None]
@@ -142,7 +143,20 @@ def whole_graph(exported: ExportedProgram, spec: CompileSpec) -> Graph:
     if len(pieces) != 1 or len(found.pieces) != 1:
         reason = str(found.refused[0]) if found.refused else "it is not one group"
         raise Unsupported(f"the delegated program does not lower as a whole: {reason}")
-    graph = _ordered(program, pieces[0])
+    return _finished(_ordered(program, pieces[0]), spec)
+
+
+def compiled(exported: ExportedProgram, spec: CompileSpec) -> Artifact:
+    """The whole program as an artifact: what the target takes, and PyTorch round it."""
+    program = program_of(exported, ())
+    found = partition(program, spec.env)
+    for piece in found.pieces:
+        if piece.graph is not None:
+            piece.graph = _finished(piece.graph, spec)
+    return Artifact(program, found, spec.target)
+
+
+def _finished(graph: Graph, spec: CompileSpec) -> Graph:
     graph = remove_dead(sink_transposes(graph, spec.env))
     verify(graph, spec.env)
     return graph

@@ -17,12 +17,14 @@ from tosaic.ir.graph import Loc
 _TORCH = os.path.dirname(torch.__file__)
 
 
-def export(module: torch.nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
+def export(
+    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> ExportedProgram:
     """torch.export in inference mode, or its reason in short; the module is left as it was."""
     modes = {part: part.training for part in module.modules()}
     try:
         with torch.no_grad():
-            return torch.export.export(module.eval(), args, strict=False)
+            return torch.export.export(module.eval(), args, kwargs, strict=False)
     except Exception as problem:
         first = str(problem).strip().splitlines() or [type(problem).__name__]
         name = type(module).__name__
