@@ -9,8 +9,7 @@ from typing import Any
 import torch
 
 from tosaic.errors import InvalidInput
-from tosaic.executorch.memory import Memory
-from tosaic.front import torchapi
+from tosaic.executorch.memory import Memory, torch_dtype
 
 Kernel = Callable[[Memory, list[int]], None]
 
@@ -32,28 +31,57 @@ def kernel_of(name: str, overload: str) -> Kernel:
     found = getattr(packet, overload or "default", None)
     if not isinstance(found, torch._ops.OpOverload) or name in _FORBIDDEN:
         raise InvalidInput(f"PyTorch has no operator {name}.{overload}, which the program calls")
+    # The out variants of these are ExecuTorch's, and wrong for tensors that are not contiguous.
+    if space == "dim_order_ops":
+        return _copy
+    if space == "quantized_decomposed":
+        plain = "default" if overload == "out" else overload.removesuffix("_out")
+        return _Call(found, getattr(packet, plain, None))
     return _Call(found)
 
 
 class _Call:
-    """An operator with its results among its arguments, as ExecuTorch calls them."""
+    """An operator with its results among its arguments, as ExecuTorch calls them.
 
-    def __init__(self, target: Any) -> None:
-        self.target = target
+    With ``functional``, that one is called in its stead, and its result copied.
+    """
+
+    def __init__(self, target: Any, functional: Any = None) -> None:
+        self.target, self.functional = target, functional
         self.arguments = target._schema.arguments
-        self.writes = any(a.alias_info is not None and a.alias_info.is_write for a in self.arguments)
+        self.results = [n for n, a in enumerate(self.arguments) if _is_written(a)]
 
     def __call__(self, memory: Memory, indices: list[int]) -> None:
         count = len(self.arguments)
         if len(indices) < count:
             raise InvalidInput(f"{self.target} is called with {len(indices)} values of {count}")
-        values = [memory.read(i) for i in indices[:count]]
-        split = sum(not a.kwarg_only for a in self.arguments)
-        named = {a.name: v for a, v in zip(self.arguments[split:], values[split:])}
-        result = self.target(*values[:split], **named)
-        if not self.writes:
+        values = [_typed(memory.read(i), a) for i, a in zip(indices, self.arguments)]
+        if self.functional is not None:
+            made = _call(self.functional, self.arguments, values, self.results)
+            for place, value in zip(self.results, _several(made)):
+                values[place].copy_(value)
+            return
+        result = _call(self.target, self.arguments, values, [])
+        if not self.results:
             for index, value in zip(indices[count:], _several(result)):
                 memory.values[index] = value
+
+
+def _is_written(argument: Any) -> bool:
+    return argument.alias_info is not None and argument.alias_info.is_write
+
+
+def _call(target: Any, arguments: Any, values: list[Any], without: list[int]) -> Any:
+    given = [(a, v) for n, (a, v) in enumerate(zip(arguments, values)) if n not in without]
+    named = {a.name: v for a, v in given if a.kwarg_only}
+    return target(*(v for a, v in given if not a.kwarg_only), **named)
+
+
+def _typed(value: Any, argument: Any) -> Any:
+    """A type is a number in the file."""
+    if isinstance(value, int) and "ScalarType" in str(argument.real_type):
+        return torch_dtype(value)
+    return value
 
 
 def _several(result: Any) -> list[Any]:
@@ -74,6 +102,12 @@ def _number(function: Callable[..., Any]) -> Kernel:
         memory.values[out] = function(*(memory.read(i) for i in operands))
 
     return run
+
+
+def _copy(memory: Memory, indices: list[int]) -> None:
+    """Another order in memory, or another type; both are those of the result."""
+    source, out = memory.read(indices[0]), memory.read(indices[-1])
+    out.copy_(source)
 
 
 def _view(memory: Memory, indices: list[int]) -> None:

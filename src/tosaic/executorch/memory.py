@@ -142,14 +142,19 @@ class Memory:
 
 def _info(index: int, tensor: Any) -> TensorInfo:
     sizes, order = tuple(tensor.sizes), tuple(tensor.dim_order)
-    dtype = _TYPES.get(int(tensor.scalar_type))
-    if dtype is None:
-        raise InvalidInput(f"value {index} has a type that PyTorch does not: {tensor.scalar_type}")
+    dtype = torch_dtype(int(tensor.scalar_type))
     if min(sizes, default=0) < 0 or sorted(order) != list(range(len(sizes))):
         raise InvalidInput(f"value {index} has impossible sizes {sizes} or order {order}")
     if tensor.storage_offset:
         raise InvalidInput(f"value {index} starts inside its memory, which is not supported")
     return TensorInfo(dtype, sizes, order)
+
+
+def torch_dtype(number: int) -> torch.dtype:
+    """The type with that number in ExecuTorch's files."""
+    if number not in _TYPES:
+        raise InvalidInput(f"the program has tensors of type {number}, which PyTorch has not")
+    return _TYPES[number]
 
 
 def _bounded(size: int) -> int:

@@ -32,7 +32,9 @@ class Outer(nn.Module):
 
 def outer_module(artifact: Artifact, delegates: Mapping[int, Any]) -> Outer:
     """The remainder and the calls of delegates, ExecuTorch's lowered modules by piece."""
-    return Outer(_Assembly(artifact).run(delegates), artifact.program.out_spec)
+    spec = artifact.program.out_spec
+    body = _Assembly(artifact).run(delegates)
+    return Outer(body, spec if spec is not None and torchapi.is_written_as_text(spec) else None)
 
 
 def example_inputs(artifact: Artifact) -> tuple[Any, ...]:

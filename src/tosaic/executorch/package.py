@@ -7,13 +7,14 @@ not depend on the size of what is delegated.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
-from tosaic.errors import InvalidInput, Unsupported
+from tosaic.errors import InvalidInput, TosaicError, Unsupported
 from tosaic.executorch.api import quiet, require_executorch
 from tosaic.executorch.delegates import Blob, lowered_module, tosa_blob
 from tosaic.executorch.files import write_together
@@ -110,10 +111,15 @@ def assemble(
         try:
             edge = to_edge(exported, compile_config=EdgeCompileConfig(), generate_etrecord=record)
             return edge.to_executorch(ExecutorchBackendConfig(**outside))
-        except (RuntimeError, ValueError, TypeError, AssertionError) as problem:
+        except TosaicError:
+            raise
+        except Exception as problem:
             raise Unsupported(_reason(problem)) from problem
 
 
 def _reason(problem: Exception) -> str:
+    found = re.search(r"aten\.\w+\.\w+", str(problem))
+    if type(problem).__name__ == "SpecViolationError" and found:
+        return f"{found[0]} stays on the CPU, and ExecuTorch's runtime has no kernel for it"
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
     return f"ExecuTorch does not take what stays on the CPU: {lines[0]}"

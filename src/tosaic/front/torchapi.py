@@ -108,6 +108,15 @@ def unflatten(values: Sequence[Any], spec: pytree.TreeSpec) -> Any:
     return pytree.tree_unflatten(list(values), spec)
 
 
+def is_written_as_text(spec: pytree.TreeSpec) -> bool:
+    """Whether torch can write a structure, and so export a program that gives it."""
+    try:
+        pytree.treespec_dumps(spec)
+    except (NotImplementedError, TypeError, ValueError):
+        return False
+    return True
+
+
 def structure(text: str) -> pytree.TreeSpec | None:
     """The structure that torch wrote as text; None if this is none that it can read back."""
     try:
