@@ -1,4 +1,4 @@
-"""The ``.pte`` of an artifact: what is in it, what is not, and that it runs as the artifact does."""
+"""The ``.pte`` of an artifact: what is in it, what is not, and that it runs as it should."""
 
 from __future__ import annotations
 

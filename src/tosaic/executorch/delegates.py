@@ -64,9 +64,7 @@ def ethosu_blob(graph: Graph, stream: velabin.Stream, placement: str = "") -> Bl
     return Blob(ETHOSU_BACKEND, data, {key: stream.weights}, placement)
 
 
-def _check_boundary(
-    kind: str, values: Sequence[Value], placed: Sequence[velabin.Boundary]
-) -> None:
+def _check_boundary(kind: str, values: Sequence[Value], placed: Sequence[velabin.Boundary]) -> None:
     """The runtime copies tensors by position: a stream must have exactly those of the graph."""
     if len(values) != len(placed):
         raise ToolFailed(f"Vela made {len(placed)} {kind}s of {len(values)}")

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -95,10 +95,9 @@ def assemble(
 ) -> Any:
     """The remainder and the delegates through ExecuTorch."""
     with quiet(), torch.no_grad():
+        import executorch.kernels.quantized  # noqa: F401  (registers operators)
         from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
         from executorch.exir.backend.compile_spec_schema import CompileSpec
-
-        import executorch.kernels.quantized  # noqa: F401  (registers operators)
 
         specs = [CompileSpec("target", artifact.target.encode())]
         specs += [CompileSpec(key, value) for key, value in linux.entries()]

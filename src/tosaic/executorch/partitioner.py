@@ -56,9 +56,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         self.refused: list[Any] = []
         self._seen: dict[str, Tensor] = {}
 
-    def transform_for_pre_decomposition(
-        self, exported_program: ExportedProgram
-    ) -> ExportedProgram:
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with calls of finished delegates, unless it is to wait its turn."""
         if self.in_turn or exported_program.example_inputs is None:
             return exported_program
@@ -67,11 +65,12 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
                 artifact = compiled(exported_program, self.compile_spec)
             except Unsupported:
                 return exported_program
-            specs = self.compile_spec.to_list()
+            spec, entries = self.compile_spec, self.compile_spec.to_list()
             delegates = {
-                id(piece): lowered_module(piece.graph, self.compile_spec.blob(piece.graph), specs)
-                for piece in artifact.partition.pieces if piece.graph is not None
-            }  # fmt: skip
+                id(piece): lowered_module(piece.graph, spec.delegate(piece.graph), entries)
+                for piece in artifact.partition.pieces
+                if piece.graph is not None
+            }
             if not delegates:
                 return exported_program
             self.refused = list(artifact.partition.refused)

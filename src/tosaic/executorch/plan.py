@@ -45,7 +45,7 @@ class Plan:
         self._gather()
 
     def _gather(self) -> None:
-        """Calls that PyTorch need not run, such as dequantizing for a group, go to their readers."""
+        """What PyTorch need not run, such as dequantizing for a group, goes to its readers."""
         runs = {p.node for p in self.partition.pieces}
         for node in reversed(self.calls):
             if node not in self.group and node not in runs:

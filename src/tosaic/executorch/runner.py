@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -41,9 +40,8 @@ def load_pte(
         raise InvalidInput("this is no .pte file of ExecuTorch: its identifier is not ET12")
     outside = _named_data(_read(external_weights)) if external_weights is not None else {}
     with quiet():
-        from executorch.exir._serialize._program import deserialize_pte_binary
-
         import executorch.kernels.quantized  # noqa: F401  (registers operators)
+        from executorch.exir._serialize._program import deserialize_pte_binary
 
         try:
             return Runner(deserialize_pte_binary(data), outside)
@@ -115,7 +113,7 @@ class Runner:
                     self._run(chain.instructions)
             except TosaicError:
                 raise
-            except (RuntimeError, ValueError, TypeError, IndexError, KeyError) as problem:
+            except Exception as problem:  # what the file says reaches kernels as it is
                 raise InvalidInput(f"the program does not run: {_short(problem)}") from problem
         return self._structured([self._memory.result(index) for index in self._plan.outputs])
 

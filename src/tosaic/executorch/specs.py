@@ -6,6 +6,7 @@ import os
 import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from tosaic.errors import InvalidInput, Unsupported
@@ -96,6 +97,17 @@ class CompileSpec:
         """A TOSA graph as the target's delegate."""
         raise NotImplementedError
 
+    def delegate(self, graph: Graph) -> Blob:
+        """The same, with what is to be dumped on the way."""
+        made = self.blob(graph)
+        if self.artifacts is not None:
+            folder = Path(self.artifacts)
+            folder.mkdir(parents=True, exist_ok=True)
+            number = len(list(folder.glob("delegate_*.tosa")))
+            flatbuffer.write(graph, folder / f"delegate_{number}.tosa")
+            (folder / f"delegate_{number}.bin").write_bytes(made.data)
+        return made
+
     def to_list(self) -> list[Any]:
         """ExecuTorch's form: what a runtime reads, with this object riding along unwritten.
 
@@ -168,9 +180,7 @@ class VgfCompileSpec(CompileSpec):
 
     backend = VGF_BACKEND
 
-    def __init__(
-        self, tosa_spec: Any = None, compiler_flags: Sequence[str] | None = None
-    ) -> None:
+    def __init__(self, tosa_spec: Any = None, compiler_flags: Sequence[str] | None = None) -> None:
         super().__init__()
         self.target = str(Env.parse(str(tosa_spec or "TOSA-1.0+FP+INT")))
         self.compiler_flags = tuple(compiler_flags or ())

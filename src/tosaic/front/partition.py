@@ -88,9 +88,7 @@ def _output(b: Lowering, value: Any, name: str) -> Value:
 
 
 class _Partitioner:
-    def __init__(
-        self, program: Program, env: Env, expose: bool, kept: Mapping[str, str]
-    ) -> None:
+    def __init__(self, program: Program, env: Env, expose: bool, kept: Mapping[str, str]) -> None:
         self.program, self.env, self.expose, self.kept = program, env, expose, kept
         self.trial = Walker(program, env)
         self.accepted: set[fx.Node] = set()
