@@ -1,4 +1,4 @@
-"""Does cost grow in step with the work? Build, verify, print, parse, write and read a graph
+"""Does cost grow in step with the work? Build, verify, print, parse, write, read, improve a graph
 of 2,000 and of 20,000 operators, and print the ratio of the times, which should be near 10."""
 
 from __future__ import annotations
@@ -13,7 +13,9 @@ from tosaic.files.flatbuffer import read, write
 from tosaic.files.parse import parse
 from tosaic.files.text import print_graph
 from tosaic.ir import Builder, Graph, verify
+from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8
+from tosaic.spec.env import Env
 
 SMALL, LARGE = 2_000, 20_000
 OPS_PER_BLOCK = 5
@@ -63,7 +65,9 @@ def steps(count: int) -> dict[str, float]:
     timed("parse", lambda: parse(str(text)))
     data = timed("write", lambda: write(graph))
     assert isinstance(data, bytes)
-    timed("read", lambda: read(data))
+    again = timed("read", lambda: read(data))
+    assert isinstance(again, Graph)
+    timed("improve", lambda: improve(again, Env.parse("TOSA-1.0+INT")))
     return times
 
 

@@ -96,10 +96,12 @@ def quantize(
     scheme: str = "int8",
     calibration: Iterable[Any] | None = None,
 ) -> fx.GraphModule:
-    """The program with quantize and dequantize calls (PT2E), calibrated on the given inputs.
+    """Quantize a model after training; the result is a program of PT2E, which ``compile`` takes.
 
-    ``scheme`` is "int8" or "a16w8" (int16 activations, int8 weights). ``calibration`` gives
-    tensors, or tuples of arguments; without it the example inputs serve, and a warning says so.
+    ``scheme`` is "int8" or "a16w8" (int16 activations, int8 weights). ``calibration`` is any
+    iterable of inputs like those that will come: tensors, tuples of arguments, or dicts by name;
+    without it the example inputs serve, and a warning says so. Data that looks unlike what will
+    come is warned about, and what does not fit the model raises InvalidInput.
     """
     from tosaic.quant import quantize as quantized
 

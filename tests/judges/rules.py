@@ -20,7 +20,7 @@ from tosaic.front.samples import (
 from tosaic.interp.model import Model
 from tosaic.ir import verify
 from tosaic.ir.graph import Graph, Value
-from tosaic.rewrite import remove_dead, sink_transposes
+from tosaic.rewrite import improve
 from tosaic.spec.env import Env
 
 __all__ = [
@@ -32,7 +32,7 @@ __all__ = [
 def finish(b: Lowering, result: Value, env: Env) -> Graph:
     """The graph with its output, rewritten and verified."""
     b.output(result)
-    graph = remove_dead(sink_transposes(b.graph, env))
+    graph = improve(b.graph, env)
     verify(graph, env)
     return graph
 

@@ -266,7 +266,7 @@ def test_an_activation_that_never_changes_keeps_a_positive_finite_scale(value: f
     assert sqnr(net(data(2, 4)), art.run(data(2, 4))) > 25
 
 
-@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan])
+@pytest.mark.parametrize("bad", [math.inf, -math.inf, math.nan, torch.finfo(torch.float32).min])
 def test_infinities_and_nan_do_not_spoil_a_range(bad: float) -> None:
     plain, spoiled = data(4, 64), data(4, 64)
     spoiled[0, 0] = bad
@@ -360,7 +360,8 @@ def test_empty_calibration_is_refused(calibration: Any) -> None:
         (data(2, 4), "calibration is an iterable of inputs, such as a list, not Tensor"),
         (5, "calibration is an iterable of inputs, such as a list, not int"),
         ([data(2, 4), data(2, 5)], "calibration input 2 does not run: "),
-        ([(data(2, 4), 3)], "calibration input 1 does not run: "),
+        ([(data(2, 4), 3)], "calibration input 1 does not fit: the model takes 1 "),
+        ([data(2, 4), 3], "input 2 does not fit: inputs_0 must be a tensor, not int"),
     ],
 )
 def test_calibration_that_does_not_fit_is_refused(calibration: Any, sentence: str) -> None:
@@ -387,7 +388,7 @@ def test_the_model_itself_is_left_as_it_was() -> None:
     state = {name: tensor.clone() for name, tensor in net.state_dict().items()}
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        quantize(net, (x,), calibration=[x, (x,), [x]])
+        quantize(net, (x,), calibration=[x, (x * 2,), [x + 1]])
     assert [m.training for m in net.modules()] == modes
     assert all(torch.equal(tensor, state[name]) for name, tensor in net.state_dict().items())
 

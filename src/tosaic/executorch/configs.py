@@ -64,7 +64,6 @@ def _config(
 ) -> QuantizationConfig:
     _only("is_per_channel", is_per_channel, True)
     _only("is_dynamic", is_dynamic, False)
-    _only("is_qat", is_qat, False)
     _only("the range of weights", (low, high), (-127, 127))
     return QuantizationConfig(scheme, is_qat)
 

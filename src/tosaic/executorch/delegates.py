@@ -15,7 +15,9 @@ from tosaic.errors import ToolFailed, Unsupported
 from tosaic.files import flatbuffer, velabin
 from tosaic.front import torchapi
 from tosaic.front.lower import TYPES
+from tosaic.front.partition import Piece
 from tosaic.ir.graph import Graph, Value
+from tosaic.targets.boundary import restored
 
 TOSA_BACKEND, ETHOSU_BACKEND, VGF_BACKEND = "TOSABackend", "EthosUBackend", "VgfBackend"
 # What the runtime of an Ethos-U copies in and out.
@@ -76,7 +78,7 @@ def _check_boundary(kind: str, values: Sequence[Value], placed: Sequence[velabin
             raise ToolFailed(f"Vela changed {kind} {number} from {size} bytes to {place}")
 
 
-def lowered_module(graph: Graph, blob: Blob, compile_specs: Sequence[Any]) -> Any:
+def lowered_module(piece: Piece, blob: Blob, compile_specs: Sequence[Any]) -> Any:
     """ExecuTorch's module that stands for a delegate."""
     from executorch.exir._serialize._named_data_store import NamedDataStore
     from executorch.exir.lowered_backend_module import LoweredBackendModule
@@ -85,21 +87,40 @@ def lowered_module(graph: Graph, blob: Blob, compile_specs: Sequence[Any]) -> An
     for key, payload in blob.outside.items():
         store.add_named_data(key, payload, alignment=_ALIGNMENT, external_tag=blob.placement)
     return LoweredBackendModule(
-        _stand_in(graph), blob.backend, blob.data, list(compile_specs),
+        _stand_in(piece), blob.backend, blob.data, list(compile_specs),
         store.get_named_data_store_output() if blob.outside else None,
     )  # fmt: skip
 
 
-def _stand_in(graph: Graph) -> Any:
+def _stand_in(piece: Piece) -> Any:
     """A program with the boundary of the graph, for ExecuTorch to trace in its stead."""
-    examples = tuple(torch.zeros(v.shape, dtype=torch_type(v)) for v in graph.inputs)
-    return torchapi.export(_Boundary([(v.shape, torch_type(v)) for v in graph.outputs]), examples)
+    assert piece.graph is not None
+    inputs, outputs = (
+        [_Port(v.shape, torch_type(v), order) for v, order in zip(values, orders, strict=True)]
+        for values, orders in (
+            (piece.graph.inputs, piece.input_orders),
+            (piece.graph.outputs, piece.output_orders),
+        )
+    )
+    return torchapi.export(_Boundary(outputs), tuple(port.made() for port in inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """A tensor at the boundary: the graph's shape, and which of PyTorch's axes each is."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    order: tuple[int, ...] | None
+
+    def made(self) -> Tensor:
+        return restored(torch.zeros(self.shape, dtype=self.dtype), self.order)
 
 
 class _Boundary(nn.Module):
-    def __init__(self, outputs: list[tuple[tuple[int, ...], torch.dtype]]) -> None:
+    def __init__(self, outputs: list[_Port]) -> None:
         super().__init__()
         self.outputs = outputs
 
     def forward(self, *inputs: Tensor) -> list[Tensor]:
-        return [torch.zeros(shape, dtype=dtype) for shape, dtype in self.outputs]
+        return [port.made() for port in self.outputs]

@@ -15,6 +15,7 @@ from tosaic.front import torchapi
 from tosaic.front.partition import Piece
 from tosaic.ir.graph import Value
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.boundary import FORMATS, ordered
 
 
 class Outer(nn.Module):
@@ -89,8 +90,10 @@ class _Assembly:
         name = f"delegate_{sum(1 for _ in self.root.children())}"
         self.root.add_module(name, delegate)
         ready = [
-            self._apply(_dense, self._known(node), torch_type(value))
-            for node, value in zip(piece.inputs, piece.graph.inputs, strict=True)
+            self._apply(_dense, self._known(node), torch_type(value), order)
+            for node, value, order in zip(
+                piece.inputs, piece.graph.inputs, piece.input_orders, strict=True
+            )
         ]
         call = self.graph.call_function(
             executorch_call_delegate, (self.graph.get_attr(name), *ready)
@@ -103,12 +106,13 @@ class _Assembly:
         return self.graph.call_function(function, args)
 
 
-def _dense(tensor: Tensor, dtype: torch.dtype) -> Tensor:
-    """A tensor as a delegate takes it: its bytes are copied in the order of its dimensions."""
+def _dense(tensor: Tensor, dtype: torch.dtype, order: tuple[int, ...] | None) -> Tensor:
+    """A tensor as a delegate takes it: its bytes are copied as they lie in memory."""
     tensor = _typed(tensor, dtype)
-    if tensor.is_contiguous():
+    if ordered(tensor, order).is_contiguous():
         return tensor
-    return tensor.clone(memory_format=torch.contiguous_format)
+    form = torch.contiguous_format if order is None else FORMATS[tensor.dim()]
+    return tensor.clone(memory_format=form)
 
 
 def _typed(tensor: Tensor, dtype: torch.dtype) -> Tensor:

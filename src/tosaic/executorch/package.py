@@ -102,7 +102,7 @@ def assemble(
         specs = [CompileSpec("target", artifact.target.encode())]
         specs += [CompileSpec(key, value) for key, value in linux.entries()]
         delegates = {
-            id(piece): lowered_module(piece.graph, blob_of(piece.graph), specs)
+            id(piece): lowered_module(piece, blob_of(piece.graph), specs)
             for piece in artifact.partition.pieces if piece.graph is not None
         }  # fmt: skip
         exported = torchapi.export(outer_module(artifact, delegates), example_inputs(artifact))

@@ -67,7 +67,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
                 return exported_program
             spec, entries = self.compile_spec, self.compile_spec.to_list()
             delegates = {
-                id(piece): lowered_module(piece.graph, spec.delegate(piece.graph), entries)
+                id(piece): lowered_module(piece, spec.delegate(piece.graph), entries)
                 for piece in artifact.partition.pieces
                 if piece.graph is not None
             }

@@ -24,9 +24,10 @@ from tosaic.front.partition import Partition, Piece, partition
 from tosaic.front.program import Program, program_of
 from tosaic.ir.graph import Graph, Value
 from tosaic.ir.verify import verify
-from tosaic.rewrite import remove_dead, sink_transposes
+from tosaic.rewrite import improve
 from tosaic.spec.dtypes import TensorType
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.boundary import lay_out, order_of
 
 _LIFTED = "_lifted_tensor_constant"  # how ExecuTorch names numbers that it made tensors of
 Refuse = Callable[[fx.Node], str | None]
@@ -81,7 +82,8 @@ def mismatch(node: fx.Node, value: Value) -> str | None:
     """Why the bytes of a tensor of PyTorch are not those of a value of TOSA."""
     example = node.meta.get("val")
     if isinstance(example, Tensor) and example.dtype is torch_type(value):
-        return None
+        plain = example.is_contiguous() or order_of(node) is not None
+        return None if plain else f"{node.name} lies in memory in an order that TOSA does not have"
     kind = getattr(example, "dtype", type(example).__name__)
     return f"{node.name} is {kind} outside of the delegate and {value.dtype} inside"
 
@@ -143,7 +145,8 @@ def whole_graph(exported: ExportedProgram, spec: CompileSpec) -> Graph:
     if len(pieces) != 1 or len(found.pieces) != 1:
         reason = str(found.refused[0]) if found.refused else "it is not one group"
         raise Unsupported(f"the delegated program does not lower as a whole: {reason}")
-    return _finished(_ordered(program, pieces[0]), spec)
+    _order(program, pieces[0])
+    return _finished(pieces[0], spec)
 
 
 def compiled(exported: ExportedProgram, spec: CompileSpec) -> Artifact:
@@ -152,27 +155,30 @@ def compiled(exported: ExportedProgram, spec: CompileSpec) -> Artifact:
     found = partition(program, spec.env)
     for piece in found.pieces:
         if piece.graph is not None:
-            piece.graph = _finished(piece.graph, spec)
+            piece.graph = _finished(piece, spec)
     return Artifact(program, found, spec.target)
 
 
-def _finished(graph: Graph, spec: CompileSpec) -> Graph:
-    graph = remove_dead(sink_transposes(graph, spec.env))
+def _finished(piece: Piece, spec: CompileSpec) -> Graph:
+    assert piece.graph is not None
+    lay_out(piece)
+    graph = improve(piece.graph, spec.env)
     verify(graph, spec.env)
     return graph
 
 
-def _ordered(program: Program, piece: Piece) -> Graph:
+def _order(program: Program, piece: Piece) -> None:
+    """Put the boundary of a graph in the program's order, inputs that nothing reads included."""
     graph = piece.graph
     assert graph is not None
     inputs, outputs = dict(zip(piece.inputs, graph.inputs)), dict(zip(piece.outputs, graph.outputs))
-    graph.inputs = [inputs.get(n) or _unread(n) for n in program.inputs]
-    graph.outputs = [outputs[n] for n in program.outputs]
-    for node, value in (*zip(program.inputs, graph.inputs), *zip(program.outputs, graph.outputs)):
+    piece.inputs, piece.outputs = list(program.inputs), list(program.outputs)
+    graph.inputs = [inputs.get(n) or _unread(n) for n in piece.inputs]
+    graph.outputs = [outputs[n] for n in piece.outputs]
+    for node, value in (*zip(piece.inputs, graph.inputs), *zip(piece.outputs, graph.outputs)):
         reason = mismatch(node, value)
         if reason:
             raise Unsupported(reason)
-    return graph
 
 
 def _unread(node: fx.Node) -> Value:

@@ -47,6 +47,8 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
         self._targets: dict[Any, Config] = {}
         self._names: dict[str, Config] = {}
         self._types: dict[Any, Config] = {}
+        self._chosen: dict[fx.Node, QuantizationConfig] = {}
+        self._used: dict[QuantizationConfig, TosaicQuantizer] = {}
 
     def set_global(self, quantization_config: Config) -> ArmQuantizer:
         """For everything that has no config of its own."""
@@ -94,12 +96,29 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
                     return config
         return self._global
 
+    def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
+        return TosaicQuantizer().transform_for_annotation(model)
+
+    def prepare_obs_or_fq_callback(
+        self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
+    ) -> None:
+        """Each quantizer sees the edges of its own calls."""
+        found = edge_or_node_to_obs_or_fq
+        for config, quantizer in self._used.items():
+            own = {
+                edge: observer for edge, observer in found.items()
+                if isinstance(edge, tuple) and self._chosen.get(edge[1]) == config
+            }  # fmt: skip
+            quantizer.prepare_obs_or_fq_callback(model, own)
+            found.update(own)
+
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         """Each scheme annotates the whole model; each call keeps what its own config gave it."""
         chosen = {n: c for n, c in self._choices(model.graph) if c is not None}
         found: dict[fx.Node, QuantizationAnnotation] = {}
-        for config in dict.fromkeys(chosen.values()):
-            quantizer = TosaicQuantizer(config.scheme)
+        self._used = {c: _quantizer(c) for c in dict.fromkeys(chosen.values())}
+        self._chosen = chosen
+        for config, quantizer in self._used.items():
             quantizer.annotate(model)
             self.refused |= quantizer.refused
             for node in model.graph.nodes:
@@ -125,7 +144,7 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
     def _annotate_io(self, graph: fx.Graph) -> None:
         if self._io is None:
             return
-        spec = TosaicQuantizer(self._io.scheme).scheme.activation()
+        spec = _quantizer(self._io).scheme.activation(self._io.is_qat)
         for node in graph.nodes:
             if node.op == "placeholder" and is_real(node):
                 node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
@@ -135,6 +154,10 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
 
     def validate(self, model: fx.GraphModule) -> None:
         """Nothing to add: what was annotated has been tried."""
+
+
+def _quantizer(config: QuantizationConfig) -> TosaicQuantizer:
+    return TosaicQuantizer(config.scheme, training=config.is_qat)
 
 
 def _follows(first: fx.Node, node: fx.Node) -> bool:

@@ -40,12 +40,17 @@ class Refusal:
 
 @dataclass(slots=True)
 class Piece:
-    """A part of a program that runs in one place: a graph, or one call of PyTorch."""
+    """A part of a program that runs in one place: a graph, or one call of PyTorch.
+
+    An order says which axis of a tensor is which of the graph's, where they are not the same.
+    """
 
     node: fx.Node | None = None
     graph: Graph | None = None
     inputs: list[fx.Node] = field(default_factory=list)
     outputs: list[fx.Node] = field(default_factory=list)
+    input_orders: list[tuple[int, ...] | None] = field(default_factory=list)
+    output_orders: list[tuple[int, ...] | None] = field(default_factory=list)
     calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
 
 
@@ -196,7 +201,8 @@ class _Partitioner:
         ]
         for node in outputs:
             walker.b.output(_output(walker.b, walker.values[node], node.name))
-        return Piece(graph=walker.b.graph, inputs=inputs, outputs=outputs, calls=nodes)
+        graph, before, after = walker.b.graph, [None] * len(inputs), [None] * len(outputs)
+        return Piece(None, graph, inputs, outputs, [*before], [*after], calls=nodes)
 
     def _reach(
         self, walker: Walker, members: set[fx.Node], node: fx.Node, inputs: list[fx.Node]

@@ -41,7 +41,8 @@ class Rule:
     """How operators lower, and how the quantizer treats them.
 
     ``policy`` is FREE (every tensor has its own parameters), SHARED (the output has those of the
-    input), WEIGHTED (argument 1 is a weight, argument 2 a bias) or NONE (stays in float).
+    input), WEIGHTED (argument 1 is a weight, argument 2 a bias), FIXED (the output lies within
+    ``limits``, whatever the data) or NONE (stays in float).
     """
 
     targets: tuple[str, ...]
@@ -52,6 +53,7 @@ class Rule:
     integers_why: str = ""
     weight_axis: int = 0  # the axis of the output channels in a weight
     constants: bool = False  # tensors after the first are constants, which stay in float
+    limits: tuple[float, float] | None = None
 
 
 RULES: dict[str, Rule] = {}
@@ -65,6 +67,7 @@ def rule(
     why: str = "",
     weight_axis: int = 0,
     constants: bool = False,
+    limits: tuple[float, float] | None = None,
 ) -> Callable[[Function], Function]:
     """Register a rule for overloads such as ``aten.relu.default``.
 
@@ -73,8 +76,9 @@ def rule(
 
     def register(lower: Function) -> Function:
         made = Rule(
-            targets, lower, policy, tuple(samples), tuple(integers), why, weight_axis, constants
-        )
+            targets, lower, policy, tuple(samples), tuple(integers), why, weight_axis, constants,
+            limits,
+        )  # fmt: skip
         RULES.update((target, made) for target in targets)
         return lower
 

@@ -2,19 +2,33 @@
 
 from __future__ import annotations
 
+import copy
+import inspect
 import os
+import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.export import ExportedProgram
+from torch._decomp import decomposition_table
+from torch._guards import detect_fake_mode
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.export import ExportedProgram, _unlift
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.experimental.proxy_tensor import make_fx
 from torch.utils import _pytree as pytree
 
 from tosaic.errors import InvalidInput
 from tosaic.ir.graph import Loc
 
 _TORCH = os.path.dirname(torch.__file__)
+_PLAIN_INPUTS = {
+    InputKind.USER_INPUT,
+    InputKind.PARAMETER,
+    InputKind.BUFFER,
+    InputKind.CONSTANT_TENSOR,
+}
 
 
 def export(
@@ -23,7 +37,9 @@ def export(
     """torch.export in inference mode, or its reason in short; the module is left as it was."""
     modes = {part: part.training for part in module.modules()}
     try:
-        with torch.no_grad():
+        with torch.no_grad(), warnings.catch_warnings():
+            # Recurrent modules refresh a list of their own parameters; nothing is lost.
+            warnings.filterwarnings("ignore", message=".*_flat_weights.* assigned during export")
             return torch.export.export(module.eval(), args, kwargs, strict=False)
     except Exception as problem:
         first = str(problem).strip().splitlines() or [type(problem).__name__]
@@ -35,8 +51,50 @@ def export(
 
 
 def module_of(exported: ExportedProgram) -> fx.GraphModule:
-    """The program as a module to observe, without calls that check its inputs."""
-    return exported.module(check_guards=False)
+    """The program as a module to observe, without calls that check its inputs.
+
+    ``exported.module()`` compares every parameter with every submodule; this is its plain part, in
+    time that grows with the program. What changes buffers is left to it.
+    """
+    signature, held = exported.graph_signature, {**exported.constants, **exported.state_dict}
+    plain = all(out.kind is OutputKind.USER_OUTPUT for out in signature.output_specs)
+    if not plain or any(spec.kind not in _PLAIN_INPUTS for spec in signature.input_specs):
+        return exported.module(check_guards=False)
+    root, graph = torch.nn.Module(), copy.deepcopy(exported.graph)
+    for name, submodule in exported.graph_module.named_children():
+        root.add_module(name, submodule)
+    placeholders = graph.find_nodes(op="placeholder")
+    for spec, node in zip(signature.input_specs, placeholders, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            continue
+        assert spec.target is not None
+        _register(root, spec.target, held[spec.target])
+        with graph.inserting_before(node):
+            made = graph.create_node("get_attr", spec.target)
+        made.meta = node.meta
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+    arguments = exported.module_call_graph[0].signature
+    names = arguments.forward_arg_names if arguments else None
+    spec_in, spec_out = exported.call_spec
+    assert spec_in is not None
+    graph.set_codegen(_unlift._get_codegen(spec_in, spec_out, names))
+    module = fx.GraphModule(root, graph)
+    module.meta.update(exported.graph_module.meta)
+    return module
+
+
+def _register(root: torch.nn.Module, path: str, value: Any) -> None:
+    """Put a tensor where its dotted name says."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        if parent not in root._modules:
+            root.add_module(parent, torch.nn.Module())
+        root = root.get_submodule(parent)
+    if isinstance(value, torch.nn.Parameter):
+        root.register_parameter(name, value)
+    else:
+        root.register_buffer(name, value)
 
 
 def is_stand_in(tensor: Tensor) -> bool:
@@ -72,6 +130,17 @@ def bound_arguments(node: fx.Node) -> dict[str, Any]:
         elif argument.has_default_value():
             found[argument.name] = argument.default_value
     return found
+
+
+def by_position(node: fx.Node) -> None:
+    """Give a call the arguments that its schema takes by position in that way."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return
+    bound = bound_arguments(node)
+    names = [a.name for a in target._schema.arguments if not a.kwarg_only and a.name in bound]
+    node.kwargs = {k: v for k, v in node.kwargs.items() if k not in names}
+    node.args = tuple(bound[name] for name in names)
 
 
 def location(node: fx.Node) -> Loc:
@@ -139,3 +208,48 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     target: Any = overload_of(node) or node.target
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
     return target(*args, **kwargs)
+
+
+def fake_mode(node: fx.Node) -> Any:
+    """What makes stand-ins for tensors beside that of a node's result."""
+    for example in pytree.tree_leaves(node.meta.get("val")):
+        if isinstance(example, FakeTensor):
+            return example.fake_mode
+    raise InvalidInput(f"{node.name} carries no example of its result: export the model again")
+
+
+def argument_names(module: fx.GraphModule) -> list[str]:
+    """The names of a module's arguments, as its author wrote them where that is known."""
+    return list(inspect.signature(module.forward).parameters)
+
+
+def drop_unread(module: fx.GraphModule) -> None:
+    """Forget tensors of a module that nothing in its graph reads."""
+    read = {str(n.target) for n in module.graph.nodes if n.op == "get_attr"}
+    names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+    for path in names:
+        if path not in read and not any(path.startswith(f"{r}.") for r in read):
+            parent, _, name = path.rpartition(".")
+            delattr(module.get_submodule(parent), name)
+
+
+def decomposed(node: fx.Node) -> fx.GraphModule | None:
+    """What PyTorch itself makes of a call, traced from its operands; None if it is elementary."""
+    target, operands = node.target, node.all_input_nodes
+    if not isinstance(target, torch._ops.OpOverload) or any("val" not in n.meta for n in operands):
+        return None
+    written = decomposition_table.get(target)
+    if written is None and not target._can_decompose():
+        return None
+    function = target if written is None else written
+
+    def call(*values: Any) -> Any:
+        known = dict(zip(operands, values, strict=True))
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
+        return function(*args, **kwargs)
+
+    examples = [n.meta["val"] for n in operands]
+    mode = detect_fake_mode(examples) or FakeTensorMode()
+    examples = [mode.from_tensor(e) if isinstance(e, Tensor) else e for e in examples]
+    with mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+        return make_fx(call, pre_dispatch=written is not None)(*examples)

@@ -8,7 +8,8 @@ _LEVELS = [logger.level for logger in _LOGGERS]
 for _logger in _LOGGERS:
     _logger.setLevel(logging.ERROR)
 try:
-    from tosaic.quant.quantizer import TosaicQuantizer, quantize
+    from tosaic.quant.flow import quantize
+    from tosaic.quant.quantizer import TosaicQuantizer
 finally:
     for _logger, _level in zip(_LOGGERS, _LEVELS):
         _logger.setLevel(_level)

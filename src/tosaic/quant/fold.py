@@ -1,65 +1,189 @@
-"""Batch norms become part of the convolutions before them, in time that grows with the network.
+"""Batch norms become what they are: part of the layer before them, or a factor for each channel.
 
-torchao does this too, but cleans the whole graph after each one. What is left here, it folds.
+None is left to torchao, which cleans the whole graph after each one and, where one remains, looks
+for patterns of training that cost tens of seconds.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
 
 import torch
-from torch import fx
-from torch.nn.utils.fusion import fuse_conv_bn_weights
+from torch import Tensor, fx
 
 from tosaic.front import torchapi
 
+_NORMS = {
+    "aten.batch_norm.default",
+    "aten.cudnn_batch_norm.default",
+    "aten.miopen_batch_norm.default",
+    "aten._native_batch_norm_legit_no_training.default",
+}
+_LAYERS = {
+    "aten.conv1d.default", "aten.conv1d.padding", "aten.conv2d.default", "aten.conv2d.padding",
+    "aten.conv3d.default", "aten.conv3d.padding", "aten.linear.default",
+    "aten.convolution.default", "aten.conv_transpose1d.default", "aten.conv_transpose2d.input",
+    "aten.conv_transpose3d.input",
+}  # fmt: skip
+_STATISTICS = "running_mean", "running_var", "weight", "bias"
+
+
+@dataclass(frozen=True, slots=True)
+class _Norm:
+    """A batch norm by constants: y = factor · x + offset for each channel."""
+
+    node: fx.Node
+    factor: Tensor
+    offset: Tensor
+
 
 def fold_batch_norms(module: fx.GraphModule) -> None:
-    """Give convolutions new weights; the old ones may be the user's own."""
-    for number, (convolution, norm) in enumerate(list(_pairs(module.graph))):
-        _fold(module, convolution, norm, f"_folded_{number}")
-    module.graph.eliminate_dead_code()
+    """Layers get new weights, the old ones may be the user's own; the rest become layers."""
+    graph = module.graph
+    for node in list(graph.nodes):
+        if node.op != "call_function" or torchapi.target_name(node) not in _NORMS:
+            continue
+        norm = _constant_norm(module, node)
+        if norm is None:
+            continue
+        result = _into_layer(module, norm) or _as_layer(module, norm)
+        for user in list(node.users):
+            if torchapi.target_name(user) == "getitem":
+                user.replace_all_uses_with(result)
+                graph.erase_node(user)
+        node.replace_all_uses_with(result)
+        graph.erase_node(node)
+    graph.eliminate_dead_code()
     module.recompile()
 
 
-def _pairs(graph: fx.Graph) -> Iterator[tuple[fx.Node, fx.Node]]:
-    for node in graph.nodes:
-        if torchapi.target_name(node) != "aten.batch_norm.default":
+def add_biases(module: fx.GraphModule) -> None:
+    """Layers without a bias get one of zeros: it costs nothing, and can be corrected."""
+    for node in list(module.graph.nodes):
+        if node.op != "call_function" or torchapi.target_name(node) not in _LAYERS:
             continue
-        before, bound = node.args[0], torchapi.bound_arguments(node)
-        tensors = [bound[name] for name in ("running_mean", "running_var", "weight", "bias")]
-        if (
-            not bound["training"]
-            and isinstance(before, fx.Node)
-            and torchapi.target_name(before).startswith(("aten.conv1d", "aten.conv2d"))
-            and len(before.users) == 1
-            and all(t is None or t.op == "get_attr" for t in (*tensors, *before.args[1:3]))
-            and tensors[0] is not None
-        ):
-            yield before, node
+        bound = torchapi.bound_arguments(node)
+        weight = bound["weight"]
+        if bound["bias"] is not None or weight.op != "get_attr":
+            continue
+        values = torchapi.attribute(module, str(weight.target))
+        behind = _is_transposed(node, bound)
+        channels = values.shape[1] * int(bound["groups"]) if behind else values.shape[0]
+        made = torch.zeros(channels, dtype=values.dtype, device=values.device)
+        (bound["bias"],) = _parameters(module, node, node, bias=made)
+        node.args, node.kwargs = tuple(bound.values()), {}
+    module.recompile()
 
 
-def _fold(module: fx.GraphModule, convolution: fx.Node, norm: fx.Node, name: str) -> None:
-    given = torchapi.bound_arguments(convolution)
-    bound = torchapi.bound_arguments(norm)
-    weight, bias, mean, variance, gamma, beta = (
-        None if node is None else torchapi.attribute(module, str(node.target))
-        for node in (
-            given["weight"], given["bias"],
-            bound["running_mean"], bound["running_var"], bound["weight"], bound["bias"],
-        )
-    )  # fmt: skip
-    assert weight is not None
+def _is_transposed(layer: fx.Node, bound: dict[str, Any]) -> bool:
+    return "transpose" in torchapi.target_name(layer) or bool(bound.get("transposed"))
+
+
+def _constant_norm(module: fx.GraphModule, node: fx.Node) -> _Norm | None:
+    """The factors of an inference batch norm whose statistics are constants."""
+    bound = torchapi.bound_arguments(node)
+    given = [bound.get(name) for name in _STATISTICS]
+    known = all(t is None or (isinstance(t, fx.Node) and t.op == "get_attr") for t in given)
+    if bound.get("training") or given[0] is None or given[1] is None or not known:
+        return None
+    if any(user.args[1] != 0 for user in node.users if torchapi.target_name(user) == "getitem"):
+        return None
+    mean, variance, weight, bias = (
+        None if t is None else torchapi.attribute(module, str(t.target)).detach().double()
+        for t in given
+    )
     assert mean is not None
     assert variance is not None
-    made = fuse_conv_bn_weights(weight, bias, mean, variance, bound["eps"], gamma, beta)
+    eps = next(bound[name] for name in ("eps", "epsilon") if name in bound)
+    factor = torch.rsqrt(variance + eps) * (1.0 if weight is None else weight)
+    return _Norm(node, factor, (0.0 if bias is None else bias) - mean * factor)
+
+
+def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
+    """The layer before the norm, with the norm in its weights; None if others read its result."""
+    layer = norm.node.args[0]
+    if (
+        not isinstance(layer, fx.Node)
+        or layer.op != "call_function"
+        or torchapi.target_name(layer) not in _LAYERS
+        or len(layer.users) != 1
+    ):
+        return None
+    bound = torchapi.bound_arguments(layer)
+    if any(v is not None and v.op != "get_attr" for v in (bound["weight"], bound["bias"])):
+        return None
+    if torchapi.target_name(layer) == "aten.linear.default" and _rank(layer) != 2:
+        return None  # the norm is over axis 1, the layer over the last
+    weight = torchapi.attribute(module, str(bound["weight"].target))
+    before = (
+        torch.zeros_like(norm.offset)
+        if bound["bias"] is None
+        else torchapi.attribute(module, str(bound["bias"].target)).detach().double()
+    )
+    factors = _along_weight(norm.factor, layer, bound, weight)
+    made = weight.detach().double() * factors, before * norm.factor + norm.offset
+    real = [m.to(weight.dtype) for m in made]
+    nodes = _parameters(module, norm.node, layer, weight=real[0], bias=real[1])
+    bound |= dict(zip(("weight", "bias"), nodes))
+    layer.args, layer.kwargs = tuple(bound.values()), {}
+    return layer
+
+
+def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight: Tensor) -> Tensor:
+    """Factors of output channels where the weights have them: transposed ones behind the inputs."""
+    if not _is_transposed(layer, bound):
+        return factor.reshape(-1, *[1] * (weight.dim() - 1))
+    groups = int(bound["groups"])
+    each = factor.reshape(groups, 1, -1).expand(-1, weight.shape[0] // groups, -1)
+    return each.reshape(weight.shape[0], weight.shape[1], *[1] * (weight.dim() - 2))
+
+
+def _as_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node:
+    """A convolution of size 1 for each channel; other ranks than 3 and 4 take the shape of 3."""
+    source, graph, aten = norm.node.args[0], module.graph, torch.ops.aten
+    assert isinstance(source, fx.Node)
+    example, channels = source.meta["val"], len(norm.factor)
+    rank = example.dim() if example.dim() in (3, 4) else 3
+    shape = channels, *[1] * (rank - 1)
+    real = norm.factor.reshape(shape).to(example.dtype), norm.offset.to(example.dtype)
+    nodes = _parameters(module, norm.node, norm.node, weight=real[0], bias=real[1])
+    ones, zeros = [1] * (rank - 2), [0] * (rank - 2)
+    convolve = aten.conv1d.default if rank == 3 else aten.conv2d.default
+    with graph.inserting_before(norm.node):
+        x = source
+        if rank != example.dim():
+            x = _call(graph, norm, aten.reshape.default, source, [example.shape[0], channels, -1])
+        y = _call(graph, norm, convolve, x, *nodes, ones, zeros, ones, channels)
+        if rank != example.dim():
+            y = _call(graph, norm, aten.reshape.default, y, list(example.shape))
+    return y
+
+
+def _call(graph: fx.Graph, norm: _Norm, target: Any, *args: Any) -> fx.Node:
+    """A call in the place of a norm, with its origin, and its shape and type."""
+    node = graph.call_function(target, args)
+    node.meta = {k: v for k, v in norm.node.meta.items() if k != "val"}
+    given = fx.map_arg(args, lambda n: n.meta["val"])
+    node.meta["val"] = target(*given)
+    return node
+
+
+def _parameters(
+    module: fx.GraphModule, owner: fx.Node, place: fx.Node, **values: Tensor
+) -> list[fx.Node]:
+    """New parameters, named after a node, which is unique in its graph."""
     nodes: list[fx.Node] = []
-    for parameter, like in zip(made, (given["weight"], bound["running_mean"])):
-        path = f"{name}_{len(nodes)}"
-        module.register_parameter(path, torch.nn.Parameter(parameter.detach(), requires_grad=False))
-        with module.graph.inserting_before(convolution):
+    mode = torchapi.fake_mode(owner)
+    for name, value in values.items():
+        path = f"_{owner.name}_{name}"
+        module.register_parameter(path, torch.nn.Parameter(value, requires_grad=False))
+        with module.graph.inserting_before(place):
             nodes.append(module.graph.get_attr(path))
-        nodes[-1].meta["val"] = like.meta["val"]
-    convolution.args = (convolution.args[0], *nodes, *convolution.args[3:])
-    norm.replace_all_uses_with(convolution)
-    module.graph.erase_node(norm)
+        nodes[-1].meta["val"] = mode.from_tensor(value, static_shapes=True)
+    return nodes
+
+
+def _rank(node: fx.Node) -> int:
+    example = node.meta.get("val")
+    return example.dim() if isinstance(example, Tensor) else 0

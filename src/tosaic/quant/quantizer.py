@@ -2,29 +2,27 @@
 
 from __future__ import annotations
 
-import warnings
-from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.export import ExportedProgram
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
+    FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     Quantizer,
     SharedQuantizationSpec,
 )
 
 import tosaic.rules  # noqa: F401  (fills the registry)
-from tosaic.errors import InvalidInput, Unsupported
+from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import rides
 from tosaic.front.registry import rule_of
-from tosaic.quant.fold import fold_batch_norms
 from tosaic.quant.roles import constants, is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.quant.trial import Trial
+from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
 
 _KEY = "quantization_annotation"
 
@@ -32,67 +30,121 @@ _KEY = "quantization_annotation"
 class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     """A PT2E quantizer. What its rule refuses is not annotated and stays in float.
 
-    ``refused`` holds those calls with the reason.
+    ``refused`` holds those calls with the reason. ``training`` is for ``prepare_qat_pt2e``: values
+    are rounded while the network learns, and a batch norm stays with the layer before it.
     """
 
-    def __init__(self, scheme: str | Scheme = "int8") -> None:
+    def __init__(self, scheme: str | Scheme = "int8", *, training: bool = False) -> None:
         super().__init__()
         self.scheme = scheme if isinstance(scheme, Scheme) else scheme_of(scheme)
+        self.training = training
         self.refused: dict[str, Unsupported] = {}
-        self._spec = self.scheme.activation()
+        self._spec = self.scheme.activation(training)
+        self._fixed: dict[fx.Node, Any] = {}
+
+    def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
+        """Tensors by position: torchao takes none by name."""
+        for node in model.graph.nodes:
+            if any(isinstance(value, fx.Node) for value in node.kwargs.values()):
+                torchapi.by_position(node)
+        return model
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
-        known, riders = constants(model.graph), set[fx.Node]()
+        known, done = constants(model.graph), set[fx.Node]()
         trial = Trial(self.scheme, known)
         for node in model.graph.nodes:
-            if node.op != "call_function" or node in riders or node in known:
+            if node.op != "call_function" or node in done or node in known:
                 continue
-            rider = _rider(node)
-            if rider is not None and trial.refusal(node, rider) is None:
-                self._annotate(node, None)
-                rider.meta[_KEY] = _annotation({}, self._spec)
-                riders.add(rider)
-                continue
-            refusal = trial.refusal(node)
-            if refusal is None:
-                self._annotate(node, self._spec)
-            else:
+            norm = _norm(node) if self.training else None
+            rider = _rider(norm or node)
+            if rider is not None and trial.refusal(node, rider) is not None:
+                rider = None
+            refusal = None if rider is not None else trial.refusal(node)
+            if refusal is not None:
                 self.refused[node.name] = refusal
+                continue
+            last = rider or norm
+            self._annotate(node, None if last is not None else self._spec)
+            if last is not None:
+                last.meta[_KEY] = _annotation({}, self._spec)
+            done |= {n for n in (norm, rider) if n is not None}
         return model
 
     def validate(self, model: fx.GraphModule) -> None:
         """Nothing to add: what was annotated has been tried."""
 
+    def prepare_obs_or_fq_callback(
+        self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
+    ) -> None:
+        """Biases are observed together with their layer."""
+        found, wide = edge_or_node_to_obs_or_fq, self.scheme.dtype is torch.int16
+        for edge, observer in found.items():
+            if isinstance(observer, DerivedObserverOrFakeQuantize):
+                # Layers that share a bias do not share its scale, which is that of their inputs.
+                layer = edge[1]
+                source, weight = (found[n, layer] for n in layer.args[:2])
+                if isinstance(weight, PerChannelWeightObserver):
+                    found[edge] = BiasObserver(source, weight, wide)
+                else:
+                    found[edge] = self.scheme.derived(source, weight)
+
     def _annotate(self, node: fx.Node, output: Any) -> None:
-        policy = rule_of(torchapi.target_name(node)).policy
+        rule = rule_of(torchapi.target_name(node))
         if not _operands(node, "activation"):
             return
-        if policy == "SHARED":
+        if rule.policy == "SHARED":
             self._shared(node)
-        elif policy == "WEIGHTED":
+        elif rule.policy == "WEIGHTED":
             self._weighted(node, output)
-        elif policy == "FREE":
-            inputs = dict.fromkeys(_operands(node, "activation"), self._spec)
-            node.meta[_KEY] = _annotation(inputs, output if is_real(node) else None)
+        elif rule.policy in ("FREE", "FIXED"):
+            inputs = {n: self._of(n) for n in _operands(node, "activation")}
+            if rule.limits is not None and output is not None:
+                output = self.scheme.fixed(rule.limits)
+            self._results(node, inputs, output)
+
+    def _of(self, node: fx.Node) -> Any:
+        """What a value is quantized to: as its limits say, or as it will be observed."""
+        return self._fixed.get(node, self._spec)
+
+    def _results(self, node: fx.Node, inputs: dict[fx.Node, Any], output: Any) -> None:
+        """Annotate a call; of several results each real one."""
+        several = not isinstance(node.meta.get("val"), Tensor)
+        node.meta[_KEY] = _annotation(inputs, output if is_real(node) else None)
+        for part in node.users if several else ():
+            if is_real(part):
+                part.meta[_KEY] = _annotation({}, output)
+        if isinstance(output, FixedQParamsQuantizationSpec):
+            self._fixed |= dict.fromkeys([node, *(node.users if several else ())], output)
 
     def _shared(self, node: fx.Node) -> None:
-        """All inputs and all results have the parameters of the first input."""
-        first, *others = _operands(node, "activation")
-        same = SharedQuantizationSpec((first, node))
-        inputs = {first: self._spec} | dict.fromkeys(others, same)
-        node.meta[_KEY] = _annotation(inputs, same if is_real(node) else None)
-        if not isinstance(node.meta.get("val"), Tensor):
-            for part in node.users:
-                if is_real(part):
-                    part.meta[_KEY] = _annotation({}, same)
+        """All inputs and all results have the parameters of the first input.
+
+        Parameters that limits have fixed are passed on if all inputs have them and nothing else
+        comes in; otherwise all are observed together, and such an input is rescaled.
+        """
+        operands = list(dict.fromkeys(_operands(node, "activation")))
+        given = {self._of(n) for n in operands}
+        (spec,) = given if len(given) == 1 and not _brings_numbers(node) else {self._spec}
+        same = SharedQuantizationSpec((operands[0], node))
+        inputs = dict.fromkeys(operands, same) | {operands[0]: spec}
+        self._results(node, inputs, same)
+        if spec is not self._spec:
+            several = not isinstance(node.meta.get("val"), Tensor)
+            self._fixed |= dict.fromkeys([node, *(node.users if several else ())], spec)
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
         source, weight, bias = (_operands(node, kind) for kind in ("activation", "weight", "bias"))
         axis = role_of(node, "weight").axis
-        inputs: dict[fx.Node, Any] = dict.fromkeys(source, self._spec)
-        inputs |= dict.fromkeys(weight, self.scheme.weight(axis))
+        inputs: dict[fx.Node, Any] = {n: self._of(n) for n in source}
+        inputs |= dict.fromkeys(weight, self.scheme.weight(axis, self.training))
         inputs |= {b: self.scheme.bias(source[0], weight[0], node) for b in bias}
         node.meta[_KEY] = _annotation(inputs, output)
+
+
+def _brings_numbers(node: fx.Node) -> bool:
+    """Whether a call writes a number of its own beside what it moves, as padding does."""
+    value = torchapi.bound_arguments(node).get("value", 0)
+    return isinstance(value, (int, float)) and value != 0
 
 
 def _operands(node: fx.Node, kind: str) -> list[fx.Node]:
@@ -114,79 +166,22 @@ def _annotation(inputs: dict[fx.Node, Any], output: Any) -> QuantizationAnnotati
 
 def _rider(node: fx.Node) -> fx.Node | None:
     """The activation that alone reads the result and rides on its accumulator."""
+    user = _only_user(node)
+    if user is None:
+        return None
+    name = torchapi.target_name(node)
+    before = name if "batch_norm" not in name else "aten.conv2d.default"
+    return user if rides(before, torchapi.target_name(user)) else None
+
+
+def _norm(node: fx.Node) -> fx.Node | None:
+    """The batch norm that alone reads a convolution's result, and becomes part of it."""
+    user = _only_user(node)
+    if user is None or torchapi.target_name(user) != "aten.batch_norm.default":
+        return None
+    return user if torchapi.target_name(node).startswith("aten.conv") else None
+
+
+def _only_user(node: fx.Node) -> fx.Node | None:
     users = list(node.users)
-    if len(users) == 1 and users[0].op == "call_function":
-        names = torchapi.target_name(node), torchapi.target_name(users[0])
-        if rides(*names):
-            return users[0]
-    return None
-
-
-def quantize(
-    model: torch.nn.Module | ExportedProgram,
-    example_inputs: tuple[Any, ...],
-    *,
-    scheme: str = "int8",
-    calibration: Iterable[Any] | None = None,
-) -> fx.GraphModule:
-    """The program with quantize and dequantize calls, calibrated on the given inputs.
-
-    ``calibration`` gives tensors, or tuples of arguments. Without it the example inputs serve.
-    """
-    quantizer = TosaicQuantizer(scheme)
-    if calibration is None:
-        warnings.warn(
-            "no calibration data: ranges come from the example inputs alone; "
-            "pass calibration=... for accuracy",
-            UserWarning,
-            stacklevel=2,
-        )
-        calibration = [example_inputs]
-    with torch.no_grad():
-        module = float_module(model, example_inputs)
-        prepared = prepare_pt2e(module, quantizer)
-        _calibrate(prepared, calibration)
-        converted: fx.GraphModule = convert_pt2e(prepared)
-    return converted
-
-
-def float_module(model: Any, example_inputs: tuple[Any, ...]) -> fx.GraphModule:
-    """The program that is observed: exported, with batch norms in the convolutions."""
-    with torch.no_grad():
-        module = torchapi.module_of(_exported(model, example_inputs))
-        fold_batch_norms(module)
-    return module
-
-
-def _exported(model: Any, example_inputs: tuple[Any, ...]) -> ExportedProgram:
-    if isinstance(model, fx.GraphModule) and any(
-        "quantized_decomposed" in str(n.target) for n in model.graph.nodes
-    ):
-        raise InvalidInput("the model is quantized already; give it without a scheme")
-    if isinstance(model, torch.nn.Module):
-        return torchapi.export(model, example_inputs)
-    if isinstance(model, ExportedProgram):
-        return model
-    raise InvalidInput(
-        f"a model to quantize is an nn.Module or an ExportedProgram, not {type(model).__name__}"
-    )
-
-
-def _calibrate(prepared: fx.GraphModule, calibration: Iterable[Any]) -> None:
-    count = 0
-    for count, arguments in enumerate(_each(calibration), 1):
-        try:
-            prepared(*arguments)
-        except (RuntimeError, TypeError, ValueError) as problem:
-            lines = str(problem).strip().splitlines() or [type(problem).__name__]
-            raise InvalidInput(f"calibration input {count} does not run: {lines[0]}") from problem
-    if count == 0:
-        raise InvalidInput("the calibration data is empty: give at least one input")
-
-
-def _each(calibration: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    if isinstance(calibration, (Tensor, str)) or not isinstance(calibration, Iterable):
-        kind = type(calibration).__name__
-        raise InvalidInput(f"calibration is an iterable of inputs, such as a list, not {kind}")
-    for item in calibration:
-        yield tuple(item) if isinstance(item, (list, tuple)) else (item,)
+    return users[0] if len(users) == 1 and users[0].op == "call_function" else None

@@ -2,15 +2,27 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e.quantizer import DerivedQuantizationSpec, QuantizationSpec
+from torchao.quantization.pt2e import (
+    DerivedObserverOrFakeQuantize,
+    FakeQuantize,
+    MovingAverageMinMaxObserver,
+    MovingAveragePerChannelMinMaxObserver,
+)
+from torchao.quantization.pt2e.quantizer import (
+    DerivedQuantizationSpec,
+    FixedQParamsQuantizationSpec,
+    QuantizationSpec,
+)
 
 from tosaic.errors import InvalidInput
-from tosaic.quant.observer import PerChannelWeightObserver, RangeObserver
+from tosaic.quant.observer import LEAST, RangeObserver
+from tosaic.quant.weights import PerChannelWeightObserver
 
 # The largest magnitude that is a float32, in which biases are rounded, and an int32.
 _BIAS_MOST = 2**31 - 128
@@ -28,21 +40,43 @@ class Scheme:
     env: str
     """What a rule must lower to for its operator to be quantized."""
 
-    def activation(self) -> QuantizationSpec:
+    def activation(self, training: bool = False) -> QuantizationSpec:
+        made: Any = RangeObserver
+        if training:
+            made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=LEAST)
         return QuantizationSpec(
-            self.dtype, RangeObserver, self.low, self.high, self.qscheme, is_dynamic=False
+            self.dtype, made, self.low, self.high, self.qscheme, is_dynamic=False
         )
 
-    def weight(self, axis: int) -> QuantizationSpec:
-        """Symmetric, without −128: its negative would not fit."""
-        return QuantizationSpec(
-            torch.int8, PerChannelWeightObserver, -127, 127, torch.per_channel_symmetric, axis
+    def fixed(self, limits: tuple[float, float]) -> FixedQParamsQuantizationSpec:
+        """For results that lie within limits: steps of a power of two, the upper end left out."""
+        low, high = limits
+        above_zero = low >= 0 and self.qscheme is torch.per_tensor_affine
+        zero_point = self.low if above_zero else 0
+        scale = max(-low, high) / 2.0 ** (round(math.log2(self.high - zero_point)))
+        return FixedQParamsQuantizationSpec(
+            self.dtype, scale, zero_point, self.low, self.high, self.qscheme
         )
+
+    def weight(self, axis: int, training: bool = False) -> QuantizationSpec:
+        """Symmetric, without −128: its negative would not fit."""
+        made: Any = PerChannelWeightObserver
+        if training:
+            observer = MovingAveragePerChannelMinMaxObserver
+            made = FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=LEAST)
+        return QuantizationSpec(torch.int8, made, -127, 127, torch.per_channel_symmetric, axis)
 
     def bias(self, source: fx.Node, weight: fx.Node, node: fx.Node) -> DerivedQuantizationSpec:
         """In the scale of the products, so that it adds to the accumulator as it is."""
         return DerivedQuantizationSpec(
             [(source, node), (weight, node)], _products, torch.int32, -_BIAS_MOST, _BIAS_MOST,
+            torch.per_channel_symmetric, 0,
+        )  # fmt: skip
+
+    def derived(self, source: Any, weight: Any) -> DerivedObserverOrFakeQuantize:
+        """The same for a layer in training."""
+        return DerivedObserverOrFakeQuantize(
+            torch.int32, [source, weight], _products, -_BIAS_MOST, _BIAS_MOST,
             torch.per_channel_symmetric, 0,
         )  # fmt: skip
 

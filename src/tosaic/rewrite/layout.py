@@ -8,13 +8,15 @@ for the transposed value, which is then made, once.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.rewrite.clean import remove_dead
+from tosaic.rewrite.match import Allowed
 from tosaic.spec.env import Env
 
 Perms = tuple[int, ...]
@@ -35,17 +37,25 @@ _REDUCE = {
 }  # fmt: skip
 
 
-def sink_transposes(graph: Graph, env: Env) -> Graph:
+def sink_transposes(graph: Graph, env: Env, allowed: Allowed | None = None) -> Graph:
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
-    A value that several operators read may sink through each of them: often they all cancel
-    then, and where they do not, the second try leaves such values where they are.
+    The transposition of a value that several operators read sinks through each of them: often
+    all cancel then. Where several of them end in the same one, the second try has it made early,
+    once. Of an operator between values of two layouts, the third try turns the one that is not
+    transposed. The last leaves all transpositions of what several read where they are.
     """
-    eager = remove_dead(_Sinker(graph, env).run())
-    if _cost(eager)[0] <= 1:
-        return eager
-    careful = remove_dead(_Sinker(graph, env, careful=True).run())
-    return min(eager, careful, key=_cost)
+    if not any(op.name == "TRANSPOSE" for op in graph.ops):
+        return graph
+    uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
+    shared = {v for v, count in uses.items() if count > 1}
+    eager = _Sinker(graph, env, allowed, shared)
+    found = [graph, eager.attempt()]
+    if _cost(found[-1])[0] > 1:
+        found.append(_Sinker(graph, env, allowed, shared, early=eager.demanded()).attempt())
+        found.append(_Sinker(graph, env, allowed, shared, bold=True).attempt())
+        found.append(_Sinker(graph, env, allowed, shared, fixed=shared).attempt())
+    return min(found, key=_cost)
 
 
 def _cost(graph: Graph) -> tuple[int, int]:
@@ -54,7 +64,7 @@ def _cost(graph: Graph) -> tuple[int, int]:
     return len(moved), sum(moved)
 
 
-def _inverse(perms: Perms) -> Perms:
+def inverse(perms: Perms) -> Perms:
     return tuple(sorted(range(len(perms)), key=perms.__getitem__))
 
 
@@ -106,13 +116,53 @@ def _groups(
 
 
 class _Sinker:
-    def __init__(self, graph: Graph, env: Env, careful: bool = False) -> None:
-        self.graph = graph
-        self.b = Builder(env, Graph(graph.name, list(graph.inputs), version=graph.version))
+    def __init__(
+        self,
+        graph: Graph,
+        env: Env,
+        allowed: Allowed | None,
+        shared: Collection[Value],
+        early: Mapping[Value, Perms] = MappingProxyType({}),
+        fixed: Collection[Value] = (),
+        bold: bool = False,
+    ) -> None:
+        self.graph, self.shared, self.bold = graph, shared, bold
+        self.early, self.fixed = early, fixed
+        self.turned: dict[tuple[Value, Perms], Value] = {}  # transpositions that were made
+        new = Graph(graph.name, list(graph.inputs), version=graph.version)
+        self.b = Builder(env, new, (allowed,) if allowed else ())
         self.base: dict[Value, tuple[Value, Perms]] = {}  # an old value -> what it transposes
         self.made: dict[Value, Value] = {v: v for v in graph.inputs}
-        uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
-        self.fixed = {v for v, count in uses.items() if careful and count > 1}
+        self.nearest: dict[Value, Value] = {}  # an old value -> the shared one it comes from
+        # What transpositions behind a shared value did to the axes that its base had.
+        self.demands: dict[Value, Counter[Perms]] = {}
+
+    def attempt(self) -> Graph:
+        """The new graph; the old one where the target has no transposition that it needs."""
+        try:
+            return remove_dead(self.run())
+        except Unsupported:
+            return self.graph
+
+    def demanded(self) -> dict[Value, Perms]:
+        """Shared values behind which one transposition was made several times."""
+        best = {value: demands.most_common(1)[0] for value, demands in self.demands.items()}
+        return {value: perms for value, (perms, count) in best.items() if count > 1}
+
+    def descend(self, op: Op) -> None:
+        """Note which shared value a transposed result comes from; transpose it if it is time."""
+        result = op.outs[0]
+        if result in self.early:
+            order, (value, perms) = self.early[result], self.base[result]
+            if len(order) == len(perms):
+                turned = self.transposed(value, order)
+                del self.base[result]
+                self.note(result, turned, tuple(order.index(p) for p in perms))
+        above = next((self.nearest[v] for v in op.ins if v in self.nearest), None)
+        if result in self.shared:
+            self.nearest[result] = result
+        elif above is not None:
+            self.nearest[result] = above
 
     def run(self) -> Graph:
         for op in self.graph.ops:
@@ -124,6 +174,8 @@ class _Sinker:
                 self.reshape(op)
             elif not self.sunk(op):
                 self.emit(op, [self.whole(v) for v in op.ins])
+            if op.outs and op.outs[0] in self.base:
+                self.descend(op)
         self.b.output(*(self.whole(v) for v in self.graph.outputs))
         return self.b.graph
 
@@ -145,6 +197,9 @@ class _Sinker:
             if old not in self.base:
                 return old  # a constant
             self.made[old] = self.transposed(*self.base[old])
+            if old in self.nearest:
+                perms = self.base[old][1]
+                self.demands.setdefault(self.nearest[old], Counter())[perms] += 1
             if not self.made[old].name:
                 _name(old, self.made[old])
         return self.made[old]
@@ -159,13 +214,20 @@ class _Sinker:
         between = value.producer
         if between is not None and between.name == "RESHAPE":
             inner = between.ins[0]
-            order = regrouped(shape, _inverse(perms), inner.shape)
+            order = regrouped(shape, inverse(perms), inner.shape)
             if order and inner.producer is not None and inner.producer.name == "TRANSPOSE":
                 first = inner.producer.attrs["perms"]
                 merged = tuple(first[axis] for axis in order)
                 return self.reshaped(self.transposed(inner.producer.ins[0], merged), shape)
         made: Value = self.b.TRANSPOSE(value, perms=perms)
+        self.turned[value, perms] = made
         return made
+
+    def turned_too(self, value: Value, perms: Perms) -> Value | None:
+        """A transposition that costs nothing more, or that this try is there to make."""
+        if value.is_const or _moves_none(value.shape, perms) or self.bold:
+            return self.turned.get((value, perms)) or self.transposed(value, perms)
+        return self.turned.get((value, perms))
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
         """The same elements in another shape, from where they were last computed."""
@@ -192,7 +254,7 @@ class _Sinker:
         if not made.name:
             _name(result, made)
             made.quant = _turned(result.quant, order)
-        self.note(result, made, _inverse(order))
+        self.note(result, made, inverse(order))
 
     def emit(
         self, op: Op, ins: Sequence[Value], moved: dict[str, Any] | None = None
@@ -226,7 +288,7 @@ class _Sinker:
         del self.made[op.outs[0]]
         if op.name == "ARGMAX":
             perms = _without(perms, op.attrs["axis"])
-        result.name, result.quant = "", _turned(op.outs[0].quant, _inverse(perms))
+        result.name, result.quant = "", _turned(op.outs[0].quant, inverse(perms))
         self.note(op.outs[0], result, perms)
         return True
 
@@ -243,18 +305,18 @@ def _unary(s: _Sinker, op: Op, perms: Perms) -> Form:
 
 
 def _pairwise(s: _Sinker, op: Op, perms: Perms) -> Form:
-    """Every operand is transposed alike, a constant, or so small that it is only reshaped."""
-    ins, back = [], _inverse(perms)
+    """Every operand is transposed alike, or can be at no cost."""
+    ins, back = [], inverse(perms)
     for index, old in enumerate(op.ins):
         if op.name == "MUL" and index == 2:
             ins.append(old)
             continue
         value, given = s.seen(old)
         left = tuple(given[p] for p in back)
-        if value.is_const or _moves_none(value.shape, left):
-            ins.append(s.transposed(value, left))
-        else:
+        turned = s.turned_too(value, left)
+        if turned is None:
             return None
+        ins.append(turned)
     return ins, {}
 
 
@@ -280,13 +342,13 @@ def _sizes(value: Value) -> list[int]:
 
 
 def _slice(s: _Sinker, op: Op, perms: Perms) -> Form:
-    order = _inverse(perms)
+    order = inverse(perms)
     lists = [[_sizes(v)[i] for i in order] for v in op.ins[1:]]
     return [s.seen(op.ins[0])[0], *(s.b.shape(sizes) for sizes in lists)], {}
 
 
 def _pad(s: _Sinker, op: Op, perms: Perms) -> Form:
-    padding, order = _sizes(op.ins[1]), _inverse(perms)
+    padding, order = _sizes(op.ins[1]), inverse(perms)
     turned = [n for i in order for n in padding[2 * i : 2 * i + 2]]
     return [s.seen(op.ins[0])[0], s.b.shape(turned), op.ins[2]], {}
 

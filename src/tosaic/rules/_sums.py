@@ -43,17 +43,25 @@ def zero_point(b: Lowering, x: Value) -> Value:
     return b.const([zero], x.dtype)
 
 
-def offsets(b: Lowering, bias: Value | None, x: Value, channels: int) -> Value:
-    """The bias in the type of the sums; zeros if there is none."""
+def offsets(b: Lowering, bias: Value | None, x: Value, weight: Value, channels: int) -> Value:
+    """The bias in the type and scale of the sums; zeros if there is none."""
     kind = accumulator(x) if x.quant is not None else x.dtype
     if bias is None:
         return b.const(np.zeros(channels), kind)
-    if x.quant is not None and bias.dtype is not kind:
-        if bias.dtype is not d.I32 or bias.const is None:
-            raise Unsupported("the bias of a quantized convolution must be quantized too")
-        source = bias.const
+    if x.quant is None or bias.dtype is kind:
+        return bias
+    source, means = bias.const, product(x, weight, 0)
+    if source is None or not bias.is_const or means is None:
+        raise Unsupported("the bias of a quantized convolution must be a constant")
+    if bias.dtype is d.I32:
         return b.const(lambda: source.array, kind, shape=bias.shape)
-    return bias
+    if not bias.dtype.is_float:
+        raise Unsupported(f"the bias of a quantized convolution is no {bias.dtype}")
+    levels = np.round(np.asarray(source.array, np.float64) / np.asarray(means.scale))
+    low, high = kind.range
+    if not ((levels >= low) & (levels <= high)).all():
+        raise Unsupported(f"the bias does not fit {kind} in the scale of the products")
+    return b.const(levels, kind)
 
 
 def finished(b: Lowering, sums: Value, terms: int, bits: int) -> Value:

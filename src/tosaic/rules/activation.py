@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 from torch.nn import functional as F
 
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import minus, negated, plus, scale_of, times
+from tosaic.rules.norm import scaled_channels
 from tosaic.spec import dtypes as d
 
 _LIMITED = (Sample(((2, 3, 5),), domain=(-8.0, 8.0)), Sample(((1, 4, 3, 3),), domain=(-8.0, 8.0)))
@@ -53,12 +55,14 @@ def clamp_max(b: Lowering, self: Value, max: float) -> Value:
     return b.bounded(self, -math.inf, max)
 
 
-@rule("aten.sigmoid.default", "aten.sigmoid_.default", samples=_CURVES)
+@rule("aten.sigmoid.default", "aten.sigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def sigmoid(b: Lowering, self: Value) -> Value:
     return b.SIGMOID(self) if self.quant is None else b.table(self, torch.sigmoid)
 
 
-@rule("aten.tanh.default", "aten.tanh_.default", samples=_CURVES)
+@rule("aten.tanh.default", "aten.tanh_.default", policy="FIXED", limits=(-1.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def tanh(b: Lowering, self: Value) -> Value:
     return b.TANH(self) if self.quant is None else b.table(self, torch.tanh)
 
@@ -81,7 +85,8 @@ def silu(b: Lowering, self: Value) -> Value:
     return b.table(self, F.silu) if self.quant is not None else times(b, self, b.SIGMOID(self))
 
 
-@rule("aten.hardsigmoid.default", "aten.hardsigmoid_.default", samples=_CURVES)
+@rule("aten.hardsigmoid.default", "aten.hardsigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def hardsigmoid(b: Lowering, self: Value) -> Value:
     return b.table(self, F.hardsigmoid) if self.quant is not None else _gate(b, self)
 
@@ -123,11 +128,42 @@ def prelu(b: Lowering, self: Value, weight: Value) -> Value:
     return prelu_kernel(b, self, b.reshape(weight, shape))
 
 
+_ONE = 1 + 2.0**-10  # a slope of 1 that was rounded: the result changes by 1/8 of a step at most
+
+
+def _slopes(weight: Value) -> Array | None:
+    """The real numbers of a constant."""
+    if weight.const is None or not weight.is_const or weight.quant is None:
+        return None
+    if isinstance(weight.quant.scale, tuple) or isinstance(weight.quant.zero_point, tuple):
+        return None
+    steps = weight.const.array.astype(np.float64).reshape(-1) - weight.quant.zero_point
+    return steps * weight.quant.scale
+
+
+def _larger(b: Lowering, x: Value, slopes: Array) -> Value:
+    """The larger of x and slope · x, which it is for slopes up to 1: each is rounded once."""
+    assert b.wanted is not None
+    quant, out = b.wanted
+    last = b.permute(x, order := (0, *range(2, x.type.rank), 1))
+    same, scaled = b.settle(last, quant, out), scaled_channels(b, last, slopes, slopes * 0)
+    wide = [b.rescale(b.marked(v, quant), [1.0], 0, d.I32) for v in (same, scaled)]
+    largest = b.marked(b.MAXIMUM(*wide), Quant(scale_of(same)))
+    y = b.settle(largest, quant, out)
+    return b.permute(y, [order.index(i) for i in range(len(order))])
+
+
 @rule("aten._prelu_kernel.default",
       samples=[Sample(((2, 4, 5), (1, 4, 1))), Sample(((3, 8), (1, 8)))])  # fmt: skip
 def prelu_kernel(b: Lowering, self: Value, weight: Value) -> Value:
     if self.quant is None:
         return plus(b, _positive(b, self), times(b, _negative(b, self), weight))
+    slopes = _slopes(weight)
+    if slopes is not None and b.wanted is not None and self.dtype is d.I8:
+        if len(slopes) == 1:
+            return b.table(self, lambda x: F.leaky_relu(x, float(slopes[0])))
+        if self.type.rank > 1 and slopes.max() <= _ONE and len(slopes) == self.shape[1]:
+            return _larger(b, self, np.minimum(slopes, 1.0))
     upper, lower, slope = b.widened(self), b.widened(self), b.widened(weight)
     product = b.MUL(_negative(b, lower), slope, b.const([0], d.I8))
     product.quant = Quant(scale_of(lower) * scale_of(slope))

@@ -13,7 +13,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.registry import Lowered, Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import minus, negated, plus, times
-from tosaic.spec.dtypes import I8, DType
+from tosaic.spec.dtypes import I8, I16, DType
 
 _COARSE = "a table with lines between its entries is too coarse beside a pole or a jump"
 
@@ -23,15 +23,15 @@ def _function(
     function: Callable[[Tensor], Tensor],
     domain: tuple[float, float],
     steps16: int = 2,
-    integers: Sequence[DType] | None = None,
+    integers: Sequence[DType] = (I8, I16),
 ) -> Callable[[Callable[[Lowering, Value], Value]], Lowered]:
     """A rule whose integer form is a table; the decorated function is its float form."""
     shapes = ((2, 3, 5),), ((40,),)
     samples = [Sample(s, domain=domain, steps16=steps16) for s in shapes]
-    forms = {} if integers is None else {"integers": integers, "why": _COARSE}
 
     def register(real: Callable[[Lowering, Value], Value]) -> Lowered:
-        @rule(f"aten.{name}.default", f"aten.{name}_.default", samples=samples, **forms)
+        @rule(f"aten.{name}.default", f"aten.{name}_.default", samples=samples,
+              integers=integers, why=_COARSE)  # fmt: skip
         def lower(b: Lowering, self: Value) -> Value:
             return real(b, self) if self.quant is None else b.table(self, function)
 

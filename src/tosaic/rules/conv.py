@@ -81,8 +81,9 @@ def _emit(
     pads = [(0, 0), *w.pads] if w.axes == 1 else w.pads
     x, pads = fitted(b, x, flat(reach, 1), stride, pads)
     y = b.op(
-        name, x, kernel, offsets(b, bias, x, channels), zero_point(b, x), zero_point(b, weight),
-        pad=listed(pads), stride=stride, dilation=dilation, acc_type=accumulator(x),
+        name, x, kernel, offsets(b, bias, x, weight, channels), zero_point(b, x),
+        zero_point(b, weight), pad=listed(pads), stride=stride, dilation=dilation,
+        acc_type=accumulator(x),
     )  # fmt: skip
     sums = b.marked(y, product(x, weight, y.type.rank - 1))
     return finished(b, sums, math.prod(weight.shape[1:]), 22)
@@ -99,8 +100,8 @@ def _transposed(
     kernel = _kernel(b, spread, (*weight.shape[:2], *spatial), (1, 2, 3, 0))
     out_pad = [(-before, more - after) for (before, after), more in zip(w.pads, extra)]
     y = b.TRANSPOSE_CONV2D(
-        x, kernel, offsets(b, bias, x, weight.shape[1]), zero_point(b, x), zero_point(b, weight),
-        out_pad=listed([(0, 0), *out_pad] if w.axes == 1 else out_pad),
+        x, kernel, offsets(b, bias, x, weight, weight.shape[1]), zero_point(b, x),
+        zero_point(b, weight), out_pad=listed([(0, 0), *out_pad] if w.axes == 1 else out_pad),
         stride=flat(w.stride, 1), acc_type=accumulator(x),
     )  # fmt: skip
     sums = b.marked(y, product(x, weight, 3))

@@ -40,8 +40,9 @@ def linear(b: Lowering, input: Value, weight: Value, bias: Value | None = None) 
     x = b.reshape(input, _places(input))
     kernel = b.reshape(weight, (weight.shape[0], 1, 1, weight.shape[1]))
     y = b.CONV2D(
-        x, kernel, offsets(b, bias, x, weight.shape[0]), zero_point(b, x), zero_point(b, weight),
-        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=accumulator(x),
+        x, kernel, offsets(b, bias, x, weight, weight.shape[0]), zero_point(b, x),
+        zero_point(b, weight), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1),
+        acc_type=accumulator(x),
     )  # fmt: skip
     sums = finished(b, b.marked(y, product(x, kernel, 3)), weight.shape[1], 22)
     return b.reshape(sums, (*input.shape[:-1], weight.shape[0]))

@@ -37,11 +37,11 @@ def _affine(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
         return b.ADD(scaled, b.const(offset.reshape(shape), x.dtype))
     order = (0, *range(2, x.type.rank), 1)
     last = b.permute(x, order)
-    y = _scaled(b, last, factor, offset)
+    y = scaled_channels(b, last, factor, offset)
     return b.permute(y, [order.index(i) for i in range(len(order))])
 
 
-def _scaled(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
+def scaled_channels(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
     """A depthwise 1×1 convolution: its weights are signs, its scales do the rest.
 
     Factors below 2^-12 of the largest, or far below their offsets, have fewer bits: none that
@@ -54,7 +54,8 @@ def _scaled(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
     unit = np.maximum(unit, np.abs(offset) / scale / 2.0**bits)
     levels, means = np.round(factor / unit), scale * unit
     bias = np.round(offset / means)
-    image = b.reshape(x, (x.shape[0], 1, math.prod(x.shape[1:-1]), channels))
+    flat = (x.shape[0], 1, math.prod(x.shape[1:-1]), channels)
+    image = x if x.type.rank == 4 else b.reshape(x, flat)
     y = b.DEPTHWISE_CONV2D(
         image, b.const(levels.reshape(1, 1, channels, 1), d.I8), b.const(bias, kind),
         zero_point(b, x), b.const([0], d.I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1),

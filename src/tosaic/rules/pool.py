@@ -100,6 +100,7 @@ def _average(
 # does: such samples are within 2 steps.
 @rule(
     "aten.avg_pool2d.default",
+    policy="SHARED",
     samples=[
         Sample(((1, 4, 8, 8),), ([2, 2], [2, 2])),
         Sample(((1, 4, 9, 7),), ([3, 2],)),
@@ -123,6 +124,7 @@ def avg_pool2d(
 
 @rule(
     "aten.avg_pool1d.default",
+    policy="SHARED",
     samples=[
         Sample(((1, 4, 12),), ([3], [2])),
         Sample(((2, 4, 9),), ([3], [2], [1])),
@@ -272,12 +274,13 @@ _ADAPTIVE = [
 _ADAPTIVE1D = [Sample(((1, 4, 12),), ([4],)), Sample(((4, 7),), ([5],))]
 
 
-@rule("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", samples=_ADAPTIVE)
+@rule("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", policy="SHARED",
+      samples=_ADAPTIVE)  # fmt: skip
 def adaptive_avg_pool2d(b: Lowering, self: Value, output_size: Sequence[int]) -> Value:
     return _adaptive(b, self, output_size, 2, _averaged)
 
 
-@rule("aten.adaptive_avg_pool1d.default", samples=_ADAPTIVE1D)
+@rule("aten.adaptive_avg_pool1d.default", policy="SHARED", samples=_ADAPTIVE1D)
 def adaptive_avg_pool1d(b: Lowering, self: Value, output_size: Sequence[int]) -> Value:
     return _adaptive(b, self, output_size, 1, _averaged)
 

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
+from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import negated, scale_of, times
 from tosaic.rules.compare import truth
+from tosaic.rules.pool import adaptive_avg_pool2d
 from tosaic.spec import dtypes as d
 
 _AXES = (
@@ -73,7 +75,15 @@ def mean(
     b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False, dtype: object = None
 ) -> Value:
     axes = _axes(self, dim)
-    return _total(b, self, axes, keepdim, math.prod(self.shape[a] for a in axes))
+    count = math.prod(self.shape[a] for a in axes)
+    same = self.quant is None or b.wanted == (self.quant, self.dtype)
+    if axes == [2, 3] and self.type.rank == 4 and same and self.dtype is not d.I32:
+        return first(
+            b,
+            lambda: _kept(b, adaptive_avg_pool2d(b, self, (1, 1)), axes, keepdim),
+            lambda: _total(b, self, axes, keepdim, count),
+        )
+    return _total(b, self, axes, keepdim, count)
 
 
 rule("aten.sum.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(sum)

@@ -98,7 +98,7 @@ def _sets(inputs: Any) -> Iterator[tuple[Any, ...]]:
 def _original(model: Any, artifact: Artifact, example: tuple[Any, ...]) -> Program:
     """The original as calls whose names are those of the compiled program."""
     if any(torchapi.target_name(n) == QUANTIZE for n in artifact.program.calls):
-        from tosaic.quant.quantizer import float_module
+        from tosaic.quant.flow import float_module
 
         model = float_module(model, example)
     return program_of(model, example)

@@ -20,6 +20,7 @@ from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
 from tosaic.targets import formats
+from tosaic.targets.boundary import ordered, restored
 from tosaic.targets.report import Report, report_of
 
 
@@ -87,9 +88,11 @@ class Artifact:
             return
         assert piece.graph is not None
         ready = [_narrow(values[n]) for n in piece.inputs]
+        ready = [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
         arrays = self._models[id(piece.graph)].run(*ready)
-        for node, array, out in zip(piece.outputs, arrays, piece.graph.outputs, strict=True):
-            tensor, meant = to_torch(array, out.dtype), node.meta.get("val")
+        given = zip(piece.outputs, arrays, piece.graph.outputs, piece.output_orders, strict=True)
+        for node, array, out, order in given:
+            tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
             values[node] = tensor.to(meant.dtype) if out.quant is None and isinstance(
                 meant, Tensor) else tensor  # fmt: skip
 

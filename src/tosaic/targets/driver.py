@@ -14,9 +14,10 @@ from tosaic.front import torchapi
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
-from tosaic.rewrite import remove_dead, sink_transposes
+from tosaic.rewrite import improve
 from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.boundary import lay_out
 
 
 def compile_model(
@@ -32,7 +33,8 @@ def compile_model(
     found = partition(program, env)
     for piece in found.pieces:
         if piece.graph is not None:
-            piece.graph = remove_dead(sink_transposes(piece.graph, env))
+            lay_out(piece)
+            piece.graph = improve(piece.graph, env)
             verify(piece.graph, env)
     return Artifact(program, found, str(env))
 

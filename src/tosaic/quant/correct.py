@@ -1,0 +1,104 @@
+"""What rounding the weights of a layer shifts on average, its bias takes back.
+
+Rounding errors of weights do not average out where inputs are all positive, as after a ReLU: each
+output channel is off by the mean input times the errors. On two seeds of the ten networks of
+examples/zoo it gives -0.2 to 7 dB, a gain in 19 of 20, most where a network ends in a mean.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.front import torchapi
+from tosaic.quant.roles import role_of
+from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
+
+
+class LayerRun(fx.Interpreter):
+    """Runs a prepared program and looks at what its layers with weights are given."""
+
+    def __init__(self, prepared: fx.GraphModule) -> None:
+        super().__init__(prepared)
+        self._layers: dict[fx.Node, _Layer] = {}
+        self._observed = {n: o for n in prepared.graph.nodes if (o := _observers(prepared, n))}
+
+    def run_node(self, n: fx.Node) -> Any:
+        if n in self._observed:
+            (x, weight, *_), _ = self.fetch_args_kwargs_from_env(n)
+            if n not in self._layers:
+                self._layers[n] = _Layer(n, *self._observed[n], weight.detach())
+            behind = weight.dim() - 2  # axes that windows move over
+            self._layers[n].see(x.detach(), x.dim() - 1 - behind)
+        return super().run_node(n)
+
+    def correct_biases(self) -> None:
+        """Once all data has been seen."""
+        for layer in self._layers.values():
+            layer.correct()
+
+
+@dataclass(slots=True)
+class _Layer:
+    """A layer and the mean of each of its input channels."""
+
+    node: fx.Node
+    weight: PerChannelWeightObserver
+    bias: BiasObserver
+    values: Tensor
+    total: Tensor | None = None
+    count: int = 0
+
+    def see(self, x: Tensor, axis: int) -> None:
+        mean = x.float().mean([i for i in range(x.dim()) if i != axis]).double()
+        if x.numel() and bool(mean.isfinite().all()):
+            self.total = mean if self.total is None else self.total + mean
+            self.count += 1
+
+    def correct(self) -> None:
+        if self.total is None:
+            return
+        operators, observer = torch.ops.quantized_decomposed, self.weight
+        given = *observer.calculate_qparams(), observer.ch_axis
+        limits = observer.quant_min, observer.quant_max, observer.dtype
+        levels = operators.quantize_per_channel(self.values.float(), *given, *limits)
+        rounded = operators.dequantize_per_channel(levels, *given, *limits)
+        lost = self.values.double() - rounded.double()
+        mean = self._through(lost.reshape(*lost.shape[:2], -1).sum(2), self.total / self.count)
+        self.bias.values = self.bias.values + mean.to(self.bias.values.dtype)
+
+    def _through(self, weight: Tensor, mean: Tensor) -> Tensor:
+        """The mean input through weights [O, I / groups], or [I, O / groups] if transposed."""
+        bound = torchapi.bound_arguments(self.node)
+        groups = int(bound.get("groups", 1))
+        inputs = mean.reshape(groups, -1)
+        if role_of(self.node, "weight").axis == 0:
+            grouped = weight.reshape(groups, -1, inputs.shape[1])
+            return (grouped * inputs[:, None]).sum(2).reshape(-1)
+        grouped = weight.reshape(groups, inputs.shape[1], -1)
+        # An input's weights are spread over as many outputs as the layer is wider by.
+        stride = list(bound["stride"])
+        times = math.prod(stride * (1 if len(stride) > 1 else self.values.dim() - 2))
+        spread: Tensor = (grouped * inputs[:, :, None]).sum(1).reshape(-1) / times
+        return spread
+
+
+def _observers(
+    prepared: fx.GraphModule, node: fx.Node
+) -> tuple[PerChannelWeightObserver, BiasObserver] | None:
+    """The observers of a layer's weight and bias, where it has both."""
+    if node.op != "call_function" or len(node.args) < 3:
+        return None
+    found: list[Any] = []
+    for argument in node.args[1:3]:
+        if not isinstance(argument, fx.Node) or argument.op != "call_module":
+            return None
+        found.append(prepared.get_submodule(str(argument.target)))
+    weight, bias = found
+    if isinstance(weight, PerChannelWeightObserver) and isinstance(bias, BiasObserver):
+        return weight, bias
+    return None

@@ -1,0 +1,145 @@
+"""Calibration inputs: which arguments they are, and whether they look like what will come."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.errors import InvalidInput
+from tosaic.front import torchapi
+
+# How many times as large an example may be as the calibration data, or the other way round. Noise
+# as an example beside pictures from 0 to 1 is usual; bytes beside normalised ones are a mistake.
+_APART = 8.0
+
+
+class Arguments:
+    """How a program takes its arguments: in order, by name, or as one structure."""
+
+    def __init__(self, module: fx.GraphModule, example_inputs: tuple[Any, ...]) -> None:
+        self.placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.names = torchapi.argument_names(module)
+        self.example, self.structure = torchapi.flatten((example_inputs, {}))
+
+    def each(self, calibration: Iterable[Any]) -> Iterator[list[Any]]:
+        """The leaves of each calibration input."""
+        for count, item in enumerate(calibration, 1):
+            leaves = self._leaves(item, count)
+            for node, value, like in zip(self.placeholders, leaves, self.example):
+                if isinstance(like, Tensor) and not isinstance(value, Tensor):
+                    kind = type(value).__name__
+                    raise InvalidInput(
+                        f"calibration input {count} does not fit: "
+                        f"{node.target} must be a tensor, not {kind}"
+                    )
+            yield leaves
+
+    def _leaves(self, item: Any, count: int) -> list[Any]:
+        flat = [torchapi.flatten((args, {})) for args in self._readings(item)]
+        for leaves, structure in flat:
+            if structure == self.structure:
+                return leaves
+        for leaves, _ in flat:
+            if len(leaves) == len(self.placeholders):
+                return leaves
+        wanted = f"{len(self.names)} ({', '.join(self.names)})"
+        got = len(item) if isinstance(item, (tuple, list, Mapping)) else 1
+        raise InvalidInput(
+            f"calibration input {count} does not fit: the model takes {wanted} arguments, "
+            f"this has {got}; give a tensor, a tuple of arguments or a dict by name"
+        )
+
+    def _readings(self, item: Any) -> Iterator[tuple[Any, ...]]:
+        """An input as arguments: in order, by name, or as the only one."""
+        if isinstance(item, (tuple, list)):
+            yield tuple(item)
+        if isinstance(item, Mapping) and set(item) == set(self.names):
+            yield tuple(item[name] for name in self.names)
+        yield (item,)
+
+
+class InputWatch:
+    """What was seen of each real input, and what of it a user should know."""
+
+    def __init__(self, arguments: Arguments) -> None:
+        self.names = [str(n.target) for n in arguments.placeholders]
+        self.example = arguments.example
+        self.low = [float("inf")] * len(self.names)
+        self.high = [float("-inf")] * len(self.names)
+        self.size = [0] * len(self.names)  # of the largest tensor
+        self.squares = [0.0] * len(self.names)
+        self.values = [0] * len(self.names)  # finite ones
+        self.seen: set[bytes] = set()
+        self.count = 0
+
+    def see(self, leaves: Sequence[Any]) -> None:
+        """Take one calibration input into account; NaN in it is an error."""
+        self.count += 1
+        digest = hashlib.blake2b(digest_size=16)
+        for index, value in enumerate(leaves):
+            if not isinstance(value, Tensor):
+                digest.update(repr(value).encode())
+                continue
+            digest.update(_bytes(value))
+            if value.dtype.is_floating_point and value.numel():
+                low, high = (float(v) for v in torch.aminmax(value.detach()))
+                if low != low:
+                    raise InvalidInput(
+                        f"calibration input {self.count} has NaN in {self.names[index]}"
+                    )
+                self.low[index] = min(self.low[index], low)
+                self.high[index] = max(self.high[index], high)
+                self.size[index] = max(self.size[index], value.numel())
+                squares, count = _energy(value)
+                self.squares[index] += squares
+                self.values[index] += count
+        self.seen.add(digest.digest())
+
+    def doubts(self, against_example: bool) -> Iterator[str]:
+        """Why the data may not be like what the network will see, a sentence each."""
+        if self.count > 1 and 2 * len(self.seen) <= self.count:
+            some = f"{len(self.seen)} of {self.count} calibration inputs"
+            yield f"only {some} {'is' if len(self.seen) == 1 else 'are'} distinct"
+        for index, name in enumerate(self.names):
+            low, high = self.low[index], self.high[index]
+            if self.size[index] < 2:
+                continue
+            if low == high:
+                yield (
+                    f"input {name} is {low:g} everywhere in all {self.count} calibration inputs: "
+                    "ranges will not fit other values"
+                )
+            elif against_example and isinstance(self.example[index], Tensor):
+                yield from self._far(index)
+
+    def _far(self, index: int) -> Iterator[str]:
+        example = self.example[index].detach()
+        finite = example[example.isfinite()]
+        if finite.numel() < 2 or finite.min() == finite.max() or not self.values[index]:
+            return  # a placeholder, or a mask
+        squares, count = _energy(example)
+        mine = math.sqrt(self.squares[index] / self.values[index])
+        other = math.sqrt(squares / count)
+        if max(mine, other) > _APART * min(mine, other):
+            yield (
+                f"input {self.names[index]} is {mine:.3g} in the calibration data and {other:.3g} "
+                "in the example (root mean square): one of them is not like what will come"
+            )
+
+
+def _energy(value: Tensor) -> tuple[float, int]:
+    """The sum of squares of what is finite, and how many values that are."""
+    plain = value.detach().double()
+    finite = plain[plain.isfinite()]
+    return float(finite.square().sum()), finite.numel()
+
+
+def _bytes(value: Tensor) -> bytes:
+    plain = value.detach().cpu().contiguous()
+    return plain.view(torch.uint8).numpy().tobytes() if plain.numel() and plain.dim() else repr(
+        plain.tolist()).encode()  # fmt: skip

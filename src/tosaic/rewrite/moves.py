@@ -1,0 +1,214 @@
+"""Operators that move data: those that do nothing go, those in a row become one."""
+
+from __future__ import annotations
+
+import math
+
+from tosaic.ir.graph import Op, Value
+from tosaic.rewrite.match import Matcher, one_number, rewrite, sizes
+from tosaic.spec.dtypes import I8, I16, I32
+
+_WIDER = {I8: 8, I16: 16, I32: 32}
+
+
+@rewrite("IDENTITY")
+def pass_on(m: Matcher, op: Op) -> Value | None:
+    return op.ins[0]
+
+
+@rewrite("RESHAPE", "SLICE", "TILE", "PAD", "TRANSPOSE", "CAST", "CONCAT", "REVERSE", "RESIZE")
+def drop_idle(m: Matcher, op: Op) -> Value | None:
+    """The operand, where nothing is moved or changed."""
+    x, result = op.ins[0], op.outs[0]
+    if x.type != result.type:
+        return None
+    if op.name == "TRANSPOSE":
+        return x if op.attrs["perms"] == tuple(range(x.type.rank)) else None
+    if op.name == "REVERSE":
+        return x if x.shape[op.attrs["axis"]] == 1 else None
+    return x if op.name != "RESIZE" or _copies(op) else None
+
+
+def _copies(op: Op) -> bool:
+    """Whether a RESIZE takes each element once, from its own place."""
+    scale, offset = sizes(op.ins[1]), sizes(op.ins[2])
+    nearest = op.attrs["mode"] == "NEAREST_NEIGHBOR"
+    return nearest and scale is not None and scale[::2] == scale[1::2] and offset == [0, 0]
+
+
+@rewrite("TRANSPOSE")
+def merge_transposes(m: Matcher, op: Op) -> Value | None:
+    before = m.made_by(op.ins[0], "TRANSPOSE")
+    if before is None:
+        return None
+    first = before.attrs["perms"]
+    merged: Value = m.b.TRANSPOSE(before.ins[0], perms=[first[p] for p in op.attrs["perms"]])
+    return merged
+
+
+@rewrite("RESHAPE")
+def merge_reshapes(m: Matcher, op: Op) -> Value | None:
+    before = m.made_by(op.ins[0], "RESHAPE")
+    if before is None:
+        return None
+    if before.ins[0].type == op.outs[0].type:
+        return before.ins[0]
+    merged: Value = m.b.RESHAPE(before.ins[0], op.ins[1])
+    return merged
+
+
+@rewrite("CAST")
+def merge_casts(m: Matcher, op: Op) -> Value | None:
+    """Integers that become wider and wider still."""
+    before = m.made_by(op.ins[0], "CAST")
+    if before is None:
+        return None
+    kinds = [v.dtype for v in (before.ins[0], op.ins[0], op.outs[0])]
+    widths = [_WIDER.get(k, 0) for k in kinds]
+    if 0 in widths or widths != sorted(widths):
+        return None
+    merged: Value = m.b.CAST(before.ins[0], out=op.outs[0].dtype)
+    return merged
+
+
+@rewrite("SLICE")
+def merge_slices(m: Matcher, op: Op) -> Value | None:
+    before, start = m.made_by(op.ins[0], "SLICE"), sizes(op.ins[1])
+    first = sizes(before.ins[1]) if before is not None else None
+    if before is None or start is None or first is None:
+        return None
+    total = m.b.shape([a + b for a, b in zip(first, start)])
+    merged: Value = m.b.SLICE(before.ins[0], total, op.ins[2])
+    return merged
+
+
+@rewrite("SLICE")
+def slice_part(m: Matcher, op: Op) -> Value | None:
+    """A piece of one of several joined values, from that value itself."""
+    before, start, size = m.made_by(op.ins[0], "CONCAT"), sizes(op.ins[1]), sizes(op.ins[2])
+    if before is None or start is None or size is None:
+        return None
+    axis = before.attrs["axis"]
+    offset = 0
+    for part in before.ins:
+        end = offset + part.shape[axis]
+        if offset <= start[axis] and start[axis] + size[axis] <= end:
+            start[axis] -= offset
+            if list(part.shape) == size:
+                return part
+            made: Value = m.b.SLICE(part, m.b.shape(start), op.ins[2])
+            return made
+        offset = end
+    return None
+
+
+@rewrite("CONCAT")
+def merge_concats(m: Matcher, op: Op) -> Value | None:
+    """Joined values that are joined with more along the same axis."""
+    parts: list[Value] = []
+    for value in op.ins:
+        inner = m.made_by(value, "CONCAT")
+        flat = inner is not None and inner.attrs == op.attrs and m.only(value)
+        parts += inner.ins if flat and inner is not None else [value]
+    if len(parts) == len(op.ins):
+        return None
+    joined: Value = m.b.CONCAT(*parts, **op.attrs)
+    return joined
+
+
+@rewrite("CONCAT")
+def rejoin(m: Matcher, op: Op) -> Value | None:
+    """Neighbouring pieces of one value as one piece, or as the value itself."""
+    axis, parts = op.attrs["axis"], [_piece(m, v) for v in op.ins]
+    joined: list[Value] = []
+    index = 0
+    while index < len(parts):
+        stop, source = index + 1, parts[index]
+        while stop < len(parts) and _follows(parts[stop - 1], parts[stop], axis):
+            stop += 1
+        if stop - index == 1 or source is None:
+            joined.append(op.ins[index])
+        else:
+            whole, start, size = source
+            size = [*size]
+            size[axis] = sum(v.shape[axis] for v in op.ins[index:stop])
+            same = tuple(size) == whole.shape
+            made = whole if same else m.b.SLICE(whole, m.b.shape(start), m.b.shape(size))
+            joined.append(made)
+        index = stop
+    if len(joined) == len(op.ins):
+        return None
+    return joined[0] if len(joined) == 1 else m.b.CONCAT(*joined, axis=axis)
+
+
+Piece = tuple[Value, list[int], list[int]]
+
+
+def _piece(m: Matcher, value: Value) -> Piece | None:
+    op = m.made_by(value, "SLICE")
+    start, size = (sizes(v) for v in op.ins[1:]) if op is not None else (None, None)
+    if op is None or start is None or size is None:
+        return None
+    return op.ins[0], start, size
+
+
+def _follows(before: Piece | None, after: Piece | None, axis: int) -> bool:
+    """Whether a piece begins where another of the same value ends, along that axis alone."""
+    if before is None or after is None or before[0] is not after[0]:
+        return False
+    ends = [s + (n if i == axis else 0) for i, (s, n) in enumerate(zip(*before[1:]))]
+    sides = [i for i in range(len(ends)) if i != axis]
+    return ends == after[1] and all(before[2][i] == after[2][i] for i in sides)
+
+
+@rewrite("PAD")
+def merge_pads(m: Matcher, op: Op) -> Value | None:
+    before = m.made_by(op.ins[0], "PAD")
+    if before is None or not m.only(op.ins[0]):
+        return None
+    inner, outer = sizes(before.ins[1]), sizes(op.ins[1])
+    numbers = one_number(before.ins[2]), one_number(op.ins[2])
+    if inner is None or outer is None or None in numbers or numbers[0] != numbers[1]:
+        return None
+    total = m.b.shape([a + b for a, b in zip(inner, outer)])
+    merged: Value = m.b.PAD(before.ins[0], total, op.ins[2])
+    return merged
+
+
+@rewrite("TILE")
+def merge_tiles(m: Matcher, op: Op) -> Value | None:
+    before = m.made_by(op.ins[0], "TILE")
+    inner, outer = (sizes(before.ins[1]), sizes(op.ins[1])) if before is not None else (None, None)
+    if before is None or inner is None or outer is None:
+        return None
+    total = m.b.shape([a * b for a, b in zip(inner, outer)])
+    merged: Value = m.b.TILE(before.ins[0], total)
+    return merged
+
+
+BROADCASTS = (
+    "ADD", "SUB", "MUL", "POW", "INTDIV", "MAXIMUM", "MINIMUM", "EQUAL", "GREATER",
+    "GREATER_EQUAL", "SELECT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "LOGICAL_AND",
+    "LOGICAL_OR", "LOGICAL_XOR", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT",
+    "ARITHMETIC_RIGHT_SHIFT",
+)  # fmt: skip
+
+
+@rewrite(*BROADCASTS)
+def untile(m: Matcher, op: Op) -> Value | None:
+    """An operand that is repeated along axes of one element is broadcast instead."""
+    count = 2 if op.name == "MUL" else len(op.ins)  # the shift is no operand of this kind
+    for index, value in enumerate(op.ins[:count]):
+        tile = m.made_by(value, "TILE")
+        if tile is None:
+            continue
+        source, others = tile.ins[0], [v for i, v in enumerate(op.ins[:count]) if i != index]
+        kept = all(
+            old == new or (old == 1 and any(v.shape[axis] == new for v in others))
+            for axis, (old, new) in enumerate(zip(source.shape, value.shape))
+        )
+        if kept and math.prod(source.shape) < math.prod(value.shape):
+            ins = [source if i == index else v for i, v in enumerate(op.ins)]
+            made: Value = m.b.op(op.name, *ins, out=op.outs[0].dtype, **op.attrs)
+            return made
+    return None

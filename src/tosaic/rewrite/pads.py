@@ -1,0 +1,49 @@
+"""Padding becomes part of the operator whose windows move over it."""
+
+from __future__ import annotations
+
+from tosaic.ir.graph import Op, Value
+from tosaic.rewrite.match import Matcher, one_number, rewrite, sizes
+from tosaic.rewrite.ranges import bounds
+
+
+def _around(m: Matcher, op: Op) -> tuple[Op, list[int]] | None:
+    """The PAD before an operator and how much it adds to its spatial axes, if to no others."""
+    pad = m.made_by(op.ins[0], "PAD")
+    amounts = sizes(pad.ins[1]) if pad is not None else None
+    if pad is None or amounts is None or any(amounts[:2]) or any(amounts[-2:]):
+        return None
+    return pad, amounts[2:-2]
+
+
+@rewrite("CONV2D", "CONV3D", "DEPTHWISE_CONV2D")
+def pad_convolution(m: Matcher, op: Op) -> Value | None:
+    """Zeros round the values: the zero point, which a convolution pads with itself."""
+    found = _around(m, op)
+    if found is None:
+        return None
+    pad, more = found
+    number = one_number(pad.ins[2])
+    if number is None or number != one_number(op.operand("input_zp")):
+        return None
+    attrs = {**op.attrs, "pad": [a + b for a, b in zip(op.attrs["pad"], more)]}
+    made: Value = m.b.op(op.name, pad.ins[0], *op.ins[1:], **attrs)
+    return made
+
+
+@rewrite("MAX_POOL2D")
+def pad_maximum(m: Matcher, op: Op) -> Value | None:
+    """A padding that no value is below never wins, and every window keeps a value."""
+    found = _around(m, op)
+    if found is None:
+        return None
+    pad, more = found
+    number = one_number(pad.ins[2])
+    if number is None or not number <= bounds(pad.ins[0])[0]:
+        return None
+    total = [a + b for a, b in zip(op.attrs["pad"], more)]
+    rows, columns = op.attrs["kernel"]
+    if max(total[:2]) >= rows or max(total[2:]) >= columns:
+        return None
+    made: Value = m.b.MAX_POOL2D(pad.ins[0], **{**op.attrs, "pad": total})
+    return made

@@ -1,0 +1,62 @@
+"""The order of axes in which a graph takes and gives tensors.
+
+A tensor in PyTorch's memory format channels_last lies in memory as TOSA wants it: the graph takes
+and gives it with its channels last, and nothing is moved.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.front.partition import Piece
+from tosaic.rewrite.ports import turn_input, turn_output
+
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+
+
+def lay_out(piece: Piece) -> None:
+    """Turn the inputs and outputs of a graph whose tensors lie channels-last in PyTorch."""
+    if piece.graph is None:
+        return
+    piece.input_orders = [order_of(n) for n in piece.inputs]
+    piece.output_orders = [order_of(n) for n in piece.outputs]
+    for index, order in enumerate(piece.input_orders):
+        if order is not None:
+            turn_input(piece.graph, index, order)
+    for index, order in enumerate(piece.output_orders):
+        if order is not None:
+            turn_output(piece.graph, index, order)
+
+
+def order_of(node: fx.Node) -> tuple[int, ...] | None:
+    """The axes of a node's tensor as they lie in memory; None for PyTorch's own order."""
+    tensor = _example(node)
+    form = FORMATS.get(tensor.dim()) if tensor is not None else None
+    if tensor is None or form is None or tensor.is_contiguous():
+        return None
+    last = (0, *range(2, tensor.dim()), 1)
+    return last if tensor.is_contiguous(memory_format=form) else None
+
+
+def _example(node: Any) -> Tensor | None:
+    """What export knows of a tensor; a call that quantizes keeps the layout of its operand."""
+    while isinstance(node, fx.Node):
+        value = node.meta.get("val")
+        if isinstance(value, Tensor):
+            return value
+        quantizes = node.op == "call_function" and "quantize_per" in str(node.target)
+        node = node.args[0] if quantizes and node.args else None
+    return None
+
+
+def ordered(tensor: Tensor, order: tuple[int, ...] | None) -> Tensor:
+    """A tensor as a graph takes it."""
+    return tensor if order is None else tensor.permute(order)
+
+
+def restored(tensor: Tensor, order: tuple[int, ...] | None) -> Tensor:
+    """A tensor that a graph gives, as PyTorch has it."""
+    return tensor if order is None else tensor.permute([order.index(i) for i in range(len(order))])

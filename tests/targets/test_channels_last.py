@@ -1,0 +1,79 @@
+"""Tensors in PyTorch's channels_last format cross a graph's boundary as they lie in memory."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tosaic
+
+torch.manual_seed(0)
+LAST = torch.channels_last
+
+
+class Picture(nn.Module):
+    """A picture in, a picture out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.Conv2d(3, 6, 3, padding=1)
+        self.second = nn.Conv2d(6, 4, 3, stride=2, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.first(x)))
+
+
+class Scores(Picture):
+    def forward(self, x: Tensor) -> Tensor:
+        return super().forward(x).mean((2, 3))
+
+
+class Mixed(Picture):
+    """PyTorch keeps the sort in the middle."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.first(x)).sort(1)[0])
+
+
+def compiled(net: nn.Module, example: Tensor, target: str) -> Any:
+    data = [(example,), (torch.randn_like(example),)] if "INT" in target else None
+    return tosaic.compile(net.eval(), (example,), target=target, calibration=data)
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+FP", "TOSA-1.0+INT"])
+@pytest.mark.parametrize("make", [Picture, Scores])
+def test_no_transposition_is_left(make: type[nn.Module], target: str) -> None:
+    net, x = make(), torch.randn(1, 3, 8, 10).to(memory_format=LAST)
+    art = compiled(net, x, target)
+    assert art.graph.inputs[0].shape == (1, 8, 10, 3)
+    assert "TRANSPOSE" not in art.report.ops
+    real, got = net(x), art.run(x)
+    assert got.shape == real.shape
+    assert got.stride() == real.stride()
+    step = float(real.abs().max()) * (0.03 if "INT" in target else 1e-5)
+    torch.testing.assert_close(got, real, rtol=0, atol=step)
+    assert len(got.unique()) > 3
+    assert torch.equal(art.run(x.contiguous()), got)
+
+
+def test_a_contiguous_example_keeps_the_order_of_pytorch() -> None:
+    art = compiled(Picture(), torch.randn(1, 3, 8, 10), "TOSA-1.0+FP")
+    assert art.graph.inputs[0].shape == (1, 3, 8, 10)
+    assert art.graph.outputs[0].shape == (1, 4, 4, 5)
+    assert art.report.ops["TRANSPOSE"] == 2
+
+
+def test_pieces_round_pytorch_agree_on_the_order() -> None:
+    net, x = Mixed(), torch.randn(1, 3, 8, 10).to(memory_format=LAST)
+    art = compiled(net, x, "TOSA-1.0+FP")
+    assert len(art.partition.graphs) == 2
+    torch.testing.assert_close(art.run(x), net(x))
+
+
+def test_a_batch_runs_as_its_samples_do() -> None:
+    x = torch.randn(3, 3, 8, 10).to(memory_format=LAST)
+    art = compiled(Picture(), x[:1], "TOSA-1.0+FP")
+    torch.testing.assert_close(art.run(x), torch.cat([art.run(one) for one in x.split(1)]))
