@@ -76,17 +76,19 @@ def compile(
     target: str = "TOSA-1.0+INT",
     scheme: str | None = None,
     calibration: Iterable[Any] | None = None,
+    dynamic_shapes: Any = None,
 ) -> Artifact:
     """Lower a PyTorch model to TOSA.
 
-    ``model`` is an nn.Module, an ExportedProgram or a GraphModule that PT2E has converted. For a
-    target of integers it is quantized first (int8 unless ``scheme`` says otherwise), calibrated
-    with the inputs in ``calibration``. What cannot be lowered raises Unsupported with the
-    operator, the reason and the line of the user's own source.
+    ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
+    path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
+    ``scheme`` says otherwise), calibrated with the inputs in ``calibration``. What cannot be
+    lowered stays in PyTorch; ``report`` has the operator, the reason and the line of the user's
+    own source. ``dynamic_shapes`` goes to torch.export.
     """
     from tosaic.targets.driver import compile_model
 
-    return compile_model(model, example_inputs, target, scheme, calibration)
+    return compile_model(model, example_inputs, target, scheme, calibration, dynamic_shapes)
 
 
 def quantize(

@@ -12,10 +12,11 @@ from torch import Tensor, fx, nn
 from tosaic.errors import Unsupported
 from tosaic.executorch.delegates import torch_type
 from tosaic.front import torchapi
+from tosaic.front.boundary import real_numbers
 from tosaic.front.partition import Piece
-from tosaic.ir.graph import Value
+from tosaic.ir.graph import Quant, Value
 from tosaic.targets.artifact import Artifact
-from tosaic.targets.boundary import FORMATS, ordered
+from tosaic.targets.boundary import FORMATS, order_of, ordered
 
 
 class Outer(nn.Module):
@@ -40,16 +41,19 @@ def outer_module(artifact: Artifact, delegates: Mapping[int, Any]) -> Outer:
 
 def example_inputs(artifact: Artifact) -> tuple[Any, ...]:
     """Stand-ins for the inputs, with their sizes, types and order in memory."""
-    return tuple(_stand_in(node) for node in artifact.program.inputs)
+    return tuple(_stand_in(node) for node in artifact.program.arguments)
 
 
 def _stand_in(node: fx.Node) -> Any:
     example = node.meta.get("val")
     if not isinstance(example, Tensor):
         return example
-    if not all(isinstance(size, int) for size in example.shape):
+    shape = torchapi.known_shape(example)
+    if shape is None:
         raise Unsupported(f"the input {node.name} has no fixed sizes, and a delegate needs them")
-    return torch.empty_strided(example.shape, example.stride(), dtype=example.dtype).zero_()
+    made = torch.zeros(shape, dtype=example.dtype)
+    order = order_of(node)
+    return made if order is None else made.to(memory_format=FORMATS[made.dim()])
 
 
 class _Assembly:
@@ -59,27 +63,47 @@ class _Assembly:
         self.made: dict[fx.Node, fx.Node] = {}
 
     def run(self, delegates: Mapping[int, Any]) -> fx.GraphModule:
-        for node in self.program.inputs:
+        program = self.program
+        for node in program.arguments:
             self.made[node] = self.graph.placeholder(node.name)
+        for node, (_, first) in zip(program.inputs[len(program.arguments) :], program.states):
+            self.made[node] = self._held(first)
         for piece in self.pieces:
             if piece.node is not None:
                 self._call(piece.node)
             else:
                 self._delegate(piece, delegates[id(piece)])
-        outputs = [self._known(o) if isinstance(o, fx.Node) else o for o in self.program.outputs]
-        self.graph.output(outputs)
+        outputs = [self._known(o) if isinstance(o, fx.Node) else o for o in program.outputs]
+        own = len(outputs) - program.changes
+        changed = program.inputs[len(program.arguments) :]
+        changed += [program.arguments[position] for position in program.written]
+        for node, value in zip(changed, outputs[own:]):
+            self._apply(torch.ops.aten.copy_.default, self.made[node], value)
+        self.graph.output(outputs[:own])
         return fx.GraphModule(self.root, self.graph)
 
     def _known(self, node: fx.Node) -> fx.Node:
         """A value of the program; a tensor of its own is brought in when it is first read."""
         if node not in self.made:
-            name = f"constant_{len(list(self.root.buffers()))}"
-            self.root.register_buffer(name, self.program.tensors[node].detach())
-            self.made[node] = self.graph.get_attr(name)
+            region = self.program.regions.get(node)
+            if region is not None:
+                self.root.add_module(node.name, region)
+                self.made[node] = self.graph.get_attr(node.name)
+            else:
+                self.made[node] = self._held(self.program.tensors[node])
         return self.made[node]
 
+    def _held(self, tensor: Tensor) -> fx.Node:
+        name = f"constant_{len(list(self.root.buffers(recurse=False)))}"
+        self.root.register_buffer(name, tensor.detach())
+        return self.graph.get_attr(name)
+
     def _call(self, node: fx.Node) -> None:
+        """A call as it is; what it writes to is a copy, and its result."""
         args, kwargs = fx.map_arg((node.args, node.kwargs), self._known)
+        for position in torchapi.written_positions(node):
+            copied = self._apply(torch.ops.aten.clone.default, args[position])
+            args = (*args[:position], copied, *args[position + 1 :])
         assert callable(node.target)
         self.made[node] = self.graph.call_function(node.target, args, kwargs)
 
@@ -98,9 +122,12 @@ class _Assembly:
         call = self.graph.call_function(
             executorch_call_delegate, (self.graph.get_attr(name), *ready)
         )
-        for position, (node, value) in enumerate(zip(piece.outputs, piece.graph.outputs)):
-            part = self.graph.call_function(operator.getitem, (call, position))
-            self.made[node] = self._apply(_typed, part, _meant(node, value))
+        given = zip(piece.outputs, piece.graph.outputs, piece.meanings, strict=True)
+        for position, (node, value, meaning) in enumerate(given):
+            part = self._apply(operator.getitem, call, position)
+            if meaning is not None:
+                part = self._apply(real_numbers, part, meaning)
+            self.made[node] = self._apply(_typed, part, _meant(node, value, meaning))
 
     def _apply(self, function: Callable[..., Any], *args: Any) -> fx.Node:
         return self.graph.call_function(function, args)
@@ -119,9 +146,8 @@ def _typed(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor if tensor.dtype is dtype else tensor.to(dtype)
 
 
-def _meant(node: fx.Node, value: Value) -> torch.dtype:
+def _meant(node: fx.Node, value: Value, meaning: Quant | None) -> torch.dtype:
     """The type that PyTorch expects of a result: TOSA's indices have 32 bits, PyTorch's 64."""
     example = node.meta.get("val")
-    if isinstance(example, Tensor) and not example.dtype.is_floating_point:
-        return example.dtype
-    return torch_type(value)
+    is_code = meaning is None and isinstance(value.quant, Quant)
+    return torch_type(value) if is_code or not isinstance(example, Tensor) else example.dtype

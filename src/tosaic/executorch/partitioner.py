@@ -75,7 +75,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
                 return exported_program
             self.refused = list(artifact.partition.refused)
             args, kwargs = exported_program.example_inputs
-            return torchapi.export(outer_module(artifact, delegates), args, kwargs)
+            return torchapi.export(outer_module(artifact, delegates), args, kwargs=kwargs)
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         plan = self._plan(exported_program)

@@ -21,7 +21,7 @@ from tosaic.executorch.specs import CompileSpec
 from tosaic.front import torchapi
 from tosaic.front.lower import TYPES
 from tosaic.front.partition import Partition, Piece, partition
-from tosaic.front.program import Program, program_of
+from tosaic.front.program import Program, from_exported, program_of
 from tosaic.ir.graph import Graph, Value
 from tosaic.ir.verify import verify
 from tosaic.rewrite import improve
@@ -104,7 +104,7 @@ def plan_of(
 
 def _real(exported: ExportedProgram, seen: Mapping[str, Tensor]) -> Program:
     """The program's calls, with tensors that have values in place of stand-ins."""
-    program, signature = program_of(exported, ()), exported.graph_signature
+    program, signature = from_exported(exported), exported.graph_signature
     names = {**signature.inputs_to_parameters, **signature.inputs_to_buffers}
     for node, tensor in program.tensors.items():
         program.tensors[node] = _with_values(names.get(node.name, ""), tensor, seen)
@@ -151,7 +151,7 @@ def whole_graph(exported: ExportedProgram, spec: CompileSpec) -> Graph:
 
 def compiled(exported: ExportedProgram, spec: CompileSpec) -> Artifact:
     """The whole program as an artifact: what the target takes, and PyTorch round it."""
-    program = program_of(exported, ())
+    program = program_of(exported)
     found = partition(program, spec.env)
     for piece in found.pieces:
         if piece.graph is not None:

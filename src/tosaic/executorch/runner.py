@@ -119,9 +119,10 @@ class Runner:
 
     def _structured(self, outputs: list[Any]) -> Any:
         spec = torchapi.structure(self._plan.container_meta_type.encoded_out_str)
-        if spec is None or spec.num_leaves != len(outputs):
+        if spec is None or spec.num_leaves > len(outputs):
             return outputs
-        return torchapi.unflatten(outputs, spec)
+        # New values of inputs that the program writes to come before its own results.
+        return torchapi.unflatten(outputs[len(outputs) - spec.num_leaves :], spec)
 
     def _run(self, instructions: list[Any]) -> None:
         position = steps = 0

@@ -50,6 +50,10 @@ class Lowering(Builder):
         if kind is None:
             raise Unsupported(f"TOSA has no constants of {data.dtype}")
         source = data.detach()
+        if source.dtype is torch.int64 and source.numel():
+            low, high = (int(end) for end in torch.aminmax(source))
+            if low < kind.range[0] or high > kind.range[1]:
+                raise Unsupported(f"a constant of {low} to {high} does not fit TOSA's 32 bits")
 
         def make() -> np.ndarray[Any, Any]:
             plain = source.cpu()
@@ -187,6 +191,11 @@ class Lowering(Builder):
         return self.marked(self._clamp(x, bottom, top), quant)
 
     def _clamp(self, x: Value, low: float, high: float) -> Value:
+        if x.dtype is d.I32:  # TOSA has no CLAMP of int32
+            above = x if low == -math.inf else self.MAXIMUM(x, self.number(math.ceil(low), x))
+            if high == math.inf:
+                return above
+            return self.MINIMUM(above, self.number(math.floor(high), x))
         value: Value = self.CLAMP(x, min_val=low, max_val=high)
         return value
 

@@ -17,10 +17,12 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.lower import TYPES
 from tosaic.front.program import Program
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, parameters
-from tosaic.ir.graph import Graph, Value
+from tosaic.front.ranges import Ranges
+from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, named_output, parameters
+from tosaic.ir.graph import Graph, Quant, Value
+from tosaic.spec.check import check_level
 from tosaic.spec.dtypes import TensorType
 from tosaic.spec.env import Env
 
@@ -43,6 +45,7 @@ class Piece:
     """A part of a program that runs in one place: a graph, or one call of PyTorch.
 
     An order says which axis of a tensor is which of the graph's, where they are not the same.
+    ``meanings`` are those of outputs that stand for real numbers where PyTorch reads them.
     """
 
     node: fx.Node | None = None
@@ -51,6 +54,7 @@ class Piece:
     outputs: list[fx.Node] = field(default_factory=list)
     input_orders: list[tuple[int, ...] | None] = field(default_factory=list)
     output_orders: list[tuple[int, ...] | None] = field(default_factory=list)
+    meanings: list[Quant | None] = field(default_factory=list)
     calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
 
 
@@ -81,24 +85,17 @@ def partition(
     return _Partitioner(program, env, expose, kept).run()
 
 
-def _output(b: Lowering, value: Any, name: str) -> Value:
-    """A value under its own name; an input, a constant or an output already is copied first."""
-    if not isinstance(value, Value):
-        raise Unsupported(f"{name} is no tensor, so no graph can give it")
-    if value.producer is None or value in b.graph.outputs:
-        value = b.marked(b.IDENTITY(value), value.quant)
-    result: Value = value
-    result.name = name
-    return result
-
-
 class _Partitioner:
     def __init__(self, program: Program, env: Env, expose: bool, kept: Mapping[str, str]) -> None:
         self.program, self.env, self.expose, self.kept = program, env, expose, kept
-        self.trial = Walker(program, env)
+        self.ranges = Ranges(program.tensors)
+        self.trial = Walker(program, env, self.ranges)
         self.accepted: set[fx.Node] = set()
+        self.folded: set[fx.Node] = set()  # constants of a graph
+        self.meant: set[fx.Node] = set()  # dequantize calls, which only say what integers mean
         self.refused: list[Refusal] = []
         self.level: dict[fx.Node, int] = {}
+        self.reads: dict[fx.Node, bool] = {}
 
     def run(self) -> Partition:
         for node in self.program.inputs:
@@ -106,6 +103,7 @@ class _Partitioner:
         for node in self.program.calls:
             self._try(node)
             self._place(node)
+        self._find_reads()
         return Partition(self._pieces(), self.refused)
 
     def _try(self, node: fx.Node) -> None:
@@ -118,22 +116,27 @@ class _Partitioner:
             with self.trial.b.scratch() as scratch:
                 if node.name in self.kept:
                     raise Unsupported(self.kept[node.name])
-                self.trial.call(node)
+                result = self.trial.call(node)
                 scratch.commit()
         except Unsupported as refusal:
             place = torchapi.location(node).place
             self.refused.append(Refusal(target, refusal.reason, place, node.name))
             self._outside(node)
             return
-        if target not in DEQUANTIZE:
+        if isinstance(result, Value) and result.is_const:
+            self.folded.add(node)
+        elif target in DEQUANTIZE:
+            self.meant.add(node)
+        else:
             self.accepted.add(node)
 
     def _is_inside(self, node: Any) -> bool:
-        return self.source(node) in self.accepted
+        source = self.source(node)
+        return source in self.accepted or source in self.folded
 
     def source(self, node: fx.Node) -> fx.Node:
-        """The node that a value comes from: dequantizing only says what integers mean."""
-        while node.op == "call_function" and torchapi.target_name(node) in DEQUANTIZE:
+        """The node that a value comes from."""
+        while node in self.meant:
             node = node.all_input_nodes[0]
         return node
 
@@ -141,96 +144,126 @@ class _Partitioner:
         """PyTorch quantizes; the integers it gives are an input."""
         quant, kind = parameters(torchapi.bound_arguments(node))
         example = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
+        self.trial.codes.add(node)
         if isinstance(example, torch.Tensor):
-            value = Value(TensorType(kind, tuple(example.shape)), node.name, quant=quant)
-            self.trial.take(node, value)
+            self._give(node, Value(TensorType(kind, tuple(example.shape)), node.name, quant=quant))
 
     def _outside(self, node: fx.Node) -> None:
         """A value that PyTorch computes, as far as TOSA can hold such a value."""
         example = node.meta.get("val")
+        self.ranges.outside(node)
         if not isinstance(example, torch.Tensor):
             return
-        kind = TYPES.get(example.dtype)
-        if kind is None or not all(isinstance(n, int) for n in example.shape):
-            return
-        self.trial.take(node, Value(TensorType(kind, tuple(example.shape)), node.name))
+        kind, shape = TYPES.get(example.dtype), torchapi.known_shape(example)
+        if kind is None:
+            self.trial.missing[node] = f"{node.name} is {example.dtype}, which TOSA does not have"
+        elif node in self.ranges.wide:
+            self.trial.missing[node] = f"{node.name} may need more than the 32 bits of TOSA"
+        elif shape is None:
+            self.trial.missing[node] = f"{node.name} has a size that depends on the input"
+        else:
+            self._give(node, Value(TensorType(kind, shape), node.name))
+
+    def _give(self, node: fx.Node, value: Value) -> None:
+        """An input of the trial, unless no graph of the level can have such an input."""
+        try:
+            check_level(node.name, value.type, self.env)
+        except Unsupported as refusal:
+            self.trial.missing[node] = refusal.reason
+        else:
+            self.trial.take(node, value)
 
     def _place(self, node: fx.Node) -> None:
         """Count how often the way to a call changes between TOSA and PyTorch."""
-        inside, level = node in self.accepted, 0
+        inside = node in self.accepted
+        level = int(inside)  # what reads inputs or nothing at all comes after PyTorch's first calls
         for argument in map(self.source, node.all_input_nodes):
-            if argument in self.level:
+            if argument in self.level and not (inside and argument in self.folded):
                 crossing = (argument in self.accepted) is not inside
                 level = max(level, self.level[argument] + crossing)
-            elif argument not in self.program.tensors and inside:
-                level = max(level, 1)
         self.level[node] = level
 
+    def _find_reads(self) -> None:
+        """For each call whether PyTorch reads its result, dequantized or not; readers first."""
+        for node in reversed(self.program.calls):
+            self.reads[node] = node in self.program.results or any(
+                self.reads[user]
+                if user in self.folded or user in self.meant
+                else user not in self.accepted
+                for user in self.program.users.get(node, ())
+            )
+
     def _pieces(self) -> list[Piece]:
-        levels: dict[int, list[fx.Node]] = {}
+        levels: dict[int, tuple[list[fx.Node], list[fx.Node]]] = {}
         for node in self.program.calls:
-            levels.setdefault(self.level[node], []).append(node)
+            inside, outside = levels.setdefault(self.level[node], ([], []))
+            if node in self.accepted:
+                inside.append(node)
+            elif self._runs(node):
+                outside.append(node)
         pieces: list[Piece] = []
         for level in sorted(levels):
-            inside = [n for n in levels[level] if n in self.accepted]
-            outside = [n for n in levels[level] if n not in self.accepted and self._runs(n)]
+            inside, outside = levels[level]
             pieces += [Piece(n, inputs=n.all_input_nodes, outputs=[n]) for n in outside]
             if inside:
-                pieces.append(self._group(inside))
+                group = self._group(inside)
+                pieces += [group] if group.outputs else []
         return pieces
 
     def _runs(self, node: fx.Node) -> bool:
-        """Whether PyTorch has to call a node: not if it only dequantizes for TOSA."""
-        if torchapi.target_name(node) not in DEQUANTIZE or node in self.program.outputs:
-            return True
-        users = self.program.users.get(node, [])
-        return any(u not in self.accepted and self._runs(u) for u in users)
+        """Whether PyTorch has to call a node: not if it only folds or dequantizes for TOSA."""
+        return self.reads[node] or not (node in self.folded or node in self.meant)
 
     def _group(self, nodes: list[fx.Node]) -> Piece:
         """Lower the calls of one level together, from what they read to what others read."""
         walker, members = Walker(self.program, self.env), set(nodes)
+        walker.codes, walker.missing = self.trial.codes, self.trial.missing
         inputs: list[fx.Node] = []
         for node in nodes:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
-        outputs = [
-            n
-            for n in nodes
-            if self._is_read(n, members) or (self.expose and isinstance(walker.values[n], Value))
-        ]
-        for node in outputs:
-            walker.b.output(_output(walker.b, walker.values[node], node.name))
-        graph, before, after = walker.b.graph, [None] * len(inputs), [None] * len(outputs)
-        return Piece(None, graph, inputs, outputs, [*before], [*after], calls=nodes)
+        piece = Piece(graph=walker.b.graph, inputs=inputs, calls=nodes)
+        taken: set[Value] = set()
+        for node in nodes:
+            if not self._is_given(node, members, walker.values[node]):
+                continue
+            value = named_output(walker.b, walker.values[node], node.name, taken)
+            walker.b.output(value)
+            piece.outputs.append(node)
+            piece.meanings.append(None if node in self.trial.codes else value.quant)
+        piece.input_orders = [None] * len(piece.inputs)
+        piece.output_orders = [None] * len(piece.outputs)
+        return piece
 
     def _reach(
         self, walker: Walker, members: set[fx.Node], node: fx.Node, inputs: list[fx.Node]
     ) -> None:
         """Make an operand known to a group: a constant, a meaning, or an input."""
-        if node in walker.values or node in members:
+        if node in walker.values or node in members or node in self.program.regions:
             return
-        if node.op == "call_function" and torchapi.target_name(node) in DEQUANTIZE:
+        given = self.trial.values.get(node)
+        if node in self.meant:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
-            return
-        given = self.trial.values.get(node)
-        if not isinstance(given, Value):
+        elif not isinstance(given, Value):
             raise Unsupported(f"{node.name} cannot be an input of a TOSA graph")
-        if given.is_const:
+        elif given.is_const:
             walker.values[node] = given
-            return
-        walker.take(node, given)
-        inputs.append(node)
+        else:
+            walker.take(node, given)
+            inputs.append(node)
 
-    def _is_read(self, node: fx.Node, members: set[fx.Node]) -> bool:
-        """Whether anything outside of a group reads a value, dequantized or not."""
-        if node in self.program.outputs:
-            return True
-        return any(
-            self._is_read(user, members)
-            if torchapi.target_name(user) in DEQUANTIZE
-            else user not in members
-            for user in self.program.users.get(node, [])
+    def _is_given(self, node: fx.Node, members: set[fx.Node], value: Any) -> bool:
+        """Whether a group has to give a value: PyTorch or another group reads it."""
+        return isinstance(value, Value) and (
+            self.expose
+            or self.reads[node]
+            or any(
+                self._is_given(user, members, value)
+                if user in self.meant
+                else user not in members and user not in self.folded
+                for user in self.program.users.get(node, ())
+            )
         )

@@ -8,77 +8,126 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
-from torch.export.graph_signature import InputKind, OutputKind
+from torch.export.graph_signature import InputKind
 
-from tosaic.errors import InvalidInput, Unsupported
+from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.imported import Imported, import_model
 
 
 @dataclass(slots=True)
 class Program:
-    """An exported or converted program. ``tensors`` are its parameters, buffers and constants."""
+    """An exported or converted program. ``tensors`` are its parameters, buffers and constants.
+
+    ``inputs`` are the leaves of the user's arguments, then the buffers in ``states``, each with
+    its first value. ``outputs`` are the leaves of the result, then the new values of the states,
+    then those of the inputs at the positions in ``written``.
+    """
 
     calls: list[fx.Node]
     inputs: list[fx.Node]
     outputs: list[Any]
     tensors: dict[fx.Node, Tensor]
-    out_spec: Any
+    in_spec: Any = None
+    out_spec: Any = None
+    regions: dict[fx.Node, fx.GraphModule] = field(default_factory=dict)
+    states: tuple[tuple[str, Tensor], ...] = ()
+    written: tuple[int, ...] = ()
     users: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
+    results: set[fx.Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:
         for node in self.calls:
             for argument in node.all_input_nodes:
                 self.users.setdefault(argument, []).append(node)
+        self.results = {n for n in self.outputs if isinstance(n, fx.Node)}
+
+    @property
+    def changes(self) -> int:
+        """How many of the outputs are new values of buffers and inputs."""
+        return len(self.states) + len(self.written)
+
+    @property
+    def arguments(self) -> list[fx.Node]:
+        """The inputs that the user gives."""
+        return self.inputs[: len(self.inputs) - len(self.states)]
 
 
-def program_of(model: Any, example_inputs: tuple[Any, ...]) -> Program:
-    """A program from a module, an exported program or a converted graph module."""
-    if isinstance(model, fx.GraphModule):
-        return _from_graph_module(model)
-    if isinstance(model, torch.nn.Module):
-        model = torchapi.export(model, example_inputs)
-    if not isinstance(model, ExportedProgram):
-        raise InvalidInput(
-            f"a model is an nn.Module, an ExportedProgram or a converted GraphModule, "
-            f"not {type(model).__name__}"
-        )
-    return _from_exported(model)
+def program_of(model: Any, example_inputs: tuple[Any, ...] = ()) -> Program:
+    """A program from what was imported, or from anything that can be."""
+    source = model if isinstance(model, Imported) else import_model(model, example_inputs)
+    graph = source.model
+    made = from_exported(graph) if isinstance(graph, ExportedProgram) else from_module(graph)
+    made.in_spec, made.out_spec = source.in_spec, source.out_spec
+    made.states, made.written = source.changes.states, source.changes.written
+    _check_static(made)
+    return made
 
 
-def _from_graph_module(module: fx.GraphModule) -> Program:
+def from_module(module: fx.GraphModule) -> Program:
+    """A program from a graph that holds its tensors itself: converted, or a region."""
     nodes = list(module.graph.nodes)
-    tensors = {n: torchapi.attribute(module, str(n.target)) for n in nodes if n.op == "get_attr"}
+    found = {n: torchapi.attribute(module, str(n.target)) for n in nodes if n.op == "get_attr"}
     inputs = [n for n in nodes if n.op == "placeholder"]
     outputs, _ = torchapi.flatten(nodes[-1].args[0])
-    spec = getattr(module, "_out_spec", None)
-    return Program(_calls(nodes), inputs, outputs, tensors, spec)
+    return Program(_calls(nodes), inputs, outputs, _tensors(found), regions=_regions(found))
 
 
-def _from_exported(exported: ExportedProgram) -> Program:
+def from_exported(exported: ExportedProgram) -> Program:
+    """A program from a graph whose tensors are inputs."""
     nodes = {n.name: n for n in exported.graph.nodes}
     tensors, inputs = {}, []
     for spec in exported.graph_signature.input_specs:
         node = nodes[spec.arg.name]
         if spec.kind is InputKind.USER_INPUT:
             inputs.append(node)
-        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER):
+        elif spec.kind in (InputKind.PARAMETER, InputKind.BUFFER, InputKind.CONSTANT_TENSOR):
             tensors[node] = (
-                exported.state_dict.get(spec.target)
-                if (spec.target in exported.state_dict)
+                exported.state_dict[spec.target]
+                if spec.target in exported.state_dict
                 else exported.constants[spec.target]
             )
-        elif spec.kind is InputKind.CONSTANT_TENSOR:
-            tensors[node] = exported.constants[spec.target]
-    outputs = []
-    for out in exported.graph_signature.output_specs:
-        if out.kind is not OutputKind.USER_OUTPUT:
-            raise Unsupported(f"the program changes {out.target}, which is not lowered yet")
-        outputs.append(nodes.get(getattr(out.arg, "name", ""), getattr(out.arg, "value", None)))
-    return Program(
-        _calls(list(exported.graph.nodes)), inputs, outputs, tensors, exported.call_spec.out_spec
-    )
+        else:
+            what = spec.kind.name.lower().replace("_", " ")
+            raise InvalidInput(f"the program takes a {what} ({spec.target}), which is no tensor")
+    found = {
+        n: torchapi.attribute(exported.graph_module, str(n.target))
+        for n in nodes.values() if n.op == "get_attr"
+    }  # fmt: skip
+    outputs = [
+        nodes.get(getattr(out.arg, "name", ""), getattr(out.arg, "value", None))
+        for out in exported.graph_signature.output_specs
+    ]
+    calls = _calls(list(exported.graph.nodes))
+    return Program(calls, inputs, outputs, tensors | _tensors(found), regions=_regions(found))
+
+
+def _tensors(found: dict[fx.Node, Any]) -> dict[fx.Node, Tensor]:
+    return {n: v for n, v in found.items() if isinstance(v, Tensor)}
+
+
+def _regions(found: dict[fx.Node, Any]) -> dict[fx.Node, fx.GraphModule]:
+    return {n: v for n, v in found.items() if isinstance(v, fx.GraphModule)}
 
 
 def _calls(nodes: list[fx.Node]) -> list[fx.Node]:
     """The calls of operators; guards that torch adds to a program are none."""
     return [n for n in nodes if n.op == "call_function"]
+
+
+def _check_static(program: Program) -> None:
+    """TOSA 1.0 has sizes that are known; the sentence names the one that is not."""
+    for number, node in enumerate(program.arguments):
+        example = node.meta.get("val")
+        sizes: tuple[Any, ...] = tuple(example.shape) if isinstance(example, Tensor) else ()
+        for axis, size in enumerate(sizes):
+            if torchapi.known_size(size) is None:
+                raise InvalidInput(
+                    f"dimension {axis} of input {number} ({node.name}) is dynamic, and TOSA's "
+                    "sizes are fixed: compile without dynamic_shapes, for the sizes of the example"
+                )
+        if isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool)):
+            raise InvalidInput(
+                f"input {number} ({node.name}) is a number that may change, and TOSA's sizes are "
+                "fixed: export it as a constant"
+            )

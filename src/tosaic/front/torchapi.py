@@ -7,6 +7,9 @@ import inspect
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
@@ -32,22 +35,137 @@ _PLAIN_INPUTS = {
 
 
 def export(
-    module: torch.nn.Module, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    dynamic_shapes: Any = None,
+    kwargs: dict[str, Any] | None = None,
 ) -> ExportedProgram:
     """torch.export in inference mode, or its reason in short; the module is left as it was."""
     modes = {part: part.training for part in module.modules()}
     try:
-        with torch.no_grad(), warnings.catch_warnings():
-            # Recurrent modules refresh a list of their own parameters; nothing is lost.
-            warnings.filterwarnings("ignore", message=".*_flat_weights.* assigned during export")
-            return torch.export.export(module.eval(), args, kwargs, strict=False)
+        with torch.no_grad(), quiet():
+            _to_inference(module)
+            return torch.export.export(
+                module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
     except Exception as problem:
-        first = str(problem).strip().splitlines() or [type(problem).__name__]
         name = type(module).__name__
-        raise InvalidInput(f"torch.export does not take {name}: {first[0]}") from problem
+        raise InvalidInput(f"torch.export does not take {name}: {_short(problem)}") from problem
     finally:
         for part, training in modes.items():
             part.training = training
+
+
+def _to_inference(module: torch.nn.Module) -> None:
+    with suppress(NotImplementedError):  # of a module that was exported, in a mode for good
+        module.eval()
+
+
+def load(path: str | os.PathLike[str]) -> ExportedProgram:
+    """The program in a ``.pt2`` file."""
+    try:
+        with quiet():
+            program: ExportedProgram = torch.export.load(path)
+            return program
+    except FileNotFoundError as problem:
+        raise InvalidInput(f"there is no file '{os.fspath(path)}'") from problem
+    except Exception as problem:
+        reason = f"'{os.fspath(path)}' is no program that torch.export.save wrote"
+        raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+
+
+def functional(exported: ExportedProgram) -> ExportedProgram:
+    """The same program without writes in place; what it changes is among its outputs."""
+    try:
+        with torch.no_grad(), quiet():
+            program = _with_aliases(exported)
+            made: ExportedProgram = program.run_decompositions(_hidden_views(program))
+            return made
+    except Exception as problem:
+        reason = "torch does not find a form of this program without writes in place"
+        raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+
+
+def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
+    """Dropout in inference gives its operand back, which only ``alias`` says to torch."""
+
+    def is_identity(node: fx.Node) -> bool:
+        overload = overload_of(node)
+        return (overload is not None and _plain_name(overload).endswith("dropout")
+                and bound_arguments(node).get("train") is False)  # fmt: skip
+
+    if not any(is_identity(node) for node in exported.graph.nodes):
+        return exported
+    made = copied_program(exported)
+    for node in filter(is_identity, made.graph.nodes):
+        node.target, node.args = torch.ops.aten.alias.default, node.args[:1]
+    return made
+
+
+def _hidden_views(exported: ExportedProgram) -> Any:
+    """How to take operators apart whose results are views without their schemas saying so."""
+    used = {overload_of(n) for module in graphs_of(exported) for n in module.graph.nodes}
+    hidden = [o for o in used if o is not None and _plain_name(o) in _SHARING
+              and all(r.alias_info is None for r in o._schema.returns)]  # fmt: skip
+    return {o: o.decompose for o in hidden}
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """A graph module to change."""
+    with quiet():
+        return copy.deepcopy(module)
+
+
+def copied_program(exported: ExportedProgram) -> ExportedProgram:
+    """A program whose graph may be changed; tensors are the same."""
+    return _program_around(copied(exported.graph_module), exported, exported.verifiers)
+
+
+def with_own_operators(exported: ExportedProgram) -> ExportedProgram:
+    """A program of ATen's operators from one of ExecuTorch's edge dialect, which wraps them."""
+    if not any(_is_wrapped(n) for module in graphs_of(exported) for n in module.graph.nodes):
+        return exported
+    copy_of = copied(exported.graph_module)
+    for part in copy_of.modules():
+        for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
+            node.target = overload_of(node) or node.target
+    return _program_around(copy_of, exported, None)
+
+
+def _is_wrapped(node: fx.Node) -> bool:
+    return node.op == "call_function" and overload_of(node) not in (None, node.target)
+
+
+def _program_around(
+    module: fx.GraphModule, exported: ExportedProgram, verifiers: Any
+) -> ExportedProgram:
+    return ExportedProgram(
+        root=module, graph=module.graph, graph_signature=exported.graph_signature,
+        state_dict=exported.state_dict, range_constraints=exported.range_constraints,
+        module_call_graph=exported.module_call_graph, constants=exported.constants,
+        verifiers=verifiers,
+    )  # fmt: skip
+
+
+def graphs_of(exported: ExportedProgram) -> Iterator[fx.GraphModule]:
+    """The graph of a program and those of its regions."""
+    return (m for m in exported.graph_module.modules() if isinstance(m, fx.GraphModule))
+
+
+def _short(problem: Exception) -> str:
+    """The first line of what torch says."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without torch's warnings about its own future."""
+    with warnings.catch_warnings():
+        # Recurrent modules refresh a list of their own parameters; nothing is lost.
+        warnings.filterwarnings("ignore", message=".*_flat_weights.* assigned during export")
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
 
 
 def module_of(exported: ExportedProgram) -> fx.GraphModule:
@@ -116,6 +234,11 @@ def overload_of(node: fx.Node) -> torch._ops.OpOverload | None:
     return target if isinstance(target, torch._ops.OpOverload) else None
 
 
+def is_region_call(node: fx.Node) -> bool:
+    """Whether a call takes functions: ``cond``, ``while_loop``, a part in another mode."""
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
 def bound_arguments(node: fx.Node) -> dict[str, Any]:
     """The arguments of a call by the names of its schema, defaults filled in."""
     overload = overload_of(node)
@@ -143,11 +266,69 @@ def by_position(node: fx.Node) -> None:
     node.args = tuple(bound[name] for name in names)
 
 
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Arguments of an operator by what becomes of their memory."""
+
+    written: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()  # a result may lie in the same memory
+    returned: bool = True  # what is written is the one result
+
+
+@cache
+def effects(overload: torch._ops.OpOverload) -> Effects:
+    """What the schema of an operator says of memory."""
+    schema = overload._schema
+    marked = [a for a in schema.arguments if a.alias_info is not None]
+    written = tuple(a.name for a in marked if a.alias_info and a.alias_info.is_write)
+    results = [r.alias_info for r in schema.returns]
+    returned = len(written) == 1 == len(results) and results[0] is not None and results[0].is_write
+    shared = tuple(a.name for a in marked) if any(r is not None for r in results) else ()
+    if _plain_name(overload) in _SHARING:
+        shared = tuple(a.name for a in schema.arguments)
+    return Effects(written, shared, returned)
+
+
+def _plain_name(overload: torch._ops.OpOverload) -> str:
+    return str(overload.overloadpacket.__name__).rstrip("_")
+
+
+# Operators that may give an operand back although their schemas do not say so.
+_SHARING = frozenset({
+    "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as",
+    "broadcast_tensors", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d", "einsum",
+    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "_unsafe_view", "pad",
+    "cartesian_prod",
+})  # fmt: skip
+
+
+def is_number_argument(node: fx.Node, name: str) -> bool:
+    """Whether the schema takes a number there that is computed with, and not a size."""
+    overload = overload_of(node)
+    return overload is not None and any(
+        a.name == name and "number" in str(a.type) for a in overload._schema.arguments
+    )
+
+
+def known_size(size: Any) -> int | None:
+    """A size as a number; None if it depends on the input."""
+    if isinstance(size, torch.SymInt):
+        known: int | None = size.node.maybe_as_int()
+        return known
+    return int(size)
+
+
+def known_shape(tensor: Tensor) -> tuple[int, ...] | None:
+    """Sizes as numbers; None if one of them depends on the input."""
+    sizes = [known_size(size) for size in tensor.shape]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
 def location(node: fx.Node) -> Loc:
     """The node, its module path, and the user's own line in the trace."""
     file, line = "", 0
     for entry, number in _frames(node.meta.get("stack_trace") or ""):
-        if not entry.startswith(_TORCH):
+        if not entry.startswith((_TORCH, "<")):
             file, line = entry, number
     stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
     module = next(reversed([str(path) for path, _ in stack.values()]), "") if stack else ""
@@ -194,20 +375,51 @@ def structure(text: str) -> pytree.TreeSpec | None:
         return None
 
 
-def attribute(module: torch.nn.Module, path: str) -> Tensor:
-    """The tensor behind a get_attr node."""
+def arguments_of(spec: pytree.TreeSpec) -> tuple[int, set[str]]:
+    """How many positional arguments a program takes, and the names of the others."""
+    positional, named = spec.children()
+    return positional.num_children, set(named.context)
+
+
+def flatten_as(values: Any, spec: pytree.TreeSpec) -> list[Any]:
+    """The leaves of a structure that has to be like another; ValueError says where it is not."""
+    return spec.flatten_up_to(values)
+
+
+def attribute(module: torch.nn.Module, path: str) -> Any:
+    """The tensor, or the graph of a region, behind a get_attr node."""
     found: Any = module
     for name in path.split("."):
         found = getattr(found, name)
-    assert isinstance(found, Tensor)
     return found
 
 
 def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
-    """Call the operator of a node in PyTorch."""
-    target: Any = overload_of(node) or node.target
+    """Call the operator of a node in PyTorch; what it writes to is a copy, and its result."""
+    overload = overload_of(node)
     args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
-    return target(*args, **kwargs)
+    if overload is None:
+        assert callable(node.target)
+        return node.target(*args, **kwargs)
+    written = effects(overload).written
+    if written:
+        names = [a.name for a in overload._schema.arguments]
+        args = tuple(_copy(a) if n in written else a for n, a in zip(names, args))
+        kwargs = {n: _copy(a) if n in written else a for n, a in kwargs.items()}
+    return overload(*args, **kwargs)
+
+
+def written_positions(node: fx.Node) -> list[int]:
+    """The positional arguments that a call writes to."""
+    overload = overload_of(node)
+    if overload is None:
+        return []
+    written, names = effects(overload).written, [a.name for a in overload._schema.arguments]
+    return [i for i, name in enumerate(names[: len(node.args)]) if name in written]
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
 
 
 def fake_mode(node: fx.Node) -> Any:

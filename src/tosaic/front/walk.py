@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -9,10 +10,12 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
+from tosaic.front.calls import rides
 from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.program import Program
+from tosaic.front.program import Program, from_module
+from tosaic.front.ranges import Interval, Ranges
 from tosaic.front.registry import rule_of
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
 
@@ -25,11 +28,19 @@ DEQUANTIZE = {
 
 
 class Walker:
-    """Lowers calls into a graph, one by one; ``values`` holds what each node became."""
+    """Lowers calls into a graph, one by one; ``values`` holds what each node became.
 
-    def __init__(self, program: Program, env: Env) -> None:
-        self.program, self.b = program, Lowering(env)
+    With ``ranges`` it refuses int64 results that may not fit. ``missing`` says why a value is
+    none that a graph can read. ``codes`` are the integers of quantized values as such: between
+    quantize and dequantize, where only moves mean the same for them and for the real numbers.
+    """
+
+    def __init__(self, program: Program, b: Lowering | Env, ranges: Ranges | None = None) -> None:
+        self.program, self.b = program, b if isinstance(b, Lowering) else Lowering(b)
         self.values: dict[fx.Node, Any] = dict(program.tensors)
+        self.ranges = ranges
+        self.missing: dict[fx.Node, str] = {}
+        self.codes: set[fx.Node] = set()
 
     def take(self, node: fx.Node, value: Value) -> None:
         """Make a value of another graph or of PyTorch an input of this one."""
@@ -40,38 +51,73 @@ class Walker:
         """What a call becomes; Unsupported with the reason and the user's own line."""
         self.b.loc = torchapi.location(node)
         try:
-            self.values[node] = self._lower(node, torchapi.target_name(node))
+            if self.ranges is not None:
+                self.ranges.check(node)
+            result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
-        return self.values[node]
+        self.values[node] = result
+        return result
 
     def _lower(self, node: fx.Node, target: str) -> Any:
         if target == "getitem":
-            picked = self.argument(node.args[0])[node.args[1]]
-            if picked is None:
-                raise Unsupported(f"result {node.args[1]} of this operator has no form in TOSA")
-            return picked
+            return self.argument(node.args[0])[node.args[1]]
+        if torchapi.is_region_call(node):
+            return rule_of(target).lower(self.b, *map(self.argument, node.args))
+        if torchapi.overload_of(node) is None:
+            raise Unsupported(f"{target or node.target} is no operator of PyTorch")
         arguments = {k: self.argument(v) for k, v in torchapi.bound_arguments(node).items()}
         if target == QUANTIZE:
+            self.codes.add(node)
             return self.b.settle(arguments["input"], *parameters(arguments))
         if target in DEQUANTIZE:
-            return self._dequantize(arguments)
+            return self._dequantize(node, arguments)
+        rule = rule_of(target)
+        if self._reads_codes(node):
+            if rule.policy != "SHARED":
+                raise Unsupported("it computes with the integers of a quantized value themselves")
+            self.codes.add(node)
         self.b.wanted = self._wanted(node)
-        result = rule_of(target).lower(self.b, **arguments)
-        if self.b.wanted is not None and isinstance(result, Value):
+        result = rule.lower(self.b, **arguments)
+        if isinstance(result, (list, tuple)):
+            self._check_items(node, result)
+        elif self.b.wanted is not None and isinstance(result, Value):
             result = self.b.settle(result, *self.b.wanted)
         return result
 
-    def _dequantize(self, arguments: dict[str, Any]) -> Value:
+    def _check_items(self, node: fx.Node, results: Sequence[Any]) -> None:
+        """Of several results, those that the program reads must have a form."""
+        for user in self.program.users.get(node, ()):
+            index = user.args[1] if torchapi.target_name(user) == "getitem" else None
+            if isinstance(index, int) and results[index] is None:
+                raise Unsupported(f"result {index} of this operator has no form in TOSA")
+
+    def _reads_codes(self, node: fx.Node) -> bool:
+        return bool(self.codes) and any(n in self.codes for n in node.all_input_nodes)
+
+    def _dequantize(self, node: fx.Node, arguments: dict[str, Any]) -> Value:
         """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
-        if value.is_const or (value.quant is None and value.producer is None):
-            value.quant = constant_parameters(arguments)
+        meaning = constant_parameters(arguments)
+        is_given = value.quant is None and value.producer is None
+        if value.is_const or (is_given and self._only_dequantized(node)):
+            value.quant = meaning
+        if value.quant != meaning:
+            raise Unsupported("these integers were not quantized with the scale they are read with")
         return value
 
+    def _only_dequantized(self, node: fx.Node) -> bool:
+        """Whether every reader of the integers takes them for the same real numbers."""
+        (source,) = node.all_input_nodes
+        return all(u.args[1:] == node.args[1:] and u.target is node.target
+                   for u in self.program.users[source])  # fmt: skip
+
     def _wanted(self, node: fx.Node) -> tuple[Quant, d.DType] | None:
-        """What the program quantizes the result to, if it does so right after the call."""
-        for user in self.program.users.get(node, [])[:1]:
+        """What the program quantizes the result to: right after the call, or after a rider."""
+        users = self.program.users.get(node, [])
+        if len(users) == 1 and rides(torchapi.target_name(node), torchapi.target_name(users[0])):
+            users = self.program.users.get(users[0], [])
+        for user in users[:1]:
             if torchapi.target_name(user) == QUANTIZE:
                 return parameters(torchapi.bound_arguments(user))
         return None
@@ -79,13 +125,79 @@ class Walker:
     def argument(self, argument: Any) -> Any:
         """An argument with nodes replaced by values; a tensor becomes a constant on the way."""
         if isinstance(argument, fx.Node):
+            region = self.program.regions.get(argument)
+            if region is not None:
+                return Region(region, self.ranges is not None)
             if argument not in self.values:
-                raise Unsupported(f"it needs {argument.name}, which is not lowered")
+                reason = self.missing.get(argument)
+                raise Unsupported(reason or f"it needs {argument.name}, which is not lowered")
             value = self.values[argument]
             return self.b.tensor(value) if isinstance(value, torch.Tensor) else value
         if isinstance(argument, (list, tuple)):
             return [self.argument(a) for a in argument]
         return argument
+
+
+class Region:
+    """A function that a call takes, such as a branch of ``cond``: rules lower it to a graph."""
+
+    def __init__(self, module: fx.GraphModule, is_checked: bool) -> None:
+        self.program, self.is_checked = from_module(module), is_checked
+
+    def lower(
+        self, b: Lowering, operands: list[Value], name: str, limits: dict[int, Interval]
+    ) -> Graph:
+        """The function as a graph of its own; constants among the operands stay constants.
+
+        ``limits`` are known ranges of operands, by position.
+        """
+        inner = Lowering(b.env, Graph(name, version=b.env.version), b.constraints)
+        ranges = Ranges(self.program.tensors) if self.is_checked else None
+        walker = Walker(self.program, inner, ranges)
+        for index, (node, value) in enumerate(zip(self.program.inputs, operands, strict=True)):
+            if value.is_const:
+                walker.values[node] = value
+            else:
+                walker.take(node, value)
+            if ranges is not None:
+                ranges.outside(node)
+                ranges.limit(node, limits.get(index))
+        for node in self.program.calls:
+            walker.call(node)
+        taken: set[Value] = set()
+        for result in self.program.outputs:
+            inner.output(named_output(inner, walker.argument(result), "", taken))
+        return inner.graph
+
+    def limit(self) -> tuple[int, Interval] | None:
+        """For the condition of a loop: the operand that it compares with a number, and the range
+        that the operand has while it holds."""
+        (result,) = self.program.outputs
+        if not isinstance(result, fx.Node) or result.op != "call_function":
+            return None
+        operand, *rest = result.args or (None,)
+        if not isinstance(operand, fx.Node) or operand not in self.program.inputs:
+            return None
+        if not rest or not isinstance(rest[0], (int, float)):
+            return None
+        name, bound = torchapi.target_name(result), float(rest[0])
+        ends = {
+            "aten.lt.Scalar": (-torch.inf, bound), "aten.le.Scalar": (-torch.inf, bound),
+            "aten.gt.Scalar": (bound, torch.inf), "aten.ge.Scalar": (bound, torch.inf),
+        }.get(name)  # fmt: skip
+        return None if ends is None else (self.program.inputs.index(operand), ends)
+
+
+def named_output(b: Lowering, value: Any, name: str, taken: set[Value]) -> Value:
+    """A value under its own name; an input, a constant or an output already is copied first."""
+    if not isinstance(value, Value):
+        raise Unsupported(f"{name or 'a result'} is no tensor, so no graph can give it")
+    if value.producer is None or value in taken:
+        value = b.marked(b.IDENTITY(value), value.quant)
+    result: Value = value
+    taken.add(result)
+    result.name = name or result.name
+    return result
 
 
 def parameters(arguments: dict[str, Any]) -> tuple[Quant, d.DType]:

@@ -184,6 +184,19 @@ rule("aten.where.ScalarOther", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kind
 rule("aten.where.ScalarSelf", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kinds=("bool",))])(where)
 
 
+@rule(
+    "aten.where.Scalar",
+    policy="NONE",
+    samples=[Sample(((3, 4),), (0.5, -1.5), kinds=("bool",))],
+    integers=(),
+    why="a choice between two numbers has no quantized operand",
+)
+def where_numbers(b: Lowering, condition: Value, self: float, other: float) -> Value:
+    kind = d.I32 if all(type(number) is int for number in (self, other)) else d.F32
+    both = (b.const(number, kind) for number in (self, other))
+    return b.SELECT(*b.same_rank(condition, *both))
+
+
 @rule("aten.masked_fill.Scalar", "aten.masked_fill_.Scalar", samples=[
     Sample(((2, 3, 4), (3, 4)), (0.5,), kinds=("", "bool")),
     Sample(((5, 6), (5, 1)), (-7,), kinds=("", "bool")),

@@ -12,6 +12,7 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.boundary import first_values
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
 from tosaic.front.walk import QUANTIZE, parameters
@@ -122,9 +123,8 @@ def _pairs(
 
 
 def _values(program: Program, given: tuple[Any, ...]) -> dict[fx.Node, Any]:
-    flat, _ = torchapi.flatten(given)
-    values: dict[fx.Node, Any] = dict(program.tensors)
-    values.update(zip(program.inputs, flat, strict=True))
+    states = [first for _, first in program.states]
+    values = first_values(program, torchapi.flatten(given)[0], states)
     with torch.no_grad():
         for node in program.calls:
             values[node] = torchapi.evaluate(node, values)

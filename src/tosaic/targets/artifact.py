@@ -14,6 +14,7 @@ from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
+from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
 from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
@@ -61,22 +62,47 @@ class Artifact:
         """Operators, graphs with their boundaries, and refusals; prints as a table."""
         return report_of(self.target, self.partition)
 
-    def run(self, *inputs: Any) -> Any:
-        """The program's outputs for its inputs; TOSA graphs run as their compiled bytes do."""
-        values = self.trace(*inputs)
-        outputs = [values[o] if isinstance(o, fx.Node) else o for o in self.program.outputs]
-        if self.program.out_spec is None:
-            return outputs[0] if len(outputs) == 1 else outputs
-        return torchapi.unflatten(outputs, self.program.out_spec)
+    @cached_property
+    def _state(self) -> dict[str, Tensor]:
+        """Buffers that runs change, as the last one left them."""
+        return {name: first.clone() for name, first in self.program.states}
 
-    def trace(self, *inputs: Any) -> dict[fx.Node, Any]:
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """The buffers that the program changes, by name; they stay from one run to the next."""
+        return {name: value.clone() for name, value in self._state.items()}
+
+    def reset(self) -> None:
+        """Give the buffers that runs have changed their first values again."""
+        self.__dict__.pop("_state", None)
+
+    def run(self, *inputs: Any, **named: Any) -> Any:
+        """The program's outputs for its inputs; TOSA graphs run as their compiled bytes do."""
+        program, given = self.program, given_values(self.program, inputs, named)
+        values = self._trace(given)
+        outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
+        result = self._changed(given, outputs) if program.changes else outputs
+        if program.out_spec is None:
+            return result[0] if len(result) == 1 else result
+        return torchapi.unflatten(result, program.out_spec)
+
+    def _changed(self, given: list[Any], outputs: list[Any]) -> list[Any]:
+        """Keep new values of buffers, write those of inputs; what is left is the result."""
+        states, written = self.program.states, self.program.written
+        own = len(outputs) - self.program.changes
+        result = [o.clone() if isinstance(o, Tensor) else o for o in outputs[:own]]
+        for (name, _), value in zip(states, outputs[own:]):
+            self._state[name] = value.clone()
+        for position, value in zip(written, outputs[own + len(states) :]):
+            given[position].copy_(value)
+        return result
+
+    def trace(self, *inputs: Any, **named: Any) -> dict[fx.Node, Any]:
         """Every value that the program has between its pieces, by node."""
-        flat, _ = torchapi.flatten(inputs)
-        if len(flat) != len(self.program.inputs):
-            wanted = len(self.program.inputs)
-            raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
-        values: dict[fx.Node, Any] = dict(self.program.tensors)
-        values.update(zip(self.program.inputs, flat, strict=True))
+        return self._trace(given_values(self.program, inputs, named))
+
+    def _trace(self, given: list[Any]) -> dict[fx.Node, Any]:
+        values = first_values(self.program, given, self._state.values())
         with torch.no_grad():
             for piece in self.partition.pieces:
                 self._run(piece, values)
@@ -87,14 +113,20 @@ class Artifact:
             values[piece.node] = torchapi.evaluate(piece.node, values)
             return
         assert piece.graph is not None
-        ready = [_narrow(values[n]) for n in piece.inputs]
+        ready = [narrowed(n.name, values[n]) for n in piece.inputs]
         ready = [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
         arrays = self._models[id(piece.graph)].run(*ready)
-        given = zip(piece.outputs, arrays, piece.graph.outputs, piece.output_orders, strict=True)
-        for node, array, out, order in given:
+        given = zip(
+            piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.meanings,
+            strict=True,
+        )  # fmt: skip
+        for node, array, out, order, meaning in given:
             tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
-            values[node] = tensor.to(meant.dtype) if out.quant is None and isinstance(
-                meant, Tensor) else tensor  # fmt: skip
+            if meaning is not None:
+                tensor = real_numbers(tensor, meaning)
+            is_code = meaning is None and out.quant is not None
+            typed = isinstance(meant, Tensor) and not is_code
+            values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
@@ -115,9 +147,3 @@ class Artifact:
         else:
             known = ", ".join((".mlir", *formats.WRITERS))
             raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")
-
-
-def _narrow(value: Any) -> Tensor:
-    """A tensor as a graph takes it: TOSA's indices have 32 bits."""
-    tensor = torch.as_tensor(value).detach()
-    return tensor.to(torch.int32) if tensor.dtype is torch.int64 else tensor

@@ -1,16 +1,18 @@
-"""From a PyTorch model to an artifact: export, quantize, lower, rewrite, verify."""
+"""From a PyTorch model to an artifact: import, quantize, lower, rewrite, verify."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import Tensor
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.examples import check_examples
+from tosaic.front.imported import Imported, import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
@@ -26,10 +28,11 @@ def compile_model(
     target: str,
     scheme: str | None,
     calibration: Iterable[Any] | None,
+    dynamic_shapes: Any = None,
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     env = Env.parse(target)
-    program = program_for(model, example_inputs, env, scheme, calibration)
+    program = program_for(model, example_inputs, env, scheme, calibration, dynamic_shapes)
     found = partition(program, env)
     for piece in found.pieces:
         if piece.graph is not None:
@@ -45,33 +48,49 @@ def program_for(
     env: Env,
     scheme: str | None,
     calibration: Iterable[Any] | None,
+    dynamic_shapes: Any = None,
 ) -> Program:
     """The model as calls, quantized where the target has integers alone."""
-    _check_examples(example_inputs)
-    if isinstance(model, fx.GraphModule):
+    check_examples(example_inputs)
+    source = import_model(model, example_inputs, dynamic_shapes)
+    if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
     elif env.profiles == {"INT"}:
-        from tosaic.quant import quantize  # torchao is for those who quantize
-
-        model = quantize(model, example_inputs, scheme=scheme or "int8", calibration=calibration)
+        program_of(source)  # what no target takes is refused before anything is calibrated
+        source = _quantized(source, example_inputs, scheme or "int8", calibration)
     elif scheme is not None:
         raise InvalidInput(f"{env} takes floats; a scheme needs a target of integers alone")
-    return program_of(model, example_inputs)
+    return program_of(source)
 
 
-def _check_examples(example_inputs: Any) -> None:
-    if not isinstance(example_inputs, tuple):
-        kind = type(example_inputs).__name__
-        raise InvalidInput(f"example_inputs must be a tuple of the model's arguments, not a {kind}")
-    seen: dict[int, int] = {}
-    flat, _ = torchapi.flatten(example_inputs)
-    for index, value in enumerate(flat):
-        if not isinstance(value, Tensor) or value.device.type == "meta" or not value.numel():
-            continue
-        first = seen.setdefault(value.data_ptr(), index)
-        if first != index and torch.equal(value, flat[first]):
-            raise InvalidInput(
-                f"example inputs {first} and {index} are the same tensor, which torch.export "
-                "would merge into one; pass a clone"
-            )
+def _quantized(
+    source: Imported, examples: tuple[Any, ...], scheme: str, calibration: Iterable[Any] | None
+) -> Imported:
+    from tosaic.quant import quantize  # torchao is for those who quantize
+
+    if calibration is None and any(
+        isinstance(v, Tensor) and v.device.type == "meta" for v in torchapi.flatten(examples)[0]
+    ):
+        raise InvalidInput("example inputs on the meta device have no values: give calibration")
+    if source.changes.count:
+        if calibration is not None:
+            calibration = _with_state(source, calibration)
+        examples = next(_with_state(source, [examples]))
+    return source.with_model(
+        quantize(source.model, examples, scheme=scheme, calibration=calibration)
+    )
+
+
+def _with_state(source: Imported, data: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """Inputs in one flat list, with the state that the inputs before them have left."""
+    states = [first.clone() for _, first in source.changes.states]
+    assert isinstance(source.model, torch.export.ExportedProgram)
+    module = torchapi.module_of(source.model)
+    for item in data:
+        arguments = tuple(item) if isinstance(item, (list, tuple)) else (item,)
+        flat = [*torchapi.flatten(arguments)[0], *states]
+        yield tuple(flat)
+        outputs = module(*flat)
+        end = len(outputs) - len(source.changes.written)
+        states = list(outputs[end - len(states) : end])

@@ -1,0 +1,143 @@
+"""Decomposed calls put together again: what was one operator is lowered and quantized as one."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+
+from tosaic.front import torchapi
+
+aten = torch.ops.aten
+Call = tuple[Any, tuple[Any, ...]]
+
+
+def composed(exported: ExportedProgram) -> ExportedProgram:
+    """The program with composite operators where it has their parts; the given one is left."""
+    if not any(_form(node) for node in exported.graph.nodes):
+        return exported
+    made = torchapi.copied_program(exported)
+    for node in list(made.graph.nodes):
+        form = _form(node)
+        if form is not None:
+            _replace(made.graph, node, *form)
+    made.graph.eliminate_dead_code()
+    made.graph_module.recompile()
+    return made
+
+
+def _replace(graph: fx.Graph, node: fx.Node, target: Any, args: tuple[Any, ...]) -> None:
+    """Change the call itself, or the items that are read of its results: names stay."""
+    several = isinstance(node.meta.get("val"), (list, tuple))
+    for call in list(node.users) if several else [node]:
+        call.target, call.args, call.kwargs = target, args, {}
+        call.meta = {**node.meta, "val": call.meta.get("val")}
+    if several:
+        graph.erase_node(node)
+
+
+def _form(node: fx.Node) -> Call | None:
+    """The composite call that a call is a part of; None if it is none."""
+    if node.op != "call_function":
+        return None
+    make = _FORMS.get(torchapi.target_name(node))
+    if make is None:
+        return None
+    if isinstance(node.meta.get("val"), (list, tuple)) and not _gives_first(node):
+        return None
+    return make(torchapi.bound_arguments(node))
+
+
+def _gives_first(node: fx.Node) -> bool:
+    """Whether of several results only the first is read."""
+    users = list(node.users)
+    return bool(users) and all(u.target is operator.getitem and u.args[1] == 0 for u in users)
+
+
+def _batch_norm(b: dict[str, Any]) -> Call:
+    tensors = [b[name] for name in ("input", "weight", "bias", "running_mean", "running_var")]
+    return aten.batch_norm.default, (*tensors, False, b["momentum"], b["eps"], False)
+
+
+def _max_pool(b: dict[str, Any]) -> Call:
+    sizes = ("self", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
+    return aten.max_pool2d.default, tuple(b[name] for name in sizes)
+
+
+def _layer_norm(b: dict[str, Any]) -> Call:
+    names = ("input", "normalized_shape", "weight", "bias", "eps")
+    return aten.layer_norm.default, tuple(b[name] for name in names)
+
+
+def _group_norm(b: dict[str, Any]) -> Call:
+    names = ("input", "group", "weight", "bias", "eps")
+    return aten.group_norm.default, tuple(b[name] for name in names)
+
+
+def _softmax(b: dict[str, Any]) -> Call | None:
+    return None if b["half_to_float"] else (aten.softmax.int, (b["self"], b["dim"]))
+
+
+def _log_softmax(b: dict[str, Any]) -> Call | None:
+    return None if b["half_to_float"] else (aten.log_softmax.int, (b["self"], b["dim"]))
+
+
+_PLAIN = (aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
+_TRANSPOSED = (
+    aten.conv_transpose1d.default, aten.conv_transpose2d.input, aten.conv_transpose3d.input
+)  # fmt: skip
+
+
+def _convolution(b: dict[str, Any]) -> Call | None:
+    axes = b["weight"].meta["val"].dim() - 2
+    if not 1 <= axes <= 3 or b["input"].meta["val"].dim() != axes + 2:
+        return None
+    tensors, stride, padding = (b["input"], b["weight"], b["bias"]), b["stride"], b["padding"]
+    if b["transposed"]:
+        rest = (b["output_padding"], b["groups"], b["dilation"])
+        return _TRANSPOSED[axes - 1], (*tensors, stride, padding, *rest)
+    return _PLAIN[axes - 1], (*tensors, stride, padding, b["dilation"], b["groups"])
+
+
+def _turned(matrix: Any) -> fx.Node | None:
+    """What a matrix is the transposition of, if it is a parameter's."""
+    if not isinstance(matrix, fx.Node) or matrix.op != "call_function":
+        return None
+    name, bound = torchapi.target_name(matrix), torchapi.bound_arguments(matrix)
+    turns = name in ("aten.t.default", "aten.t_copy.default") or (
+        name in ("aten.permute.default", "aten.permute_copy.default")
+        and [axis % 2 for axis in bound["dims"]] == [1, 0]
+    )
+    source = bound.get("self")
+    if not turns or not isinstance(source, fx.Node) or source.op == "call_function":
+        return None
+    return source if len(source.meta["val"].shape) == 2 else None
+
+
+def _addmm(b: dict[str, Any]) -> Call | None:
+    weight = _turned(b["mat2"])
+    if weight is None or (b["beta"], b["alpha"]) != (1, 1) or b["self"].meta["val"].dim() != 1:
+        return None
+    return aten.linear.default, (b["mat1"], weight, b["self"])
+
+
+def _mm(b: dict[str, Any]) -> Call | None:
+    weight = _turned(b["mat2"])
+    return None if weight is None else (aten.linear.default, (b["self"], weight))
+
+
+_FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
+    "aten._native_batch_norm_legit_no_training.default": _batch_norm,
+    "aten.max_pool2d_with_indices.default": _max_pool,
+    "aten.native_layer_norm.default": _layer_norm,
+    "aten.native_group_norm.default": _group_norm,
+    "aten._softmax.default": _softmax,
+    "aten._log_softmax.default": _log_softmax,
+    "aten.convolution.default": _convolution,
+    "aten.addmm.default": _addmm,
+    "aten.mm.default": _mm,
+}

@@ -1,0 +1,262 @@
+"""Which numbers a value can hold: int64 is lowered to 32 bits only where they are enough.
+
+Intervals are followed through the calls of a program. Indices, masks and counts stay small;
+arithmetic whose result may leave int32 is refused and runs in PyTorch.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.errors import Unsupported
+from tosaic.front import torchapi
+
+Interval = tuple[float, float]
+ALL: Interval = (-math.inf, math.inf)
+INT32: Interval = (-(2.0**31), 2.0**31 - 1)
+_FEW = 65536  # constants of real numbers with more elements are not searched
+
+
+def _products(x: Interval, y: Interval) -> Interval:
+    ends = [0.0 if 0 in (a, b) else a * b for a in x for b in y]
+    return min(ends), max(ends)
+
+
+def _scaled(x: Interval, factor: float) -> Interval:
+    return _products(x, (factor, factor))
+
+
+def _added(x: Interval, y: Interval) -> Interval:
+    return x[0] + y[0], x[1] + y[1]
+
+
+def _limited(x: Interval, low: Interval | None, high: Interval | None) -> Interval:
+    bottom, top = low or ALL, high or ALL
+    return (
+        min(max(x[0], bottom[0]), top[1]),
+        max(min(x[1], top[1]), bottom[0] if math.isfinite(bottom[0]) else x[0]),
+    )
+
+
+def _joined(parts: Sequence[Interval]) -> Interval:
+    return (min(p[0] for p in parts), max(p[1] for p in parts)) if parts else ALL
+
+
+def _magnitude(x: Interval) -> float:
+    return max(abs(x[0]), abs(x[1]))
+
+
+class Ranges:
+    """Intervals of the values of a program, call by call."""
+
+    def __init__(self, tensors: dict[fx.Node, Tensor]) -> None:
+        self.tensors = tensors
+        self.known: dict[fx.Node, Interval] = {}
+        self.wide: set[fx.Node] = set()  # values that may need more than 32 bits
+
+    def outside(self, node: fx.Node) -> None:
+        """A value that PyTorch or the user gives: checked to fit when it enters a graph."""
+        self.known.setdefault(node, _of_type(_example(node)))
+
+    def limit(self, node: fx.Node, known: Interval | None) -> None:
+        """A value that is known to be in a narrower range."""
+        if known is not None:
+            low, high = self.known[node]
+            self.known[node] = max(low, known[0]), min(high, known[1])
+
+    def of(self, value: Any) -> Interval:
+        """The interval of an argument: a node, a number, or several."""
+        if isinstance(value, fx.Node):
+            if value not in self.known:
+                self.known[value] = self._of_constant(value)
+            return self.known[value]
+        if isinstance(value, (list, tuple)):
+            return _joined([self.of(v) for v in value])
+        return (float(value), float(value)) if isinstance(value, (int, float)) else ALL
+
+    def _of_constant(self, node: fx.Node) -> Interval:
+        tensor = self.tensors.get(node)
+        if tensor is None or not tensor.numel() or tensor.dtype.is_complex:
+            return _of_type(_example(node))
+        if tensor.dtype.is_floating_point and tensor.numel() > _FEW:
+            return ALL
+        low, high = (float(end) for end in torch.aminmax(tensor.detach()))
+        return ALL if math.isnan(low) else (low, high)
+
+    def check(self, node: fx.Node) -> None:
+        """Follow a call; Unsupported if its int64 result may not fit int32."""
+        example, bound = _example(node), torchapi.bound_arguments(node)
+        wide = _is_wide(example) or any(
+            _is_wide(_example(n)) for n in node.all_input_nodes if n.op != "get_attr"
+        )
+        self.wide.add(node)
+        if wide:
+            for name, value in bound.items():
+                self._check_number(node, name, value)
+        found = self._transfer(node, bound)
+        fits = INT32[0] <= found[0] and found[1] <= INT32[1]
+        if isinstance(example, Tensor) and _is_wide(example) and not fits:
+            raise Unsupported(
+                "its int64 result may not fit the 32 bits of TOSA's integers: nothing proves "
+                "that it is small"
+            )
+        self.known[node] = found
+        self.wide.remove(node)
+
+    def _check_number(self, node: fx.Node, name: str, value: Any) -> None:
+        is_number = isinstance(value, int) and torchapi.is_number_argument(node, name)
+        if is_number and not INT32[0] <= value <= INT32[1]:
+            raise Unsupported(f"{value} does not fit the 32 bits of TOSA's integers")
+
+    def _transfer(self, node: fx.Node, bound: dict[str, Any]) -> Interval:
+        name = torchapi.target_name(node)
+        plain = name.split(".")[1].rstrip("_") if name.startswith("aten.") else name
+        if plain in _FIXED:
+            return _FIXED[plain]
+        if plain in _TRANSFER:
+            return _TRANSFER[plain](self, node, bound)
+        example = _example(node)
+        operands = [n for n in node.all_input_nodes if n.op != "get_attr" or n in self.tensors]
+        if plain in _KEEPING:
+            numbers = [
+                v for k, v in bound.items()
+                if torchapi.is_number_argument(node, k) and isinstance(v, (int, float))
+            ]  # fmt: skip
+            return _joined([*map(self.of, operands), *map(self.of, numbers)])
+        return _of_type(example)
+
+
+def _example(node: fx.Node) -> Any:
+    return node.meta.get("val")
+
+
+def _is_wide(example: Any) -> bool:
+    parts = example if isinstance(example, (list, tuple)) else [example]
+    return any(isinstance(p, Tensor) and p.dtype is torch.int64 for p in parts)
+
+
+def _of_type(example: Any) -> Interval:
+    if isinstance(example, (list, tuple)):
+        return _joined([_of_type(e) for e in example])
+    if not isinstance(example, Tensor) or example.dtype.is_floating_point:
+        return ALL
+    if example.dtype is torch.bool:
+        return 0.0, 1.0
+    if example.dtype.is_complex or example.dtype is torch.int64:
+        return INT32 if example.dtype is torch.int64 else ALL
+    return float(torch.iinfo(example.dtype).min), float(torch.iinfo(example.dtype).max)
+
+
+def _sizes(node: fx.Node, bound: dict[str, Any]) -> float:
+    """How many elements of the operand one element of the result comes from."""
+    source, result = _example(bound["self"]), _example(node)
+    return source.numel() / max(result.numel(), 1) if isinstance(result, Tensor) else math.inf
+
+
+def _sum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    return _scaled(r.of(bound["self"]), _sizes(node, bound))
+
+
+def _cumsum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    shape = _example(bound["self"]).shape
+    low, high = r.of(bound["self"])
+    terms = shape[bound["dim"]] if shape else 1
+    return min(low, low * terms), max(high, high * terms)
+
+
+def _add(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    weight = r.of(bound.get("alpha", 1))
+    return _added(r.of(bound["self"]), _products(r.of(bound["other"]), weight))
+
+
+def _subtract(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    weight = r.of(bound.get("alpha", 1))
+    return _added(r.of(bound["self"]), _scaled(_products(r.of(bound["other"]), weight), -1))
+
+
+def _reversed(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    return _subtract(r, node, {**bound, "self": bound["other"], "other": bound["self"]})
+
+
+def _absolute(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    return 0.0, _magnitude(r.of(bound["self"]))
+
+
+def _power(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    exponent = bound.get("exponent", 2)
+    if not isinstance(exponent, int) or exponent < 0:
+        return ALL
+    try:
+        most = _magnitude(r.of(bound["self"])) ** exponent
+    except OverflowError:
+        return ALL
+    return (0.0 if exponent % 2 == 0 else -most), most
+
+
+def _quotient(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    low, high = r.of(bound["other"])
+    if low <= 0 <= high:
+        return ALL
+    most = _magnitude(r.of(bound["self"])) / min(abs(low), abs(high)) + 1
+    return -most, most
+
+
+def _remainder(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    most = min(_magnitude(r.of(bound["other"])), math.inf)
+    return -most, most
+
+
+def _clamp(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    ends = [bound.get(k, bound.get(f"{k}_val")) for k in ("min", "max")]
+    low, high = (None if e is None else r.of(e) for e in ends)
+    return _limited(r.of(bound["self"]), low, high)
+
+
+def _item(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    source, example = r.of(node.args[0]), _of_type(_example(node))
+    return max(source[0], example[0]), min(source[1], example[1])
+
+
+def _rounded(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    low, high = r.of(bound["self"])
+    return low - 1, high + 1
+
+
+_TRANSFER: dict[str, Callable[[Ranges, fx.Node, dict[str, Any]], Interval]] = {
+    "add": _add, "sub": _subtract, "rsub": _reversed, "subtract": _subtract,
+    "mul": lambda r, n, b: _products(r.of(b["self"]), r.of(b["other"])),
+    "neg": lambda r, n, b: _scaled(r.of(b["self"]), -1), "abs": _absolute,
+    "sum": _sum, "cumsum": _cumsum, "square": _power, "pow": _power,
+    "div": _quotient, "floor_divide": _quotient, "remainder": _remainder, "fmod": _remainder,
+    "clamp": _clamp, "hardtanh": _clamp, "clamp_min": _clamp, "clamp_max": _clamp,
+    "relu": lambda r, n, b: _limited(r.of(b["self"]), (0.0, 0.0), None),
+    "floor": _rounded, "ceil": _rounded, "round": _rounded, "trunc": _rounded, "getitem": _item,
+    **dict.fromkeys(
+        ("prod", "cumprod", "mm", "bmm", "matmul", "dot", "mv", "addmm", "baddbmm", "linear",
+         "convolution", "conv1d", "conv2d", "conv3d", "bitwise_left_shift", "__lshift__"),
+        lambda r, n, b: ALL,
+    ),
+}  # fmt: skip
+_FIXED: dict[str, Interval] = {
+    "sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "_softmax": (0.0, 1.0), "tanh": (-1.0, 1.0),
+    "hardsigmoid": (0.0, 1.0), "sin": (-1.0, 1.0), "cos": (-1.0, 1.0), "relu6": (0.0, 6.0),
+    "sign": (-1.0, 1.0),
+}  # fmt: skip
+# Results that hold numbers of the operands and no others, or 0.
+_KEEPING = frozenset({
+    "to", "_to_copy", "_to_dim_order_copy", "type_as", "view", "reshape", "_unsafe_view",
+    "view_copy", "_reshape_alias", "view_as", "reshape_as", "flatten", "ravel", "unflatten",
+    "squeeze", "unsqueeze", "squeeze_copy", "unsqueeze_copy", "permute", "permute_copy",
+    "transpose", "transpose_copy", "t", "t_copy", "expand", "expand_copy", "expand_as", "repeat",
+    "tile", "repeat_interleave", "cat", "concat", "concatenate", "stack", "hstack", "vstack",
+    "split", "split_with_sizes", "chunk", "unbind", "select", "select_copy", "slice",
+    "slice_copy", "narrow", "flip", "roll", "alias", "alias_copy", "clone", "contiguous",
+    "detach", "lift_fresh", "lift_fresh_copy", "copy", "where", "masked_fill", "maximum",
+    "minimum", "max", "min", "amax", "amin", "full", "full_like", "new_full", "scalar_tensor",
+    "arange", "gather", "index_select", "movedim", "slice_scatter", "select_scatter",
+})  # fmt: skip

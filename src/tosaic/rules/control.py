@@ -1,0 +1,84 @@
+"""Branches and loops: their functions become the regions of COND_IF and WHILE_LOOP."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import rule
+from tosaic.front.walk import Region
+from tosaic.ir.graph import Graph, Value
+
+
+def _tensors(values: Sequence[Any]) -> list[Value]:
+    for value in values:
+        if not isinstance(value, Value):
+            raise Unsupported(f"a branch or a loop takes tensors, not {value!r}")
+    return list(values)
+
+
+def _results(given: Any) -> list[Value]:
+    return list(given) if isinstance(given, tuple) else [given]
+
+
+def _same_meaning(first: Sequence[Value], second: Sequence[Value], what: str) -> None:
+    """A value that goes two ways must mean the same on both."""
+    for one, other in zip(first, second):
+        if one.quant != other.quant:
+            raise Unsupported(f"{what} are quantized differently, and nothing here rescales them")
+
+
+def _need_extension(b: Lowering) -> None:
+    """Say so before anything inside is refused for a reason of its own."""
+    if not b.env.has("cf"):
+        raise Unsupported(f"branches and loops need extension cf, which {b.env} lacks")
+
+
+@rule("cond", policy="NONE")
+def cond(
+    b: Lowering, pred: Value | bool, true_fn: Region, false_fn: Region, operands: Sequence[Any] = ()
+) -> list[Value]:
+    _need_extension(b)
+    values = _tensors(operands)
+    if not isinstance(pred, Value):
+        raise Unsupported("the condition of a branch must be a tensor")
+    branches = [
+        fn.lower(b, values, f"{b.graph.name}_{len(b.graph.ops)}_{name}", {})
+        for fn, name in ((true_fn, "then"), (false_fn, "else"))
+    ]
+    _same_meaning(branches[0].outputs, branches[1].outputs, "the results of the two branches")
+    passed = [v for v in values if not v.is_const]
+    results = _results(b.COND_IF(pred, *passed, regions=branches))
+    return [b.marked(r, o.quant) for r, o in zip(results, branches[0].outputs)]
+
+
+@rule("while_loop", policy="NONE")
+def while_loop(
+    b: Lowering,
+    cond_fn: Region,
+    body_fn: Region,
+    carried_inputs: Sequence[Any],
+    additional_inputs: Sequence[Any] = (),
+) -> list[Value]:
+    """What the body only reads is carried round too, as it is."""
+    _need_extension(b)
+    carried, read = _tensors(carried_inputs), _tensors(additional_inputs)
+    start = [b.marked(b.IDENTITY(v), v.quant) if v.is_const else v for v in carried]
+    name = f"{b.graph.name}_{len(b.graph.ops)}"
+    test = cond_fn.lower(b, [*start, *read], f"{name}_cond", {})
+    known = cond_fn.limit()
+    body = body_fn.lower(b, [*start, *read], f"{name}_body", dict([known] if known else []))
+    _same_meaning(start, body.outputs, "what a loop begins with and what its body gives")
+    passed = [v for v in read if not v.is_const]
+    _pass_on(b, body, len(passed))
+    results = _results(b.WHILE_LOOP(*start, *passed, regions=(test, body)))
+    return [b.marked(r, v.quant) for r, v in zip(results, carried)]
+
+
+def _pass_on(b: Lowering, body: Graph, count: int) -> None:
+    """Give the last inputs of a body as its last outputs."""
+    inner = Lowering(b.env, body, b.constraints)
+    for value in body.inputs[len(body.inputs) - count :] if count else []:
+        inner.output(inner.marked(inner.IDENTITY(value), value.quant))

@@ -1,0 +1,190 @@
+"""Bad input and what does not fit: one clear sentence each."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tosaic
+from judges.programs import FLOAT, INTEGER, assert_same, check, compiled
+from tosaic.errors import InvalidInput
+from tosaic.targets.artifact import Artifact
+from tosaic.targets.driver import compile_model
+
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+
+
+class Two(nn.Module):
+    def forward(self, x: Tensor, y: dict[str, Tensor]) -> Tensor:
+        return x * 2 + y["a"]
+
+
+def pair() -> tuple[Any, ...]:
+    return torch.randn(2, 3), {"a": torch.randn(2, 3)}
+
+
+@pytest.fixture(scope="module")
+def art() -> Artifact:
+    return compiled(Two(), pair())
+
+
+RUNS: dict[str, tuple[tuple[Any, ...], str]] = {
+    "too few": ((torch.zeros(2, 3),), "the program takes 2 inputs, not 1"),
+    "shape": (
+        (torch.zeros(2, 4), {"a": torch.zeros(2, 3)}),
+        r"input 0 \(x\) must be float32\[2,3\], as in the export, not float32\[2,4\]",
+    ),
+    "batch": (
+        (torch.zeros(4, 3), {"a": torch.zeros(4, 3)}),
+        r"input 0 \(x\) must be float32\[2,3\], as in the export, not float32\[4,3\]",
+    ),
+    "type": (
+        (torch.zeros(2, 3), {"a": torch.zeros(2, 3, dtype=torch.int64)}),
+        r"input 1 \(y_a\) must be float32\[2,3\], as in the export, not int64\[2,3\]",
+    ),
+    "no tensor": (("text", {"a": torch.zeros(2, 3)}), r"must be float32\[2,3\], not a str"),
+    "nesting": ((torch.zeros(2, 3), [torch.zeros(2, 3)]), "the inputs are not nested like the exa"),
+    "other key": ((torch.zeros(2, 3), {"b": torch.zeros(2, 3)}), "not nested like the example"),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_what_does_not_fit_the_export_is_named_at_run_time(art: Artifact, name: str) -> None:
+    arguments, sentence = RUNS[name]
+    with pytest.raises(InvalidInput, match=sentence):
+        art.run(*arguments)
+
+
+def test_arrays_are_taken_as_tensors(art: Artifact) -> None:
+    x, y = np.float32([[1, 2, 3], [4, 5, 6]]), np.ones((2, 3), np.float32)
+    assert_same(art.run(x, {"a": y}), torch.as_tensor(x * 2 + y))
+
+
+def converted() -> Any:
+    net = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+    return tosaic.quantize(net, (torch.randn(2, 4),), calibration=[torch.randn(2, 4)])
+
+
+COMPILES: dict[str, tuple[Any, str]] = {
+    "a number as model": (lambda x: tosaic.compile(3, (x,)), "a model is an nn.Module"),
+    "a list": (
+        lambda x: tosaic.compile(nn.ReLU(), [x]),  # type: ignore[arg-type]
+        "example_inputs must be a tuple of the model's arguments, not a list",
+    ),
+    "unknown target": (lambda x: tosaic.compile(nn.ReLU(), (x,), target="U55"), "'U55' is no TOSA"),
+    "unknown scheme": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), scheme="int3", calibration=[x]),
+        "there is no scheme 'int3'",
+    ),
+    "empty calibration": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), calibration=[]),
+        "the calibration data is empty",
+    ),
+    "calibration of another shape": (
+        lambda x: tosaic.compile(nn.Linear(4, 4), (x,), calibration=[torch.randn(2, 5)]),
+        "calibration input 1 does not run",
+    ),
+    "quantized and a scheme": (
+        lambda x: tosaic.compile(converted(), (x,), scheme="int8"),
+        "the model is quantized already; give it without a scheme",
+    ),
+    "too many examples": (
+        lambda x: tosaic.compile(nn.ReLU(), (x, x + 1), target=FLOAT),
+        "torch.export does not take ReLU",
+    ),
+    "the same example twice": (
+        lambda x: tosaic.compile(Two(), (x, {"a": x}), target=FLOAT),
+        "example inputs 0 and 1 are the same tensor, which torch.export would merge into one",
+    ),
+    "examples that overlap": (
+        lambda x: tosaic.compile(Two(), (x[:, :2], {"a": x[:, 1:3]}), target=FLOAT),
+        "example inputs 0 and 1 overlap in memory; pass a clone",
+    ),
+    "a model without values": (
+        lambda x: tosaic.compile(nn.Linear(4, 4, device="meta"), (x,), target=FLOAT),
+        "Linear is on the meta device and has no values: load them first",
+    ),
+    "examples without values": (
+        lambda x: tosaic.compile(nn.Linear(4, 4), (x.to("meta"),)),
+        "example inputs on the meta device have no values: give calibration",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", COMPILES)
+def test_wrong_uses_of_compile_get_a_sentence(name: str) -> None:
+    call, sentence = COMPILES[name]
+    with pytest.raises(InvalidInput, match=sentence):
+        call(torch.randn(2, 4))
+
+
+def test_examples_that_share_a_storage_but_no_element_are_fine() -> None:
+    both = torch.randn(4, 6)
+    check(Two(), (both[:, ::2], {"a": both[:, 1::2]}))
+
+
+def test_a_dynamic_dimension_is_named_with_the_way_out() -> None:
+    shapes = {"x": {0: torch.export.Dim("n", min=2, max=9)}, "y": {"a": {0: torch.export.Dim.AUTO}}}
+    with pytest.raises(InvalidInput, match=r"dimension 0 of input 0 \(x\) is dynamic, .* compile"):
+        compile_model(Two(), pair(), FLOAT, None, None, shapes)
+    exported = torch.export.export(Two(), pair(), dynamic_shapes=shapes)
+    with pytest.raises(InvalidInput, match=r"dimension 0 of input 0 \(x\) is dynamic"):
+        tosaic.compile(exported, pair(), target=FLOAT)
+    with pytest.raises(InvalidInput, match="the program is exported already"):
+        compile_model(exported, pair(), FLOAT, None, None, shapes)
+
+
+def test_dynamic_shapes_that_specialise_are_taken() -> None:
+    class Fixed(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.reshape(2, 3) + torch.ones(2, 3)
+
+    x = torch.randn(2, 3)
+    art = compile_model(Fixed(), (x,), FLOAT, None, None, {"x": {0: torch.export.Dim.AUTO}})
+    assert_same(art.run(x), Fixed()(x))
+
+
+class Devices(nn.Module):
+    """Makes tensors where its input is, and asks for a device by name."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x + torch.zeros(2, 3, device=x.device) + torch.arange(3, device="cpu")
+        return y.to("cpu") * torch.full_like(x, 2.0)
+
+
+def test_devices_inside_a_graph_are_moved_as_one() -> None:
+    x = torch.randn(2, 3)
+    exported = torch.export.export(Devices(), (x,))
+    elsewhere, moved = torch.device("cuda"), 0
+    for node in exported.graph.nodes:
+        if isinstance(node.kwargs.get("device"), torch.device):
+            node.kwargs = {**node.kwargs, "device": elsewhere}
+            moved += 1
+        if any(isinstance(a, torch.device) for a in node.args):
+            node.args = tuple(elsewhere if isinstance(a, torch.device) else a for a in node.args)
+            moved += 1
+    assert moved >= 2
+    for target in (FLOAT, "TOSA-1.0+INT+FP"):
+        art = tosaic.compile(exported, (x,), target=target)
+        assert_same(art.run(x), Devices()(x))
+
+
+def test_an_example_without_values_serves_where_nothing_is_calibrated() -> None:
+    x = torch.randn(2, 3)
+    art = tosaic.compile(Devices(), (x.to("meta"),), target=FLOAT)
+    assert_same(art.run(x), Devices()(x))
+    net = nn.Linear(3, 3)
+    quantized = compiled(net, (x.to("meta"),), INTEGER, calibration=[x, -x, x / 2])
+    assert (quantized.run(x) - net(x)).abs().max() < 0.1
+
+
+def test_a_program_exported_without_values_is_refused() -> None:
+    with torch.device("meta"):
+        net, x = nn.Linear(3, 3), torch.randn(2, 3)
+    exported = torch.export.export(net, (x,))
+    with pytest.raises(InvalidInput, match="weight is on the meta device and has no values"):
+        tosaic.compile(exported, (x,), target=FLOAT)

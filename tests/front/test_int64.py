@@ -1,0 +1,66 @@
+"""int64 is 32 bits in TOSA: where that is enough, where it is refused, where run checks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from judges.programs import check, compiled
+from tosaic.errors import InvalidInput
+
+BOTH = "TOSA-1.0+INT+FP"
+
+
+class Function(nn.Module):
+    """A function as a model."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs)
+
+
+SMALL = [
+    lambda x, n: (x > 0).sum(1),
+    lambda x, n: torch.arange(4) * 3 + 1,
+    lambda x, n: n.clamp(0, 9) * 100 - 7,
+    lambda x, n: torch.where(x > 0, 1, 0).sum() * 2,
+    lambda x, n: (x.clamp(-8, 8) * 100).to(torch.int64),
+    lambda x, n: n.reshape(2, 2).t().flatten(),
+    lambda x, n: torch.maximum(n, torch.full((4,), 2)),
+]
+LARGE = {
+    "a sum of inputs": lambda x, n: n + n,
+    "a product": lambda x, n: n * 3,
+    "a number": lambda x, n: n.clamp(0, 2) + 2**40,
+    "a constant": lambda x, n: torch.tensor([2**40, 1, 2, 3]) + (x > 0).sum(),
+    "a cast": lambda x, n: (x * 1e10).to(torch.int64),
+    "a power": lambda x, n: n**3,
+    "a full tensor": lambda x, n: torch.full((4,), 2**35) + (x > 0).sum(),
+}
+
+
+@pytest.mark.parametrize("index", range(len(SMALL)))
+def test_small_int64_values_are_lowered(index: int) -> None:
+    torch.manual_seed(0)
+    x, n = torch.randn(3, 4), torch.tensor([3, -1, 2**20, 0])
+    check(Function(SMALL[index]), (x, n), (x - 1, n), target=BOTH)
+
+
+@pytest.mark.parametrize("name", LARGE)
+def test_int64_values_that_may_not_fit_stay_in_pytorch(name: str) -> None:
+    torch.manual_seed(0)
+    x, n = torch.randn(3, 4), torch.tensor([3, -1, 2**31 - 1, 0])
+    art = check(Function(LARGE[name]), (x, n), target=BOTH, refused=None)
+    assert any("fit the 32 bits of TOSA's integers" in r.reason for r in art.report.refused)
+
+
+def test_an_int64_input_that_does_not_fit_is_named_at_run_time() -> None:
+    art = compiled(Function(lambda n: n.flip(0)), (torch.tensor([1, 2]),), BOTH)
+    with pytest.raises(InvalidInput, match="inputs_0 holds 4294967296, which does not fit the 32"):
+        art.run(torch.tensor([1, 2**32]))
