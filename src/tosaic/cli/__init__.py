@@ -46,7 +46,7 @@ def _complain(sentence: str) -> None:
     _say("error:", "bold red", sentence)
 
 
-def _warn(message: Warning | str, *_: Any) -> None:
+def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning as a sentence, without the place in the library that gave it."""
     _say("warning:", "yellow", str(message))
 
