@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import importlib
+import importlib.util
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -11,11 +14,14 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.executorch.delegates import ETHOSU_BACKEND, TOSA_BACKEND
-from tosaic.files import flatbuffer
+from tosaic.files import flatbuffer, velabin
 from tosaic.interp.kernel import TORCH, to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.verify import verify
 from tosaic.spec.env import everything
+
+_SIMULATOR = "tosaic.sim.ethosu"
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Executor(Protocol):
@@ -31,9 +37,7 @@ def executor_of(backend: str, blob: bytes, outside: Mapping[str, bytes]) -> Exec
     if backend == TOSA_BACKEND:
         return TosaExecutor(blob)
     if backend == ETHOSU_BACKEND:
-        raise Unsupported(
-            "an Ethos-U delegate cannot be run from the file yet: run the artifact instead"
-        )
+        return EthosUExecutor(blob, outside)
     raise Unsupported(f"the program has a delegate of {backend}, which nothing here runs")
 
 
@@ -55,6 +59,31 @@ class TosaExecutor:
             physical(to_torch(array, value.dtype), range(array.ndim))
             for array, value in zip(arrays, self.graph.outputs)
         ]
+
+
+class EthosUExecutor:
+    """The simulator on the very bytes that an NPU gets."""
+
+    def __init__(self, blob: bytes, outside: Mapping[str, bytes]) -> None:
+        stream = velabin.read(blob)
+        if stream.weights_key:
+            if stream.weights_key not in outside:
+                raise InvalidInput("the delegate's weights lie in another file; name it")
+            stream = replace(stream, weights=outside[stream.weights_key], weights_key="")
+        if importlib.util.find_spec(_SIMULATOR) is None:
+            raise Unsupported(
+                "an Ethos-U delegate cannot be run from the file yet: run the artifact instead"
+            )
+        self.stream, self.inputs = stream, len(stream.inputs)
+        self.simulation = importlib.import_module(_SIMULATOR).load(stream)
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        ready = [
+            typed(data, _INTEGERS[place.element_size], place.shape).numpy()
+            for data, place in zip(inputs, self.stream.inputs)
+        ]
+        arrays = self.simulation.run(*ready)
+        return [physical(torch.from_numpy(a), range(a.ndim)) for a in arrays]
 
 
 def physical(tensor: Tensor, order: Sequence[int]) -> Tensor:

@@ -16,7 +16,7 @@ import torch
 
 from tosaic.errors import InvalidInput, TosaicError, Unsupported
 from tosaic.executorch.api import quiet, require_executorch
-from tosaic.executorch.delegates import Blob, lowered_module, tosa_blob
+from tosaic.executorch.delegates import Blob, ethosu_blob, lowered_module, tosa_blob
 from tosaic.executorch.files import write_together
 from tosaic.executorch.outer import example_inputs, outer_module
 from tosaic.executorch.specs import LinuxOptions
@@ -86,8 +86,11 @@ def executorch_program(
 
 
 def blobs(artifact: Artifact, placement: str) -> BlobOf:
-    """How the artifact's target makes delegates."""
-    return tosa_blob
+    """How the artifact's target makes delegates: of what Vela compiled, or of TOSA itself."""
+    made = {id(d.graph): d.result.stream for d in getattr(artifact, "delegates", ())}
+    if not made:
+        return tosa_blob
+    return lambda graph: ethosu_blob(graph, made[id(graph)], placement)
 
 
 def assemble(
