@@ -21,6 +21,7 @@ from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Value
+from tosaic.targets import formats
 from tosaic.targets.boundary import ordered, restored
 from tosaic.targets.delegate import Delegate
 from tosaic.targets.report import Report, report_of
@@ -131,16 +132,25 @@ class Artifact:
             typed = isinstance(meant, Tensor) and not is_code
             values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text."""
+    def save(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
+
+        ``.pte`` and ``.bpte`` are ExecuTorch's; ``tosaic.executorch.package.save`` has options.
+        """
         suffix = os.path.splitext(os.fspath(path))[1]
-        if suffix == ".tosa":
+        writer = formats.WRITERS.get(suffix)
+        if writer is not None:
+            writer(self, path, **options)
+        elif options:
+            raise InvalidInput(f"a {suffix} file has no option {next(iter(options))!r}")
+        elif suffix == ".tosa":
             flatbuffer.write(self.graph, path)
         elif suffix == ".mlir":
             with open(path, "w", encoding="utf-8") as file:
                 file.write(print_graph(self.graph))
         else:
-            raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa and .mlir")
+            known = ", ".join((".mlir", *formats.WRITERS))
+            raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")
 
 
 def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
