@@ -84,7 +84,7 @@ def _storage(r: Registers, name: str) -> int:
 
 def _operand(r: Registers, prefix: str, shape: Shape) -> Operand:
     name = f"{prefix}_PRECISION"
-    dtype = r.dtype(name, 2, prefix)
+    dtype = r.dtype(name, 2)
     zero_point = r.zero_point(prefix, dtype)
     operand = Operand(dtype, zero_point, shape)
     storage = _storage(r, name)
@@ -108,7 +108,7 @@ def _scaling(r: Registers, name: str, roundings: int) -> Scaling:
 def _output(r: Registers) -> Output:
     shape = r.ofm_shape()
     word = r["OFM_PRECISION"]
-    dtype = r.dtype("OFM_PRECISION", 1, "OFM")
+    dtype = r.dtype("OFM_PRECISION", 1)
     zero_point = r.zero_point("OFM", dtype)
     turn, reverse = word >> 11 & 7, word >> 9 & 3
     if turn not in _TRANSPOSE:
@@ -185,7 +185,7 @@ def _input(r: Registers, prefix: str, shape: Shape) -> Operand:
     """An input of an elementwise operation: broadcast along some axes, or one number."""
     broadcast = r[f"{prefix}_BROADCAST"] & 0xF
     if broadcast == _SCALAR:
-        dtype = r.dtype(f"{prefix}_PRECISION", 2, prefix)
+        dtype = r.dtype(f"{prefix}_PRECISION", 2)
         value = r["OP_SCALAR"] & 0xFFFFFFFF
         if dtype.kind == "i":
             value -= value >> 31 << 32

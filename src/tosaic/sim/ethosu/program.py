@@ -25,6 +25,7 @@ from tosaic.sim.ethosu.pooling import PoolingRun
 from tosaic.sim.ethosu.resize import ResizeRun
 from tosaic.sim.ethosu.stream import Command, Stream
 
+_STREAM_ALIGNMENT = 16
 _BLOCKS = ("CONV", "DEPTHWISE", "POOL", "ELEMENTWISE", "RESIZE")
 
 _LOOPS = 50_000
@@ -225,6 +226,7 @@ def _watch_operation(operation: Operation, memory: Memory) -> None:
     if output.lookup is not None:
         streams.append((table_block(output.lookup), "the lookup table"))
     for block, what in streams:
+        block.align(_STREAM_ALIGNMENT, what)
         memory.read(block, what)
         reads.append(block.span)
     if output.map is not None:
