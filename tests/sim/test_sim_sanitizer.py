@@ -83,6 +83,17 @@ def test_a_table_is_not_used_before_its_dma_has_been_waited_for(npu: str) -> Non
         run(net.without("DMA_WAIT"), net)
 
 
+@pytest.mark.parametrize(
+    ("family", "npu", "index"), [("residual", "u55-128", 4), ("loop", "u85-256", 3)]
+)
+def test_a_dma_waits_for_the_operations_whose_memory_it_uses(
+    family: str, npu: str, index: int
+) -> None:
+    net = compiled(family, npu, index)
+    with pytest.raises(Sanitizer, match=r"the DMA touches .* before the operation that uses"):
+        run(net.without("KERNEL_WAIT"), net)
+
+
 @pytest.mark.parametrize("npu", NPUS)
 @pytest.mark.parametrize("what", ["WEIGHT", "SCALE"])
 def test_weights_and_scales_end_in_their_buffer(npu: str, what: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -58,15 +59,22 @@ def _to_inference(module: torch.nn.Module) -> None:
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:
     """The program in a ``.pt2`` file."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401  (what quantized ones call)
+
+    if not os.path.isfile(path):
+        raise InvalidInput(f"there is no file '{os.fspath(path)}'")
+    log = logging.getLogger("torch.export")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # torch tells a failure twice; once is ours to tell
     try:
         with quiet():
             program: ExportedProgram = torch.export.load(path)
             return program
-    except FileNotFoundError as problem:
-        raise InvalidInput(f"there is no file '{os.fspath(path)}'") from problem
     except Exception as problem:
         reason = f"'{os.fspath(path)}' is no program that torch.export.save wrote"
         raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+    finally:
+        log.setLevel(level)
 
 
 def functional(exported: ExportedProgram) -> ExportedProgram:

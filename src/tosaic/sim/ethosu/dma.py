@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tosaic.errors import Unsupported
+from tosaic.errors import InvalidInput, Unsupported
 from tosaic.sim.ethosu.fields import Registers
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Block, Sanitizer
@@ -65,6 +65,8 @@ def decode(registers: Registers, config: Config) -> Transfer:
         sizes.insert(0, r["DMA0_SIZE0"] if dimensions > 1 else 1)
     if dimensions > 2:
         sizes.insert(0, r["DMA0_SIZE1"])
+    if 0 in sizes:
+        raise InvalidInput(f"the DMA copies nothing: its sizes are {sizes}")
     if gather and scatter:
         raise Unsupported("a DMA with places for its source and for its target")
     if not gather and not scatter:

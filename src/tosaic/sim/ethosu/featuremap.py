@@ -82,7 +82,9 @@ class FeatureMap:
         """The values as an array of height, width and depth, which may be a view of memory."""
         parts = self.parts
         if len(parts) == 1:
-            return self._linear(memory.view(parts[0].block, self.dtype))
+            found = self._linear(memory.view(parts[0].block, self.dtype))
+            # torch takes no array that runs backwards, not even along one element.
+            return found.copy() if min(self.strides) < 0 else found
         result = np.empty(self.shape, self.dtype)
         for part in parts:
             result[part.rows, part.columns] = self._linear(memory.view(part.block, self.dtype))
@@ -117,10 +119,15 @@ class FeatureMap:
         for block in self._exact():
             memory.read(block, self.name)
 
-    def note_write(self, memory: Memory) -> tuple[Span, ...]:
+    def note_write(self, memory: Memory) -> None:
         for part in self.parts:
             memory.check(part.block, self.name, write=True)
-        return memory.write(self._exact(), self.name)
+        for block in self._exact():
+            memory.write(block, self.name)
+
+    @property
+    def spans(self) -> tuple[Span, ...]:
+        return tuple(part.block.span for part in self.parts)
 
     def _exact(self) -> Iterator[Block]:
         """The bytes of the values themselves: lanes beyond the depth of a last brick are none."""

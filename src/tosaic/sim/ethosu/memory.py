@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from math import prod
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
@@ -62,13 +63,29 @@ class Block:
 
     @property
     def span(self) -> Span:
-        steps = [(n - 1) * s for n, s in zip(self.sizes, self.strides)]
-        low, high = sum(min(s, 0) for s in steps), sum(max(s, 0) for s in steps)
-        return Span(self.region, self.start + low, self.start + high + self.element)
+        low = high = self.start
+        for size, stride in zip(self.sizes, self.strides):
+            if stride > 0:
+                high += (size - 1) * stride
+            else:
+                low += (size - 1) * stride
+        return Span(self.region, low, high + self.element)
 
     @property
     def bytes(self) -> int:
-        return int(np.prod(self.sizes, dtype=np.int64)) * self.element
+        return prod(self.sizes) * self.element
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """The bytes that an operation reads and writes."""
+
+    reads: tuple[Span, ...]
+    writes: tuple[Span, ...]
+
+    @property
+    def all(self) -> tuple[Span, ...]:
+        return self.reads + self.writes
 
 
 class Region:
@@ -90,10 +107,10 @@ class Memory:
     """All regions of one run, and the transfers under way."""
 
     regions: dict[int, Region]
-    transfers: deque[tuple[Span, ...]] = field(default_factory=deque)
+    transfers: deque[Span] = field(default_factory=deque)
     """What DMA commands write that no DMA_WAIT has covered, the oldest first."""
-    kernels: deque[tuple[Span, ...]] = field(default_factory=deque)
-    """What other operations write that no KERNEL_WAIT has covered."""
+    kernels: deque[Access] = field(default_factory=deque)
+    """What other operations touch that no KERNEL_WAIT has covered."""
     watching: bool = True
     """Are accesses to be checked? Not again for a run that is known to be like one before."""
 
@@ -126,10 +143,9 @@ class Memory:
         self.check(block, what)
         if not self.regions[block.region].constant and not self.shadow(block).all():
             raise Sanitizer(f"{what} reads bytes of {block.span} that nothing has written")
-        for spans in self.transfers:
-            for span in spans:
-                if span.overlaps(block.span):
-                    raise Sanitizer(f"{what} reads {block.span} while a DMA to {span} is under way")
+        for span in self.transfers:
+            if span.overlaps(block.span):
+                raise Sanitizer(f"{what} reads {block.span} while a DMA to {span} is under way")
 
     def copy(self, source: Block, target: Block) -> None:
         """Note a DMA: bytes that nothing has written may be moved, not used.
@@ -146,22 +162,19 @@ class Memory:
             self.shadow(target)[...] = found.copy()
         elif not found.all():
             raise Sanitizer(f"the DMA's source {source.span} was not wholly written")
-        for spans in self.kernels:
-            for span in spans:
-                if span.overlaps(source.span):
-                    raise Sanitizer(
-                        f"the DMA reads {source.span} before the operation that writes {span} ends"
-                    )
-        self.transfers.append((target.span,))
+        for access in self.kernels:
+            for side, spans in ((source.span, access.writes), (target.span, access.all)):
+                for span in spans:
+                    if side.overlaps(span):
+                        raise Sanitizer(
+                            f"the DMA touches {side} before the operation that uses {span} ends"
+                        )
+        self.transfers.append(target.span)
 
-    def write(self, blocks: Iterable[Block], what: str) -> tuple[Span, ...]:
-        """Note that a command writes blocks; the bytes they span."""
-        spans = []
-        for block in blocks:
-            self.check(block, what, write=True)
-            self.shadow(block)[...] = True
-            spans.append(block.span)
-        return tuple(spans)
+    def write(self, block: Block, what: str) -> None:
+        """Note that an operation writes a block."""
+        self.check(block, what, write=True)
+        self.shadow(block)[...] = True
 
     def shadow(self, block: Block) -> NDArray[np.bool_]:
         written = self.regions[block.region].written

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 from tosaic.errors import InvalidInput, TosaicError, Unsupported
 from tosaic.sim.ethosu import decode_u55, decode_u85, dma
@@ -17,7 +18,7 @@ from tosaic.sim.ethosu.dma import Transfer
 from tosaic.sim.ethosu.elementwise import ElementwiseRun
 from tosaic.sim.ethosu.fields import Registers
 from tosaic.sim.ethosu.machine import Machine
-from tosaic.sim.ethosu.memory import Memory, Span
+from tosaic.sim.ethosu.memory import Access, Memory, Span
 from tosaic.sim.ethosu.operation import Operation
 from tosaic.sim.ethosu.output import table_block
 from tosaic.sim.ethosu.pooling import PoolingRun
@@ -26,7 +27,7 @@ from tosaic.sim.ethosu.stream import Command, Stream
 
 _BLOCKS = ("CONV", "DEPTHWISE", "POOL", "ELEMENTWISE", "RESIZE")
 
-_LOOPS = 100_000
+_LOOPS = 50_000
 """How many operations more than it has commands a stream may run before it seems not to end."""
 _MOST_MACS, _MOST_VALUES = 1 << 36, 1 << 27
 """More multiplications or results of one operation are taken for a corrupt size."""
@@ -212,21 +213,26 @@ def watch(step: Step, memory: Memory) -> None:
 
 
 def _watch_operation(operation: Operation, memory: Memory) -> None:
+    reads: list[Span] = []
     for operand in operation.inputs:
         if operand.map is not None:
             operand.map.note_read(memory)
-    if operation.coded is not None:
-        for block in operation.coded.weights:
-            memory.read(block, "the weights")
-    for block in operation.scales:
-        memory.read(block, "the scales")
+            reads += operand.map.spans
     output = operation.output
+    weights = operation.coded.weights if operation.coded is not None else ()
+    streams = [(block, "the weights") for block in weights]
+    streams += [(block, "the scales") for block in operation.scales]
     if output.lookup is not None:
-        memory.read(table_block(output.lookup), "the lookup table")
+        streams.append((table_block(output.lookup), "the lookup table"))
+    for block, what in streams:
+        memory.read(block, what)
+        reads.append(block.span)
     if output.map is not None:
-        memory.kernels.append(output.map.note_write(memory))
+        output.map.note_write(memory)
+    writes = output.map.spans if output.map is not None else ()
+    memory.kernels.append(Access(tuple(reads), writes))
 
 
-def _complete(under_way: deque[tuple[Span, ...]], left: int) -> None:
+def _complete(under_way: deque[Any], left: int) -> None:
     while len(under_way) > left:
         under_way.popleft()

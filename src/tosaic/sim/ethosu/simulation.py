@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,6 +22,9 @@ from tosaic.sim.ethosu.stream import Config, decode
 from tosaic.sim.ethosu.trace import Trace, record
 
 _TYPES: dict[int, DType] = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
+_OUTSTANDING = {"U55": (1, 2), "U65": (2, 2), "U85": (2, 2)}
+"""How many DMA commands and how many other operations an NPU has under way at most: a further one
+waits for the oldest, and Vela counts on it."""
 _TABLES = 2048
 """Bytes of U85's memory for lookup tables."""
 
@@ -33,6 +37,7 @@ class Simulation:
         self.stream = decode(given.command_stream)
         self.program = Program(self.stream, Store(self.stream.config), given.origins)
         self.sizes = given.sizes
+        self._weights = Region(len(given.weights), given.weights)
         self._seen = False
         for what, side in (("input", given.inputs), ("output", given.outputs)):
             for i, boundary in enumerate(side):
@@ -67,7 +72,7 @@ class Simulation:
                 " inputs that nothing uses"
             )
         regions = {number: Region(size) for number, size in self.sizes.items()}
-        regions[self.image.weights_region] = Region(len(self.image.weights), self.image.weights)
+        regions[self.image.weights_region] = self._weights
         regions[INTERNAL] = Region(_TABLES if self.config.is_u85 else self.config.shram)
         for i, (array, boundary) in enumerate(zip(arrays, self.inputs)):
             data = _raw(array, boundary, f"input {i}")
@@ -75,7 +80,10 @@ class Simulation:
             regions[boundary.region].data[place] = data
             regions[boundary.region].written[place] = True
         # A stream without branches touches the same bytes in every run: once seen is enough.
-        return Machine(Memory(regions, watching=not self._seen))
+        memory = Memory(regions, watching=not self._seen)
+        transfers, kernels = _OUTSTANDING[self.config.product]
+        memory.transfers, memory.kernels = deque(maxlen=transfers), deque(maxlen=kernels)
+        return Machine(memory)
 
     def run(self, *arrays: Any) -> list[Array]:
         """Run the stream on raw integers; its outputs, in the six dimensions of their table."""
