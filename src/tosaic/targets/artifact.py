@@ -15,12 +15,15 @@ from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
+from tosaic.front.masks import Mask
 from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph
+from tosaic.ir.graph import Graph, Value
+from tosaic.targets import formats
 from tosaic.targets.boundary import ordered, restored
+from tosaic.targets.delegate import Delegate
 from tosaic.targets.report import Report, report_of
 
 
@@ -28,12 +31,14 @@ from tosaic.targets.report import Report, report_of
 class Artifact:
     """A compiled program: TOSA graphs, and what PyTorch runs round them.
 
-    ``run`` takes and gives what the program does, in its own structure.
+    ``run`` takes and gives what the program does, in its own structure. For an Ethos-U,
+    ``delegates`` are the graphs as Vela compiled them, in the order of ``partition.graphs``.
     """
 
     program: Program
     partition: Partition
     target: str
+    delegates: tuple[Delegate, ...] = ()
 
     @property
     def graph(self) -> Graph:
@@ -112,7 +117,7 @@ class Artifact:
             values[piece.node] = torchapi.evaluate(piece.node, values)
             return
         assert piece.graph is not None
-        ready = [narrowed(n.name, values[n]) for n in piece.inputs]
+        ready = [_taken(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
         ready = [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
         arrays = self._models[id(piece.graph)].run(*ready)
         given = zip(
@@ -127,13 +132,28 @@ class Artifact:
             typed = isinstance(meant, Tensor) and not is_code
             values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text."""
+    def save(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
+
+        ``.pte`` and ``.bpte`` are ExecuTorch's; ``tosaic.executorch.package.save`` has options.
+        """
         suffix = os.path.splitext(os.fspath(path))[1]
-        if suffix == ".tosa":
+        writer = formats.WRITERS.get(suffix)
+        if writer is not None:
+            writer(self, path, **options)
+        elif options:
+            raise InvalidInput(f"a {suffix} file has no option {next(iter(options))!r}")
+        elif suffix == ".tosa":
             flatbuffer.write(self.graph, path)
         elif suffix == ".mlir":
             with open(path, "w", encoding="utf-8") as file:
                 file.write(print_graph(self.graph))
         else:
-            raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa and .mlir")
+            known = ", ".join((".mlir", *formats.WRITERS))
+            raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")
+
+
+def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
+    """A tensor as a graph takes it; a mask may be int8 there."""
+    tensor = narrowed(node.name, value)
+    return tensor.to(torch.int8) if isinstance(wanted.quant, Mask) else tensor
