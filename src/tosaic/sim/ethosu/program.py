@@ -45,10 +45,10 @@ class Step:
     transfer: Transfer | None = None
     run: Callable[[Machine], None] | None = None
     macs: int = 0
-    next: Step | None = None
-    values: tuple[tuple[str, int], ...] = ()
+    next: Step | None = field(default=None, repr=False)
+    values: tuple[tuple[str, int], ...] = field(default=(), repr=False)
     """The registers at a branch."""
-    landings: dict[bool, Step] = field(default_factory=dict)
+    landings: dict[bool, Step] = field(default_factory=dict, repr=False)
     """Where a branch led, if it was taken or not."""
 
 
@@ -116,7 +116,7 @@ class Program:
         command = step.command
         kind = command.param & 0xF
         if kind > 1:
-            raise Unsupported(f"a branch of kind {kind}", command.place)
+            raise Unsupported(f"a branch of kind {kind}")
         if kind and condition is None:
             raise InvalidInput("nothing decides the branch: no two numbers were compared")
         taken = not kind or bool(condition)
