@@ -113,9 +113,10 @@ def _output(r: Registers) -> Output:
     turn, reverse = word >> 11 & 7, word >> 9 & 3
     if turn not in _TRANSPOSE:
         raise Unsupported(f"OFM_PRECISION {word:#x}: its transposition")
+    lookup = _lookup(r)
     output = Output(
         dtype, zero_point, shape, _scaling(r, "OFM_SCALE", len(_ROUNDING)),
-        not word >> 8 & 1, _limits(r, dtype), _lookup(r), transpose=_TRANSPOSE[turn],
+        not word >> 8 & 1, _limits(r, dtype, lookup), lookup, transpose=_TRANSPOSE[turn],
         reverse=reverse - 1 if reverse else None,
     )  # fmt: skip
     storage = _storage(r, "OFM_PRECISION")
@@ -128,13 +129,14 @@ def _output(r: Registers) -> Output:
     return replace(output, map=stored)
 
 
-def _limits(r: Registers, dtype: DType) -> tuple[int, int] | None:
-    """The lowest and highest result; clipping may be switched off."""
-    if r.bits("ACTIVATION", 12, 4) or dtype.itemsize > 2:
-        return None
-    lowest, highest = value_range(dtype)
+def _limits(r: Registers, dtype: DType, lookup: Lookup | None) -> tuple[int, int] | None:
+    """The lowest and highest result, or index of a table; clipping may be switched off."""
+    kind = lookup.index if lookup is not None else dtype
+    lowest, highest = value_range(kind)
+    if r.bits("ACTIVATION", 12, 4):
+        return (lowest, highest) if lookup is not None else None
     bottom, top = (
-        r.signed(name) if dtype.kind == "i" else r[name] & 0xFFFF
+        r.signed(name) if kind.kind == "i" else r[name] & 0xFFFF
         for name in ("ACTIVATION_MIN", "ACTIVATION_MAX")
     )
     return max(lowest, bottom), min(highest, top)
