@@ -70,8 +70,6 @@ LONG_U85 = {
 OPERATIONS = frozenset((*_OPERATIONS.values(), "RESIZE", "BRANCH"))
 """Commands that do something; all others set the register of their name."""
 
-PAYLOAD_BITS = 32
-
 
 class Pooling(IntEnum):
     """What POOL computes; U55 and U65 know the first three."""
