@@ -97,7 +97,7 @@ def test_the_form_for_u55_equals_the_direct_one_and_compiles(other: Other, kind:
 
 def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
     """A part of them; tests/judges/npu.py runs all."""
-    chosen = [c for c in cases() if hash_of(c) % 9 == 0]
+    chosen = [c for c in cases() if hash_of(c) % 23 == 0]
     seen = 0
     for case in chosen:
         if I8 not in case.integers:
@@ -111,7 +111,7 @@ def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
         assert np.array_equal(ours, theirs), str(case)
         assert np.array_equal(ours.astype(np.int32), wanted.astype(np.int32)), str(case)
         seen += 1
-    assert seen > 8
+    assert seen > 3
 
 
 def hash_of(case: Case) -> int:

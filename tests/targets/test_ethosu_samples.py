@@ -7,9 +7,9 @@ import pytest
 from judges.npu import TARGETS, count, part
 from tosaic.spec.dtypes import I8, I16, DType
 
-SHARE = 12  # so many runs see every sample; python -m judges.npu sees all at once
+SHARE = 24  # a part for each target and type; python -m judges.npu sees all
 # What is refused: products of int16 matrices on the older ones, and int16 images between pixels.
-MOST_REFUSED = {I8: 0.0, I16: 0.06}
+MOST_REFUSED = {I8: 0.0, I16: 0.1}
 
 
 @pytest.mark.parametrize("kind", [I8, I16], ids=str)
@@ -19,5 +19,5 @@ def test_a_supported_sample_compiles_and_few_are_refused(target: str, kind: DTyp
     found = count(part(SHARE, turn), target, kind)
     print(found)
     assert not found.wrong, found.wrong
-    assert found.all > 40
+    assert found.all > 20
     assert found.all - found.supported <= MOST_REFUSED[kind] * found.all, found.refused

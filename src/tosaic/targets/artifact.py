@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, fx
@@ -25,6 +25,9 @@ from tosaic.targets import formats
 from tosaic.targets.boundary import ordered, restored
 from tosaic.targets.delegate import Delegate
 from tosaic.targets.report import Report, report_of
+
+if TYPE_CHECKING:
+    from tosaic.sim.ethosu.simulation import Simulation
 
 
 @dataclass(eq=False)
@@ -62,6 +65,20 @@ class Artifact:
         return {key: Model(flatbuffer.read(data)) for key, data in self._files.items()}
 
     @cached_property
+    def _streams(self) -> dict[int, Simulation]:
+        from tosaic.sim.ethosu import load
+
+        return {id(d.graph): load(d.result) for d in self.delegates}
+
+    def _arrays(self, graph: Graph, ready: list[Tensor], engine: str) -> list[Any]:
+        """What a graph gives, by the interpreter or by the NPU's stream."""
+        if engine == "tosa":
+            return list(self._models[id(graph)].run(*ready))
+        found = self._streams[id(graph)].run(*(tensor.numpy() for tensor in ready))
+        shaped = zip(found, graph.outputs, strict=True)
+        return [array.reshape(out.shape).astype(out.dtype.array) for array, out in shaped]
+
+    @cached_property
     def report(self) -> Report:
         """Operators, graphs with their boundaries, and refusals; prints as a table."""
         return report_of(self.target, self.partition)
@@ -80,10 +97,14 @@ class Artifact:
         """Give the buffers that runs have changed their first values again."""
         self.__dict__.pop("_state", None)
 
-    def run(self, *inputs: Any, **named: Any) -> Any:
-        """The program's outputs for its inputs; TOSA graphs run as their compiled bytes do."""
+    def run(self, *inputs: Any, engine: str | None = None, **named: Any) -> Any:
+        """The program's outputs for its inputs; graphs run as their compiled bytes do.
+
+        ``engine`` is what runs them: "npu" runs the stream of an Ethos-U, which is what such a
+        target does unless told otherwise; "tosa" interprets the TOSA graphs.
+        """
         program, given = self.program, given_values(self.program, inputs, named)
-        values = self._trace(given)
+        values = self._trace(given, self._engine(engine))
         outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
         result = self._changed(given, outputs) if program.changes else outputs
         if program.out_spec is None:
@@ -103,23 +124,30 @@ class Artifact:
 
     def trace(self, *inputs: Any, **named: Any) -> dict[fx.Node, Any]:
         """Every value that the program has between its pieces, by node."""
-        return self._trace(given_values(self.program, inputs, named))
+        return self._trace(given_values(self.program, inputs, named), self._engine(None))
 
-    def _trace(self, given: list[Any]) -> dict[fx.Node, Any]:
+    def _engine(self, name: str | None) -> str:
+        known = ("npu", "tosa") if self.delegates else ("tosa",)
+        if name is not None and name not in known:
+            said = " and ".join(map(repr, known))
+            raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")
+        return name or known[0]
+
+    def _trace(self, given: list[Any], engine: str) -> dict[fx.Node, Any]:
         values = first_values(self.program, given, self._state.values())
         with torch.no_grad():
             for piece in self.partition.pieces:
-                self._run(piece, values)
+                self._run(piece, values, engine)
         return values
 
-    def _run(self, piece: Piece, values: dict[fx.Node, Any]) -> None:
+    def _run(self, piece: Piece, values: dict[fx.Node, Any], engine: str) -> None:
         if piece.node is not None:
             values[piece.node] = torchapi.evaluate(piece.node, values)
             return
         assert piece.graph is not None
         ready = [_taken(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
         ready = [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
-        arrays = self._models[id(piece.graph)].run(*ready)
+        arrays = self._arrays(piece.graph, ready, engine)
         given = zip(
             piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.meanings,
             strict=True,

@@ -13,6 +13,7 @@ from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu_forms import FAMILIES, constraint
+from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
 
 # U85 branches; the older ones do not.
@@ -66,6 +67,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
 
 
 def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
+    repair(graph, ETHOS_U[config.accelerator].env)
     made = compile_graph(graph, config)
     made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
     made.check("flash", made.result.performance.flash, options.max_flash_bytes)
