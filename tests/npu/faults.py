@@ -45,8 +45,8 @@ SCALING = (
     fault("the lowest result is not limited on U85", "decode_u85",
           "max(lowest, bottom)", "lowest", "conv2d_clamp", "clamp"),
     fault("narrowing without limits saturates on U85", "decode_u85",
-          'if r.bits("ACTIVATION", 12, 4) or dtype.itemsize > 2:',
-          "if dtype.itemsize > 2:", "cast"),
+          "return (lowest, highest) if lookup is not None else None", "return lowest, highest",
+          "cast"),
 )  # fmt: skip
 
 TENSORS = (
