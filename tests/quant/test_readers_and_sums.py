@@ -16,6 +16,8 @@ from judges.reference import run_reference
 from tosaic.front import torchapi
 from tosaic.quant import TosaicQuantizer
 from tosaic.quant.observer import RangeObserver
+from tosaic.spec.env import Env
+from tosaic.targets.base import Target
 
 torch.manual_seed(0)
 
@@ -140,6 +142,7 @@ def test_sums_that_do_not_ride_round_each_layer() -> None:
     counts = []
     for ride in (True, False):
         module = torchapi.module_of(torchapi.export(Block().eval(), (torch.randn(1, 8, 9, 7),)))
-        prepared = prepare_pt2e(module, TosaicQuantizer(sums_ride=ride))
+        target = Target("some", Env.parse("TOSA-1.0+INT"), sums_ride=ride)
+        prepared = prepare_pt2e(module, TosaicQuantizer(target=target))
         counts.append(sum(isinstance(m, RangeObserver) for m in prepared.modules()))
     assert counts[1] == counts[0] + 4

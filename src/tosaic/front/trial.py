@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +11,9 @@ from torch import Tensor, fx
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.masks import is_mask, mask_input
 from tosaic.front.registry import rule_of
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
@@ -20,13 +22,15 @@ from tosaic.spec.env import Env
 class Trial:
     """Runs rules on stand-ins of the program's own types; nothing that they build is kept."""
 
-    def __init__(self, env: str | Env, constants: set[fx.Node]) -> None:
-        self.env, self.constants = env, constants
+    def __init__(
+        self, env: Env, constants: set[fx.Node], constraints: Sequence[Constraint] = ()
+    ) -> None:
+        self.env, self.constants, self.constraints = env, constants, constraints
         self.wanted: tuple[Quant, d.DType] | None = None
 
     def refusal(self, *calls: fx.Node) -> Unsupported | None:
         """Why calls, each on the accumulators of those before it, do not lower; None if they do."""
-        b, known = Lowering(self.env), dict[fx.Node, Value]()
+        b, known = Lowering(self.env, constraints=self.constraints), dict[fx.Node, Value]()
         result: Any = None
         try:
             for call in calls:
@@ -34,7 +38,7 @@ class Trial:
                 rule = rule_of(torchapi.target_name(call))
                 result = known[call] = rule.lower(b, **self._arguments(b, call, known))
             for value in result if isinstance(result, (list, tuple)) else [result]:
-                if self.wanted is not None and value.quant is not None:
+                if self.wanted is not None and value.quant is not None and not is_mask(value):
                     b.settle(value, *self.wanted)
         except Unsupported as refusal:
             return refusal
@@ -62,6 +66,8 @@ class Trial:
         shape = tuple(int(size) for size in _example(node).shape)
         if node in self.constants:
             return b.const(lambda: np.zeros(shape), kind, quant=quant, shape=shape)
+        if kind is d.BOOL:
+            return mask_input(b, shape)
         return b.marked(b.input(kind, shape), quant)
 
 

@@ -18,6 +18,7 @@ from tosaic.front.imported import Imported, import_model
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.targets.base import Target
 
 _NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
@@ -31,6 +32,7 @@ def quantize(
     *,
     scheme: str = "int8",
     calibration: Iterable[Any] | None = None,
+    target: Target | None = None,
 ) -> fx.GraphModule:
     """Quantize a model after training, for a target of integers.
 
@@ -50,11 +52,15 @@ def quantize(
     arguments by name, in any batch size that the exported program runs with. Without it the
     example inputs serve. Data that looks unlike what will come is warned about.
 
+    ``target`` is what it will be compiled for; without it, TOSA with all that the scheme needs.
+
     InvalidInput says what is wrong with a model, a scheme or data.
     """
     check_examples(example_inputs)
     source = import_model(model, example_inputs)
-    made = quantized(source, example_inputs, scheme=scheme, calibration=calibration).model
+    made = quantized(
+        source, example_inputs, scheme=scheme, calibration=calibration, target=target
+    ).model
     assert isinstance(made, fx.GraphModule)
     return made
 
@@ -65,11 +71,12 @@ def quantized(
     *,
     scheme: str,
     calibration: Iterable[Any] | None = None,
+    target: Target | None = None,
 ) -> Imported:
     """The same for a program that is imported already."""
     if source.is_quantized:
         raise InvalidInput("the model is quantized already; give it without a scheme")
-    quantizer = TosaicQuantizer(scheme)
+    quantizer = TosaicQuantizer(scheme, target=target)
     data, examples = _given(source, examples, calibration)
     module = float_module(source, quantizer)
     with torch.no_grad():

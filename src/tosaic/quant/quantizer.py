@@ -26,6 +26,7 @@ from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.quant.trial import Trial
 from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
+from tosaic.targets.base import Target
 
 _KEY = "quantization_annotation"
 
@@ -36,15 +37,20 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     ``refused`` holds those calls with the reason. ``training`` is for ``prepare_qat_pt2e``: values
     are rounded while the network learns, and a batch norm stays with the layer before it.
 
-    ``sums_ride`` lets a sum take the accumulator of a layer that nothing else reads: a rescaling
-    and a rounding fewer. NPUs that round accumulators on their way out want it off.
+    ``target`` is what the program will be compiled for. If its ``sums_ride``, a sum takes the
+    accumulator of a layer that nothing else reads: a rescaling and a rounding fewer.
     """
 
     def __init__(
-        self, scheme: str | Scheme = "int8", *, training: bool = False, sums_ride: bool = True
+        self,
+        scheme: str | Scheme = "int8",
+        *,
+        training: bool = False,
+        target: Target | None = None,
     ) -> None:
         super().__init__()
-        self.sums_ride = sums_ride and not training
+        self.target = target
+        self.sums_ride = not training and (target is None or target.sums_ride)
         self.scheme = scheme if isinstance(scheme, Scheme) else scheme_of(scheme)
         self.training = training
         self.refused: dict[str, Unsupported] = {}
@@ -58,7 +64,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         expand(module, lambda n: n not in known and trial.refusal(n) is not None, constants=known)
 
     def _trial(self, known: set[fx.Node]) -> Trial:
-        return Trial(self.scheme, known)
+        return Trial(self.scheme, known, self.target)
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""

@@ -11,6 +11,8 @@ from tosaic.ir.graph import Quant, Value
 from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme
 from tosaic.spec import dtypes as d
+from tosaic.spec.env import Env
+from tosaic.targets.base import Target
 
 _STEP = 2.0**-6
 
@@ -18,8 +20,11 @@ _STEP = 2.0**-6
 class Trial(trial.Trial):
     """Runs rules on stand-ins in the integers of a scheme."""
 
-    def __init__(self, scheme: Scheme, constants: set[fx.Node]) -> None:
-        super().__init__(scheme.env, constants)
+    def __init__(
+        self, scheme: Scheme, constants: set[fx.Node], target: Target | None = None
+    ) -> None:
+        used = target or Target(scheme.env, Env.parse(scheme.env))
+        super().__init__(used.env, constants, used.constraints)
         self.kind = TYPES[scheme.dtype]
         self.zero = 3 if self.kind is d.I8 else 0  # any zero point an activation may have
         self.wanted = Quant(2 * _STEP, self.zero), self.kind

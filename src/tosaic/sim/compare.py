@@ -19,8 +19,8 @@ from tosaic.front.program import Program, program_of
 from tosaic.front.walk import QUANTIZE, parameters
 from tosaic.ir.graph import Quant
 from tosaic.spec.dtypes import I16, DType
-from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.catalog import target_of
 from tosaic.targets.report import Printed, grid
 
 
@@ -68,7 +68,8 @@ def compare_models(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
         raise InvalidInput("there are no inputs to compare on: give at least one tuple")
     original = _original(model, artifact, sets[0])
     names = {node.name: node for node in (*original.inputs, *original.calls)}
-    found = partition(artifact.program, Env.parse(artifact.target), expose=True)
+    target = target_of(artifact.target)
+    found = partition(artifact.program, target.env, expose=True, constraints=target.constraints)
     exposed = Artifact(artifact.program, found, artifact.target)
     pairs = _pairs(artifact.program, names)
     sums = {node: _Sums() for node, _, _ in pairs}
@@ -107,7 +108,9 @@ def _original(model: Any, artifact: Artifact, example: tuple[Any, ...]) -> Progr
         from tosaic.quant.quantizer import TosaicQuantizer
 
         scheme = "a16w8" if I16 in kinds else "int8"
-        source = source.with_model(float_module(source, TosaicQuantizer(scheme)))
+        source = source.with_model(
+            float_module(source, TosaicQuantizer(scheme, target=target_of(artifact.target)))
+        )
     return program_of(source)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import fx
+from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
@@ -14,14 +15,13 @@ from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.expand import expand
 from tosaic.front.imported import Imported, import_model
-from tosaic.front.partition import Partition, partition
+from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
 from tosaic.front.trial import Trial, constants
-from tosaic.ir.verify import verify
-from tosaic.rewrite import improve
-from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
-from tosaic.targets.boundary import lay_out
+from tosaic.targets.base import Target
+from tosaic.targets.catalog import target_of
+from tosaic.targets.lowering import compiled
 
 
 def compile_model(
@@ -31,57 +31,56 @@ def compile_model(
     scheme: str | None,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
-    env = Env.parse(target)
-    source = source_for(model, example_inputs, env, scheme, calibration, dynamic_shapes)
-    program, found = planned(source, env)
-    for piece in found.pieces:
-        if piece.graph is not None:
-            lay_out(piece)
-            piece.graph = improve(piece.graph, env)
-            verify(piece.graph, env)
-    return Artifact(program, found, str(env))
+    chosen = target_of(target, options)
+    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes)
+    found, delegates = compiled(program, chosen)
+    if chosen.emit is not None and not found.graphs:
+        why = f"; the first reason: {found.refused[0]}" if found.refused else ""
+        raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
+    return Artifact(program, found, chosen.name, delegates)
 
 
-def source_for(
+def program_for(
     model: Any,
     example_inputs: tuple[Any, ...],
-    env: Env,
+    target: Target,
     scheme: str | None,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
-) -> Imported:
-    """The imported model, quantized where the target has integers alone."""
+) -> Program:
+    """The model as calls, quantized where the target has integers alone."""
     check_examples(example_inputs)
     source = import_model(model, example_inputs, dynamic_shapes)
     if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
-    elif env.profiles == {"INT"}:
+    elif target.env.profiles == {"INT"}:
         program_of(source)  # what no target takes is refused before anything is calibrated
         from tosaic.quant.flow import quantized  # torchao is for those who quantize
 
-        source = quantized(source, example_inputs, scheme=scheme or "int8", calibration=calibration)
+        source = quantized(
+            source, example_inputs, scheme=scheme or "int8", calibration=calibration, target=target
+        )
     elif scheme is not None:
-        raise InvalidInput(f"{env} takes floats; a scheme needs a target of integers alone")
-    return source
+        raise InvalidInput(f"{target.name} takes floats; a scheme needs a target of integers alone")
+    else:
+        source = _in_parts(source, target)
+    return program_of(source)
 
 
-def planned(source: Imported, env: Env) -> tuple[Program, Partition]:
-    """The program and what of it becomes TOSA; of floats, refused calls become their parts."""
-    program = program_of(source)
-    found = partition(program, env)
-    if not found.refused or not isinstance(source.model, torch.export.ExportedProgram):
-        return program, found
+def _in_parts(source: Imported, target: Target) -> Imported:
+    """The program with refused calls as their parts, where none of these is refused."""
+    found = partition(program_of(source), target.env, constraints=target.constraints)
+    if not found.refused or not isinstance(source.model, ExportedProgram):
+        return source
     module, refused = torchapi.module_of(source.model), {r.node for r in found.refused}
     known, own = constants(module.graph), set(module.graph.nodes)
-    trial = Trial(env, known)
+    trial = Trial(target.env, known, target.constraints)
 
     def refuses(node: fx.Node) -> bool:
         return node.name in refused if node in own else trial.refusal(node) is not None
 
-    if not expand(module, refuses, constants=known):
-        return program, found
-    program = program_of(source.with_model(module))
-    return program, partition(program, env)
+    return source.with_model(module) if expand(module, refuses, constants=known) else source

@@ -1,0 +1,34 @@
+"""What a target is: a TOSA environment, what it refuses beyond TOSA's own rules, its compiler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from tosaic.ir.build import Constraint
+from tosaic.ir.graph import Graph, Op
+from tosaic.spec.env import Env
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device or specification to compile for, under the name a user gives.
+
+    ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``sums_ride``
+    says that an int32 accumulator costs a sum no more than int8 does.
+    """
+
+    name: str
+    env: Env
+    constraints: tuple[Constraint, ...] = ()
+    emit: Callable[[Graph], Any] | None = None
+    sums_ride: bool = True
+
+    def refuses(self, op: Op) -> str | None:
+        """Why an operator that TOSA allows does not run there; None if it does."""
+        for constraint in self.constraints:
+            reason = constraint(op)
+            if reason:
+                return reason
+        return None
