@@ -7,6 +7,7 @@ module by name, else by type, else the global one. None leaves the call in float
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 from torch import fx
@@ -23,6 +24,7 @@ from tosaic.executorch.specs import (
 from tosaic.front import torchapi
 from tosaic.front.calls import rides
 from tosaic.quant import TosaicQuantizer
+from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real
 from tosaic.targets.base import Target
 
@@ -112,12 +114,16 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
             }  # fmt: skip
             quantizer.prepare_obs_or_fq_callback(model, own)
             found.update(own)
+        tell_readers(model, found)  # of all calls, whatever their configs
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         """Each scheme annotates the whole model; each call keeps what its own config gave it."""
-        chosen = {n: c for n, c in self._choices(model.graph) if c is not None}
+        choices = dict(self._choices(model.graph))
+        chosen = {n: c for n, c in choices.items() if c is not None}
         found: dict[fx.Node, QuantizationAnnotation] = {}
         device = self.compile_spec.device
+        if len(set(choices.values())) > 1:  # a sum and its layers may have different configs
+            device = replace(device, sums_ride=False)
         self._used = {c: _quantizer(c, device) for c in dict.fromkeys(chosen.values())}
         self._chosen = chosen
         for config, quantizer in self._used.items():

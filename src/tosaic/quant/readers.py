@@ -19,17 +19,13 @@ def tell_readers(module: fx.GraphModule, observers: Mapping[Any, Any]) -> None:
     ``observers`` are those of values, by their nodes, and of values as one call reads them.
     Calls between values of one observer only move numbers, so they count as no readers.
     """
-    values: dict[RangeObserver, set[fx.Node]] = {}
-    edges: dict[RangeObserver, set[tuple[fx.Node, fx.Node]]] = {}
+    members: dict[RangeObserver, set[fx.Node]] = {}
     for key, observer in observers.items():
-        if isinstance(observer, RangeObserver) and isinstance(key, fx.Node):
-            values.setdefault(observer, set()).add(key)
-            edges.setdefault(observer, set()).update((key, user) for user in key.users)
-        elif isinstance(observer, RangeObserver):
-            edges.setdefault(observer, set()).add(key)
-    for observer, found in edges.items():
-        own = values.get(observer, set())
-        observer.reader = _common(module, [edge for edge in found if edge[1] not in own])
+        if isinstance(observer, RangeObserver):
+            members.setdefault(observer, set()).add(key if isinstance(key, fx.Node) else key[0])
+    for observer, own in members.items():
+        edges = [(node, user) for node in own for user in node.users if user not in own]
+        observer.reader = _common(module, edges)
 
 
 def _common(module: fx.GraphModule, edges: list[tuple[fx.Node, fx.Node]]) -> Reader | None:
