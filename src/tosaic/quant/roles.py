@@ -36,15 +36,3 @@ def is_real(node: fx.Node) -> bool:
     """Whether it is a tensor of floating-point numbers: integers and masks are not quantized."""
     example = node.meta.get("val")
     return isinstance(example, Tensor) and example.dtype.is_floating_point
-
-
-def constants(graph: fx.Graph) -> set[fx.Node]:
-    """Parameters, buffers, and what is computed from nothing else: torchao folds it."""
-    found: set[fx.Node] = set()
-    for node in graph.nodes:
-        inputs = node.all_input_nodes
-        if node.op == "get_attr" or (
-            node.op == "call_function" and inputs and found.issuperset(inputs)
-        ):
-            found.add(node)
-    return found
