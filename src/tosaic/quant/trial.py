@@ -42,7 +42,7 @@ class Trial:
                 arguments = self._arguments(b, rider, {node: result})
                 result = rule_of(torchapi.target_name(rider)).lower(b, **arguments)
             for value in result if isinstance(result, (list, tuple)) else [result]:
-                if value.quant is not None:
+                if value is not None and value.quant is not None:
                     b.settle(value, *wanted)
         except Unsupported as refusal:
             return refusal

@@ -1,0 +1,203 @@
+"""How far the elements of integer rows lie from their means, or from zero, and 1/√ of that.
+
+All of it is exact in int32 but for roundings 2^-22 and less of what they are part of, whatever
+the row: a row's own exponent keeps what is small as precise as what is large.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.ir.graph import Value
+from tosaic.rules._operands import scale_of
+from tosaic.rules._rows import inverse_root, product, scaled
+from tosaic.spec import dtypes as d
+
+LONGEST = 1 << 16  # so many squares of int8 fit int32, and so many int16
+_LONGEST_ABOUT_ZERO = 26214  # the same where zero points are part of the squares
+_FAR = "eps is so far above the squares of the input's steps that nothing of these is left"
+_HIGHEST = 14  # 2^14 is an int16, and so are rows that are all alike
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Rows of [R, N] in steps of x, T = Σ (x − mean)² + N·ε = u · 2^31 / 4^k of each.
+
+    |x − mean| is at most √T, so |x − mean| · 2^k < 2^15.5.
+    """
+
+    x: Value
+    middle: Value | None  # the whole number next to the mean, like x; None about zero
+    rest: Value | None  # mean − middle, times 2^30
+    u: Value  # in [1/16, 1), times 2^31; 0 where all of a row is alike
+    exponent: Value  # 15 + k, 0 to 30
+    is_fine: bool  # whether k is at least 0
+
+    def raised(self, b: Lowering) -> Value:
+        """(x − mean) · 2^(15 + k), an int32 below 2^30.5."""
+        wide = b.widened(self.x)
+        if self.middle is None or self.rest is None:
+            return b.LOGICAL_LEFT_SHIFT(wide, self.exponent)
+        centred = b.LOGICAL_LEFT_SHIFT(b.SUB(wide, b.widened(self.middle)), self.exponent)
+        return b.SUB(centred, self.raised_rest(b, self.rest))
+
+    def raised_rest(self, b: Lowering, rest: Value) -> Value:
+        """(mean − middle) · 2^(15 + k)."""
+        return product(b, rest, power(b, self.exponent), 30)
+
+    def root(self, b: Lowering, inverse: Value) -> Value:
+        """√T · 2^12.5, where u^-½ is known; rounded to 2^-13 of a step."""
+        mantissa = product(b, self.u, inverse, 31)  # √u, times 2^28
+        return b.ARITHMETIC_RIGHT_SHIFT(
+            mantissa, b.SUB(self.exponent, b.number(15, mantissa)), round=True
+        )
+
+
+def power(b: Lowering, exponent: Value) -> Value:
+    return b.LOGICAL_LEFT_SHIFT(b.number(1, exponent), exponent)
+
+
+def spread(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
+    """The spread of quantized rows [R, N] about their means or about zero."""
+    length = x.shape[1]
+    most = LONGEST if centred or x.dtype is d.I16 else _LONGEST_ABOUT_ZERO
+    if length > most:
+        raise Unsupported(f"a norm over {length} elements; {most} is the most in integers")
+    if x.dtype is d.I8:
+        return _of_bytes(b, x, eps, centred)
+    if x.dtype is d.I16:
+        return _of_shorts(b, x, eps, centred)
+    raise Unsupported(f"a norm of quantized values needs int8 or int16, not {x.dtype}")
+
+
+def _means(b: Lowering, x: Value) -> tuple[Value, Value, Value, Value]:
+    """Sums of rows, the whole numbers next to their means, and what the sums have beyond those.
+
+    The last result is mean − middle, times 2^30: it is at most ½.
+    """
+    length = x.shape[1]
+    total = b.REDUCE_SUM(b.widened(x), axis=1)
+    zero = x.quant.zero_point if x.quant is not None else 0
+    assert isinstance(zero, int)
+    middle = b.marked(b.rescale(total, [1 / length], zero, x.dtype), x.quant)
+    beyond = b.SUB(total, product(b, b.widened(middle), b.number(length, total)))
+    if length < 4:  # 2^30 / N is whole enough, and too large for a fraction
+        return total, middle, beyond, product(b, beyond, b.number(round(2.0**30 / length), beyond))
+    return total, middle, beyond, scaled(b, beyond, 2.0**30 / length)
+
+
+def _of_bytes(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
+    """int8: squares are summed as they are.
+
+    C = Σ (x − middle)² is N · 2^14 at most, or N · 255² about zero, and so are the parts that it
+    is the difference of. Whole numbers have Σ (x − middle)² ≥ |Σ (x − middle)|, so what is beyond
+    fits wherever C does, and T ≥ C/2.
+    """
+    length, zero = x.shape[1], x.quant.zero_point if x.quant is not None else 0
+    assert isinstance(zero, int)
+    squares = b.REDUCE_SUM(b.MUL(x, x, b.const([0], d.I8)), axis=1)
+    if centred:
+        total, middle, beyond, rest = _means(b, x)
+        stored = b.ADD(total, b.number(length * zero, total))  # Σ of the integers themselves
+        level = b.ADD(b.widened(middle), b.number(zero, total))
+        about = b.SUB(b.SUB(squares, product(b, level, stored)), product(b, level, beyond))
+        bound = length * 16257
+    else:
+        middle = rest = beyond = None
+        about, bound = squares, length * 16384
+        if zero:
+            total = b.REDUCE_SUM(b.widened(x), axis=1)
+            twice = product(b, total, b.number(2 * zero, total))
+            about = b.SUB(b.SUB(squares, twice), b.number(length * zero * zero, total))
+            bound = length * 65025
+    more = length * eps / scale_of(x) ** 2
+    coarse = _coarseness(bound, more)
+    if coarse:
+        return _dominated(b, x, (middle, rest), about, beyond, more, coarse)
+    whole = math.ceil(more)
+    sure = b.ADD(about, b.number(whole, about)) if whole else about
+    k = _half_zeros(b, sure)
+    twice_k = b.ADD(k, k)
+    u = b.LOGICAL_LEFT_SHIFT(sure, twice_k)
+    if rest is not None and beyond is not None:
+        u = b.SUB(u, product(b, rest, b.LOGICAL_LEFT_SHIFT(beyond, twice_k), 30))
+    if whole != more:
+        less = b.number(round((whole - more) * 2.0**30), about)
+        u = b.SUB(u, product(b, less, power(b, twice_k), 30))
+    exponent = b.ADD(k, b.number(15, k))
+    return Spread(x, middle, rest, u, exponent, is_fine=True)
+
+
+def _coarseness(bound: int, more: float) -> int:
+    """How often all has to be divided by 4 to fit 31 bits."""
+    found = next((g for g in range(16) if (bound + more + 1) / 4.0**g < 2**31), None)
+    if found is None:
+        raise Unsupported(_FAR)
+    return found
+
+
+def _dominated(
+    b: Lowering, x: Value, mean: tuple[Value | None, Value | None], about: Value,
+    beyond: Value | None, more: float, coarse: int,
+) -> Spread:  # fmt: skip
+    """Where ε is so much more than the squares that these need no fractions."""
+    middle, rest = mean
+    if rest is not None and beyond is not None:
+        about = b.SUB(about, product(b, rest, beyond, 30))
+    down = b.rescale(about, [4.0**-coarse], 0, d.I32)
+    sure = b.ADD(down, b.number(round(more / 4.0**coarse), down))
+    k = _half_zeros(b, sure)
+    u = b.LOGICAL_LEFT_SHIFT(sure, b.ADD(k, k))
+    exponent = b.ADD(k, b.number(15 - coarse, k))
+    return Spread(x, middle, rest, u, exponent, is_fine=False)
+
+
+def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
+    """int16: each row is shifted up as far as its largest element, or ε, allows.
+
+    Then squares have 30 bits and less by those of N, rounded once each: their sum is off by
+    N²/2^31 of itself at most, and by far less unless a row has one large element and all others
+    round alike.
+    """
+    length = x.shape[1]
+    bits = 2 * math.ceil(math.log2(length) / 2)  # even, and N ≤ 2^bits
+    middle = rest = None
+    wide = b.widened(x)
+    largest, least = (b.rescale(f(x, axis=1), [1.0], 0, d.I32) for f in (b.REDUCE_MAX, b.REDUCE_MIN))
+    if centred:
+        _, middle, _, rest = _means(b, x)
+        level = b.widened(middle)
+        wide, largest, least = (b.SUB(v, level) for v in (wide, largest, least))
+    floor = math.sqrt(eps) / scale_of(x)  # √ε in steps
+    if floor > 2.0 ** (29 - bits // 2):
+        raise Unsupported(_FAR)
+    reach = b.MAXIMUM(b.MAXIMUM(largest, b.SUB(b.number(0, least), least)),
+                      b.number(math.ceil(floor), least))  # fmt: skip
+    up = b.SUB(b.CLZ(reach), b.number(2, reach))  # reach · 2^up < 2^30
+    raised = b.LOGICAL_LEFT_SHIFT(wide, up)
+    if rest is not None:
+        raised = b.SUB(raised, product(b, rest, power(b, up), 30))
+    total = b.REDUCE_SUM(product(b, raised, raised, 30 + bits), axis=1)
+    if floor:
+        fine = min(30 - math.ceil(math.log2(floor) + 1), 62)
+        level = product(b, b.number(round(floor * 2.0**fine), up), power(b, up), fine)
+        total = b.ADD(total, scaled(b, product(b, level, level, 30), length / 2.0**bits))
+    k = _half_zeros(b, total)
+    u = b.LOGICAL_LEFT_SHIFT(total, b.ADD(k, k))
+    exponent = b.MINIMUM(b.ADD(b.ADD(k, up), b.number(-bits // 2, k)), b.number(30, k))
+    return Spread(x, middle, rest, u, exponent, is_fine=False)
+
+
+def _half_zeros(b: Lowering, total: Value) -> Value:
+    """The largest k with total · 4^k < 2^31, at most 14; by a rounding shift, which NPUs have."""
+    zeros = b.CLZ(total)
+    half = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(zeros, b.number(2, zeros)), b.number(1, zeros), round=True)
+    return b.MINIMUM(half, b.number(_HIGHEST, half))
+
+
+def inverse(b: Lowering, s: Spread) -> Value:
+    """u^-½ times 2^28: 1/√T is this · 2^(k − 43.5). Only rows without spread are below 2^27."""
+    return inverse_root(b, b.MAXIMUM(s.u, b.number(1 << 27, s.u)))
