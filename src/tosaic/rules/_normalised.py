@@ -22,6 +22,8 @@ from tosaic.rules._spread import Spread, inverse, power, spread
 from tosaic.rules.norm import known, scaled_channels
 from tosaic.spec import dtypes as d
 
+_COARSE = 0.35  # steps of the result that int16 elements may cost at most
+
 
 @dataclass(frozen=True, slots=True)
 class Affine:
@@ -100,9 +102,9 @@ def _channels(b: Lowering, levels: Array, affine: Affine) -> Value:
 
 def _within(b: Lowering, y: Value, unit: float, most: float) -> Value:
     """Limited to what RESCALE takes, which is far beyond what a result can show."""
-    if b.wanted is None or most / float(b.wanted[0].scale) < 2.0**28:  # type: ignore[arg-type]
+    if b.wanted is None or most / _step(b.wanted) < 2.0**28:
         return y
-    limit = int(2.0**27 * float(b.wanted[0].scale) / unit)  # type: ignore[arg-type]
+    limit = int(2.0**27 * _step(b.wanted) / unit)
     return b.MINIMUM(b.MAXIMUM(y, b.number(-limit, y)), b.number(limit, y))
 
 
@@ -119,6 +121,8 @@ def _short(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) 
     if not parts.is_fine:
         raise Unsupported("so large an eps leaves int16 elements too few bits")
     reach = min(root, _shown(b, affine)) + 1
+    if _error(b, affine, reach) > _COARSE:
+        raise Unsupported("int16 elements are too coarse for this result")
     elements = _elements(b, parts, 32767 * root / 2.0**15.5 / reach)
     brief = b.rescale(inverse(b, parts), [32767 / 2.0**30], 0, d.I16)
     y = b.marked(product(b, elements, brief), Quant(4 * reach / 32767**2))
@@ -134,22 +138,35 @@ def _shown(b: Lowering, affine: Affine) -> float:
     """The largest normalised element that a result does not saturate at."""
     if b.wanted is None:
         return math.inf
-    quant, kind = b.wanted
-    ends = [(end - float(quant.zero_point)) * float(quant.scale) for end in kind.range]  # type: ignore[arg-type]
+    zero, ends = b.wanted[0].zero_point, b.wanted[1].range
+    reals = [(end - zero) * _step(b.wanted) for end in ends]  # type: ignore[operator]
     factor, offset = affine.numbers()
-    with np.errstate(divide="ignore"):
-        return float(max(np.abs((end - offset) / np.abs(factor)).max() for end in ends))
+    most = np.maximum(*(np.abs(end - offset) for end in reals))
+    return float(np.divide(most, np.abs(factor), where=factor != 0, out=0 * most).max())
+
+
+def _error(b: Lowering, affine: Affine, reach: float) -> float:
+    """Steps of the result that rounding to int16 costs: two roundings of 1/√u ≤ 2, and one."""
+    if b.wanted is None:
+        return 0.0
+    return 2.5 * reach / 32767 * float(np.abs(affine.numbers()[0]).max()) / _step(b.wanted)
+
+
+def _step(wanted: tuple[Quant, d.DType]) -> float:
+    if isinstance(wanted[0].scale, tuple):
+        raise Unsupported("one scale is needed here, not one for each channel")
+    return wanted[0].scale
 
 
 def _elements(b: Lowering, parts: Spread, factor: float) -> Value:
     """(x − mean) · 2^k times a factor, an int16."""
     k = b.SUB(parts.exponent, b.number(15, parts.exponent))
-    scale = b.rescale(power(b, k), [1.0], 0, d.I16)
+    exact = b.rescale(power(b, k), [1.0], 0, d.I16)
     centred = b.widened(parts.x)
     if parts.middle is not None:
         centred = b.SUB(centred, b.widened(parts.middle))
     narrow = b.rescale(centred, [1.0], 0, d.I16)
-    made = b.rescale(product(b, narrow, scale), [factor], 0, d.I16)
+    made = b.rescale(product(b, narrow, exact), [factor], 0, d.I16)
     if parts.rest is None:
         return made
     rest = b.rescale(parts.raised_rest(b, parts.rest), [factor / 2.0**15], 0, d.I16)

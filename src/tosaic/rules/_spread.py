@@ -19,6 +19,7 @@ from tosaic.spec import dtypes as d
 LONGEST = 1 << 16  # so many squares of int8 fit int32, and so many int16
 _LONGEST_ABOUT_ZERO = 26214  # the same where zero points are part of the squares
 _FAR = "eps is so far above the squares of the input's steps that nothing of these is left"
+_SHORT = 6  # bits of the length of rows whose squares may be rounded one by one
 _HIGHEST = 14  # 2^14 is an int16, and so are rows that are all alike
 
 
@@ -158,9 +159,7 @@ def _dominated(
 def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     """int16: each row is shifted up as far as its largest element, or ε, allows.
 
-    Then squares have 30 bits and less by those of N, rounded once each: their sum is off by
-    N²/2^31 of itself at most, and by far less unless a row has one large element and all others
-    round alike.
+    The largest square then has 28 bits and more, less those of N.
     """
     length = x.shape[1]
     bits = 2 * math.ceil(math.log2(length) / 2)  # even, and N ≤ 2^bits
@@ -180,7 +179,7 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     raised = b.LOGICAL_LEFT_SHIFT(wide, up)
     if rest is not None:
         raised = b.SUB(raised, product(b, rest, power(b, up), 30))
-    total = b.REDUCE_SUM(product(b, raised, raised, 30 + bits), axis=1)
+    total = _squares(b, raised, bits)
     if floor:
         fine = min(30 - math.ceil(math.log2(floor) + 1), 62)
         level = product(b, b.number(round(floor * 2.0**fine), up), power(b, up), fine)
@@ -189,6 +188,20 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     u = b.LOGICAL_LEFT_SHIFT(total, b.ADD(k, k))
     exponent = b.MINIMUM(b.ADD(b.ADD(k, up), b.number(-bits // 2, k)), b.number(30, k))
     return Spread(x, middle, rest, u, exponent, is_fine=False)
+
+
+def _squares(b: Lowering, raised: Value, bits: int) -> Value:
+    """Σ x² / 2^(30 + bits) of rows of 2^bits elements at most, |x| < 2^30.6 and Σ x² < 2^(60 + bits).
+
+    In long rows many small squares would all be rounded off; their sum is taken apart.
+    """
+    if bits <= _SHORT:
+        return b.REDUCE_SUM(product(b, raised, raised, 30 + bits), axis=1)
+    full, down = product(b, raised, raised, 31), b.number(bits - 1, raised)
+    high = b.ARITHMETIC_RIGHT_SHIFT(full, down, round=True)
+    low = b.SUB(full, b.LOGICAL_LEFT_SHIFT(high, down))
+    rest = b.rescale(b.REDUCE_SUM(low, axis=1), [2.0 ** (1 - bits)], 0, d.I32)
+    return b.ADD(b.REDUCE_SUM(high, axis=1), rest)
 
 
 def _half_zeros(b: Lowering, total: Value) -> Value:
