@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Value
-from tosaic.rules._operands import scale_of
+from tosaic.rules._operands import negated, scale_of
 from tosaic.rules._rows import inverse_root, product, scaled
 from tosaic.spec import dtypes as d
 
@@ -165,16 +165,15 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     bits = 2 * math.ceil(math.log2(length) / 2)  # even, and N ≤ 2^bits
     middle = rest = None
     wide = b.widened(x)
-    largest, least = (b.rescale(f(x, axis=1), [1.0], 0, d.I32) for f in (b.REDUCE_MAX, b.REDUCE_MIN))
+    largest, lowest = (_largest(b, v) for v in (x, negated(b, x)))  # −32768 may count as −32767
     if centred:
         _, middle, _, rest = _means(b, x)
         level = b.widened(middle)
-        wide, largest, least = (b.SUB(v, level) for v in (wide, largest, least))
+        wide, largest, lowest = b.SUB(wide, level), b.SUB(largest, level), b.ADD(lowest, level)
     floor = math.sqrt(eps) / scale_of(x)  # √ε in steps
     if floor > 2.0 ** (29 - bits // 2):
         raise Unsupported(_FAR)
-    reach = b.MAXIMUM(b.MAXIMUM(largest, b.SUB(b.number(0, least), least)),
-                      b.number(math.ceil(floor), least))  # fmt: skip
+    reach = b.MAXIMUM(b.MAXIMUM(largest, lowest), b.number(math.ceil(floor), lowest))
     up = b.SUB(b.CLZ(reach), b.number(2, reach))  # reach · 2^up < 2^30
     raised = b.LOGICAL_LEFT_SHIFT(wide, up)
     if rest is not None:
@@ -188,6 +187,10 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     u = b.LOGICAL_LEFT_SHIFT(total, b.ADD(k, k))
     exponent = b.MINIMUM(b.ADD(b.ADD(k, up), b.number(-bits // 2, k)), b.number(30, k))
     return Spread(x, middle, rest, u, exponent, is_fine=False)
+
+
+def _largest(b: Lowering, x: Value) -> Value:
+    return b.rescale(b.REDUCE_MAX(x, axis=1), [1.0], 0, d.I32)
 
 
 def _squares(b: Lowering, raised: Value, bits: int) -> Value:
