@@ -28,7 +28,11 @@ def role_of(call: fx.Node, argument: str) -> Role:
         return Role("weight", rule.weight_axis)
     if rule.policy == "WEIGHTED" and argument == "bias":
         return Role("bias")
-    first = next(iter(torchapi.bound_arguments(call)))
+    bound = torchapi.bound_arguments(call)
+    if argument in rule.masks:
+        given = bound[argument]
+        return Role("constant" if isinstance(given, fx.Node) and given.op == "get_attr" else "activation")
+    first = next(iter(bound))
     return Role("constant") if rule.constants and argument != first else Role()
 
 

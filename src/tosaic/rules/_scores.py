@@ -162,7 +162,7 @@ def _kept(b: Lowering, e: Exponentials, mask: Mask) -> Exponentials:
 
 def wide(b: Lowering, s: Scores) -> Exponentials:
     """int32 scores: what is below the largest is exact. A table of int16."""
-    far = math.ceil(FAR / s.unit)
+    s, far = _coarse(b, s)
     below = _below(b, s, far)
     shifted = b.ADD(scaled(b, below, _STEPS / far), b.number(32767, below))
     index = b.rescale(shifted, [1.0], 0, d.I16)
@@ -172,7 +172,7 @@ def wide(b: Lowering, s: Scores) -> Exponentials:
 
 def in_bytes(b: Lowering, s: Scores) -> Exponentials:
     """int32 scores, and 16 bits from int8 tables: exp of an upper byte times exp of a lower."""
-    far = math.ceil(FAR / s.unit)
+    s, far = _coarse(b, s)
     below = _below(b, s, far)
     steps = scaled(b, b.SUB(b.number(0, below), below), _STEPS / far)
     high = b.ARITHMETIC_RIGHT_SHIFT(steps, b.number(8, steps), round=False)
@@ -184,6 +184,20 @@ def in_bytes(b: Lowering, s: Scores) -> Exponentials:
         levels = np.round(65535 * np.exp(-size * np.arange(256))).astype(np.int64)
         factors.append(tabled(b, index, levels))
     return _kept(b, Exponentials(product(b, *factors, 16), 16), s.mask)
+
+
+def _coarse(b: Lowering, s: Scores) -> tuple[Scores, int]:
+    """Scores in units of which FAR are at most 2^27, and how many those are."""
+    spare = spare_bits(s.unit)
+    if spare:
+        sums = b.rescale(s.sums, [2.0**-spare], 0, d.I32)
+        s = Scores(sums, s.unit * 2.0**spare, s.bound, s.mask)
+    return s, math.ceil(FAR / s.unit)
+
+
+def spare_bits(unit: float) -> int:
+    """By how many bits scores of a unit are finer than any result shows."""
+    return max(math.ceil(math.log2(FAR / unit)) - 27, 0)
 
 
 def _below(b: Lowering, s: Scores, far: int) -> Value:

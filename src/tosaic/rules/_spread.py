@@ -35,7 +35,12 @@ class Spread:
     rest: Value | None  # mean − middle, times 2^30
     u: Value  # in [1/16, 1), times 2^31; 0 where all of a row is alike
     exponent: Value  # 15 + k, 0 to 30
-    is_fine: bool  # whether k is at least 0
+    least: int  # k of the largest T there can be
+
+    @property
+    def is_fine(self) -> bool:
+        """Whether 2^k is always whole."""
+        return self.least >= 0
 
     def raised(self, b: Lowering) -> Value:
         """(x − mean) · 2^(15 + k), an int32 below 2^30.5."""
@@ -49,12 +54,17 @@ class Spread:
         """(mean − middle) · 2^(15 + k)."""
         return product(b, rest, power(b, self.exponent), 30)
 
-    def root(self, b: Lowering, inverse: Value) -> Value:
-        """√T · 2^12.5, where u^-½ is known; rounded to 2^-13 of a step."""
-        mantissa = product(b, self.u, inverse, 31)  # √u, times 2^28
-        return b.ARITHMETIC_RIGHT_SHIFT(
-            mantissa, b.SUB(self.exponent, b.number(15, mantissa)), round=True
-        )
+    def total(self, b: Lowering) -> Value:
+        """T · 4^least, rounded."""
+        above = b.SUB(self.exponent, b.number(15 + self.least, self.exponent))
+        shift = b.MINIMUM(b.ADD(above, above), b.number(31, above))
+        return b.ARITHMETIC_RIGHT_SHIFT(self.u, shift, round=True)
+
+    def root(self, b: Lowering) -> Value:
+        """√T · 2^(12.5 + least), rounded."""
+        mantissa = product(b, self.u, inverse(b, self), 31)  # √u, times 2^28
+        above = b.SUB(self.exponent, b.number(15 + self.least, self.exponent))
+        return b.ARITHMETIC_RIGHT_SHIFT(mantissa, above, round=True)
 
 
 def power(b: Lowering, exponent: Value) -> Value:
@@ -129,7 +139,12 @@ def _of_bytes(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
         less = b.number(round((whole - more) * 2.0**30), about)
         u = b.SUB(u, product(b, less, power(b, twice_k), 30))
     exponent = b.ADD(k, b.number(15, k))
-    return Spread(x, middle, rest, u, exponent, is_fine=True)
+    return Spread(x, middle, rest, u, exponent, _lowest(bound + more))
+
+
+def _lowest(most: float) -> int:
+    """The largest k with most · 4^k < 2^31, which all smaller totals have too."""
+    return min(math.floor((31 - math.log2(most + 1)) / 2), _HIGHEST)
 
 
 def _coarseness(bound: int, more: float) -> int:
@@ -153,7 +168,7 @@ def _dominated(
     k = _half_zeros(b, sure)
     u = b.LOGICAL_LEFT_SHIFT(sure, b.ADD(k, k))
     exponent = b.ADD(k, b.number(15 - coarse, k))
-    return Spread(x, middle, rest, u, exponent, is_fine=False)
+    return Spread(x, middle, rest, u, exponent, -coarse)
 
 
 def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
@@ -186,7 +201,8 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     k = _half_zeros(b, total)
     u = b.LOGICAL_LEFT_SHIFT(total, b.ADD(k, k))
     exponent = b.MINIMUM(b.ADD(b.ADD(k, up), b.number(-bits // 2, k)), b.number(30, k))
-    return Spread(x, middle, rest, u, exponent, is_fine=False)
+    least = _lowest(length * (2.0**30 + floor**2))
+    return Spread(x, middle, rest, u, exponent, least)
 
 
 def _largest(b: Lowering, x: Value) -> Value:

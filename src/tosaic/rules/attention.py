@@ -93,7 +93,7 @@ def _scores_of(b: Lowering, heads: _Heads, scale: float) -> tuple[Value, float, 
         sums = b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=d.I32)
         return b.reshape(sums, heads.scores), unit, most * unit
     wide = b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=d.I48)
-    spare = max(most.bit_length() - 29, 0)
+    spare = max(most.bit_length() - 27, _scores.spare_bits(unit))
     sums = b.rescale(wide, [2.0**-spare], 0, d.I32)
     return b.reshape(sums, heads.scores), unit * 2.0**spare, (most + 1) * unit
 
@@ -239,7 +239,7 @@ _SAMPLES = (
 )
 
 
-@rule("aten.scaled_dot_product_attention.default", samples=_SAMPLES)
+@rule("aten.scaled_dot_product_attention.default", masks=("attn_mask",), samples=_SAMPLES)
 def scaled_dot_product_attention(
     b: Lowering, query: Value, key: Value, value: Value, attn_mask: Value | None = None,
     dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
