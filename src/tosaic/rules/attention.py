@@ -21,11 +21,12 @@ from tosaic.rules import _scores
 from tosaic.rules._operands import converted, minus, operands, scale_of, times
 from tosaic.rules._rows import normal, product, reciprocal
 from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask
-from tosaic.rules._sums import zero_point
+from tosaic.rules._sums import finished, zero_point
 from tosaic.rules.linear import batched, multiply
 from tosaic.spec import dtypes as d
 
 _LONGEST = 1 << 15
+_SHORT = 64  # a row of which every share has 9 bits and more
 _LOWEST = -3.0e38  # instead of −∞, whose differences are no numbers
 
 
@@ -119,6 +120,7 @@ def _integers(
         return form(_scores.wide, _by_shorts)()
     return first(
         b,
+        form(_scores.short, _by_shares),
         form(_scores.short, _by_shorts),
         form(_scores.short, _by_bytes),
         form(_scores.in_bytes, _by_two_bytes),
@@ -130,8 +132,8 @@ def _divided(b: Lowering, sums: Value, total: Value, bits: int, place: int, valu
 
     The result is within the values' range, whose bits it has 30 of: the shift follows.
     """
-    floor = b.MAXIMUM(total, b.number(1 << (bits - 1), total))
-    inverse = reciprocal(b, normal(b, floor), bits, exact=value.dtype is d.I16)
+    some = _at_least_half(b, total, bits)
+    inverse = reciprocal(b, normal(b, some), bits, exact=value.dtype is d.I16)
     fine = 30 - _scores.largest(value).bit_length()
     made = product(b, sums, inverse, 28 + bits - place - fine)
     return b.marked(made, Quant(scale_of(value) / 2.0**fine))
@@ -153,6 +155,26 @@ def _by_shorts(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     most = heads.scores[-1] * 32767 * _scores.largest(heads.value)
     spare = max(most.bit_length() - 30, 0)
     return _divided(b, b.rescale(sums, [2.0**-spare], 0, d.I32), total, 15, spare, heads.value)
+
+
+def _by_shares(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
+    """Short rows: probabilities as int16, which leave nothing to divide in the result."""
+    length = heads.scores[-1]
+    if length > _SHORT or length > 2 * heads.value.shape[-1]:
+        raise Unsupported("probabilities of long rows are too small for int16")
+    short = _flat(b, e.values, heads)
+    total = _at_least_half(b, b.REDUCE_SUM(b.rescale(short, [1.0], 0, d.I32), axis=2), 15)
+    inverse = reciprocal(b, normal(b, total), 15, exact=False)  # 2^43 / total
+    brief = b.rescale(inverse, [16384 * 32767 / 2.0**43], 0, d.I16)  # 16384 and little more
+    shares = b.rescale(product(b, short, brief), [2.0**-14], 0, d.I16)
+    zero, v = b.const([0], d.I16), b.rescale(heads.value, [1.0], 0, d.I16)
+    sums = b.MATMUL(shares, v, zero, zero, out=d.I48)
+    return finished(b, b.marked(sums, Quant(scale_of(heads.value) / 32767)), 1, 24)
+
+
+def _at_least_half(b: Lowering, total: Value, bits: int) -> Value:
+    """Sums of rows, where those that allow nothing must not be 0."""
+    return b.MAXIMUM(total, b.number(1 << (bits - 1), total))
 
 
 def _by_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
