@@ -227,7 +227,7 @@ def test_a_transposed_convolution_has_its_channels_on_axis_1() -> None:
 
 
 def test_what_no_rule_takes_stays_in_float() -> None:
-    net = Net(lambda net, x: torch.linalg.vector_norm(net.layers[0](x), 2, [2, 3]), conv(3, 8))
+    net = Net(lambda net, x: torch.linalg.vector_norm(net.layers[0](x), 3, [2, 3]), conv(3, 8))
     program, art = compiled(net, data(*INPUT))
     assert targets(program).count(QUANTIZE) == 2
     assert [refusal.op for refusal in art.report.refused] == ["aten.linalg_vector_norm.default"]

@@ -135,9 +135,9 @@ def test_a_constant_row_becomes_the_bias_exactly(spec: str, eps: float) -> None:
     gamma, beta = weights(24, 3)
     x = np.repeat(np.array([[kind.range[0]], [7], [0], [kind.range[1]]], kind.array), 24, 1)
     wanted = range_quant(beta, kind)
-    (ours,) = Model(
-        lowered(LAYER[0], env_of(spec), x, given, wanted, [24], gamma, beta, eps)
-    ).run(x)
+    (ours,) = Model(lowered(LAYER[0], env_of(spec), x, given, wanted, [24], gamma, beta, eps)).run(
+        x
+    )
     levels = np.round(beta.double().numpy() / wanted.scale + wanted.zero_point)
     assert np.array_equal(ours, np.broadcast_to(levels, ours.shape))
 
@@ -212,9 +212,7 @@ def test_float_types_are_those_of_pytorch(dtype: torch.dtype) -> None:
 def test_a_network_of_norms_is_quantized_whole(scheme: str) -> None:
     generator, net = torch.Generator().manual_seed(0), Norms()
     data = [(torch.randn(2, 4, 6, 8, generator=generator),) for _ in range(8)]
-    art = tosaic.compile(
-        net, data[0], target="TOSA-1.0+INT+int16", scheme=scheme, calibration=data
-    )
+    art = tosaic.compile(net, data[0], target="TOSA-1.0+INT+int16", scheme=scheme, calibration=data)
     assert not art.report.refused, art.report
     made, real = art.run(*data[0]), net(*data[0]).detach()
     noise = ((made - real) ** 2).mean() / (real**2).mean()

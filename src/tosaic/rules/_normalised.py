@@ -52,9 +52,7 @@ class Affine:
         return tuple(s if i == self.axis else 1 for i, s in enumerate(self.view))
 
 
-def normalised(
-    b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool = True
-) -> Value:
+def normalised(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool = True) -> Value:
     """(x − mean) / √(variance + ε) of rows [R, N], or x / √(mean square + ε), in the view."""
     if rows.quant is None:
         return _float(b, rows, eps, affine, centred)

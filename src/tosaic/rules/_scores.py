@@ -183,7 +183,7 @@ def in_bytes(b: Lowering, s: Scores) -> Exponentials:
         index = b.rescale(b.SUB(byte, b.number(128, byte)), [1.0], 0, d.I8)
         levels = np.round(65535 * np.exp(-size * np.arange(256))).astype(np.int64)
         factors.append(tabled(b, index, levels))
-    return _kept(b, Exponentials(product(b, *factors, 16), 16), s.mask)
+    return _kept(b, Exponentials(product(b, factors[0], factors[1], 16), 16), s.mask)
 
 
 def _coarse(b: Lowering, s: Scores) -> tuple[Scores, int]:

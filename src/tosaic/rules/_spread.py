@@ -91,55 +91,75 @@ def _means(b: Lowering, x: Value) -> tuple[Value, Value, Value, Value]:
     """
     length = x.shape[1]
     total = b.REDUCE_SUM(b.widened(x), axis=1)
-    zero = x.quant.zero_point if x.quant is not None else 0
-    assert isinstance(zero, int)
-    middle = b.marked(b.rescale(total, [1 / length], zero, x.dtype), x.quant)
+    middle = b.marked(b.rescale(total, [1 / length], _zero(x), x.dtype), x.quant)
     beyond = b.SUB(total, product(b, b.widened(middle), b.number(length, total)))
     if length < 4:  # 2^30 / N is whole enough, and too large for a fraction
         return total, middle, beyond, product(b, beyond, b.number(round(2.0**30 / length), beyond))
     return total, middle, beyond, scaled(b, beyond, 2.0**30 / length)
 
 
-def _of_bytes(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
-    """int8: squares are summed as they are.
+@dataclass(frozen=True, slots=True)
+class _Squares:
+    """Σ (x − middle)² of int8 rows, what it is at most, and Σ (x − middle)."""
 
-    C = Σ (x − middle)² is N · 2^14 at most, or N · 255² about zero, and so are the parts that it
-    is the difference of. Whole numbers have Σ (x − middle)² ≥ |Σ (x − middle)|, so what is beyond
-    fits wherever C does, and T ≥ C/2.
+    about: Value
+    bound: int
+    middle: Value | None = None
+    rest: Value | None = None
+    beyond: Value | None = None
+
+
+def _about_means(b: Lowering, x: Value) -> _Squares:
+    """Whole numbers have Σ (x − middle)² ≥ |Σ (x − middle)|: that fits wherever this does.
+
+    The parts that the sum is the difference of are N · 2^14 at most.
     """
-    length, zero = x.shape[1], x.quant.zero_point if x.quant is not None else 0
-    assert isinstance(zero, int)
+    length, zero = x.shape[1], _zero(x)
     squares = b.REDUCE_SUM(b.MUL(x, x, b.const([0], d.I8)), axis=1)
-    if centred:
-        total, middle, beyond, rest = _means(b, x)
-        stored = b.ADD(total, b.number(length * zero, total))  # Σ of the integers themselves
-        level = b.ADD(b.widened(middle), b.number(zero, total))
-        about = b.SUB(b.SUB(squares, product(b, level, stored)), product(b, level, beyond))
-        bound = length * 16257
-    else:
-        middle = rest = beyond = None
-        about, bound = squares, length * 16384
-        if zero:
-            total = b.REDUCE_SUM(b.widened(x), axis=1)
-            twice = product(b, total, b.number(2 * zero, total))
-            about = b.SUB(b.SUB(squares, twice), b.number(length * zero * zero, total))
-            bound = length * 65025
-    more = length * eps / scale_of(x) ** 2
-    coarse = _coarseness(bound, more)
+    total, middle, beyond, rest = _means(b, x)
+    stored = b.ADD(total, b.number(length * zero, total))  # Σ of the integers themselves
+    level = b.ADD(b.widened(middle), b.number(zero, total))
+    about = b.SUB(b.SUB(squares, product(b, level, stored)), product(b, level, beyond))
+    return _Squares(about, length * 16257, middle, rest, beyond)
+
+
+def _about_zero(b: Lowering, x: Value) -> _Squares:
+    """The parts are N · 81664 at most."""
+    length, zero = x.shape[1], _zero(x)
+    squares = b.REDUCE_SUM(b.MUL(x, x, b.const([0], d.I8)), axis=1)
+    if not zero:
+        return _Squares(squares, length * 16384)
+    total = b.REDUCE_SUM(b.widened(x), axis=1)
+    twice = product(b, total, b.number(2 * zero, total))
+    about = b.SUB(b.SUB(squares, twice), b.number(length * zero * zero, total))
+    return _Squares(about, length * 65025)
+
+
+def _zero(x: Value) -> int:
+    zero = x.quant.zero_point if x.quant is not None else 0
+    assert isinstance(zero, int)
+    return zero
+
+
+def _of_bytes(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
+    """int8: squares are summed as they are, and T is at least half of their sum."""
+    s = (_about_means if centred else _about_zero)(b, x)
+    more = x.shape[1] * eps / scale_of(x) ** 2
+    coarse = _coarseness(s.bound, more)
     if coarse:
-        return _dominated(b, x, (middle, rest), about, beyond, more, coarse)
+        return _dominated(b, x, s, more, coarse)
     whole = math.ceil(more)
-    sure = b.ADD(about, b.number(whole, about)) if whole else about
+    sure = b.ADD(s.about, b.number(whole, s.about)) if whole else s.about
     k = _half_zeros(b, sure)
     twice_k = b.ADD(k, k)
     u = b.LOGICAL_LEFT_SHIFT(sure, twice_k)
-    if rest is not None and beyond is not None:
-        u = b.SUB(u, product(b, rest, b.LOGICAL_LEFT_SHIFT(beyond, twice_k), 30))
+    if s.rest is not None and s.beyond is not None:
+        u = b.SUB(u, product(b, s.rest, b.LOGICAL_LEFT_SHIFT(s.beyond, twice_k), 30))
     if whole != more:
-        less = b.number(round((whole - more) * 2.0**30), about)
+        less = b.number(round((whole - more) * 2.0**30), k)
         u = b.SUB(u, product(b, less, power(b, twice_k), 30))
     exponent = b.ADD(k, b.number(15, k))
-    return Spread(x, middle, rest, u, exponent, _lowest(bound + more))
+    return Spread(x, s.middle, s.rest, u, exponent, _lowest(s.bound + more))
 
 
 def _lowest(most: float) -> int:
@@ -155,20 +175,17 @@ def _coarseness(bound: int, more: float) -> int:
     return found
 
 
-def _dominated(
-    b: Lowering, x: Value, mean: tuple[Value | None, Value | None], about: Value,
-    beyond: Value | None, more: float, coarse: int,
-) -> Spread:  # fmt: skip
+def _dominated(b: Lowering, x: Value, s: _Squares, more: float, coarse: int) -> Spread:
     """Where ε is so much more than the squares that these need no fractions."""
-    middle, rest = mean
-    if rest is not None and beyond is not None:
-        about = b.SUB(about, product(b, rest, beyond, 30))
+    about = s.about
+    if s.rest is not None and s.beyond is not None:
+        about = b.SUB(about, product(b, s.rest, s.beyond, 30))
     down = b.rescale(about, [4.0**-coarse], 0, d.I32)
     sure = b.ADD(down, b.number(round(more / 4.0**coarse), down))
     k = _half_zeros(b, sure)
     u = b.LOGICAL_LEFT_SHIFT(sure, b.ADD(k, k))
     exponent = b.ADD(k, b.number(15 - coarse, k))
-    return Spread(x, middle, rest, u, exponent, -coarse)
+    return Spread(x, s.middle, s.rest, u, exponent, -coarse)
 
 
 def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
@@ -210,7 +227,7 @@ def _largest(b: Lowering, x: Value) -> Value:
 
 
 def _squares(b: Lowering, raised: Value, bits: int) -> Value:
-    """Σ x² / 2^(30 + bits) of rows of 2^bits elements at most, |x| < 2^30.6 and Σ x² < 2^(60 + bits).
+    """Σ x² / 2^(30 + bits) of rows of at most 2^bits elements, which is below 2^30; |x| < 2^30.6.
 
     In long rows many small squares would all be rounded off; their sum is taken apart.
     """
@@ -226,7 +243,9 @@ def _squares(b: Lowering, raised: Value, bits: int) -> Value:
 def _half_zeros(b: Lowering, total: Value) -> Value:
     """The largest k with total · 4^k < 2^31, at most 14; by a rounding shift, which NPUs have."""
     zeros = b.CLZ(total)
-    half = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(zeros, b.number(2, zeros)), b.number(1, zeros), round=True)
+    half = b.ARITHMETIC_RIGHT_SHIFT(
+        b.SUB(zeros, b.number(2, zeros)), b.number(1, zeros), round=True
+    )
     return b.MINIMUM(half, b.number(_HIGHEST, half))
 
 

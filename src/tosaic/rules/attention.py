@@ -178,7 +178,7 @@ def _at_least_half(b: Lowering, total: Value, bits: int) -> Value:
 
 
 def _by_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
-    """Exponentials in 8 bits, where the largest of a row is 255: for NPUs without int16 products."""
+    """Exponentials in 8 bits, the largest of a row 255: for NPUs without products of int16."""
     short = _flat(b, e.values, heads)
     doubled = product(b, short, b.number(16384, short))
     byte = b.rescale(doubled, [255 / 32767 / 16384], -128, d.I8)

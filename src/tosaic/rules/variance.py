@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import torch
 
@@ -14,16 +14,8 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import converted, minus, scale_of, times
 from tosaic.rules._spread import spread
-from tosaic.rules.reduce import mean
+from tosaic.rules.reduce import Axes, _axes, mean
 from tosaic.spec import dtypes as d
-
-Axes = Sequence[int] | int | None
-
-
-def _axes(x: Value, dim: Axes) -> list[int]:
-    """The axes meant, in order; all where none is named."""
-    named = [dim] if isinstance(dim, int) else list(dim or range(x.type.rank))
-    return sorted({axis % x.type.rank for axis in named}) if x.type.rank else []
 
 
 def _each_row(
