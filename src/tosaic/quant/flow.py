@@ -15,6 +15,7 @@ from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
+from tosaic.quant.known import fold_known
 from tosaic.quant.quantizer import TosaicQuantizer
 
 _NO_DATA = (
@@ -63,6 +64,7 @@ def float_module(model: Any, example_inputs: tuple[Any, ...]) -> fx.GraphModule:
     """The program that is observed: exported, batch norms in its layers, each with a bias."""
     with torch.no_grad():
         module = torchapi.module_of(_exported(model, example_inputs))
+        fold_known(module)
         fold_batch_norms(module)
         add_biases(module)
     return module

@@ -39,8 +39,9 @@ def _is_constant(argument: object) -> bool:
     """Whether a value is a parameter or a buffer, or is computed from nothing else."""
     if not isinstance(argument, fx.Node):
         return False
+    inputs = argument.all_input_nodes
     if argument.op == "call_function":
-        return all(_is_constant(n) for n in argument.all_input_nodes)
+        return bool(inputs) and all(_is_constant(n) for n in inputs)
     return argument.op == "get_attr"
 
 
@@ -51,11 +52,12 @@ def is_real(node: fx.Node) -> bool:
 
 
 def constants(graph: fx.Graph) -> set[fx.Node]:
-    """Parameters, buffers, and what is computed from nothing else: it is known when compiled."""
+    """Parameters, buffers, and what is computed from nothing else: torchao folds it."""
     found: set[fx.Node] = set()
     for node in graph.nodes:
+        inputs = node.all_input_nodes
         if node.op == "get_attr" or (
-            node.op == "call_function" and found.issuperset(node.all_input_nodes)
+            node.op == "call_function" and inputs and found.issuperset(inputs)
         ):
             found.add(node)
     return found
