@@ -22,7 +22,7 @@ def cpu() -> float:
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
-def convert(exported: Any, calibration: list[tuple[Any, ...]]) -> Any:
+def convert(exported: Any, calibration: list[tuple[Any, ...]], spec: str = SPEC) -> Any:
     """The peer's own quantization, as its documentation has it."""
     from executorch.backends.arm.quantizer import (
         TOSAQuantizer,
@@ -31,7 +31,7 @@ def convert(exported: Any, calibration: list[tuple[Any, ...]]) -> Any:
     from executorch.backends.arm.tosa.specification import TosaSpecification
     from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
-    quantizer = TOSAQuantizer(TosaSpecification.create_from_string(SPEC))
+    quantizer = TOSAQuantizer(TosaSpecification.create_from_string(spec))
     quantizer.set_global(get_symmetric_quantization_config())
     prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
     for arguments in calibration:
@@ -39,13 +39,13 @@ def convert(exported: Any, calibration: list[tuple[Any, ...]]) -> Any:
     return convert_pt2e(prepared)
 
 
-def lower(exported: Any) -> Any:
+def lower(exported: Any, spec: str = SPEC) -> Any:
     """A converted program through the peer's partitioner and backend."""
     from executorch.backends.arm.tosa.compile_spec import TosaCompileSpec
     from executorch.backends.arm.tosa.partitioner import TOSAPartitioner
     from executorch.exir import to_edge_transform_and_lower
 
-    partitioner = TOSAPartitioner(TosaCompileSpec(SPEC))
+    partitioner = TOSAPartitioner(TosaCompileSpec(spec))
     return to_edge_transform_and_lower(exported, partitioner=[partitioner])
 
 
@@ -119,8 +119,22 @@ def whole(folder: Path, name: str) -> None:
     torch.save({"whole": cpu() - reading}, folder / f"{name}.whole")
 
 
+def graphs(folder: Path, name: str, spec: str) -> None:
+    """The TOSA files that the peer makes of a network for a specification, and what it leaves."""
+    import torch
+
+    net, calibration = read(folder / f"{name}.net")
+    with torch.no_grad():
+        converted = convert(torch.export.export(net, calibration[0]), calibration, spec)
+        edge = lower(torch.export.export(converted, calibration[0]), spec)
+    modules = edge.exported_program().graph_module.modules()
+    files = [bytes(m.processed_bytes) for m in modules if hasattr(m, "processed_bytes")]
+    kept = remaining(edge)[1]
+    torch.save({"files": files, "kept": kept}, folder / f"{name}.graphs")
+
+
 def main() -> None:
-    modes = {"accuracy": accuracy, "lowering": lowering, "whole": whole}
+    modes = {"accuracy": accuracy, "lowering": lowering, "whole": whole, "graphs": graphs}
     modes[sys.argv[1]](Path(sys.argv[2]), *sys.argv[3:])
 
 

@@ -80,7 +80,9 @@ class Ranges:
         return (float(value), float(value)) if isinstance(value, (int, float)) else ALL
 
     def _of_constant(self, node: fx.Node) -> Interval:
-        tensor = self.tensors.get(node)
+        tensor: Any = self.tensors.get(node)
+        if isinstance(tensor, (int, float)):
+            return self.of(tensor)
         if tensor is None or not tensor.numel() or tensor.dtype.is_complex:
             return _of_type(_example(node))
         if tensor.dtype.is_floating_point and tensor.numel() > _FEW:
@@ -155,7 +157,9 @@ def _of_type(example: Any) -> Interval:
 def _sizes(node: fx.Node, bound: dict[str, Any]) -> float:
     """How many elements of the operand one element of the result comes from."""
     source, result = _example(bound["self"]), _example(node)
-    return source.numel() / max(result.numel(), 1) if isinstance(result, Tensor) else math.inf
+    if not isinstance(source, Tensor) or not isinstance(result, Tensor):
+        return math.inf
+    return source.numel() / max(result.numel(), 1)
 
 
 def _sum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:

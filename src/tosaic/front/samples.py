@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,11 @@ from torch import Tensor
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import mask_input
 from tosaic.front.moves import joined
 from tosaic.front.registry import RULES, Rule, Sample
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.build import Constraint
+from tosaic.ir.graph import Op, Quant, Value
 from tosaic.spec.dtypes import I16, I32, I48, DType
 from tosaic.spec.env import Env
 
@@ -141,7 +143,7 @@ def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
     for i, tensor in enumerate(tensors):
         given = case.sample.kind(i)
         if given or (kind is None and not (i and (weighted or constants))):
-            made.add(b.input(given or "f32", tensor.shape, f"x{i}"), tensor, tensor.numpy())
+            made.add(*_plain(b, tensor, given, f"x{i}"))
         elif kind is None or (constants and i):
             made.add(b.tensor(tensor), tensor if kind is None else tensor.double())
         elif weighted and i == 1:
@@ -159,6 +161,13 @@ def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
     return made
 
 
+def _plain(b: Lowering, tensor: Tensor, given: str, name: str) -> tuple[Value, Tensor, Array]:
+    """An input that is not quantized, as the target has it."""
+    shape = tuple(tensor.shape)
+    value = mask_input(b, shape, name) if given == "bool" else b.input(given or "f32", shape, name)
+    return value, tensor, tensor.numpy().astype(value.dtype.array)
+
+
 def lowered(b: Lowering, case: Case, made: Operands, kind: DType | None) -> Value:
     """The result of the rule in the parameters that a quantizer would give it."""
     if kind is None or not (expected := case.eager(made.real)).dtype.is_floating_point:
@@ -170,13 +179,23 @@ def lowered(b: Lowering, case: Case, made: Operands, kind: DType | None) -> Valu
     return b.settle(case.lower(b, made.values), wanted, kind)
 
 
-def refusal(case: Case, env: Env, kind: DType | None) -> str | None:
-    """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
+def emitted(
+    case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
+) -> list[Op]:
+    """The operators of a sample in float or quantized to a type; Unsupported if it has no form."""
     if kind is not None and kind not in case.integers:
-        return case.rule.integers_why or f"it has no {kind} form"
-    b = Lowering(env)
+        raise Unsupported(case.rule.integers_why or f"it has no {kind} form")
+    b = Lowering(env, constraints=constraints)
+    lowered(b, case, operands(b, case, kind), kind)
+    return b.graph.ops
+
+
+def refusal(
+    case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
+) -> str | None:
+    """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
     try:
-        lowered(b, case, operands(b, case, kind), kind)
+        emitted(case, env, kind, constraints)
     except Unsupported as problem:
         return problem.reason
     return None

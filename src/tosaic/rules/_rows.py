@@ -13,7 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.front.lower import Lowering, multiplier_and_shift
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Value
 from tosaic.spec import dtypes as d
 
 _STEPS = np.arange(-128, 128)
@@ -39,10 +39,10 @@ def product(b: Lowering, x: Value, y: Value, shift: int = 0) -> Value:
 
 def tabled(b: Lowering, index: Value, levels: np.ndarray[tuple[int], np.dtype[np.int64]]) -> Value:
     """int32 of 16 bits for each of 256 indices: a table for the upper byte, one for the lower."""
-    upper, lower = (b.TABLE(index, b.const(byte - 128, d.I8)) for byte in divmod(levels, 256))
-    wide = [b.rescale(b.marked(v, Quant(1.0, -128)), [f], 0, d.I32)
-            for v, f in ((upper, 256.0), (lower, 1.0))]  # fmt: skip
-    return b.ADD(*wide)
+    bytes_ = (b.TABLE(index, b.const(byte - 128, d.I8)) for byte in divmod(levels, 256))
+    upper, lower = (b.levels(v, given=-128) for v in bytes_)
+    # A RESCALE by 256 beside one by 1 in a sum is what Ethos-U55 computes wrongly.
+    return b.ADD(product(b, upper, b.number(256, upper)), lower)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import number_of
 from tosaic.ir.graph import Array, Value
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import product, scaled, tabled
@@ -86,7 +88,7 @@ def short(b: Lowering, s: Scores) -> Exponentials:
     x = b.rescale(s.sums, [s.unit / step], 0, d.I16)
     x = _masked_short(b, x, s.mask, step)
     reach = min(FAR, _STEPS * step)
-    top = b.rescale(b.REDUCE_MAX(x, axis=x.type.rank - 1), [1.0], 0, d.I32)
+    top = b.levels(extreme(b, "REDUCE_MAX", x, x.type.rank - 1))
     half = b.rescale(b.SUB(top, b.number(math.floor(reach / 2 / step) - 2, top)), [0.5], 0, d.I16)
     below = b.SUB(b.rescale(x, [2.0**13], 0, d.I32), b.rescale(half, [2.0**14], 0, d.I32))
     index = b.rescale(below, [(_STEPS + 1) * step / reach / 2.0**13], 0, d.I16)
@@ -143,7 +145,7 @@ def _narrow(b: Lowering, emit: object, x: Value, y: Value) -> Value:
 
 def _ones(b: Lowering, allowed: Value) -> Value:
     """1 where allowed, else 0, as int32."""
-    return b.CAST(allowed, out=d.I32)
+    return number_of(b, allowed, d.I32)
 
 
 def _kept(b: Lowering, e: Exponentials, mask: Mask) -> Exponentials:
@@ -175,8 +177,7 @@ def in_bytes(b: Lowering, s: Scores) -> Exponentials:
     s, far = _coarse(b, s)
     below = _below(b, s, far)
     steps = scaled(b, b.SUB(b.number(0, below), below), _STEPS / far)
-    high = b.ARITHMETIC_RIGHT_SHIFT(steps, b.number(8, steps), round=False)
-    low = b.SUB(steps, b.LOGICAL_LEFT_SHIFT(high, b.number(8, steps)))
+    high, low = two_bytes(b, steps)
     unit = far * s.unit / _STEPS
     factors = []
     for byte, size in ((high, 256 * unit), (low, unit)):
@@ -184,6 +185,13 @@ def in_bytes(b: Lowering, s: Scores) -> Exponentials:
         levels = np.round(65535 * np.exp(-size * np.arange(256))).astype(np.int64)
         factors.append(tabled(b, index, levels))
     return _kept(b, Exponentials(product(b, factors[0], factors[1], 16), 16), s.mask)
+
+
+def two_bytes(b: Lowering, x: Value) -> tuple[Value, Value]:
+    """The upper and the lower byte of 16 bits; by a rounding shift, which NPUs have."""
+    eight = b.number(8, x)
+    high = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(x, b.number(128, x)), eight, round=True)
+    return high, b.SUB(x, b.LOGICAL_LEFT_SHIFT(high, eight))
 
 
 def _coarse(b: Lowering, s: Scores) -> tuple[Scores, int]:
@@ -215,7 +223,7 @@ def _below(b: Lowering, s: Scores, far: int) -> Value:
         x = b.MINIMUM(x, b.ADD(ends, b.number(lowest, ones)))
     elif s.mask.allowed is not None:
         x = b.MINIMUM(x, b.const(np.where(s.mask.allowed, bound, lowest), d.I32))
-    below = b.SUB(x, b.REDUCE_MAX(x, axis=x.type.rank - 1))
+    below = b.SUB(x, extreme(b, "REDUCE_MAX", x, x.type.rank - 1))
     return b.MAXIMUM(below, b.number(-far, below))
 
 

@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import negated, scale_of
@@ -223,7 +224,7 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
 
 
 def _largest(b: Lowering, x: Value) -> Value:
-    return b.rescale(b.REDUCE_MAX(x, axis=1), [1.0], 0, d.I32)
+    return b.levels(extreme(b, "REDUCE_MAX", x, 1))
 
 
 def _squares(b: Lowering, raised: Value, bits: int) -> Value:

@@ -13,14 +13,16 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import is_mask
 from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules import _scores
 from tosaic.rules._operands import converted, minus, operands, scale_of, times
 from tosaic.rules._rows import normal, product, reciprocal
-from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask
+from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask, two_bytes
 from tosaic.rules._sums import finished, zero_point
 from tosaic.rules.linear import batched, multiply
 from tosaic.spec import dtypes as d
@@ -70,16 +72,15 @@ def _mask(b: Lowering, given: Value | None, is_causal: bool, heads: _Heads, boun
         return Mask()
     shape = (1,) * (rank - given.type.rank) + given.shape
     if given.const is None or not given.is_const:
-        if given.dtype is d.BOOL:
+        if is_mask(given):
             return Mask(allowed=b.reshape(given, shape), has_empty_rows=True)
         if given.quant is None:
             raise Unsupported("a mask of numbers beside quantized tensors must be quantized too")
         return Mask(added=b.reshape(given, shape))
     array = given.const.array.reshape(shape)
-    if given.quant is not None:
-        real = (array.astype(np.float64) - given.quant.zero_point) * scale_of(given)
-    else:
-        real = np.where(array, 0.0, -np.inf) if array.dtype == bool else array.astype(np.float64)
+    real = np.where(array, 0.0, -np.inf) if is_mask(given) else array.astype(np.float64)
+    if given.quant is not None and not is_mask(given):
+        real = (real - given.quant.zero_point) * scale_of(given)
     return known_mask(np.broadcast_to(real, (*shape[:-1], columns)), bound)
 
 
@@ -195,11 +196,9 @@ def _weighed(b: Lowering, byte: Value, heads: _Heads) -> Value:
 def _by_two_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     """Exponentials of 16 bits as two bytes, each with a product of its own."""
     whole = _flat(b, e.values, heads)
-    high = b.ARITHMETIC_RIGHT_SHIFT(whole, b.number(8, whole), round=False)
-    low = b.SUB(whole, b.LOGICAL_LEFT_SHIFT(high, b.number(8, whole)))
     upper, lower = (
         _weighed(b, b.marked(b.rescale(v, [1.0], -128, d.I8), Quant(1.0, -128)), heads)
-        for v in (high, low)
+        for v in two_bytes(b, whole)
     )
     spare = max((heads.scores[-1] * 65535 * 255).bit_length() - 30, 0)
     if spare < 8:
@@ -221,7 +220,7 @@ def _float(b: Lowering, heads: _Heads, mask: Value | None, is_causal: bool, scal
         mask = b.const(np.tril(np.ones((rows, columns), bool)), d.BOOL)
     if mask is not None:
         x = _masked(b, x, mask)
-    below = minus(b, x, b.REDUCE_MAX(x, axis=x.type.rank - 1))
+    below = minus(b, x, extreme(b, "REDUCE_MAX", x, x.type.rank - 1))
     exponentials = b.EXP(below)
     if mask is not None and not is_causal:  # a row may allow nothing, and is 0 then
         some = b.GREATER(x, b.number(_LOWEST / 2, x))

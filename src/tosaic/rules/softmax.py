@@ -17,6 +17,7 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
@@ -48,7 +49,7 @@ _Form = Callable[[Lowering, Value, int], _Row]
 
 
 def _below(b: Lowering, x: Value, axis: int) -> Value:
-    largest = b.marked(b.REDUCE_MAX(x, axis=axis), x.quant)
+    largest = b.marked(extreme(b, "REDUCE_MAX", x, axis), x.quant)
     return b.SUB(b.widened(x), b.widened(largest))
 
 
@@ -109,7 +110,7 @@ def _pairs(b: Lowering, x: Value, axis: int) -> _Row:
     bits, scale = _bits(x, axis, 22), scale_of(x)
     below = _below(b, x, axis)
     eight = b.number(8, below)
-    high = b.ARITHMETIC_RIGHT_SHIFT(b.ADD(below, b.number(255, below)), eight, round=False)
+    high = b.ARITHMETIC_RIGHT_SHIFT(b.ADD(below, b.number(127, below)), eight, round=True)
     low = b.SUB(below, b.LOGICAL_LEFT_SHIFT(high, eight))
     factors = _paired(b, high, 256 * scale), _paired(b, low, scale)
     fine, down = product(b, *factors, 14), b.number(30 - bits, below)
@@ -168,7 +169,7 @@ def _float(b: Lowering, x: Value, dim: int) -> tuple[Value, Value, Value]:
     """x − max, exp of it, and the sum of that; in float32, as PyTorch computes it."""
     axis = dim % x.type.rank
     wide = converted(b, x, d.F32)
-    below = minus(b, wide, b.REDUCE_MAX(wide, axis=axis))
+    below = minus(b, wide, extreme(b, "REDUCE_MAX", wide, axis))
     exponentials = b.EXP(below)
     return below, exponentials, b.REDUCE_SUM(exponentials, axis=axis)
 

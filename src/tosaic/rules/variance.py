@@ -8,6 +8,7 @@ from collections.abc import Callable
 import torch
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
@@ -182,11 +183,11 @@ def _length(b: Lowering, rows: Value, ord: float) -> Value:
     size = b.ABS(rows)
     if ord == 1:
         return b.REDUCE_SUM(size, axis=1)
-    reduce = b.REDUCE_MAX if ord > 0 else b.REDUCE_MIN
+    name = "REDUCE_MAX" if ord > 0 else "REDUCE_MIN"
     if rows.dtype is not d.I32:
-        return reduce(size, axis=1)
+        return extreme(b, name, size, 1)
 
     def short() -> Value:  # NPUs find the largest of int16, not all of int32; 32768 is one less
-        return b.rescale(reduce(b.rescale(size, [1.0], 0, d.I16), axis=1), [1.0], 0, d.I32)
+        return b.levels(extreme(b, name, b.levels(size, d.I16), 1))
 
-    return first(b, short, lambda: reduce(size, axis=1))
+    return first(b, short, lambda: extreme(b, name, size, 1))
