@@ -50,7 +50,7 @@ class Case:
             made = [t.round() for t in made]
         for i, tensor in enumerate(made):
             if kind := self.sample.kind(i):
-                made[i] = tensor > (low + high) / 2 if kind == "bool" else tensor.to(torch.int32)
+                made[i] = _of_kind(tensor, kind, self.sample.domain, generator)
         return made
 
     @property
@@ -77,7 +77,7 @@ class Case:
         """What the rule makes of it; several results one after the other."""
         schema = self.overload._schema
         arguments = self._arguments(values)
-        arguments = [b.tensor(v) if isinstance(v, Tensor) else v for v in arguments]
+        arguments = [_value(b, v) for v in arguments]
         named = {a.name: v for a, v in zip(schema.arguments, arguments)}
         rest = {
             a.name: a.default_value
@@ -95,7 +95,13 @@ class Case:
             return [tensors, *others]
         made: list[Any] = []
         for argument in schema.arguments:
-            takes = tensors if "Tensor" in str(argument.type) and tensors else others
+            kind = str(argument.type)
+            if kind.startswith("List[") and others and ... in _items(others[0]):
+                made.append([tensors.pop(0) if v is ... else v for v in others.pop(0)])
+                continue
+            takes = tensors if "Tensor" in kind and tensors else others
+            if kind == "List[Optional[Tensor]]" and others:
+                takes = others
             if not takes or argument.kwarg_only:
                 break
             made.append(takes.pop(0))
@@ -107,6 +113,35 @@ class Case:
 
 def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _value(b: Lowering, argument: Any) -> Any:
+    """An argument with tensors as constants."""
+    if isinstance(argument, list):
+        return [_value(b, item) for item in argument]
+    return b.tensor(argument) if isinstance(argument, Tensor) else argument
+
+
+def _of_kind(
+    tensor: Tensor, kind: str, domain: tuple[float, float], generator: torch.Generator
+) -> Tensor:
+    """Random numbers of a type that is not real, from random real ones."""
+    low, high = domain
+    name, _, size = kind.partition(":")
+    if name == "bool":
+        return tensor > (low + high) / 2
+    if name == "i32":
+        return tensor.to(torch.int32)
+    if name == "index":  # PyTorch takes int64 everywhere
+        return torch.randint(0, int(size), tensor.shape, generator=generator)
+    if name == "signed":
+        return torch.randint(-int(size), int(size), tensor.shape, generator=generator)
+    rows = [torch.randperm(int(size), generator=generator) for _ in range(tensor[..., 0].numel())]
+    return torch.stack([r[: tensor.shape[-1]] for r in rows]).reshape(tensor.shape)
 
 
 def cases() -> Iterator[Case]:
@@ -141,7 +176,10 @@ def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
     for i, tensor in enumerate(tensors):
         given = case.sample.kind(i)
         if given or (kind is None and not (i and (weighted or constants))):
-            made.add(b.input(given or "f32", tensor.shape, f"x{i}"), tensor, tensor.numpy())
+            form = given.partition(":")[0] if given else "f32"
+            form = form if form in ("bool", "i32", "f32") else "i32"
+            array = tensor.numpy().astype(np.int32) if form == "i32" else tensor.numpy()
+            made.add(b.input(form, tensor.shape, f"x{i}"), tensor, array)
         elif kind is None or (constants and i):
             made.add(b.tensor(tensor), tensor if kind is None else tensor.double())
         elif weighted and i == 1:

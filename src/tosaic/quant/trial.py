@@ -75,6 +75,22 @@ class Trial:
                 kind, quant = d.I8, Quant((_STEP,) * shape[role.axis], 0, role.axis)
             elif role.kind == "bias":
                 kind, quant = d.I32, Quant((_STEP * _STEP,) * shape[0], 0, 0)
+        known = None if is_real(node) else self._integers(node)
+        if known is not None:
+            return b.tensor(known)
         if node in self.constants:
             return b.const(lambda: np.zeros(shape), kind, quant=quant, shape=shape)
         return b.marked(b.input(kind, shape), quant)
+
+    def _integers(self, node: fx.Node) -> Tensor | None:
+        """The numbers of a constant that are no real ones: indices decide what a rule does."""
+        if node.op == "get_attr":
+            module = node.graph.owning_module
+            return None if module is None else torchapi.attribute(module, str(node.target))
+        if torchapi.overload_of(node) is None or (node.all_input_nodes and node not in self.constants):
+            return None
+        given = {n: self._integers(n) for n in node.all_input_nodes if not is_real(n)}
+        if len(given) < len(node.all_input_nodes) or None in given.values():
+            return None
+        found = torchapi.evaluate(node, given)
+        return found if isinstance(found, Tensor) else None
