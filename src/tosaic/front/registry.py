@@ -21,7 +21,8 @@ Function = TypeVar("Function", bound=Lowered)
 class Sample:
     """A use of an operator to test a rule with: shapes of tensor arguments, then the others.
 
-    In a list among the others, ``...`` stands for the next tensor. A tensor there is a constant.
+    A tensor among the others is a constant, and ``...`` there, or in a list, the next tensor
+    that is none.
     ``kinds`` are the types of tensors that are not real: "bool", "i32", and indices into n
     elements: "index:n" counts from 0, "signed:n" from either end, "distinct:n" repeats none.
     """

@@ -58,7 +58,10 @@ class Case:
         """An operator in place cannot make its first operand larger."""
         if not self.target.split(".")[1].endswith("_"):
             return True
-        return np.broadcast_shapes(*self.sample.shapes) == self.sample.shapes[0]
+        try:
+            return np.broadcast_shapes(*self.sample.shapes) == self.sample.shapes[0]
+        except ValueError:  # it does not broadcast: indices and what they pick
+            return True
 
     @property
     def integers(self) -> tuple[DType, ...]:
@@ -100,8 +103,10 @@ class Case:
                 made.append([tensors.pop(0) if v is ... else v for v in others.pop(0)])
                 continue
             takes = tensors if "Tensor" in kind and tensors else others
-            if kind == "List[Optional[Tensor]]" and others:
-                takes = others
+            if made and others and others[0] is ...:
+                others.pop(0)
+            elif made and others and (kind.startswith("List[") or isinstance(others[0], Tensor)):
+                takes = others  # a constant stands at its place among the others
             if not takes or argument.kwarg_only:
                 break
             made.append(takes.pop(0))
