@@ -126,19 +126,19 @@ def logical_not(b: Lowering, self: Value) -> Value:
 
 
 @rule("aten.bitwise_and.Tensor", "aten.bitwise_and_.Tensor", policy="NONE", samples=_MASKS)
-def bitwise_and(b: Lowering, self: Value, other: Value) -> Value:
+def bitwise_and(b: Lowering, self: Value, other: Operand) -> Value:
     x, y = operands(b, self, other)
     return b.LOGICAL_AND(x, y) if x.dtype is d.BOOL else b.BITWISE_AND(x, y)
 
 
 @rule("aten.bitwise_or.Tensor", "aten.bitwise_or_.Tensor", policy="NONE", samples=_MASKS)
-def bitwise_or(b: Lowering, self: Value, other: Value) -> Value:
+def bitwise_or(b: Lowering, self: Value, other: Operand) -> Value:
     x, y = operands(b, self, other)
     return b.LOGICAL_OR(x, y) if x.dtype is d.BOOL else b.BITWISE_OR(x, y)
 
 
 @rule("aten.bitwise_xor.Tensor", "aten.bitwise_xor_.Tensor", policy="NONE", samples=_MASKS)
-def bitwise_xor(b: Lowering, self: Value, other: Value) -> Value:
+def bitwise_xor(b: Lowering, self: Value, other: Operand) -> Value:
     x, y = operands(b, self, other)
     return b.LOGICAL_XOR(x, y) if x.dtype is d.BOOL else b.BITWISE_XOR(x, y)
 
