@@ -204,3 +204,24 @@ def take_along_dim(b: Lowering, self: Value, indices: Value, dim: int | None = N
 def take(b: Lowering, self: Value, index: Value) -> Value:
     flat = b.reshape(self, (self.type.size,))
     return b.reshape(pick(b, flat, 0, wrapped(b, index, self.type.size)), index.shape)
+
+
+@rule(
+    "aten.repeat_interleave.self_Tensor",
+    policy="SHARED",
+    samples=[
+        Sample(((3, 4),), (torch.tensor([2, 1, 3]), 0)),
+        Sample(((2, 3),), (torch.tensor([2]),)),
+    ],
+)
+def repeat_interleave(
+    b: Lowering, self: Value, repeats: Value, dim: int | None = None, output_size: int | None = None
+) -> Value:
+    """Each element along an axis as often as a constant says."""
+    counts = known(repeats)
+    if counts is None:
+        raise Unsupported("how long the result is must be known: repeats are no constant here")
+    x = b.reshape(self, (self.type.size,)) if dim is None else self
+    axis = (dim or 0) % max(x.type.rank, 1)
+    places = np.repeat(np.arange(x.shape[axis]), counts.reshape(-1))
+    return moves.take(b, x, axis, [int(i) for i in places])
