@@ -155,7 +155,9 @@ def _of_type(example: Any) -> Interval:
 def _sizes(node: fx.Node, bound: dict[str, Any]) -> float:
     """How many elements of the operand one element of the result comes from."""
     source, result = _example(bound["self"]), _example(node)
-    return source.numel() / max(result.numel(), 1) if isinstance(result, Tensor) else math.inf
+    if not isinstance(source, Tensor) or not isinstance(result, Tensor):
+        return math.inf
+    return source.numel() / max(result.numel(), 1)
 
 
 def _sum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
@@ -163,16 +165,20 @@ def _sum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
 
 
 def _cumsum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
-    shape = _example(bound["self"]).shape
+    example = _example(bound["self"])
+    if not isinstance(example, Tensor):
+        return ALL
     low, high = r.of(bound["self"])
-    terms = shape[bound["dim"]] if shape else 1
+    terms = example.shape[bound["dim"]] if example.dim() else 1
     return min(low, low * terms), max(high, high * terms)
 
 
 def _accumulated(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
     """Every element of the source may be added to one place."""
     source = next(bound[k] for k in ("src", "source", "values") if k in bound)
-    low, high = _scaled(r.of(source), max(_example(source).numel(), 1))
+    example = _example(source)
+    terms = example.numel() if isinstance(example, Tensor) else math.inf
+    low, high = _scaled(r.of(source), max(terms, 1))
     return _added(r.of(bound["self"]), (min(low, 0.0), max(high, 0.0)))
 
 
@@ -249,7 +255,8 @@ _TRANSFER: dict[str, Callable[[Ranges, fx.Node, dict[str, Any]], Interval]] = {
     "clamp": _clamp, "hardtanh": _clamp, "clamp_min": _clamp, "clamp_max": _clamp,
     "relu": lambda r, n, b: _limited(r.of(b["self"]), (0.0, 0.0), None),
     "scatter_add": _accumulated, "index_add": _accumulated, "scatter_reduce": _accumulated,
-    "index_put": _put, "floor": _rounded, "ceil": _rounded, "round": _rounded, "trunc": _rounded, "getitem": _item,
+    "index_put": _put, "floor": _rounded, "ceil": _rounded, "round": _rounded,
+    "trunc": _rounded, "getitem": _item,
     **dict.fromkeys(
         ("prod", "cumprod", "mm", "bmm", "matmul", "dot", "mv", "addmm", "baddbmm", "linear",
          "convolution", "conv1d", "conv2d", "conv3d", "bitwise_left_shift", "__lshift__"),

@@ -42,7 +42,7 @@ class Trial:
                 arguments = self._arguments(b, rider, {node: result})
                 result = rule_of(torchapi.target_name(rider)).lower(b, **arguments)
             for value in result if isinstance(result, (list, tuple)) else [result]:
-                if value.quant is not None:
+                if value is not None and value.quant is not None:
                     b.settle(value, *wanted)
         except Unsupported as refusal:
             return refusal
@@ -87,7 +87,9 @@ class Trial:
         if node.op == "get_attr":
             module = node.graph.owning_module
             return None if module is None else torchapi.attribute(module, str(node.target))
-        if torchapi.overload_of(node) is None or (node.all_input_nodes and node not in self.constants):
+        if torchapi.overload_of(node) is None or (
+            node.all_input_nodes and node not in self.constants
+        ):
             return None
         given = {n: self._integers(n) for n in node.all_input_nodes if not is_real(n)}
         if len(given) < len(node.all_input_nodes) or None in given.values():

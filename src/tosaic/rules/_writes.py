@@ -101,7 +101,9 @@ def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1)
             total = b.MUL(total, b.number(weight, total), b.const([0], d.I8))
         return b.ADD(*operands(b, rows, total))
     if rows.quant is None or weight <= 0:
-        raise Unsupported("rows are added to quantized ones if these are too, with a weight above 0")
+        raise Unsupported(
+            "rows are added to quantized ones if these are too, with a weight above 0"
+        )
     sums = b.MATMUL(picks, new, b.const([0], kind), zero_point(b, new), out=accumulator(new))
     wanted, b.wanted = b.wanted, None
     sums = finished(b, b.marked(sums, Quant(scale_of(new) * weight)), terms, 17)

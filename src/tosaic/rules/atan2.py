@@ -42,7 +42,8 @@ def _angle(b: Lowering, y: Value, x: Value) -> Value:
     """atan(min / max) of two sizes; 0 where both are 0."""
     most = b.MAXIMUM(y, x)
     safe = b.SELECT(b.EQUAL(most, b.number(0.0, most)), b.number(1.0, most), most)
-    return atan(b, times(b, b.MINIMUM(y, x), b.RECIPROCAL(safe)))
+    found: Value = atan(b, times(b, b.MINIMUM(y, x), b.RECIPROCAL(safe)))
+    return found
 
 
 def _whole_angle(b: Lowering, y: Value, x: Value) -> Value:

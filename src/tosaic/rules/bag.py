@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import torch
@@ -35,11 +36,13 @@ def _sizes(offsets: Value, count: int, include_last_offset: bool) -> list[int]:
         raise Unsupported("how long each bag is must be known: offsets are no constant here")
     ends = [int(i) for i in starts]
     ends = ends if include_last_offset else [*ends, count]
-    sizes = [stop - start for start, stop in zip(ends, ends[1:])]
+    sizes = [stop - start for start, stop in itertools.pairwise(ends)]
     if min(sizes) < 1:
         raise Unsupported("a bag without elements has no form in TOSA")
     if len(set(sizes)) > 1 and len(sizes) > _MOST_BAGS:
-        raise Unsupported(f"{len(sizes)} bags of different sizes are too many: {_MOST_BAGS} are not")
+        raise Unsupported(
+            f"{len(sizes)} bags of different sizes are too many: {_MOST_BAGS} are not"
+        )
     return sizes
 
 

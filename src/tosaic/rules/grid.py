@@ -86,5 +86,7 @@ def _neighbours(
     made = []
     for whole, share in both:
         kept = b.CLAMP(whole, min_val=0.0, max_val=float(size - 1))
-        made.append((kept, times(b, share, _inside(b, whole, size)) if padding == _ZEROS else share))
+        made.append(
+            (kept, times(b, share, _inside(b, whole, size)) if padding == _ZEROS else share)
+        )
     return made

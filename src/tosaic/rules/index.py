@@ -153,9 +153,7 @@ _GATHER = [
 
 
 @rule("aten.gather.default", policy="SHARED", samples=_GATHER)
-def gather(
-    b: Lowering, self: Value, dim: int, index: Value, sparse_grad: bool = False
-) -> Value:
+def gather(b: Lowering, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     """Along one axis, with indices of their own at each place of the others."""
     if not self.type.rank:
         return b.reshape(self, index.shape)

@@ -72,7 +72,10 @@ def _counts(size: int, kernel: int, step: int, pad: int, count: int, with_pads: 
     """How many elements each window along an axis counts."""
     starts = np.arange(count) * step - pad
     ends = np.minimum(starts + kernel, size + pad)
-    return ends - starts if with_pads else np.minimum(ends, size) - np.maximum(starts, 0)
+    if not with_pads:
+        starts, ends = np.maximum(starts, 0), np.minimum(ends, size)
+    counts: Array = ends - starts
+    return counts
 
 
 def _divided(b: Lowering, sums: Value, counts: Array) -> Value:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-
 from collections.abc import Callable, Sequence
 
 import numpy as np
@@ -133,10 +132,7 @@ def diff(
     for _ in range(n):
         size -= 1
         late, early = piece(b, x, axis, 1, size + 1), piece(b, x, axis, 0, size)
-        if x.dtype is d.BOOL:
-            x = b.LOGICAL_XOR(late, early)
-        else:
-            x = sub(b, late, early)
+        x = b.LOGICAL_XOR(late, early) if x.dtype is d.BOOL else sub(b, late, early)
     return x
 
 
@@ -151,5 +147,3 @@ def _whole(b: Lowering, parts: Sequence[Value], axis: int) -> Value:
     same = [b.marked(b.rescale(p, [scale_of(p) / finest * 16], 0, d.I32), Quant(finest / 16))
             for p in wide]  # fmt: skip
     return joined(b, same, axis)
-
-

@@ -217,7 +217,9 @@ def index_put(
         made = (added if accumulate else written)(b, rows, index, new)
     order = [*axes, *(i for i in range(self.type.rank) if i not in axes)]
     apart = b.reshape(made, x.shape)
-    return apart if x is self else b.permute(apart, sorted(range(len(order)), key=order.__getitem__))
+    return (
+        apart if x is self else b.permute(apart, sorted(range(len(order)), key=order.__getitem__))
+    )
 
 
 def _put_by_mask(b: Lowering, self: Value, mask: Value, values: Value) -> Value:

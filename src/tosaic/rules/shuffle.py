@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 
-from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value

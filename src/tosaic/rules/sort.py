@@ -59,7 +59,9 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     size = x.shape[axis]
     emit = b.REDUCE_MAX if largest else b.REDUCE_MIN
     places, past = _iota(b, y, axis, size), b.number(size, y)
-    worst = (-np.inf if largest else np.inf) if y.dtype.is_float else d.I32.range[0 if largest else 1]
+    worst = (
+        (-np.inf if largest else np.inf) if y.dtype.is_float else d.I32.range[0 if largest else 1]
+    )
     values, indices, free = [], [], None
     left = y
     for _ in range(k):
@@ -79,7 +81,7 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     """How many elements come before each says where it goes; ``slots`` of that order are kept."""
     size, rank = x.shape[axis], x.type.rank
     if size > _LONGEST:
-        raise Unsupported(f"a sort of {size} elements is lowered up to {_LONGEST}")
+        raise Unsupported(f"a sort compares every pair: {size} elements are more than {_LONGEST}")
     order = [i for i in range(rank) if i != axis] + [axis]
     turned = b.permute(_comparable(b, x), order)
     rows = turned.type.size // size
@@ -112,7 +114,8 @@ def topk(
         return _finished(b, _rounds(b, self, k, axis, largest), self)
     if self.shape[axis] > _LONGEST:
         raise Unsupported(
-            f"topk with k of {k} is lowered up to {_MOST_ROUNDS}, or over at most {_LONGEST} elements"
+            f"topk is lowered up to k = {_MOST_ROUNDS}, or over at most {_LONGEST} elements, "
+            f"not with k = {k} over {self.shape[axis]}"
         )
     return _finished(b, _ranked(b, self, axis, largest, range(k)), self)
 

@@ -73,9 +73,7 @@ def diagonal(b: Lowering, self: Value, offset: int = 0, dim1: int = 0, dim2: int
     policy="SHARED",
     samples=[Sample(((2, 4),)), Sample(((3, 2),), (1,)), Sample(((2, 3),), (-1, 0, 1))],
 )
-def diag_embed(
-    b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: int = -1
-) -> Value:
+def diag_embed(b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
     """A matrix for each row, with its numbers on a diagonal."""
     size, rank = self.shape[-1] + abs(offset), self.type.rank + 1
     wide = self
@@ -149,7 +147,9 @@ def fill_from(b: Lowering, self: Value, value: Value) -> Value:
 
 
 @rule(
-    "aten.meshgrid.default", policy="SHARED", samples=[Sample(((3,), (4,))), Sample(((2,), (3,), (4,)))]
+    "aten.meshgrid.default",
+    policy="SHARED",
+    samples=[Sample(((3,), (4,))), Sample(((2,), (3,), (4,)))],
 )
 @rule("aten.meshgrid.indexing", policy="SHARED")
 def meshgrid(b: Lowering, tensors: Sequence[Value], indexing: str = "ij") -> list[Value]:

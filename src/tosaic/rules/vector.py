@@ -105,9 +105,7 @@ def cdist(
     return b.reshape(b.marked(found, meaning), found.shape[:-1])
 
 
-def _one_scale(
-    b: Lowering, x: Value, y: Value, terms: int
-) -> tuple[Value, Value, Quant]:
+def _one_scale(b: Lowering, x: Value, y: Value, terms: int) -> tuple[Value, Value, Quant]:
     """Two operands in one scale, as fine as int32 can add up so many differences of them."""
     bits = 29 - x.dtype.bits - math.ceil(math.log2(terms))
     if bits < 0:

@@ -118,7 +118,9 @@ def _laid(b: Lowering, x: Value, step: int, gap: int, size: int) -> Value:
     total: Value | None = None
     for k in range(kernel):
         one = piece(b, x, 1, k, k + 1)
-        spread = _padded(b, b.reshape(one, (batch, count, 1, inner)), (0, 0, 0, 0, 0, step - 1, 0, 0))
+        spread = _padded(
+            b, b.reshape(one, (batch, count, 1, inner)), (0, 0, 0, 0, 0, step - 1, 0, 0)
+        )
         line = b.reshape(spread, (batch, count * step, inner))
         line = piece(b, line, 1, 0, min(count * step, size - k * gap))
         behind = size - k * gap - line.shape[1]
