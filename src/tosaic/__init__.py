@@ -1,7 +1,7 @@
 """Tosaic takes PyTorch models to Arm edge devices.
 
-``compile`` lowers a model to TOSA, ``load`` reads a TOSA graph; both give objects that run the
-graph exactly, here and now. ``explain`` says what would be compiled and why not all of it,
+``compile`` lowers a model to TOSA, ``load`` reads a TOSA graph or a ``.pte``; both give objects
+that run it exactly, here and now. ``explain`` says what would be compiled and why not all of it,
 ``compare`` where a compiled model differs from the original, ``quantize`` does PT2E alone.
 """
 
@@ -19,10 +19,12 @@ from tosaic.errors import (
     Unpredictable,
     Unsupported,
 )
+from tosaic.targets import formats
 
 if TYPE_CHECKING:
     from torch import fx
 
+    from tosaic.executorch.runner import Runner
     from tosaic.interp.model import Model
     from tosaic.sim.compare import Comparison
     from tosaic.targets.artifact import Artifact
@@ -35,12 +37,21 @@ __all__ = [
 __version__ = "0.1.0"
 
 
-def load(source: bytes | str | os.PathLike[str]) -> Model:
-    """Read a ``.tosa`` file (a path, or its bytes), verify it, and prepare it to run.
+def load(
+    source: bytes | str | os.PathLike[str],
+    *,
+    external_weights: str | os.PathLike[str] | None = None,
+) -> Model | Runner:
+    """Read a ``.tosa`` or ``.pte`` file (a path, or its bytes), and prepare it to run.
 
     The result has ``run(*inputs)``, ``inputs`` and ``outputs``. A file that breaks a rule of
-    TOSA or of the format raises InvalidGraph.
+    TOSA or of its format raises InvalidGraph or InvalidInput. ``external_weights`` is the ``.ptd``
+    file of a ``.pte`` whose weights lie outside of it.
     """
+    if _is_pte(source):
+        from tosaic.executorch.runner import load_pte
+
+        return load_pte(source, external_weights)
     from tosaic.files.flatbuffer import read
     from tosaic.interp.model import Model
     from tosaic.ir.verify import verify
@@ -51,6 +62,13 @@ def load(source: bytes | str | os.PathLike[str]) -> Model:
     return Model(graph)
 
 
+def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:
+    """Whether bytes, or a file, are ExecuTorch's: by identifier, or by suffix if it has none."""
+    if isinstance(source, bytes):
+        return source[4:6] == b"ET"
+    return os.path.splitext(os.fspath(source))[1] == ".pte"
+
+
 def compile(
     model: Any,
     example_inputs: tuple[Any, ...],
@@ -59,18 +77,25 @@ def compile(
     scheme: str | None = None,
     calibration: Iterable[Any] | None = None,
     dynamic_shapes: Any = None,
+    **options: Any,
 ) -> Artifact:
-    """Lower a PyTorch model to TOSA.
+    """Lower a PyTorch model to TOSA, and compile it for an Ethos-U where one is the target.
 
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
     path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
     ``scheme`` says otherwise), calibrated with the inputs in ``calibration``. What cannot be
     lowered stays in PyTorch; ``report`` has the operator, the reason and the line of the user's
     own source. ``dynamic_shapes`` goes to torch.export.
+
+    ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
+    ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
+    limits max_scratch_bytes and max_flash_bytes.
     """
     from tosaic.targets.driver import compile_model
 
-    return compile_model(model, example_inputs, target, scheme, calibration, dynamic_shapes)
+    return compile_model(
+        model, example_inputs, target, scheme, calibration, dynamic_shapes, options
+    )
 
 
 def quantize(
@@ -117,3 +142,12 @@ def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     from tosaic.sim.compare import compare_models
 
     return compare_models(model, artifact, inputs)
+
+
+def _save_pte(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
+    from tosaic.executorch.package import save
+
+    save(artifact, path, **options)
+
+
+formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))

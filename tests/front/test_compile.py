@@ -116,7 +116,7 @@ def test_an_exported_program_is_taken_too(tmp_path: Path) -> None:
     art.save(tmp_path / "net.tosa")
     art.save(tmp_path / "net.mlir")
     assert tosaic.load(tmp_path / "net.tosa").inputs[0].shape == (1, 8, 4, 4)
-    with pytest.raises(InvalidInput, match="the suffixes are .tosa and .mlir"):
+    with pytest.raises(InvalidInput, match="the suffixes are .tosa, .mlir, .pte"):
         art.save(tmp_path / "net.xyz")
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 import tosaic.rules  # noqa: F401  (fills the registry)
@@ -19,6 +21,7 @@ from tosaic.front.samples import (
 )
 from tosaic.interp.model import Model
 from tosaic.ir import verify
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import improve
 from tosaic.spec.env import Env
@@ -29,11 +32,11 @@ __all__ = [
 ]  # fmt: skip
 
 
-def finish(b: Lowering, result: Value, env: Env) -> Graph:
-    """The graph with its output, rewritten and verified."""
-    b.output(result)
-    graph = improve(b.graph, env)
-    verify(graph, env)
+def finish(b: Lowering, result: Value, env: Env, constraints: Sequence[Constraint] = ()) -> Graph:
+    """The graph with its output, rewritten and verified; an input that passes through is copied."""
+    b.output(result if result.producer is not None else b.IDENTITY(result))
+    graph = improve(b.graph, env, *constraints)
+    verify(graph, env, constraints)
     return graph
 
 

@@ -125,6 +125,15 @@ class Lowering(Builder):
         )  # fmt: skip
         return value
 
+    def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
+        """x − given + zero in another type, whatever it means; what does not fit saturates."""
+        value: Value = self.RESCALE(
+            x, self.const([1 << 30], d.I32), self.const([30], d.I8), self.const([given], x.dtype),
+            self.const([zero], out), scale32=True, rounding_mode="SINGLE_ROUND",
+            per_channel=False, out=out,
+        )  # fmt: skip
+        return value
+
     def settle(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """The value in other parameters; nothing if it has them already."""
         if x.quant is None and x.is_const and x.dtype.is_float:

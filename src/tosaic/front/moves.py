@@ -19,6 +19,8 @@ from tosaic.spec import dtypes as d
 Array = np.ndarray[Any, Any]
 # Up to this many pieces, slices and a concatenation are cheaper than a GATHER and run everywhere.
 FEW_PIECES = 16
+_MOST_WEIGHTS = 1 << 22  # of a product that picks elements
+_LONG = 1 << 15  # elements of an axis that are added up at once where more are refused
 
 
 def first(b: Lowering, *forms: Callable[[], Value]) -> Value:
@@ -120,10 +122,54 @@ def take(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
     def pieces() -> Value:
         return joined(b, [_run(b, x, axis, *run) for run in runs], axis)
 
-    def gather() -> Value:
-        return _gathered(b, x, axis, indices)
+    if len(runs) <= FEW_PIECES:
+        return pieces()
+    times = _times(indices)
+    if times:
+        return repeated(b, piece(b, x, axis, indices[0], indices[-1] + 1), axis, times)
+    return first(
+        b,
+        lambda: _gathered(b, x, axis, indices),
+        lambda: _multiplied(b, x, axis, indices),
+        pieces,
+    )
 
-    return pieces() if len(runs) <= FEW_PIECES else first(b, gather, pieces)
+
+def _times(indices: Sequence[int]) -> int:
+    """How often each of neighbouring indices comes, if all come equally often; else 0."""
+    count = indices[-1] - indices[0] + 1
+    if count < 1 or len(indices) % count:
+        return 0
+    times = len(indices) // count
+    whole = np.repeat(np.arange(indices[0], indices[-1] + 1), times)
+    return times if np.array_equal(whole, indices) else 0
+
+
+def repeated(b: Lowering, x: Value, axis: int, times: int) -> Value:
+    """Each element of an axis several times: copies behind one another, inside of the axis."""
+    quant, shape = _one_scale(x), list(x.shape)
+    rows = b.reshape(x, (math.prod(shape[: axis + 1]), math.prod(shape[axis + 1 :])))
+    shape[axis] *= times
+    return b.marked(b.reshape(joined(b, [rows] * times, 1), shape), quant)
+
+
+def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
+    """Elements picked by a 1×1 convolution whose weights are 0 and 1; the axis is its channels."""
+    size, count, rank = x.shape[axis], len(indices), x.type.rank
+    if x.dtype not in (d.I8, d.I16) or size * count > _MOST_WEIGHTS:
+        raise Unsupported("a product with 0 and 1 picks int8 and int16 by few indices only")
+    quant, order = _one_scale(x), [*(i for i in range(rank) if i != axis), axis]
+    turned = b.permute(x, order)
+    rows = b.reshape(turned, (1, 1, math.prod(turned.shape[:-1]), size))
+    shape = (count, 1, 1, size)
+    weights = b.const(lambda: np.eye(size)[list(indices)].reshape(shape), d.I8, shape=shape)
+    wide = d.I48 if x.dtype is d.I16 else d.I32
+    sums = b.CONV2D(
+        rows, weights, b.const([0], wide), b.const([0], x.dtype), b.const([0], d.I8),
+        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=wide,
+    )  # fmt: skip
+    found = b.reshape(b.rescale(sums, [1.0], 0, x.dtype), (*turned.shape[:-1], count))
+    return b.marked(b.permute(found, [order.index(i) for i in range(rank)]), quant)
 
 
 def _runs(indices: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -167,7 +213,11 @@ def backwards(b: Lowering, x: Value, axis: int) -> Value:
     def pieces() -> Value:
         return joined(b, [piece(b, x, axis, i, i + 1) for i in reversed(range(size))], axis)
 
-    return first(b, lambda: b.marked(b.REVERSE(x, axis=axis), quant), pieces)
+    def apart() -> Value:  # not the last axis, then
+        rows = b.reshape(x, (math.prod(x.shape[:axis]), size, math.prod(x.shape[axis + 1 :])))
+        return b.reshape(b.marked(b.REVERSE(rows, axis=1), quant), x.shape)
+
+    return first(b, lambda: b.marked(b.REVERSE(x, axis=axis), quant), apart, pieces)
 
 
 def _strided(b: Lowering, x: Value, axis: int, start: int, step: int, count: int) -> Value:
@@ -195,3 +245,17 @@ def _gathered(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value
     which = b.const(np.tile(np.asarray(indices), (outer, 1)), d.I32)
     found = b.marked(b.GATHER(rows, which), quant)
     return b.reshape(found, (*x.shape[:axis], len(indices), *x.shape[axis + 1 :]))
+
+
+def added(b: Lowering, x: Value, axis: int) -> Value:
+    """The sum over an axis; a long one in parts."""
+
+    def parts() -> Value:
+        spans = [(i, min(i + _LONG, x.shape[axis])) for i in range(0, x.shape[axis], _LONG)]
+        sums = [b.REDUCE_SUM(b.marked(piece(b, x, axis, *s), None), axis=axis) for s in spans]
+        total = sums[0]
+        for part in sums[1:]:
+            total = b.ADD(total, part)
+        return total
+
+    return first(b, lambda: b.REDUCE_SUM(x, axis=axis), parts)

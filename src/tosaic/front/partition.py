@@ -7,7 +7,9 @@ calls of one level are such a group, and as large as can be.
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -15,10 +17,11 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.lower import TYPES
+from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
 from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, named_output, parameters
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec.check import check_level
 from tosaic.spec.dtypes import TensorType
@@ -53,6 +56,7 @@ class Piece:
     input_orders: list[tuple[int, ...] | None] = field(default_factory=list)
     output_orders: list[tuple[int, ...] | None] = field(default_factory=list)
     meanings: list[Quant | None] = field(default_factory=list)
+    calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
 
 
 @dataclass(slots=True)
@@ -67,19 +71,31 @@ class Partition:
         return [p.graph for p in self.pieces if p.graph is not None]
 
 
-def partition(program: Program, env: Env, *, expose: bool = False) -> Partition:
+def partition(
+    program: Program,
+    env: Env,
+    *,
+    expose: bool = False,
+    constraints: Sequence[Constraint] = (),
+    kept: Mapping[str, str] = MappingProxyType({}),
+) -> Partition:
     """Split a program into TOSA graphs and what PyTorch runs round them.
 
-    With ``expose`` the graphs give every value that they compute.
+    With ``expose`` the graphs give every value that they compute. ``kept`` are calls that PyTorch
+    keeps whatever their rules say, by the name of the node, with the reason.
     """
-    return _Partitioner(program, env, expose).run()
+    return _Partitioner(program, env, expose, constraints, kept).run()
 
 
 class _Partitioner:
-    def __init__(self, program: Program, env: Env, expose: bool) -> None:
+    def __init__(
+        self, program: Program, env: Env, expose: bool, constraints: Sequence[Constraint],
+        kept: Mapping[str, str],
+    ) -> None:  # fmt: skip
         self.program, self.env, self.expose = program, env, expose
+        self.constraints, self.kept = constraints, kept
         self.ranges = Ranges(program.tensors)
-        self.trial = Walker(program, env, self.ranges)
+        self.trial = Walker(program, Lowering(env, constraints=constraints), self.ranges)
         self.accepted: set[fx.Node] = set()
         self.folded: set[fx.Node] = set()  # constants of a graph
         self.meant: set[fx.Node] = set()  # dequantize calls, which only say what integers mean
@@ -104,6 +120,8 @@ class _Partitioner:
             return
         try:
             with self.trial.b.scratch() as scratch:
+                if node.name in self.kept:
+                    raise Unsupported(self.kept[node.name])
                 result = self.trial.call(node)
                 scratch.commit()
         except Unsupported as refusal:
@@ -204,14 +222,15 @@ class _Partitioner:
 
     def _group(self, nodes: list[fx.Node]) -> Piece:
         """Lower the calls of one level together, from what they read to what others read."""
-        walker, members = Walker(self.program, self.env), set(nodes)
+        b = Lowering(self.env, constraints=self.constraints)
+        walker, members = Walker(self.program, b), set(nodes)
         walker.codes, walker.missing = self.trial.codes, self.trial.missing
         inputs: list[fx.Node] = []
         for node in nodes:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
-        piece = Piece(graph=walker.b.graph, inputs=inputs)
+        piece = Piece(graph=walker.b.graph, inputs=inputs, calls=nodes)
         taken: set[Value] = set()
         for node in nodes:
             if not self._is_given(node, members, walker.values[node]):

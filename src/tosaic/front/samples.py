@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,9 +12,11 @@ from torch import Tensor
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import mask_input
 from tosaic.front.moves import joined
 from tosaic.front.registry import RULES, Rule, Sample
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.build import Constraint
+from tosaic.ir.graph import Op, Quant, Value
 from tosaic.spec.dtypes import I16, I32, I48, DType
 from tosaic.spec.env import Env
 
@@ -181,10 +183,7 @@ def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
     for i, tensor in enumerate(tensors):
         given = case.sample.kind(i)
         if given or (kind is None and not (i and (weighted or constants))):
-            form = given.partition(":")[0] if given else "f32"
-            form = form if form in ("bool", "i32", "f32") else "i32"
-            array = tensor.numpy().astype(np.int32) if form == "i32" else tensor.numpy()
-            made.add(b.input(form, tensor.shape, f"x{i}"), tensor, array)
+            made.add(*_plain(b, tensor, given, f"x{i}"))
         elif kind is None or (constants and i):
             made.add(b.tensor(tensor), tensor if kind is None else tensor.double())
         elif weighted and i == 1:
@@ -202,6 +201,15 @@ def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
     return made
 
 
+def _plain(b: Lowering, tensor: Tensor, given: str, name: str) -> tuple[Value, Tensor, Array]:
+    """An input that is not quantized, as the target has it."""
+    shape = tuple(tensor.shape)
+    form = given.partition(":")[0] or "f32"
+    form = form if form in ("f32", "bool") else "i32"  # indices of any kind
+    value = mask_input(b, shape, name) if form == "bool" else b.input(form, shape, name)
+    return value, tensor, tensor.numpy().astype(value.dtype.array)
+
+
 def lowered(b: Lowering, case: Case, made: Operands, kind: DType | None) -> Value:
     """The result of the rule in the parameters that a quantizer would give it."""
     if kind is None or not (expected := case.eager(made.real)).dtype.is_floating_point:
@@ -213,13 +221,23 @@ def lowered(b: Lowering, case: Case, made: Operands, kind: DType | None) -> Valu
     return b.settle(case.lower(b, made.values), wanted, kind)
 
 
-def refusal(case: Case, env: Env, kind: DType | None) -> str | None:
-    """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
+def emitted(
+    case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
+) -> list[Op]:
+    """The operators of a sample in float or quantized to a type; Unsupported if it has no form."""
     if kind is not None and kind not in case.integers:
-        return case.rule.integers_why or f"it has no {kind} form"
-    b = Lowering(env)
+        raise Unsupported(case.rule.integers_why or f"it has no {kind} form")
+    b = Lowering(env, constraints=constraints)
+    lowered(b, case, operands(b, case, kind), kind)
+    return b.graph.ops
+
+
+def refusal(
+    case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
+) -> str | None:
+    """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
     try:
-        lowered(b, case, operands(b, case, kind), kind)
+        emitted(case, env, kind, constraints)
     except Unsupported as problem:
         return problem.reason
     return None

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import inspect
+import logging
 import os
 import warnings
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,14 +36,19 @@ _PLAIN_INPUTS = {
 
 
 def export(
-    module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    dynamic_shapes: Any = None,
+    kwargs: dict[str, Any] | None = None,
 ) -> ExportedProgram:
     """torch.export in inference mode, or its reason in short; the module is left as it was."""
     modes = {part: part.training for part in module.modules()}
     try:
         with torch.no_grad(), quiet():
             _to_inference(module)
-            return torch.export.export(module, args, dynamic_shapes=dynamic_shapes, strict=False)
+            return torch.export.export(
+                module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
     except Exception as problem:
         name = type(module).__name__
         raise InvalidInput(f"torch.export does not take {name}: {_short(problem)}") from problem
@@ -58,15 +64,22 @@ def _to_inference(module: torch.nn.Module) -> None:
 
 def load(path: str | os.PathLike[str]) -> ExportedProgram:
     """The program in a ``.pt2`` file."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401  (what quantized ones call)
+
+    if not os.path.isfile(path):
+        raise InvalidInput(f"there is no file '{os.fspath(path)}'")
+    log = logging.getLogger("torch.export")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # torch tells a failure twice; once is ours to tell
     try:
         with quiet():
             program: ExportedProgram = torch.export.load(path)
             return program
-    except FileNotFoundError as problem:
-        raise InvalidInput(f"there is no file '{os.fspath(path)}'") from problem
     except Exception as problem:
         reason = f"'{os.fspath(path)}' is no program that torch.export.save wrote"
         raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+    finally:
+        log.setLevel(level)
 
 
 def functional(exported: ExportedProgram) -> ExportedProgram:
@@ -210,6 +223,11 @@ def _register(root: torch.nn.Module, path: str, value: Any) -> None:
         root.register_buffer(name, value)
 
 
+def is_stand_in(tensor: Tensor) -> bool:
+    """Whether a tensor has a shape and a type but no values."""
+    return isinstance(tensor, torch._subclasses.FakeTensor)
+
+
 def target_name(node: fx.Node) -> str:
     """``aten.relu.default`` for a call of that overload; the name of any other callable."""
     overload = overload_of(node)
@@ -325,6 +343,13 @@ def location(node: fx.Node) -> Loc:
     return Loc(str(node.target), module, file, line)
 
 
+def modules_of(node: fx.Node) -> Iterator[tuple[str, Any]]:
+    """Paths and classes (or their names) of the modules that a call is in, the innermost first."""
+    stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
+    for path, kind in reversed([*stack.values()]):
+        yield str(path).removeprefix("L['self']").removeprefix("."), kind
+
+
 def _frames(trace: str) -> Iterator[tuple[str, int]]:
     for text in trace.splitlines():
         parts = text.strip().split('"')
@@ -339,6 +364,23 @@ def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
 
 def unflatten(values: Sequence[Any], spec: pytree.TreeSpec) -> Any:
     return pytree.tree_unflatten(list(values), spec)
+
+
+def is_written_as_text(spec: pytree.TreeSpec) -> bool:
+    """Whether torch can write a structure, and so export a program that gives it."""
+    try:
+        pytree.treespec_dumps(spec)
+    except (NotImplementedError, TypeError, ValueError):
+        return False
+    return True
+
+
+def structure(text: str) -> pytree.TreeSpec | None:
+    """The structure that torch wrote as text; None if this is none that it can read back."""
+    try:
+        return pytree.treespec_loads(text)
+    except (ValueError, TypeError, KeyError, NotImplementedError, AttributeError, IndexError):
+        return None
 
 
 def arguments_of(spec: pytree.TreeSpec) -> tuple[int, set[str]]:
@@ -373,6 +415,15 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
         args = tuple(_copy(a) if n in written else a for n, a in zip(names, args))
         kwargs = {n: _copy(a) if n in written else a for n, a in kwargs.items()}
     return overload(*args, **kwargs)
+
+
+def written_positions(node: fx.Node) -> list[int]:
+    """The positional arguments that a call writes to."""
+    overload = overload_of(node)
+    if overload is None:
+        return []
+    written, names = effects(overload).written, [a.name for a in overload._schema.arguments]
+    return [i for i, name in enumerate(names[: len(node.args)]) if name in written]
 
 
 def _copy(value: Any) -> Any:

@@ -12,6 +12,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import rides
 from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.masks import mask_input
 from tosaic.front.program import Program, from_module
 from tosaic.front.ranges import Interval, Ranges
 from tosaic.front.registry import rule_of
@@ -44,6 +45,9 @@ class Walker:
 
     def take(self, node: fx.Node, value: Value) -> None:
         """Make a value of another graph or of PyTorch an input of this one."""
+        if value.dtype is d.BOOL:
+            self.values[node] = mask_input(self.b, value.shape, node.name)
+            return
         made = self.b.input(value.dtype, value.shape, node.name)
         self.values[node] = self.b.marked(made, value.quant)
 

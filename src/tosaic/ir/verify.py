@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
 from tosaic.errors import InvalidGraph, Unsupported
-from tosaic.ir.build import known
+from tosaic.ir.build import Constraint, known
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec import OPS
 from tosaic.spec.check import check_level, resolve
@@ -26,20 +26,23 @@ class Problem:
         return f"{self.reason} (at {self.where})" if isinstance(self.where, Op) else self.reason
 
 
-def verify(graph: Graph, env: Env | str) -> None:
+def verify(graph: Graph, env: Env | str, constraints: Sequence[Constraint] = ()) -> None:
     """Raise InvalidGraph with the first problem of a graph, if it has one."""
-    for problem in problems(graph, env):
+    for problem in problems(graph, env, constraints):
         raise InvalidGraph(problem.reason, problem.where)
 
 
-def problems(graph: Graph, env: Env | str) -> Iterator[Problem]:
+def problems(
+    graph: Graph, env: Env | str, constraints: Sequence[Constraint] = ()
+) -> Iterator[Problem]:
     """Everything that is wrong with a graph in an environment, one sentence each."""
-    yield from _Verifier(Env.parse(env)).graph(graph, 0)
+    yield from _Verifier(Env.parse(env), constraints).graph(graph, 0)
 
 
 @dataclass(slots=True)
 class _Verifier:
     env: Env
+    constraints: Sequence[Constraint] = ()
     variables: dict[str, TensorType] = field(default_factory=dict)
 
     def graph(self, graph: Graph, depth: int) -> Iterator[Problem]:
@@ -96,6 +99,8 @@ class _Verifier:
             resolve(op.defn, self.env, kinds, op.attrs, partial(known, op.ins), outs, op.regions)
         except Unsupported as refusal:
             yield Problem(refusal.reason, op)
+        else:
+            yield from self._target(op)
         if op.defn.name.startswith("VARIABLE"):
             yield from self._variable(op)
         if op.regions and depth + 1 > self.env.level.max_nesting:
@@ -104,6 +109,12 @@ class _Verifier:
             return
         for region in op.regions:
             yield from self.graph(region, depth + 1)
+
+    def _target(self, op: Op) -> Iterator[Problem]:
+        for constraint in self.constraints:
+            reason = constraint(op)
+            if reason:
+                yield Problem(f"{op.name}: {reason}", op)
 
     def _variable(self, op: Op) -> Iterator[Problem]:
         name = op.attrs["name"]

@@ -16,6 +16,7 @@ from tosaic.front import torchapi
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.targets.base import Target
 
 _NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
@@ -29,6 +30,7 @@ def quantize(
     *,
     scheme: str = "int8",
     calibration: Iterable[Any] | None = None,
+    target: Target | None = None,
 ) -> fx.GraphModule:
     """Quantize a model after training, for a target of integers.
 
@@ -46,9 +48,12 @@ def quantize(
     arguments by name, in any batch size that the exported program runs with. Without it the
     example inputs serve. Data that looks unlike what will come is warned about.
 
+    ``target`` is what it will be compiled for; without it, TOSA with all that the scheme needs.
+
     InvalidInput says what is wrong with a model, a scheme or data.
     """
-    quantizer, module = TosaicQuantizer(scheme), float_module(model, example_inputs)
+    quantizer = TosaicQuantizer(scheme, target=target)
+    module = float_module(model, example_inputs)
     with torch.no_grad():
         prepared = prepare_pt2e(module, quantizer)
         doubts = calibrate(prepared, example_inputs, calibration)

@@ -23,6 +23,7 @@ from tosaic.quant.roles import constants, is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.quant.trial import Trial
 from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
+from tosaic.targets.base import Target
 
 _KEY = "quantization_annotation"
 
@@ -34,8 +35,15 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     are rounded while the network learns, and a batch norm stays with the layer before it.
     """
 
-    def __init__(self, scheme: str | Scheme = "int8", *, training: bool = False) -> None:
+    def __init__(
+        self,
+        scheme: str | Scheme = "int8",
+        *,
+        training: bool = False,
+        target: Target | None = None,
+    ) -> None:
         super().__init__()
+        self.target = target
         self.scheme = scheme if isinstance(scheme, Scheme) else scheme_of(scheme)
         self.training = training
         self.refused: dict[str, Unsupported] = {}
@@ -51,7 +59,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         known, done = constants(model.graph), set[fx.Node]()
-        trial = Trial(self.scheme, known)
+        trial = Trial(self.scheme, known, self.target)
         for node in model.graph.nodes:
             if node.op != "call_function" or node in done or node in known:
                 continue

@@ -12,11 +12,14 @@ from torch import Tensor, fx
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.masks import is_mask, mask_input
 from tosaic.front.registry import rule_of
 from tosaic.ir.graph import Quant, Value
 from tosaic.quant.roles import Role, is_real, role_of
 from tosaic.quant.schemes import Scheme
 from tosaic.spec import dtypes as d
+from tosaic.spec.env import Env
+from tosaic.targets.base import Target
 
 _STEP = 2.0**-6
 
@@ -24,14 +27,17 @@ _STEP = 2.0**-6
 class Trial:
     """Runs rules on quantized stand-ins; nothing that they build is kept."""
 
-    def __init__(self, scheme: Scheme, constants: set[fx.Node]) -> None:
+    def __init__(
+        self, scheme: Scheme, constants: set[fx.Node], target: Target | None = None
+    ) -> None:
         self.scheme, self.constants = scheme, constants
+        self.target = target or Target(scheme.env, Env.parse(scheme.env))
         self.kind = TYPES[scheme.dtype]
         self.zero = 3 if self.kind is d.I8 else 0  # any zero point an activation may have
 
     def refusal(self, node: fx.Node, rider: fx.Node | None = None) -> Unsupported | None:
         """Why the call, with an activation on its accumulator, does not lower; None if it does."""
-        b = Lowering(self.scheme.env)
+        b = Lowering(self.target.env, constraints=self.target.constraints)
         wanted = Quant(2 * _STEP, self.zero), self.kind
         try:
             b.wanted = None if rider else wanted
@@ -42,7 +48,7 @@ class Trial:
                 arguments = self._arguments(b, rider, {node: result})
                 result = rule_of(torchapi.target_name(rider)).lower(b, **arguments)
             for value in result if isinstance(result, (list, tuple)) else [result]:
-                if value is not None and value.quant is not None:
+                if value is not None and value.quant is not None and not is_mask(value):
                     b.settle(value, *wanted)
         except Unsupported as refusal:
             return refusal
@@ -80,6 +86,8 @@ class Trial:
             return b.tensor(known)
         if node in self.constants:
             return b.const(lambda: np.zeros(shape), kind, quant=quant, shape=shape)
+        if kind is d.BOOL:
+            return mask_input(b, shape)
         return b.marked(b.input(kind, shape), quant)
 
     def _integers(self, node: fx.Node) -> Tensor | None:

@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, take, tiled
 from tosaic.ir.graph import Value
@@ -110,10 +111,8 @@ def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:
     ones = (1,) * mask.type.rank
 
     def chosen(of: d.DType) -> Value:
-        return b.SELECT(mask, *(b.const(np.full(ones, n), of) for n in (1, 0)))
+        return masks.chosen(b, mask, *(b.const(np.full(ones, n), of) for n in (1, 0)))
 
     if kind.is_float:
         return chosen(kind)
-    return first(
-        b, lambda: b.marked(b.CAST(mask, out=kind), None), lambda: b.CAST(chosen(d.F32), out=kind)
-    )
+    return first(b, lambda: masks.number_of(b, mask, kind), lambda: b.CAST(chosen(d.F32), out=kind))

@@ -8,6 +8,7 @@ from typing import Any
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import Mask
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
@@ -18,6 +19,8 @@ _ORDER = (d.BOOL, d.I8, d.I16, d.I32, d.BF16, d.F16, d.F32)  # the later one win
 def operands(b: Lowering, *given: Operand) -> list[Value]:
     """All as values of one rank and, unless they are quantized, of one type."""
     values = [v for v in given if isinstance(v, Value)]
+    if all(isinstance(v.quant, Mask) for v in values):
+        raise Unsupported("arithmetic of masks is not lowered; cast them to numbers first")
     like = next((v for v in values if v.quant is not None), None)
     if like is not None:
         return b.same_rank(*(_quantized(b, v, like) for v in given))

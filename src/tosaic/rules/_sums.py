@@ -33,14 +33,19 @@ def product(x: Value, weight: Value, axis: int) -> Quant | None:
     return Quant(given * scales)
 
 
-def zero_point(b: Lowering, x: Value) -> Value:
-    """The zero point of a value as an operand; TOSA refuses those that it does not have."""
+def zero_of(x: Value) -> int:
+    """The zero point of a value, 0 if it is not quantized."""
     zero = 0 if x.quant is None else x.quant.zero_point
     if isinstance(zero, tuple):
         if any(zero):
             raise Unsupported("weights with a zero point for each channel")
-        zero = 0
-    return b.const([zero], x.dtype)
+        return 0
+    return zero
+
+
+def zero_point(b: Lowering, x: Value) -> Value:
+    """The zero point of a value as an operand; TOSA refuses those that it does not have."""
+    return b.const([zero_of(x)], x.dtype)
 
 
 def offsets(b: Lowering, bias: Value | None, x: Value, weight: Value, channels: int) -> Value:

@@ -7,6 +7,7 @@ import math
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, take
 from tosaic.ir.graph import Quant, Value
@@ -72,7 +73,8 @@ def hits(b: Lowering, index: Value, size: int) -> Value:
         return b.const(numbers[:, None, :] == np.arange(size)[:, None], d.BOOL)
     (which,) = alike(b, index)
     which = b.reshape(which, (index.shape[0], 1, index.shape[1]))
-    return b.EQUAL(which, b.const(np.arange(size).reshape(1, size, 1), which.dtype))
+    places = b.const(np.arange(size).reshape(1, size, 1), which.dtype)
+    return masks.compared(b, "==", which, places)
 
 
 def filled(b: Lowering, rows: Value, index: Value, value: Operand) -> Value:
@@ -80,7 +82,7 @@ def filled(b: Lowering, rows: Value, index: Value, value: Operand) -> Value:
     found = hits(b, index, rows.shape[1])
     numbers = known(found)
     if numbers is None:
-        mask = b.REDUCE_ANY(found, axis=2)
+        mask = masks.reduced(b, "REDUCE_ANY", found, 2)
     else:
         mask = b.const(numbers.any(2, keepdims=True), d.BOOL)
     return where(b, mask, value, rows)
@@ -121,5 +123,5 @@ def _added_integers(b: Lowering, rows: Value, found: Value, new: Value, weight: 
     each = b.reshape(int32(b, new), (batch, 1, terms, new.shape[2]))
     if weight != 1:
         each = b.MUL(each, b.number(weight, each), b.const([0], d.I8))
-    total = b.REDUCE_SUM(b.SELECT(mask, each, b.number(0, each)), axis=2)
+    total = b.REDUCE_SUM(masks.chosen(b, mask, each, b.number(0, each)), axis=2)
     return converted(b, b.ADD(int32(b, rows), b.reshape(total, rows.shape)), rows.dtype)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import as_mask, is_mask
 from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
@@ -48,16 +49,12 @@ rule("aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Scalar", policy=
      samples=_NUMBERS)(right_shift)  # fmt: skip
 
 
-_MASKS = [Sample(((4, 5), (4, 5)), kinds=("bool", "bool"))]
 _FLAG = [Sample(((4, 5),), (True,), kinds=("bool",))]
-rule("aten.__and__.Tensor", policy="NONE", samples=_MASKS)(bitwise_and)
-rule("aten.__or__.Tensor", policy="NONE", samples=_MASKS)(bitwise_or)
-rule("aten.__xor__.Tensor", policy="NONE", samples=_MASKS)(bitwise_xor)
 
 
 def _flag(b: Lowering, x: Value, other: Operand) -> Operand:
     """A number beside a mask is a mask too, if it is True or False."""
-    return b.const(other, d.BOOL) if x.dtype is d.BOOL and isinstance(other, bool) else other
+    return as_mask(b, b.const(other, d.BOOL)) if is_mask(x) and isinstance(other, bool) else other
 
 
 @rule("aten.bitwise_and.Scalar", "aten.__and__.Scalar", policy="NONE", samples=_FLAG)

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import math
-
-import numpy as np
-
+from tosaic.front import masks
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
-from tosaic.rules._operands import Operand, operands, scale_of
+from tosaic.rules._operands import Operand, operands
 from tosaic.spec import dtypes as d
 
 _PAIRS = (
@@ -24,36 +22,15 @@ _EQUALS = (
 )
 _NUMBERS = (Sample(((2, 3, 4),), (0.7,)), Sample(((4, 500),), (-1,)))  # all int8 there are
 _ZERO = (Sample(((4, 20),), (0,), whole=True), Sample(((2, 3, 8),), (0.0,), whole=True))
-_NEVER = 1 << 24  # no quantized tensor holds it
 
 
 def _compare(b: Lowering, name: str, x: Value, other: Operand) -> Value:
     """Whether x is equal to the other ("=="), greater (">") and so on."""
     if x.quant is not None and not isinstance(other, Value):
-        left, right = b.widened(x), _bound(b, name, x, float(other))
-    else:
-        left, right = operands(b, x, other)
-        if left.quant is not None:
-            left, right = b.aligned(left, right)
-    if name in ("<", "<="):
-        left, right = right, left
-    if name == "==" and left.dtype is d.BOOL:
-        return b.LOGICAL_NOT(b.LOGICAL_XOR(left, right))
-    emit = b.EQUAL if name == "==" else b.GREATER if name in ("<", ">") else b.GREATER_EQUAL
-    value: Value = emit(left, right)
-    return value
-
-
-def _bound(b: Lowering, name: str, x: Value, number: float) -> Value:
-    """The number in steps of x, rounded so that integers compare as real numbers do."""
-    steps = min(max(number / scale_of(x), -_NEVER), _NEVER)
-    whole = round(steps)
-    if abs(steps - whole) > 1e-6:
-        if name == "==":
-            whole = _NEVER
-        else:
-            whole = math.floor(steps) if name in (">", "<=") else math.ceil(steps)
-    return b.const(np.full((1,) * x.type.rank, whole), d.I32)
+        return masks.compared_with(b, name, x, float(other))
+    if isinstance(other, Value) and is_mask(x) and is_mask(other) and name == "==":
+        return masks.inverted(b, masks.differ(b, x, other))
+    return masks.compared(b, name, *operands(b, x, other))
 
 
 @rule("aten.eq.Tensor", policy="SHARED", samples=_EQUALS)
@@ -63,7 +40,7 @@ def eq(b: Lowering, self: Value, other: Operand) -> Value:
 
 @rule("aten.ne.Tensor", policy="SHARED", samples=_EQUALS)
 def ne(b: Lowering, self: Value, other: Operand) -> Value:
-    return b.LOGICAL_NOT(_compare(b, "==", self, other))
+    return masks.inverted(b, _compare(b, "==", self, other))
 
 
 @rule("aten.gt.Tensor", policy="SHARED", samples=_PAIRS)
@@ -96,7 +73,7 @@ rule("aten.le.Scalar", policy="SHARED", samples=_NUMBERS)(le)
 
 def truth(b: Lowering, x: Value) -> Value:
     """What is not zero."""
-    return x if x.dtype is d.BOOL else ne(b, x, 0)
+    return x if is_mask(x) else ne(b, x, 0)
 
 
 _MASKS = (
@@ -107,45 +84,51 @@ _MASKS = (
 
 @rule("aten.logical_and.default", "aten.logical_and_.default", policy="NONE", samples=_MASKS)
 def logical_and(b: Lowering, self: Value, other: Value) -> Value:
-    return b.LOGICAL_AND(*b.same_rank(truth(b, self), truth(b, other)))
+    return masks.both(b, truth(b, self), truth(b, other))
 
 
 @rule("aten.logical_or.default", "aten.logical_or_.default", policy="NONE", samples=_MASKS)
 def logical_or(b: Lowering, self: Value, other: Value) -> Value:
-    return b.LOGICAL_OR(*b.same_rank(truth(b, self), truth(b, other)))
+    return masks.either(b, truth(b, self), truth(b, other))
 
 
 @rule("aten.logical_xor.default", "aten.logical_xor_.default", policy="NONE", samples=_MASKS)
 def logical_xor(b: Lowering, self: Value, other: Value) -> Value:
-    return b.LOGICAL_XOR(*b.same_rank(truth(b, self), truth(b, other)))
+    return masks.differ(b, truth(b, self), truth(b, other))
 
 
 @rule("aten.logical_not.default", policy="NONE", samples=[Sample(((4, 5),), kinds=("bool",))])
 def logical_not(b: Lowering, self: Value) -> Value:
-    return b.LOGICAL_NOT(truth(b, self))
+    return masks.inverted(b, truth(b, self))
 
 
-@rule("aten.bitwise_and.Tensor", "aten.bitwise_and_.Tensor", policy="NONE", samples=_MASKS)
+@rule("aten.bitwise_and.Tensor", "aten.bitwise_and_.Tensor", "aten.__and__.Tensor",
+      policy="NONE", samples=_MASKS)  # fmt: skip
 def bitwise_and(b: Lowering, self: Value, other: Operand) -> Value:
-    x, y = operands(b, self, other)
-    return b.LOGICAL_AND(x, y) if x.dtype is d.BOOL else b.BITWISE_AND(x, y)
+    if is_mask(self) and isinstance(other, Value) and is_mask(other):
+        return masks.both(b, self, other)
+    return b.BITWISE_AND(*operands(b, self, other))
 
 
-@rule("aten.bitwise_or.Tensor", "aten.bitwise_or_.Tensor", policy="NONE", samples=_MASKS)
+@rule("aten.bitwise_or.Tensor", "aten.bitwise_or_.Tensor", "aten.__or__.Tensor",
+      policy="NONE", samples=_MASKS)  # fmt: skip
 def bitwise_or(b: Lowering, self: Value, other: Operand) -> Value:
-    x, y = operands(b, self, other)
-    return b.LOGICAL_OR(x, y) if x.dtype is d.BOOL else b.BITWISE_OR(x, y)
+    if is_mask(self) and isinstance(other, Value) and is_mask(other):
+        return masks.either(b, self, other)
+    return b.BITWISE_OR(*operands(b, self, other))
 
 
-@rule("aten.bitwise_xor.Tensor", "aten.bitwise_xor_.Tensor", policy="NONE", samples=_MASKS)
+@rule("aten.bitwise_xor.Tensor", "aten.bitwise_xor_.Tensor", "aten.__xor__.Tensor",
+      policy="NONE", samples=_MASKS)  # fmt: skip
 def bitwise_xor(b: Lowering, self: Value, other: Operand) -> Value:
-    x, y = operands(b, self, other)
-    return b.LOGICAL_XOR(x, y) if x.dtype is d.BOOL else b.BITWISE_XOR(x, y)
+    if is_mask(self) and isinstance(other, Value) and is_mask(other):
+        return masks.differ(b, self, other)
+    return b.BITWISE_XOR(*operands(b, self, other))
 
 
 @rule("aten.bitwise_not.default", policy="NONE", samples=[Sample(((4, 5),), kinds=("bool",))])
 def bitwise_not(b: Lowering, self: Value) -> Value:
-    return b.LOGICAL_NOT(self) if self.dtype is d.BOOL else b.BITWISE_NOT(self)
+    return masks.inverted(b, self) if is_mask(self) else b.BITWISE_NOT(self)
 
 
 @rule("aten.where.self", policy="FREE", samples=[
@@ -154,9 +137,11 @@ def bitwise_not(b: Lowering, self: Value) -> Value:
     Sample(((4, 5), (1,), (4, 5)), kinds=("bool",)),
 ])  # fmt: skip
 def where(b: Lowering, condition: Value, self: Operand, other: Operand) -> Value:
-    if all(v.quant is None for v in (self, other) if isinstance(v, Value)):
-        value: Value = b.SELECT(*b.same_rank(condition, *operands(b, self, other)))
-        return value
+    tensors = [v for v in (self, other) if isinstance(v, Value)]
+    if len(tensors) == 2 and all(map(is_mask, tensors)):
+        return masks.chosen(b, condition, *(masks.as_mask(b, v) for v in tensors))
+    if all(v.quant is None for v in tensors):
+        return masks.chosen(b, condition, *operands(b, self, other))
     given = next(v for v in (self, other) if isinstance(v, Value) and v.quant is not None)
     assert given.quant is not None
     quant, kind = b.wanted or (given.quant, given.dtype)
@@ -166,7 +151,7 @@ def where(b: Lowering, condition: Value, self: Operand, other: Operand) -> Value
         else b.quantized_number(_number(v) or 0.0, quant, kind, 0)
         for v in (self, other)
     ]
-    return b.marked(b.SELECT(*b.same_rank(condition, *settled)), quant)
+    return masks.chosen(b, condition, *settled)
 
 
 def _number(x: Operand) -> float | None:
@@ -194,7 +179,7 @@ rule("aten.where.ScalarSelf", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kinds
 def where_numbers(b: Lowering, condition: Value, self: float, other: float) -> Value:
     kind = d.I32 if all(type(number) is int for number in (self, other)) else d.F32
     both = (b.const(number, kind) for number in (self, other))
-    return b.SELECT(*b.same_rank(condition, *both))
+    return masks.chosen(b, condition, *both)
 
 
 @rule("aten.masked_fill.Scalar", "aten.masked_fill_.Scalar", samples=[

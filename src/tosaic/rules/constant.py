@@ -11,8 +11,9 @@ import torch
 from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.masks import Mask, number_of
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Value
+from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
 _DROPOUT = (Sample(((2, 3, 4),), (0.5, False)), Sample(((2, 3, 4),), (0.0, True)))
@@ -76,6 +77,8 @@ def _kind(dtype: torch.dtype | None, otherwise: d.DType) -> d.DType:
 
 def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
     """As PyTorch casts: fractions are cut off, and what is not 0 is True."""
+    if isinstance(x.quant, Mask):
+        return _cast_mask(b, x, kind)
     if x.dtype is kind or (x.quant is not None and kind.is_float):
         return x
     if x.quant is not None:
@@ -96,6 +99,15 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
             lambda: b.marked(b.SELECT(x, one, zero), None),
         )
     return b.marked(b.CAST(x, out=kind), None)
+
+
+def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
+    """A mask of int8 as itself, as the real numbers 0 and 1, or as integers."""
+    if kind is d.BOOL:
+        return x
+    if kind.is_float:
+        return b.marked(b.IDENTITY(x), Quant(1.0))
+    return number_of(b, x, kind)
 
 
 @rule(

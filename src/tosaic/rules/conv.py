@@ -10,10 +10,11 @@ import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.moves import piece
+from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Value
-from tosaic.rules._sums import accumulator, finished, offsets, product, zero_point
+from tosaic.rules._convolve import Convolution, convolved, spread
+from tosaic.rules._sums import accumulator, finished, offsets, product, zero_of, zero_point
 from tosaic.rules._windows import (
     Pads,
     channels_first,
@@ -80,13 +81,10 @@ def _emit(
     stride, dilation = flat(w.stride, 1), flat(w.dilation, 1)
     pads = [(0, 0), *w.pads] if w.axes == 1 else w.pads
     x, pads = fitted(b, x, flat(reach, 1), stride, pads)
-    y = b.op(
-        name, x, kernel, offsets(b, bias, x, weight, channels), zero_point(b, x),
-        zero_point(b, weight), pad=listed(pads), stride=stride, dilation=dilation,
-        acc_type=accumulator(x),
-    )  # fmt: skip
-    sums = b.marked(y, product(x, weight, y.type.rank - 1))
-    return finished(b, sums, math.prod(weight.shape[1:]), 22)
+    return convolved(b, x, Convolution(
+        name, kernel, offsets(b, bias, x, weight, channels), zero_of(x), zero_of(weight), stride,
+        tuple(pads), dilation, product(x, weight, x.type.rank - 1), math.prod(weight.shape[1:]),
+    ))  # fmt: skip
 
 
 def _transposed(
@@ -95,17 +93,37 @@ def _transposed(
     """[N, H, W, C] spread by [C, O, *K]; what TOSA's out_pad adds or takes is the padding."""
     if weight.quant is not None and weight.quant.axis == 0:
         raise Unsupported("the scales of a transposed convolution belong to axis 1 of its weights")
-    spread = _spread(b, weight, w.dilation)
-    spatial = flat(spread.shape[2:], 1)
-    kernel = _kernel(b, spread, (*weight.shape[:2], *spatial), (1, 2, 3, 0))
+    wide = _spread(b, weight, w.dilation)
+    spatial = flat(wide.shape[2:], 1)
+    kernel = _kernel(b, wide, (*weight.shape[:2], *spatial), (1, 2, 3, 0))
     out_pad = [(-before, more - after) for (before, after), more in zip(w.pads, extra)]
-    y = b.TRANSPOSE_CONV2D(
-        x, kernel, offsets(b, bias, x, weight, weight.shape[1]), zero_point(b, x),
-        zero_point(b, weight), out_pad=listed([(0, 0), *out_pad] if w.axes == 1 else out_pad),
-        stride=flat(w.stride, 1), acc_type=accumulator(x),
-    )  # fmt: skip
-    sums = b.marked(y, product(x, weight, 3))
-    return finished(b, sums, weight.shape[0] * math.prod(weight.shape[2:]), 22)
+    stride, padding = flat(w.stride, 1), [(0, 0), *out_pad] if w.axes == 1 else out_pad
+    terms = weight.shape[0] * math.prod(weight.shape[2:])
+    meaning, more = product(x, weight, 3), offsets(b, bias, x, weight, weight.shape[1])
+
+    def direct() -> Value:
+        y = b.TRANSPOSE_CONV2D(
+            x, kernel, more, zero_point(b, x), zero_point(b, weight), out_pad=listed(padding),
+            stride=stride, acc_type=accumulator(x),
+        )  # fmt: skip
+        return finished(b, b.marked(y, meaning), terms, 22)
+
+    def spread_out() -> Value:
+        return convolved(b, spread(b, x, stride, zero_of(x)), Convolution(
+            "CONV2D", _turned(b, kernel), more, zero_of(x), zero_of(weight), (1, 1),
+            tuple((k - 1 + a, k - 1 + z) for k, (a, z) in zip(spatial, padding)), (1, 1), meaning,
+            terms,
+        ))  # fmt: skip
+
+    return first(b, direct, spread_out)
+
+
+def _turned(b: Lowering, kernel: Value) -> Value:
+    """The kernel with its rows and columns backwards."""
+    source = kernel.const
+    if source is None:
+        raise Unsupported("the weights are computed, and must be constant")
+    return b.const(lambda: source.array[:, ::-1, ::-1], kernel.dtype, shape=kernel.shape)
 
 
 def _spread(b: Lowering, weight: Value, dilation: Sequence[int]) -> Value:

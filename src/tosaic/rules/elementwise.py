@@ -9,6 +9,7 @@ import torch
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import both, is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._division import floored
@@ -82,10 +83,9 @@ def mul(b: Lowering, self: Value, other: Operand) -> Value:
     found = with_number(b, self, other, lambda x, y: x * y)
     if found is not None:
         return found
-    x, y = operands(b, self, other)
-    if x.quant is None and x.dtype is d.BOOL:
-        return b.LOGICAL_AND(x, y)
-    return _product(b, x, y)
+    if isinstance(other, Value) and is_mask(self) and is_mask(other):
+        return both(b, self, other)
+    return _product(b, *operands(b, self, other))
 
 
 rule("aten.mul.Scalar", "aten.mul_.Scalar", samples=_NUMBERS)(mul)

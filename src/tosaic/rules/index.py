@@ -11,6 +11,7 @@ import torch
 from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.rules._indices import countable, flat_index, known, pick, rows_at, wrapped
@@ -61,7 +62,7 @@ def embedding(
 
 def _places(b: Lowering, index: Value) -> list[Value]:
     """An index as indices for each axis that it stands for: a mask is one for several."""
-    if index.dtype is not d.BOOL:
+    if not is_mask(index):
         return [index]
     mask = known(index)
     if mask is None:

@@ -9,7 +9,7 @@ import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.moves import joined, piece
+from tosaic.front.moves import added, first, joined, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._sums import accumulator, finished, zero_point
@@ -27,13 +27,26 @@ from tosaic.spec import dtypes as d
 # A pool with uneven windows is made of so many even ones at most.
 MOST_PIECES = 64
 Pair = tuple[int, ...]
+_NONE: Pads = [(0, 0), (0, 0)]
 
 
 def _mean_of_windows(b: Lowering, x: Value, kernel: Pair, stride: Pair, pads: Pads) -> Value:
     """Means over [N, H, W, C], which do not count the padding, in the parameters given."""
     zero, acc = zero_point(b, x), d.I32 if x.dtype.is_int else d.F32
-    y = b.AVG_POOL2D(x, zero, zero, kernel=kernel, stride=stride, pad=listed(pads), acc_type=acc)
-    return b.marked(y, x.quant)
+
+    def pool(b: Lowering, x: Value, kernel: Pair, stride: Pair, pads: Pads = _NONE) -> Value:
+        around = listed(pads)
+        y = b.AVG_POOL2D(x, zero, zero, kernel=kernel, stride=stride, pad=around, acc_type=acc)
+        return b.marked(y, x.quant)
+
+    def pieces() -> Value:
+        windows = [
+            [(max(at, 0), min(at + k, size)) for at in range(-before, size + after - k + 1, step)]
+            for size, k, step, (before, after) in zip(x.shape[1:3], kernel, stride, pads)
+        ]
+        return _pieced(b, x, windows, pool)
+
+    return first(b, lambda: pool(b, x, kernel, stride, pads), pieces)
 
 
 def _sum_of_windows(
@@ -60,16 +73,20 @@ def _sum_of_windows(
 
 def _averaged(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
     """Means of [N, H, W, C] where every window is full, rounded once if it is known to what."""
-    none: Pads = [(0, 0), (0, 0)]
-    if x.quant is None or b.wanted in (None, (x.quant, x.dtype)):
-        return _mean_of_windows(b, x, kernel, stride, none)
-    if kernel != x.shape[1:3]:
-        return _sum_of_windows(b, x, kernel, stride, none, math.prod(kernel))
-    total = b.widened(x)
-    meaning = Quant(float(x.quant.scale) / math.prod(kernel))  # type: ignore[arg-type]
-    for axis in (1, 2):
-        total = b.marked(b.REDUCE_SUM(total, axis=axis), meaning)
-    return finished(b, total, math.prod(kernel), 16)
+    if x.quant is None:
+        return _mean_of_windows(b, x, kernel, stride, _NONE)
+    scale, same = float(x.quant.scale), b.wanted in (None, (x.quant, x.dtype))  # type: ignore[arg-type]
+
+    def summed() -> Value:
+        if kernel != x.shape[1:3]:
+            return _sum_of_windows(b, x, kernel, stride, _NONE, math.prod(kernel))
+        total, meaning = b.widened(x), Quant(scale / math.prod(kernel))
+        for axis in (1, 2):
+            total = b.marked(added(b, total, axis), meaning)
+        return finished(b, total, math.prod(kernel), 16)
+
+    mean = [lambda: _mean_of_windows(b, x, kernel, stride, _NONE)] if same else []
+    return first(b, *mean, summed)
 
 
 def _average(
@@ -228,9 +245,8 @@ def _dilated(b: Lowering, x: Value, kernel: Pair, step: Pair, pads: Pads, gaps: 
     return y
 
 
-def _runs(size: int, out: int) -> list[tuple[int, int, int, int]]:
-    """The windows of an adaptive pool as even runs: first start, length, step, how many."""
-    windows = [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
+def _runs(windows: Sequence[tuple[int, int]]) -> list[tuple[int, int, int, int]]:
+    """Windows from a start to a stop as even runs: first start, length, step, how many."""
     runs: list[tuple[int, int, int, int]] = []
     for start, stop in windows:
         if runs:
@@ -247,11 +263,21 @@ Pool = Callable[[Lowering, Value, Pair, Pair], Value]
 
 
 def _adaptive(b: Lowering, self: Value, output_size: Sequence[int], axes: int, pool: Pool) -> Value:
-    """Even runs of windows by one pool each, side by side."""
     x = channels_last(b, self, axes)
-    runs = [_runs(s, o) for s, o in zip(x.shape[1:3], flat(each(output_size, axes), 1))]
+    windows = [
+        [(i * size // out, -(-(i + 1) * size // out)) for i in range(out)]
+        for size, out in zip(x.shape[1:3], flat(each(output_size, axes), 1))
+    ]
+    return channels_first(b, _pieced(b, x, windows, pool), axes, self.type.rank)
+
+
+def _pieced(
+    b: Lowering, x: Value, windows: Sequence[Sequence[tuple[int, int]]], pool: Pool
+) -> Value:
+    """Windows along both axes: even runs of them by one pool each, side by side."""
+    runs = [_runs(along) for along in windows]
     if len(runs[0]) * len(runs[1]) > MOST_PIECES:
-        sizes = f"{list(self.shape[-axes:])} to {list(output_size)}"
+        sizes = f"{list(x.shape[1:3])} to {[len(along) for along in windows]}"
         raise Unsupported(f"a pool from {sizes} has too many uneven windows")
     rows = []
     for top, height, down, lines in runs[0]:
@@ -262,7 +288,7 @@ def _adaptive(b: Lowering, self: Value, output_size: Sequence[int], axes: int, p
             for left, width, right, n in runs[1]
         ]  # fmt: skip
         rows.append(joined(b, parts, 2))
-    return channels_first(b, joined(b, rows, 1), axes, self.type.rank)
+    return joined(b, rows, 1)
 
 
 _ADAPTIVE = [

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 from tosaic.errors import Unsupported
+from tosaic.front import masks
+from tosaic.front.extremes import extreme, place_of_extreme
 from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
+from tosaic.front.masks import is_mask
+from tosaic.front.moves import added, first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
-from tosaic.rules._operands import negated, scale_of, times
+from tosaic.rules._operands import scale_of, times
 from tosaic.rules.compare import truth
 from tosaic.rules.pool import adaptive_avg_pool2d
 from tosaic.spec import dtypes as d
@@ -38,7 +42,8 @@ def _reduced(
     """One reduction after another; the result keeps its meaning."""
     y = x
     for axis in axes:
-        y = b.marked(emit(y, axis=axis), x.quant)
+        made = emit(y, axis=axis)
+        y = made if made.quant is not None else b.marked(made, x.quant)
     return _kept(b, y, axes, keepdim)
 
 
@@ -49,14 +54,14 @@ def _kept(b: Lowering, y: Value, axes: Sequence[int], keepdim: bool) -> Value:
 
 def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) -> Value:
     """The sum over axes divided by a count, which changes only what integers mean."""
+    x = masks.number_of(b, x, d.I32) if is_mask(x) else x
     if x.quant is None:
-        x = b.CAST(x, out=d.I32) if x.dtype is d.BOOL else x
-        total = _reduced(b, b.REDUCE_SUM, x, axes, keepdim)
+        total = _reduced(b, partial(added, b), x, axes, keepdim)
         return total if count == 1 else times(b, total, 1.0 / count)
     if math.prod(x.shape[a] for a in axes) * x.dtype.range[1] * 2 >= 1 << 31:
         raise Unsupported("the sum of so many integers does not fit int32")
     wide = b.widened(x)
-    total = _reduced(b, b.REDUCE_SUM, wide, axes, keepdim=True)
+    total = _reduced(b, partial(added, b), wide, axes, keepdim=True)
     total.quant = Quant(scale_of(wide) / count)
     if b.wanted is not None:  # before the reshape, where the NPU fuses it
         total = b.settle(total, *b.wanted)
@@ -92,12 +97,12 @@ rule("aten.mean.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(mean
 
 @rule("aten.amax.default", policy="SHARED", samples=_AXES)
 def amax(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, b.REDUCE_MAX, self, _axes(self, dim), keepdim)
+    return _reduced(b, partial(extreme, b, "REDUCE_MAX"), self, _axes(self, dim), keepdim)
 
 
 @rule("aten.amin.default", policy="SHARED", samples=_AXES)
 def amin(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, b.REDUCE_MIN, self, _axes(self, dim), keepdim)
+    return _reduced(b, partial(extreme, b, "REDUCE_MIN"), self, _axes(self, dim), keepdim)
 
 
 rule("aten.max.default", policy="SHARED", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amax)
@@ -117,24 +122,25 @@ def min_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[
 _WHERE = (*_AXIS, Sample(((3, 4, 50),), (-1,)), Sample(((3, 50),), (None, True)))
 
 
+def _place(b: Lowering, x: Value, dim: int | None, keepdim: bool, largest: bool) -> Value:
+    rank, shape = x.type.rank, x.shape
+    axis = 0 if dim is None or not rank else dim % rank
+    if dim is None or not rank:
+        shape = (x.type.size, *((1,) * (rank if keepdim else 0)))
+    elif keepdim:  # the axis is taken away: another comes behind it
+        shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
+    return place_of_extreme(b, b.reshape(x, shape), axis, largest)
+
+
 @rule("aten.argmax.default", policy="SHARED", samples=_WHERE)
 def argmax(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
     """The first of the largest, counted in int32."""
-    rank, shape = self.type.rank, self.shape
-    axis = 0 if dim is None or not rank else dim % rank
-    if dim is None or not rank:
-        shape = (self.type.size, *((1,) * (rank if keepdim else 0)))
-    elif keepdim:  # ARGMAX takes the axis away: another comes behind it
-        shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    found: Value = b.ARGMAX(b.reshape(self, shape), axis=axis)
-    return found
+    return _place(b, self, dim, keepdim, largest=True)
 
 
 @rule("aten.argmin.default", policy="SHARED", samples=_WHERE)
 def argmin(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    """The inverted bits of integers have the opposite order, and none overflows."""
-    turned = negated(b, self) if self.dtype.is_float else b.BITWISE_NOT(self)
-    return argmax(b, turned, dim, keepdim)
+    return _place(b, self, dim, keepdim, largest=False)
 
 
 @rule("aten.prod.dim_int", samples=_AXIS, integers=(), why="TOSA multiplies along an axis in float")
@@ -156,12 +162,16 @@ _MASKS = (
 
 @rule("aten.any.dim", policy="NONE", samples=_MASKS)
 def any(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, b.REDUCE_ANY, truth(b, self), _axes(self, dim), keepdim)
+    return _reduced(
+        b, partial(masks.reduced, b, "REDUCE_ANY"), truth(b, self), _axes(self, dim), keepdim
+    )
 
 
 @rule("aten.all.dim", policy="NONE", samples=_MASKS)
 def all(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, b.REDUCE_ALL, truth(b, self), _axes(self, dim), keepdim)
+    return _reduced(
+        b, partial(masks.reduced, b, "REDUCE_ALL"), truth(b, self), _axes(self, dim), keepdim
+    )
 
 
 _LISTS = (

@@ -13,6 +13,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, piece, take
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.rules._mixtures import axes_of, crossed, phased
 from tosaic.rules._windows import channels_first, channels_last
 from tosaic.spec import dtypes as d
 
@@ -139,8 +140,17 @@ def mixed(
         size = x.shape[axis]
         grids.append(_corners(size, out) if align_corners else _centres(size, out, factor))
     if any(g != Grid(g.unit, g.unit, 0) for g in grids):
-        x = _resize(b, x, [1, *sizes][-2:], grids, "BILINEAR")
+        x = _interpolated(b, x, [1, *sizes][-2:], grids)
     return channels_first(b, x, axes, self.type.rank)
+
+
+def _interpolated(b: Lowering, x: Value, sizes: Sequence[int], grids: Sequence[Grid]) -> Value:
+    """Mixtures in the parameters given: by RESIZE, or by convolutions with the same sums."""
+    height, width = axes_of(x.shape, sizes, grids)
+    forms = [lambda: _resize(b, x, sizes, grids, "BILINEAR")]
+    if x.quant is not None:
+        forms += [lambda: phased(b, x, height, width), lambda: crossed(b, x, height, width)]
+    return first(b, *forms)
 
 
 def _centres(size: int, out: int, factor: float | None) -> Grid:

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
+from tosaic.front import masks
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import joined, piece
 from tosaic.front.registry import Sample, rule
@@ -132,7 +133,7 @@ def diff(
     for _ in range(n):
         size -= 1
         late, early = piece(b, x, axis, 1, size + 1), piece(b, x, axis, 0, size)
-        x = b.LOGICAL_XOR(late, early) if x.dtype is d.BOOL else sub(b, late, early)
+        x = masks.differ(b, late, early) if masks.is_mask(x) else sub(b, late, early)
     return x
 
 

@@ -10,6 +10,7 @@ import torch
 from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.rules._indices import countable, flat_index, wrapped
@@ -17,7 +18,6 @@ from tosaic.rules._operands import Operand
 from tosaic.rules._writes import added, filled, written
 from tosaic.rules.compare import where
 from tosaic.rules.index import axes_and_places, cropped, lines, together, unlined
-from tosaic.spec import dtypes as d
 
 Write = Callable[[Value, Value], Value]  # rows [N, K, 1] and indices [N, W] to new rows
 
@@ -199,7 +199,7 @@ def index_put(
     b: Lowering, self: Value, indices: Sequence[Value | None], values: Value,
     accumulate: bool = False,
 ) -> Value:  # fmt: skip
-    masks = [i for i in indices if i is not None and i.dtype is d.BOOL and not i.is_const]
+    masks = [i for i in indices if i is not None and is_mask(i) and not i.is_const]
     if masks and len(indices) == 1 and values.type.size == 1 and not accumulate:
         return _put_by_mask(b, self, masks[0], values)
     axes, places = axes_and_places(b, self, indices)

@@ -9,7 +9,9 @@ from __future__ import annotations
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import both, chosen, compared, inverted
 from tosaic.front.moves import joined
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
@@ -57,7 +59,7 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     """The best of what is left, k times, and the first place that holds it."""
     y = _comparable(b, x)
     size = x.shape[axis]
-    emit = b.REDUCE_MAX if largest else b.REDUCE_MIN
+    name = "REDUCE_MAX" if largest else "REDUCE_MIN"
     places, past = _iota(b, y, axis, size), b.number(size, y)
     worst = (
         (-np.inf if largest else np.inf) if y.dtype.is_float else d.I32.range[0 if largest else 1]
@@ -65,13 +67,13 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     values, indices, free = [], [], None
     left = y
     for _ in range(k):
-        best = emit(left, axis=axis)
-        hit = b.EQUAL(left, best)
-        hit = hit if free is None else b.LOGICAL_AND(hit, free)
-        place = b.REDUCE_MIN(b.SELECT(hit, places, past), axis=axis)
-        other = b.LOGICAL_NOT(b.EQUAL(places, place))
-        free = other if free is None else b.LOGICAL_AND(free, other)
-        left = b.SELECT(free, left, b.number(worst, y))
+        best = extreme(b, name, left, axis)
+        hit = compared(b, "==", left, best)
+        hit = hit if free is None else both(b, hit, free)
+        place = extreme(b, "REDUCE_MIN", chosen(b, hit, places, past), axis)
+        other = inverted(b, compared(b, "==", places, place))
+        free = other if free is None else both(b, free, other)
+        left = chosen(b, free, left, b.number(worst, y))
         values.append(best)
         indices.append(place)
     return joined(b, values, axis), joined(b, indices, axis)
@@ -87,17 +89,20 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     rows = turned.type.size // size
     mine = b.reshape(turned, (rows, size, 1))
     other = b.reshape(turned, (rows, 1, size))
-    strict = b.GREATER(other, mine) if descending else b.GREATER(mine, other)
-    loose = b.GREATER_EQUAL(other, mine) if descending else b.GREATER_EQUAL(mine, other)
+    pair = (other, mine) if descending else (mine, other)
+    strict, loose = compared(b, ">", *pair), compared(b, ">=", *pair)
     earlier = b.const(np.tril(np.ones((1, size, size), bool), -1), d.BOOL)
-    before = b.SELECT(earlier, loose, strict)  # [row, mine, other]
-    count = b.SELECT(before, b.number(1, mine), b.number(0, mine))
+    before = chosen(b, earlier, loose, strict)  # [row, mine, other]
+    count = chosen(b, before, b.number(1, mine), b.number(0, mine))
     goes_to = b.REDUCE_SUM(count, axis=2)  # [row, mine, 1]
-    lands = b.EQUAL(goes_to, b.const(np.asarray(slots).reshape(1, 1, len(slots)), mine.dtype))
+    lands = compared(
+        b, "==", goes_to, b.const(np.asarray(slots).reshape(1, 1, len(slots)), mine.dtype)
+    )
     least = -np.inf if mine.dtype.is_float else d.I32.range[0]
     made = []
     for source, otherwise in ((mine, least), (_iota(b, mine, 1, size), 0)):
-        found = b.REDUCE_MAX(b.SELECT(lands, source, b.number(otherwise, mine)), axis=1)
+        kept = chosen(b, lands, source, b.number(otherwise, mine))
+        found = extreme(b, "REDUCE_MAX", kept, 1)
         shaped = b.reshape(found, (*turned.shape[:-1], len(slots)))
         made.append(b.permute(shaped, np.argsort(order).tolist()))
     return made[0], made[1]

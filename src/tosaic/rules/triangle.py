@@ -9,6 +9,7 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
+from tosaic.front import masks
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import expanded, take, tiled
 from tosaic.front.registry import Sample, rule
@@ -28,8 +29,8 @@ _SAMPLES = [
 def _masked(b: Lowering, x: Value, mask: np.ndarray[Any, Any]) -> Value:
     """Zeros where a constant mask says no."""
     kept = b.const(mask, d.BOOL)
-    if x.dtype is d.BOOL:
-        return b.LOGICAL_AND(*b.same_rank(x, kept))
+    if masks.is_mask(x):
+        return masks.both(b, x, kept)
     if x.quant is None and not x.dtype.is_float:
         return b.MUL(*b.same_rank(x, b.const(mask, x.dtype)), b.const([0], d.I8))
     return where(b, kept, x, 0.0)
@@ -109,7 +110,7 @@ def one_hot(b: Lowering, self: Value, num_classes: int = -1) -> Value:
     which = countable(b, self)
     which = b.reshape(which, (*self.shape, 1))
     classes = np.arange(num_classes).reshape(*(1,) * self.type.rank, num_classes)
-    return counted(b, b.EQUAL(which, b.const(classes, which.dtype)), d.I32)
+    return counted(b, masks.compared(b, "==", which, b.const(classes, which.dtype)), d.I32)
 
 
 def _made(b: Lowering, data: torch.Tensor) -> Value:

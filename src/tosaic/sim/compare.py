@@ -18,8 +18,8 @@ from tosaic.front.program import Program, program_of
 from tosaic.front.walk import QUANTIZE, parameters
 from tosaic.ir.graph import Quant
 from tosaic.spec.dtypes import DType
-from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.catalog import target_of
 from tosaic.targets.report import Printed, grid
 
 
@@ -67,7 +67,8 @@ def compare_models(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
         raise InvalidInput("there are no inputs to compare on: give at least one tuple")
     original = _original(model, artifact, sets[0])
     names = {node.name: node for node in (*original.inputs, *original.calls)}
-    found = partition(artifact.program, Env.parse(artifact.target), expose=True)
+    target = target_of(artifact.target)
+    found = partition(artifact.program, target.env, expose=True, constraints=target.constraints)
     exposed = Artifact(artifact.program, found, artifact.target)
     pairs = _pairs(artifact.program, names)
     sums = {node: _Sums() for node, _, _ in pairs}

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import Tensor, fx
@@ -15,25 +15,33 @@ from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
+from tosaic.front.masks import Mask
 from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph
+from tosaic.ir.graph import Graph, Value
+from tosaic.targets import formats
 from tosaic.targets.boundary import ordered, restored
+from tosaic.targets.delegate import Delegate
 from tosaic.targets.report import Report, report_of
+
+if TYPE_CHECKING:
+    from tosaic.sim.ethosu.simulation import Simulation
 
 
 @dataclass(eq=False)
 class Artifact:
     """A compiled program: TOSA graphs, and what PyTorch runs round them.
 
-    ``run`` takes and gives what the program does, in its own structure.
+    ``run`` takes and gives what the program does, in its own structure. For an Ethos-U,
+    ``delegates`` are the graphs as Vela compiled them, in the order of ``partition.graphs``.
     """
 
     program: Program
     partition: Partition
     target: str
+    delegates: tuple[Delegate, ...] = ()
 
     @property
     def graph(self) -> Graph:
@@ -57,6 +65,20 @@ class Artifact:
         return {key: Model(flatbuffer.read(data)) for key, data in self._files.items()}
 
     @cached_property
+    def _streams(self) -> dict[int, Simulation]:
+        from tosaic.sim.ethosu import load
+
+        return {id(d.graph): load(d.result) for d in self.delegates}
+
+    def _arrays(self, graph: Graph, ready: list[Tensor], engine: str) -> list[Any]:
+        """What a graph gives, by the interpreter or by the NPU's stream."""
+        if engine == "tosa":
+            return list(self._models[id(graph)].run(*ready))
+        found = self._streams[id(graph)].run(*(tensor.numpy() for tensor in ready))
+        shaped = zip(found, graph.outputs, strict=True)
+        return [array.reshape(out.shape).astype(out.dtype.array) for array, out in shaped]
+
+    @cached_property
     def report(self) -> Report:
         """Operators, graphs with their boundaries, and refusals; prints as a table."""
         return report_of(self.target, self.partition)
@@ -75,10 +97,14 @@ class Artifact:
         """Give the buffers that runs have changed their first values again."""
         self.__dict__.pop("_state", None)
 
-    def run(self, *inputs: Any, **named: Any) -> Any:
-        """The program's outputs for its inputs; TOSA graphs run as their compiled bytes do."""
+    def run(self, *inputs: Any, engine: str | None = None, **named: Any) -> Any:
+        """The program's outputs for its inputs; graphs run as their compiled bytes do.
+
+        ``engine`` is what runs them: "npu" runs the stream of an Ethos-U, which is what such a
+        target does unless told otherwise; "tosa" interprets the TOSA graphs.
+        """
         program, given = self.program, given_values(self.program, inputs, named)
-        values = self._trace(given)
+        values = self._trace(given, self._engine(engine))
         outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
         result = self._changed(given, outputs) if program.changes else outputs
         if program.out_spec is None:
@@ -98,23 +124,30 @@ class Artifact:
 
     def trace(self, *inputs: Any, **named: Any) -> dict[fx.Node, Any]:
         """Every value that the program has between its pieces, by node."""
-        return self._trace(given_values(self.program, inputs, named))
+        return self._trace(given_values(self.program, inputs, named), self._engine(None))
 
-    def _trace(self, given: list[Any]) -> dict[fx.Node, Any]:
+    def _engine(self, name: str | None) -> str:
+        known = ("npu", "tosa") if self.delegates else ("tosa",)
+        if name is not None and name not in known:
+            said = " and ".join(map(repr, known))
+            raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")
+        return name or known[0]
+
+    def _trace(self, given: list[Any], engine: str) -> dict[fx.Node, Any]:
         values = first_values(self.program, given, self._state.values())
         with torch.no_grad():
             for piece in self.partition.pieces:
-                self._run(piece, values)
+                self._run(piece, values, engine)
         return values
 
-    def _run(self, piece: Piece, values: dict[fx.Node, Any]) -> None:
+    def _run(self, piece: Piece, values: dict[fx.Node, Any], engine: str) -> None:
         if piece.node is not None:
             values[piece.node] = torchapi.evaluate(piece.node, values)
             return
         assert piece.graph is not None
-        ready = [narrowed(n.name, values[n]) for n in piece.inputs]
+        ready = [_taken(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
         ready = [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
-        arrays = self._models[id(piece.graph)].run(*ready)
+        arrays = self._arrays(piece.graph, ready, engine)
         given = zip(
             piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.meanings,
             strict=True,
@@ -127,13 +160,28 @@ class Artifact:
             typed = isinstance(meant, Tensor) and not is_code
             values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
 
-    def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text."""
+    def save(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
+
+        ``.pte`` and ``.bpte`` are ExecuTorch's; ``tosaic.executorch.package.save`` has options.
+        """
         suffix = os.path.splitext(os.fspath(path))[1]
-        if suffix == ".tosa":
+        writer = formats.WRITERS.get(suffix)
+        if writer is not None:
+            writer(self, path, **options)
+        elif options:
+            raise InvalidInput(f"a {suffix} file has no option {next(iter(options))!r}")
+        elif suffix == ".tosa":
             flatbuffer.write(self.graph, path)
         elif suffix == ".mlir":
             with open(path, "w", encoding="utf-8") as file:
                 file.write(print_graph(self.graph))
         else:
-            raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa and .mlir")
+            known = ", ".join((".mlir", *formats.WRITERS))
+            raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")
+
+
+def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
+    """A tensor as a graph takes it; a mask may be int8 there."""
+    tensor = narrowed(node.name, value)
+    return tensor.to(torch.int8) if isinstance(wanted.quant, Mask) else tensor

@@ -14,15 +14,15 @@ from torch import Tensor, fx
 from tosaic.front.partition import Piece
 from tosaic.rewrite.ports import turn_input, turn_output
 
-_FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
 
 def lay_out(piece: Piece) -> None:
     """Turn the inputs and outputs of a graph whose tensors lie channels-last in PyTorch."""
     if piece.graph is None:
         return
-    piece.input_orders = [_order(n) for n in piece.inputs]
-    piece.output_orders = [_order(n) for n in piece.outputs]
+    piece.input_orders = [order_of(n) for n in piece.inputs]
+    piece.output_orders = [order_of(n) for n in piece.outputs]
     for index, order in enumerate(piece.input_orders):
         if order is not None:
             turn_input(piece.graph, index, order)
@@ -31,10 +31,10 @@ def lay_out(piece: Piece) -> None:
             turn_output(piece.graph, index, order)
 
 
-def _order(node: fx.Node) -> tuple[int, ...] | None:
+def order_of(node: fx.Node) -> tuple[int, ...] | None:
     """The axes of a node's tensor as they lie in memory; None for PyTorch's own order."""
     tensor = _example(node)
-    form = _FORMATS.get(tensor.dim()) if tensor is not None else None
+    form = FORMATS.get(tensor.dim()) if tensor is not None else None
     if tensor is None or form is None or tensor.is_contiguous():
         return None
     last = (0, *range(2, tensor.dim()), 1)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -13,13 +14,11 @@ from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.imported import Imported, import_model
-from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
-from tosaic.ir.verify import verify
-from tosaic.rewrite import improve
-from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
-from tosaic.targets.boundary import lay_out
+from tosaic.targets.base import Target
+from tosaic.targets.catalog import target_of
+from tosaic.targets.lowering import compiled
 
 
 def compile_model(
@@ -29,23 +28,22 @@ def compile_model(
     scheme: str | None,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
-    env = Env.parse(target)
-    program = program_for(model, example_inputs, env, scheme, calibration, dynamic_shapes)
-    found = partition(program, env)
-    for piece in found.pieces:
-        if piece.graph is not None:
-            lay_out(piece)
-            piece.graph = improve(piece.graph, env)
-            verify(piece.graph, env)
-    return Artifact(program, found, str(env))
+    chosen = target_of(target, options)
+    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes)
+    found, delegates = compiled(program, chosen)
+    if chosen.emit is not None and not found.graphs:
+        why = f"; the first reason: {found.refused[0]}" if found.refused else ""
+        raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
+    return Artifact(program, found, chosen.name, delegates)
 
 
 def program_for(
     model: Any,
     example_inputs: tuple[Any, ...],
-    env: Env,
+    target: Target,
     scheme: str | None,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
@@ -56,17 +54,18 @@ def program_for(
     if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
-    elif env.profiles == {"INT"}:
+    elif target.env.profiles == {"INT"}:
         program_of(source)  # what no target takes is refused before anything is calibrated
-        source = _quantized(source, example_inputs, scheme or "int8", calibration)
+        source = _quantized(source, example_inputs, scheme or "int8", calibration, target)
     elif scheme is not None:
-        raise InvalidInput(f"{env} takes floats; a scheme needs a target of integers alone")
+        raise InvalidInput(f"{target.name} takes floats; a scheme needs a target of integers alone")
     return program_of(source)
 
 
 def _quantized(
-    source: Imported, examples: tuple[Any, ...], scheme: str, calibration: Iterable[Any] | None
-) -> Imported:
+    source: Imported, examples: tuple[Any, ...], scheme: str, calibration: Iterable[Any] | None,
+    target: Target,
+) -> Imported:  # fmt: skip
     from tosaic.quant import quantize  # torchao is for those who quantize
 
     if calibration is None and any(
@@ -78,7 +77,7 @@ def _quantized(
             calibration = _with_state(source, calibration)
         examples = next(_with_state(source, [examples]))
     return source.with_model(
-        quantize(source.model, examples, scheme=scheme, calibration=calibration)
+        quantize(source.model, examples, scheme=scheme, calibration=calibration, target=target)
     )
 
 

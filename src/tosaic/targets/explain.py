@@ -12,7 +12,7 @@ from tosaic.front import torchapi
 from tosaic.front.partition import Partition, Refusal, partition
 from tosaic.front.program import Program
 from tosaic.front.walk import DEQUANTIZE, QUANTIZE
-from tosaic.spec.env import Env
+from tosaic.targets.catalog import target_of
 from tosaic.targets.driver import program_for
 from tosaic.targets.report import Printed, grid, refusals
 
@@ -58,12 +58,12 @@ def explain_model(
     model: Any, example_inputs: tuple[Any, ...], target: str, scheme: str | None
 ) -> Explanation:
     """Run the rules of every call, and keep their answers alone."""
-    env = Env.parse(target)
+    chosen = target_of(target)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # ranges of the examples do for this
-        program = program_for(model, example_inputs, env, scheme, None)
-    found = partition(program, env)
-    return Explanation(str(env), len(found.graphs), tuple(_calls(program, found)))
+        program = program_for(model, example_inputs, chosen, scheme, None)
+    found = partition(program, chosen.env, constraints=chosen.constraints)
+    return Explanation(chosen.name, len(found.graphs), tuple(_calls(program, found)))
 
 
 def _calls(program: Program, found: Partition) -> Iterable[Call]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import linecache
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, is_dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
@@ -25,6 +26,10 @@ class Printed:
         """What Rich draws, one under the other."""
         raise NotImplementedError
 
+    def data(self) -> Any:
+        """The same as plain data, for JSON."""
+        return plain(self)
+
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         yield from self.parts()
 
@@ -34,6 +39,19 @@ class Printed:
         text = StringIO()
         Console(file=text, width=_WIDTH, color_system=None).print(*self.parts())
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
+
+
+def plain(value: Any) -> Any:
+    """Dataclasses and their parts as dictionaries, lists and numbers that JSON has."""
+    if is_dataclass(value) and not isinstance(value, type):
+        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
+    if isinstance(value, dict):
+        return {str(key): plain(item) for key, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
 def grid(*columns: str, numbers: Iterable[str] = (), title: str = "") -> Any:

@@ -144,6 +144,12 @@ def run_vela(tosa: bytes, config: VelaConfig) -> VelaResult:
     )  # fmt: skip
 
 
+def check(config: VelaConfig) -> None:
+    """InvalidInput if Vela's configuration file, or a name or flag in the config, is wrong."""
+    _system(config)
+    _options(config)
+
+
 def _regor() -> Any:
     try:
         from ethosu import regor

@@ -1,0 +1,128 @@
+"""Is int8 as near to float as the peer's? Every network of the zoo, and digits that people wrote.
+
+Both sides get the same exported program, the same calibration data and the same inputs to be
+judged by, which calibration has not seen. Ours is the run of the compiled bytes; the peer's is its
+converted program in PyTorch. The figure is the power of the float result over the power of the
+error, in decibels, for each output; of a network the outputs count together.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import tempfile
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import peer
+import torch
+from networks import digits
+from torch import Tensor, nn
+
+import tosaic
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
+
+import zoo
+
+JUDGED = 32  # inputs
+LOST = 0.5  # percentage points of digits
+TARGET = "TOSA-1.0+INT"
+
+
+@dataclass(frozen=True, slots=True)
+class Row:
+    """A network's decibels, ours and the peer's; why there are none."""
+
+    name: str
+    ours: float
+    peers: float | None
+    note: str = ""
+
+    @property
+    def missed(self) -> bool:
+        return self.peers is not None and self.ours < self.peers
+
+
+def outputs(results: list[Any]) -> list[Tensor]:
+    """Each output over all inputs."""
+    lists = [list(r) if isinstance(r, (tuple, list)) else [r] for r in results]
+    return [torch.cat([one.double() for one in column]) for column in zip(*lists, strict=True)]
+
+
+def decibels(got: list[Any], real: list[Any]) -> float:
+    """The mean over a network's outputs: each has a scale of its own."""
+    found = [
+        10 * torch.log10(r.square().sum() / (g - r).square().sum())
+        for g, r in zip(outputs(got), outputs(real), strict=True)
+    ]
+    return float(torch.stack(found).mean())
+
+
+def prepare(name: str, folder: Path) -> nn.Module:
+    """Leave a network and its inputs where both sides find them."""
+    net, example, calibration = zoo.build(name)
+    with torch.no_grad():
+        exported = torch.export.export(net.eval(), example, strict=False)
+    torch.export.save(exported, folder / f"{name}.pt2")
+    judged = [(each,) for each in zoo.samples(name, JUDGED, seed=5000)]
+    torch.save({"calibration": calibration, "evaluation": judged}, folder / f"{name}.inputs")
+    return net
+
+
+def measure(name: str, net: nn.Module, folder: Path, beside: bool) -> Row:
+    """Ours now; the peer's from what it left."""
+    inputs = torch.load(folder / f"{name}.inputs")
+    exported = torch.export.load(folder / f"{name}.pt2")
+    with torch.no_grad():
+        real = [net(*each) for each in inputs["evaluation"]]
+    example = inputs["evaluation"][0]
+    art = tosaic.compile(exported, example, target=TARGET, calibration=inputs["calibration"])
+    ours = decibels([art.run(*each) for each in inputs["evaluation"]], real)
+    note = f"{len(art.report.refused)} calls stay in float" if art.report.refused else ""
+    if not beside:
+        return Row(name, ours, None, note)
+    theirs = torch.load(folder / f"{name}.peer")
+    if "problem" in theirs:
+        return Row(name, ours, None, f"the peer fails: {theirs['problem'][:60]}")
+    return Row(name, ours, decibels(theirs["outputs"], real), note)
+
+
+def compare(names: list[str], python: str | None) -> list[Row]:
+    with tempfile.TemporaryDirectory() as place:
+        folder = Path(place)
+        nets = {name: prepare(name, folder) for name in names}
+        if python:
+            peer.run(python, "accuracy", str(folder))
+        return [measure(name, net, folder, bool(python)) for name, net in nets.items()]
+
+
+def show(rows: list[Row]) -> None:
+    print(f"{'network':20}{'ours':>9}{'peer':>9}{'ahead':>9}")
+    for row in rows:
+        peers, ahead = "-", ""
+        if row.peers is not None:
+            peers, ahead = f"{row.peers:.1f}", f"{row.ours - row.peers:+.1f} dB"
+        verdict = "below the peer" if row.missed else row.note
+        print(f"{row.name:20}{row.ours:9.1f}{peers:>9}{ahead:>9}  {verdict}")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=[], help="of the zoo; all if none is named")
+    peer.add_option(parser)
+    options = parser.parse_args()
+    rows = compare(options.networks or list(zoo.ZOO), options.peer_python)
+    show(rows)
+    if not options.peer_python:
+        print(f"not judged: {peer.ABSENT}")
+    real, int8 = digits.accuracy()
+    print(f"digits: {real:.2f} % in float, {int8:.2f} % in int8, {real - int8:.2f} points lost")
+    missed = sum(row.missed for row in rows) + (real - int8 > LOST)
+    print(f"{missed} bounds missed" if missed else "all bounds hold")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,177 @@
+"""How long compiling takes, beside the peer: CPU seconds of one thread, children included.
+
+Twice for each network at 224×224: from one and the same converted program to TOSA, imports not
+counted, and from an nn.Module to TOSA in a fresh process, with imports, export, calibration on 4
+inputs and all. Then chains of layers: seconds a layer should not grow with their number.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from pathlib import Path
+
+import peer
+import torch
+from networks import whole
+from torch import Tensor, nn
+
+import tosaic
+import tosaic.quant  # registers what converted programs call
+from tosaic.targets.artifact import Artifact
+
+sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
+
+from zoo.photographs import photographs
+
+import zoo
+
+NETWORKS = ("mobilenet_v2", "resnet18")
+SIZE, CALIBRATION = (224, 224), 4
+LOWERING, WHOLE = 40.0, 8.0  # times as fast as the peer
+LAYERS = (25, 50, 100, 200, 400)
+GROWTH = 1.5  # seconds a layer, the longest chain beside the shortest
+TARGET = "TOSA-1.0+INT"
+
+
+def seconds(run: Callable[[], object]) -> float:
+    start = whole.cpu()
+    run()
+    return whole.cpu() - start
+
+
+def save(name: str, folder: Path, converted: bool) -> None:
+    """Leave a network and its inputs where both sides find them; a program, if no peer does."""
+    net, _, _ = zoo.build(name)
+    calibration = [(each,) for each in photographs(CALIBRATION, 7, SIZE).split(1)]
+    torch.save({"net": net.eval(), "calibration": calibration}, folder / f"{name}.net")
+    if converted:
+        program = tosaic.quantize(net, calibration[0], calibration=calibration)
+        with torch.no_grad():
+            exported = torch.export.export(program, calibration[0], strict=False)
+        torch.export.save(exported, folder / f"{name}.pt2")
+
+
+def lowering(name: str, folder: Path) -> float:
+    """From the converted program to bytes, the best of three runs."""
+    example = torch.load(folder / f"{name}.net", weights_only=False)["calibration"][0]
+
+    def once() -> float:
+        module = torch.export.load(folder / f"{name}.pt2").module(check_guards=False)
+        made: list[Artifact] = []
+
+        def run() -> None:
+            made.append(tosaic.compile(module, example, target=TARGET))
+            assert made[0].bytes
+
+        found = seconds(run)
+        assert not made[0].report.refused, made[0].report
+        return found
+
+    return min(once() for _ in range(3))
+
+
+def from_module(name: str, folder: Path) -> float:
+    """From an nn.Module to bytes in a process of its own."""
+    command = [sys.executable, whole.__file__, str(folder / f"{name}.net")]
+    done = subprocess.run(
+        command, check=True, capture_output=True, text=True, env=os.environ | peer.THREADS
+    )
+    return float(done.stdout.split()[-1])
+
+
+class Chain(nn.Module):
+    """Convolutions with batch norms, and a sum now and then."""
+
+    def __init__(self, layers: int) -> None:
+        super().__init__()
+        self.layers = nn.ModuleList(
+            nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
+            for _ in range(layers)
+        )
+
+    def forward(self, x: Tensor) -> Tensor:
+        for index, layer in enumerate(self.layers):
+            x = layer(x) + x if index % 4 == 3 else layer(x)
+        return x
+
+
+def growth() -> list[tuple[int, float, float]]:
+    """Milliseconds a layer: quantizing with export, and lowering."""
+    found = []
+    for layers in (5, *LAYERS):  # the first one warms up
+        torch.manual_seed(0)
+        net, example = Chain(layers).eval(), (torch.randn(1, 8, 16, 16),)
+        made: list[torch.fx.GraphModule] = []
+        quantizing = seconds(
+            lambda: made.append(tosaic.quantize(net, example, calibration=[example]))  # noqa: B023
+        )
+        lower = seconds(lambda: tosaic.compile(made[0], example, target=TARGET).bytes)  # noqa: B023
+        found.append((layers, 1000 * quantizing / layers, 1000 * lower / layers))
+    return found[1:]
+
+
+def line(what: str, ours: float, peers: float | None, bound: float) -> bool:
+    """Print a comparison; whether the bound is missed."""
+    if peers is None:
+        print(f"{what:40}{ours:9.2f} s{'-':>11}")
+        return False
+    ratio = peers / ours
+    verdict = "" if ratio >= bound else "  MISSED"
+    print(f"{what:40}{ours:9.2f} s{peers:9.1f} s{ratio:8.1f} times (bound {bound:.0f}){verdict}")
+    return ratio < bound
+
+
+def beside(names: list[str], python: str | None, folder: Path) -> int:
+    for name in names:
+        save(name, folder, converted=not python)
+    theirs: dict[str, dict[str, float]] = {name: {} for name in names}
+    if python:
+        peer.run(python, "lowering", str(folder))
+        for name in names:
+            theirs[name] = torch.load(folder / f"{name}.peer")
+            peer.run(python, "whole", str(folder), name)
+            theirs[name] |= torch.load(folder / f"{name}.whole")
+    print(f"{'':40}{'Tosaic':>11}{'peer':>11}")
+    missed = 0
+    for name in names:
+        found = theirs[name]
+        missed += line(f"{name}: converted program to TOSA", lowering(name, folder),
+                       found.get("seconds"), LOWERING)  # fmt: skip
+        missed += line(f"{name}: nn.Module to TOSA", from_module(name, folder),
+                       found.get("whole"), WHOLE)  # fmt: skip
+        if found.get("kept"):
+            print(f"  the peer leaves {len(found['kept'])} calls to the CPU")  # type: ignore[arg-type]
+    return missed
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("networks", nargs="*", default=[], help="mobilenet_v2, resnet18")
+    peer.add_option(parser)
+    options = parser.parse_args()
+    torch.set_num_threads(1)
+    with tempfile.TemporaryDirectory() as folder:
+        names = options.networks or list(NETWORKS)
+        missed = beside(names, options.peer_python, Path(folder))
+    if not options.peer_python:
+        print(f"not judged: {peer.ABSENT}")
+    rows = growth()
+    print(f"{'layers':>8}{'quantizing':>14}{'lowering':>12}   milliseconds a layer")
+    for layers, quantizing, lower in rows:
+        print(f"{layers:8}{quantizing:14.2f}{lower:12.2f}")
+    times = LAYERS[-1] // LAYERS[0]
+    for column, what in ((1, "quantizing"), (2, "lowering")):
+        ratio = rows[-1][column] / rows[0][column]
+        print(f"{what}: {ratio:.2f} times the time a layer for {times} times the layers")
+        missed += ratio > GROWTH
+    print(f"{missed} bounds missed" if missed else "all bounds hold")
+    return 1 if missed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

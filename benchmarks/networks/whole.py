@@ -1,0 +1,39 @@
+"""From an nn.Module to TOSA in a fresh process: prints the CPU seconds of all of it.
+
+What reads the network and its inputs from a file is not counted; imports are.
+"""
+
+from __future__ import annotations
+
+import resource
+import sys
+import time
+from pathlib import Path
+
+
+def cpu() -> float:
+    """CPU seconds of this process and of those that it started and that have ended."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
+
+
+def main(file: str) -> None:
+    import torch
+
+    sys.path.append(str(Path(__file__).resolve().parents[2] / "examples"))  # what is pickled
+    start = cpu()
+    given = torch.load(file, weights_only=False)
+    reading = cpu() - start
+    import tosaic
+
+    calibration = given["calibration"]
+    art = tosaic.compile(
+        given["net"], calibration[0], target="TOSA-1.0+INT", calibration=calibration
+    )
+    assert art.bytes
+    assert not art.report.refused
+    print(cpu() - reading)
+
+
+if __name__ == "__main__":
+    main(sys.argv[1])

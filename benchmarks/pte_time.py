@@ -1,0 +1,145 @@
+"""From an nn.Module to a ``.pte`` for ethos-u55-128: CPU seconds beside ExecuTorch's own backend.
+
+Each side runs in a process of its own, one thread, children counted: imports, export, calibration
+on four inputs, lowering, Vela and the file. Both get the same network and the same inputs.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+NETWORKS = ("mobilenet_v2", "resnet18")
+TARGET = "ethos-u55-128"
+WITH_IMPORTS, WITHOUT = 5.0, 8.0  # times as fast as the other side
+THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
+
+
+def cpu() -> float:
+    """CPU seconds of this process and of those that it started and that have ended."""
+    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return time.process_time() + ended.ru_utime + ended.ru_stime
+
+
+def tosaic_side(net: Any, calibration: list[tuple[Any, ...]], path: str) -> float:
+    """CPU seconds when everything is imported, the file written after them."""
+    import tosaic
+    import tosaic.executorch.package
+    import tosaic.quant
+    import tosaic.targets.driver
+    from tosaic.executorch.api import quiet
+
+    with quiet():
+        import executorch.exir
+        import executorch.kernels.quantized  # noqa: F401
+
+    imported = cpu()
+    tosaic.compile(net, calibration[0], target=TARGET, calibration=calibration).save(path)
+    return imported
+
+
+def peer_side(net: Any, calibration: list[tuple[Any, ...]], path: str) -> float:
+    """The flow of the other backend's documentation."""
+    import torch
+    from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
+    from executorch.backends.arm.quantizer import (
+        EthosUQuantizer,
+        get_symmetric_quantization_config,
+    )
+    from executorch.exir import to_edge_transform_and_lower
+    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+
+    imported = cpu()
+    spec = EthosUCompileSpec(TARGET)
+    quantizer = EthosUQuantizer(spec)
+    quantizer.set_global(get_symmetric_quantization_config())
+    with torch.no_grad():
+        exported = torch.export.export(net, calibration[0], strict=False)
+        prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
+        for arguments in calibration:
+            prepared(*arguments)
+        again = torch.export.export(convert_pt2e(prepared), calibration[0], strict=False)
+        edge = to_edge_transform_and_lower(again, partitioner=[EthosUPartitioner(spec)])
+        edge.to_executorch().save(path)
+    return imported
+
+
+def side(name: str, network: str, path: str) -> None:
+    """One side in this process; prints what it took."""
+    import torch
+
+    saved = torch.load(network, weights_only=False)
+    loading = cpu()
+    run = tosaic_side if name == "tosaic" else peer_side
+    start = run(saved["net"], saved["calibration"], path)
+    print(json.dumps({"whole": cpu(), "imported": start, "loading": loading}))
+
+
+def measure(name: str, python: str, network: Path, folder: Path) -> tuple[float, float, int]:
+    """Seconds with imports and without, and the file's size."""
+    path = folder / f"{name}.pte"
+    search = os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples")])
+    command = [python, "-W", "ignore", __file__, "--side", name, str(network), str(path)]
+    done = subprocess.run(
+        command, env={**os.environ, **THREADS, "PYTHONPATH": search}, capture_output=True, text=True
+    )
+    if done.returncode:
+        raise SystemExit(f"{name} failed:\n{done.stderr[-3000:]}")
+    found = json.loads(done.stdout.splitlines()[-1])
+    return found["whole"], found["whole"] - found["imported"], path.stat().st_size
+
+
+def save_network(name: str, file: Path) -> None:
+    sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "src")]
+    import torch
+
+    import zoo
+
+    net, example, _ = zoo.build(name)
+    torch.manual_seed(7)
+    shape = (1, 3, 224, 224)
+    del example
+    calibration = [(torch.randn(shape),) for _ in range(4)]
+    torch.save({"net": net.eval(), "calibration": calibration}, file)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--side", nargs=3, metavar=("NAME", "NETWORK", "PATH"))
+    parser.add_argument("--networks", nargs="*", default=NETWORKS)
+    parser.add_argument("--peer-python", default=sys.executable)
+    parser.add_argument("--alone", action="store_true", help="measure Tosaic only")
+    options = parser.parse_args()
+    if options.side:
+        side(*options.side)
+        return 0
+    print(f"{'CPU seconds, with and without imports':<40}{'Tosaic':>16}{'peer':>18}{'times':>14}")
+    enough = True
+    for name in options.networks:
+        with tempfile.TemporaryDirectory() as folder:
+            file = Path(folder) / f"{name}.net"
+            save_network(name, file)
+            whole, bare, _ = measure("tosaic", sys.executable, file, Path(folder))
+            mine = f"{whole:.1f} {bare:.1f}"
+            if options.alone:
+                print(f"{name:<40}{mine:>16}")
+                continue
+            other, other_bare, _ = measure("peer", options.peer_python, file, Path(folder))
+            ratios = other / whole, other_bare / bare
+            enough &= ratios[0] >= WITH_IMPORTS and ratios[1] >= WITHOUT
+            theirs, times = f"{other:.1f} {other_bare:.1f}", f"{ratios[0]:.1f} {ratios[1]:.1f}"
+            print(f"{name:<40}{mine:>16}{theirs:>18}{times:>14}")
+    return 0 if enough else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,126 @@
+"""A TOSA graph as a delegate: the blob that a device's runtime takes, and its backend's name."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from tosaic.errors import ToolFailed, Unsupported
+from tosaic.files import flatbuffer, velabin
+from tosaic.front import torchapi
+from tosaic.front.lower import TYPES
+from tosaic.front.partition import Piece
+from tosaic.ir.graph import Graph, Value
+from tosaic.targets.boundary import restored
+
+TOSA_BACKEND, ETHOSU_BACKEND, VGF_BACKEND = "TOSABackend", "EthosUBackend", "VgfBackend"
+# What the runtime of an Ethos-U copies in and out.
+_ETHOSU_TYPES = (torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32)
+_TORCH_TYPES = {kind: dtype for dtype, kind in TYPES.items() if dtype is not torch.int64}
+_ALIGNMENT = 16  # what the NPU's weights need, outside of the file too
+
+
+@dataclass(frozen=True, slots=True)
+class Blob:
+    """What a delegate holds. ``outside`` are parts that lie elsewhere, by their key."""
+
+    backend: str
+    data: bytes
+    outside: Mapping[str, bytes] = field(default_factory=dict)
+    placement: str = ""
+    """The name, without suffix, of the file that holds the parts outside."""
+
+
+def torch_type(value: Value) -> torch.dtype:
+    """The type of PyTorch that holds a value at the boundary of a graph."""
+    found = _TORCH_TYPES.get(value.dtype)
+    if found is None:
+        raise Unsupported(f"{value.name} is {value.dtype}, which PyTorch has no tensors of")
+    return found
+
+
+def tosa_blob(graph: Graph) -> Blob:
+    """The flatbuffer itself, as ExecuTorch's backend for tests takes it; it names no places."""
+    copied = flatbuffer.read(flatbuffer.write(graph))
+    for op in copied.walk():
+        op.loc = None
+    for value in copied.values():
+        value.loc = None
+    return Blob(TOSA_BACKEND, flatbuffer.write(copied))
+
+
+def ethosu_blob(graph: Graph, stream: velabin.Stream, placement: str = "") -> Blob:
+    """A compiled graph; with a placement its weights go to the file of that name."""
+    _check_boundary("input", graph.inputs, stream.inputs)
+    _check_boundary("output", graph.outputs, stream.outputs)
+    if not placement or not stream.weights:
+        return Blob(ETHOSU_BACKEND, velabin.write(stream))
+    key = hashlib.sha256(placement.encode() + b"\0" + stream.weights).hexdigest()
+    data = velabin.write(replace(stream, weights=b"", weights_key=key))
+    return Blob(ETHOSU_BACKEND, data, {key: stream.weights}, placement)
+
+
+def _check_boundary(kind: str, values: Sequence[Value], placed: Sequence[velabin.Boundary]) -> None:
+    """The runtime copies tensors by position: a stream must have exactly those of the graph."""
+    if len(values) != len(placed):
+        raise ToolFailed(f"Vela made {len(placed)} {kind}s of {len(values)}")
+    for number, (value, place) in enumerate(zip(values, placed)):
+        if torch_type(value) not in _ETHOSU_TYPES:
+            raise Unsupported(f"{kind} {number} of a delegate is {value.dtype}, no integer")
+        size = math.prod(value.shape) * torch_type(value).itemsize
+        if math.prod(place.shape) * place.element_size != size:
+            raise ToolFailed(f"Vela changed {kind} {number} from {size} bytes to {place}")
+
+
+def lowered_module(piece: Piece, blob: Blob, compile_specs: Sequence[Any]) -> Any:
+    """ExecuTorch's module that stands for a delegate."""
+    from executorch.exir._serialize._named_data_store import NamedDataStore
+    from executorch.exir.lowered_backend_module import LoweredBackendModule
+
+    store = NamedDataStore()
+    for key, payload in blob.outside.items():
+        store.add_named_data(key, payload, alignment=_ALIGNMENT, external_tag=blob.placement)
+    return LoweredBackendModule(
+        _stand_in(piece), blob.backend, blob.data, list(compile_specs),
+        store.get_named_data_store_output() if blob.outside else None,
+    )  # fmt: skip
+
+
+def _stand_in(piece: Piece) -> Any:
+    """A program with the boundary of the graph, for ExecuTorch to trace in its stead."""
+    assert piece.graph is not None
+    inputs, outputs = (
+        [_Port(v.shape, torch_type(v), order) for v, order in zip(values, orders, strict=True)]
+        for values, orders in (
+            (piece.graph.inputs, piece.input_orders),
+            (piece.graph.outputs, piece.output_orders),
+        )
+    )
+    return torchapi.export(_Boundary(outputs), tuple(port.made() for port in inputs))
+
+
+@dataclass(frozen=True, slots=True)
+class _Port:
+    """A tensor at the boundary: the graph's shape, and which of PyTorch's axes each is."""
+
+    shape: tuple[int, ...]
+    dtype: torch.dtype
+    order: tuple[int, ...] | None
+
+    def made(self) -> Tensor:
+        return restored(torch.zeros(self.shape, dtype=self.dtype), self.order)
+
+
+class _Boundary(nn.Module):
+    def __init__(self, outputs: list[_Port]) -> None:
+        super().__init__()
+        self.outputs = outputs
+
+    def forward(self, *inputs: Tensor) -> list[Tensor]:
+        return [port.made() for port in self.outputs]

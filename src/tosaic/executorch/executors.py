@@ -1,0 +1,99 @@
+"""What runs the delegates of a ``.pte`` here."""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Protocol
+
+import torch
+from torch import Tensor
+
+from tosaic.errors import InvalidInput, Unsupported
+from tosaic.executorch.delegates import ETHOSU_BACKEND, TOSA_BACKEND
+from tosaic.files import flatbuffer, velabin
+from tosaic.interp.kernel import TORCH, to_torch
+from tosaic.interp.model import Model
+from tosaic.ir.verify import verify
+from tosaic.spec.env import everything
+
+_SIMULATOR = "tosaic.sim.ethosu"
+_INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
+
+
+class Executor(Protocol):
+    """Runs a delegate on the bytes of its inputs, as a device's runtime does."""
+
+    inputs: int
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]: ...
+
+
+def executor_of(backend: str, blob: bytes, outside: Mapping[str, bytes]) -> Executor:
+    """What runs a delegate; Unsupported if nothing here does."""
+    if backend == TOSA_BACKEND:
+        return TosaExecutor(blob)
+    if backend == ETHOSU_BACKEND:
+        return EthosUExecutor(blob, outside)
+    raise Unsupported(f"the program has a delegate of {backend}, which nothing here runs")
+
+
+class TosaExecutor:
+    """The interpreter on the TOSA graph in the file."""
+
+    def __init__(self, blob: bytes) -> None:
+        graph = flatbuffer.read(blob)
+        verify(graph, everything(graph.version, level="none"))
+        self.graph, self.model, self.inputs = graph, Model(graph), len(graph.inputs)
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        ready = [
+            typed(data, TORCH[value.dtype], value.shape)
+            for data, value in zip(inputs, self.graph.inputs)
+        ]
+        arrays = self.model.run(*ready)
+        return [
+            physical(to_torch(array, value.dtype), range(array.ndim))
+            for array, value in zip(arrays, self.graph.outputs)
+        ]
+
+
+class EthosUExecutor:
+    """The simulator on the very bytes that an NPU gets."""
+
+    def __init__(self, blob: bytes, outside: Mapping[str, bytes]) -> None:
+        stream = velabin.read(blob)
+        if stream.weights_key:
+            if stream.weights_key not in outside:
+                raise InvalidInput("the delegate's weights lie in another file; name it")
+            stream = replace(stream, weights=outside[stream.weights_key], weights_key="")
+        if importlib.util.find_spec(_SIMULATOR) is None:
+            raise Unsupported(
+                "an Ethos-U delegate cannot be run from the file yet: run the artifact instead"
+            )
+        self.stream, self.inputs = stream, len(stream.inputs)
+        self.simulation = importlib.import_module(_SIMULATOR).load(stream)
+
+    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+        ready = [
+            typed(data, _INTEGERS[place.element_size], place.shape).numpy()
+            for data, place in zip(inputs, self.stream.inputs)
+        ]
+        arrays = self.simulation.run(*ready)
+        return [physical(torch.from_numpy(a), range(a.ndim)) for a in arrays]
+
+
+def physical(tensor: Tensor, order: Sequence[int]) -> Tensor:
+    """The bytes of a tensor as they lie in a device's memory."""
+    dense = tensor.permute(tuple(order)).contiguous().reshape(-1)
+    return dense.view(torch.uint8) if dense.numel() else torch.zeros(0, dtype=torch.uint8)
+
+
+def typed(data: Tensor, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:
+    """Bytes as a tensor."""
+    if data.numel() != math.prod(shape) * dtype.itemsize:
+        raise InvalidInput(f"a delegate's input of {list(shape)} is given {data.numel()} bytes")
+    return data.clone().view(dtype).reshape(tuple(shape))

@@ -1,0 +1,153 @@
+"""The program round the delegates: PyTorch's calls as they are, one call for each graph."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx, nn
+
+from tosaic.errors import Unsupported
+from tosaic.executorch.delegates import torch_type
+from tosaic.front import torchapi
+from tosaic.front.boundary import real_numbers
+from tosaic.front.partition import Piece
+from tosaic.ir.graph import Quant, Value
+from tosaic.targets.artifact import Artifact
+from tosaic.targets.boundary import FORMATS, order_of, ordered
+
+
+class Outer(nn.Module):
+    """Takes the leaves of the program's inputs, however they are nested; gives its outputs."""
+
+    def __init__(self, body: fx.GraphModule, out_spec: Any) -> None:
+        super().__init__()
+        self.body, self.out_spec = body, out_spec
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        inputs, _ = torchapi.flatten((args, kwargs))
+        flat = self.body(*inputs)
+        return flat if self.out_spec is None else torchapi.unflatten(flat, self.out_spec)
+
+
+def outer_module(artifact: Artifact, delegates: Mapping[int, Any]) -> Outer:
+    """The remainder and the calls of delegates, ExecuTorch's lowered modules by piece."""
+    spec = artifact.program.out_spec
+    body = _Assembly(artifact).run(delegates)
+    return Outer(body, spec if spec is not None and torchapi.is_written_as_text(spec) else None)
+
+
+def example_inputs(artifact: Artifact) -> tuple[Any, ...]:
+    """Stand-ins for the inputs, with their sizes, types and order in memory."""
+    return tuple(_stand_in(node) for node in artifact.program.arguments)
+
+
+def _stand_in(node: fx.Node) -> Any:
+    example = node.meta.get("val")
+    if not isinstance(example, Tensor):
+        return example
+    shape = torchapi.known_shape(example)
+    if shape is None:
+        raise Unsupported(f"the input {node.name} has no fixed sizes, and a delegate needs them")
+    made = torch.zeros(shape, dtype=example.dtype)
+    order = order_of(node)
+    return made if order is None else made.to(memory_format=FORMATS[made.dim()])
+
+
+class _Assembly:
+    def __init__(self, artifact: Artifact) -> None:
+        self.program, self.pieces = artifact.program, artifact.partition.pieces
+        self.graph, self.root = fx.Graph(), nn.Module()
+        self.made: dict[fx.Node, fx.Node] = {}
+
+    def run(self, delegates: Mapping[int, Any]) -> fx.GraphModule:
+        program = self.program
+        for node in program.arguments:
+            self.made[node] = self.graph.placeholder(node.name)
+        for node, (_, first) in zip(program.inputs[len(program.arguments) :], program.states):
+            self.made[node] = self._held(first)
+        for piece in self.pieces:
+            if piece.node is not None:
+                self._call(piece.node)
+            else:
+                self._delegate(piece, delegates[id(piece)])
+        outputs = [self._known(o) if isinstance(o, fx.Node) else o for o in program.outputs]
+        own = len(outputs) - program.changes
+        changed = program.inputs[len(program.arguments) :]
+        changed += [program.arguments[position] for position in program.written]
+        for node, value in zip(changed, outputs[own:]):
+            self._apply(torch.ops.aten.copy_.default, self.made[node], value)
+        self.graph.output(outputs[:own])
+        return fx.GraphModule(self.root, self.graph)
+
+    def _known(self, node: fx.Node) -> fx.Node:
+        """A value of the program; a tensor of its own is brought in when it is first read."""
+        if node not in self.made:
+            region = self.program.regions.get(node)
+            if region is not None:
+                self.root.add_module(node.name, region)
+                self.made[node] = self.graph.get_attr(node.name)
+            else:
+                self.made[node] = self._held(self.program.tensors[node])
+        return self.made[node]
+
+    def _held(self, tensor: Tensor) -> fx.Node:
+        name = f"constant_{len(list(self.root.buffers(recurse=False)))}"
+        self.root.register_buffer(name, tensor.detach())
+        return self.graph.get_attr(name)
+
+    def _call(self, node: fx.Node) -> None:
+        """A call as it is; what it writes to is a copy, and its result."""
+        args, kwargs = fx.map_arg((node.args, node.kwargs), self._known)
+        for position in torchapi.written_positions(node):
+            copied = self._apply(torch.ops.aten.clone.default, args[position])
+            args = (*args[:position], copied, *args[position + 1 :])
+        assert callable(node.target)
+        self.made[node] = self.graph.call_function(node.target, args, kwargs)
+
+    def _delegate(self, piece: Piece, delegate: Any) -> None:
+        from executorch.exir.delegate import executorch_call_delegate
+
+        assert piece.graph is not None
+        name = f"delegate_{sum(1 for _ in self.root.children())}"
+        self.root.add_module(name, delegate)
+        ready = [
+            self._apply(_dense, self._known(node), torch_type(value), order)
+            for node, value, order in zip(
+                piece.inputs, piece.graph.inputs, piece.input_orders, strict=True
+            )
+        ]
+        call = self.graph.call_function(
+            executorch_call_delegate, (self.graph.get_attr(name), *ready)
+        )
+        given = zip(piece.outputs, piece.graph.outputs, piece.meanings, strict=True)
+        for position, (node, value, meaning) in enumerate(given):
+            part = self._apply(operator.getitem, call, position)
+            if meaning is not None:
+                part = self._apply(real_numbers, part, meaning)
+            self.made[node] = self._apply(_typed, part, _meant(node, value, meaning))
+
+    def _apply(self, function: Callable[..., Any], *args: Any) -> fx.Node:
+        return self.graph.call_function(function, args)
+
+
+def _dense(tensor: Tensor, dtype: torch.dtype, order: tuple[int, ...] | None) -> Tensor:
+    """A tensor as a delegate takes it: its bytes are copied as they lie in memory."""
+    tensor = _typed(tensor, dtype)
+    if ordered(tensor, order).is_contiguous():
+        return tensor
+    form = torch.contiguous_format if order is None else FORMATS[tensor.dim()]
+    return tensor.clone(memory_format=form)
+
+
+def _typed(tensor: Tensor, dtype: torch.dtype) -> Tensor:
+    return tensor if tensor.dtype is dtype else tensor.to(dtype)
+
+
+def _meant(node: fx.Node, value: Value, meaning: Quant | None) -> torch.dtype:
+    """The type that PyTorch expects of a result: TOSA's indices have 32 bits, PyTorch's 64."""
+    example = node.meta.get("val")
+    is_code = meaning is None and isinstance(value.quant, Quant)
+    return torch_type(value) if is_code or not isinstance(example, Tensor) else example.dtype

@@ -1,0 +1,127 @@
+"""The ``.pte`` of an artifact: what PyTorch keeps as ExecuTorch's operators, graphs as delegates.
+
+ExecuTorch gets the remainder and the calls of finished delegates only, so the time it takes does
+not depend on the size of what is delegated.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from tosaic.errors import InvalidInput, TosaicError, Unsupported
+from tosaic.executorch.api import quiet, require_executorch
+from tosaic.executorch.delegates import Blob, ethosu_blob, lowered_module, tosa_blob
+from tosaic.executorch.files import write_together
+from tosaic.executorch.outer import example_inputs, outer_module
+from tosaic.executorch.specs import LinuxOptions
+from tosaic.front import torchapi
+from tosaic.ir.graph import Graph
+from tosaic.targets.artifact import Artifact
+
+BlobOf = Callable[[Graph], Blob]
+
+
+def save(
+    artifact: Artifact,
+    path: str | os.PathLike[str],
+    *,
+    external_weights: str | os.PathLike[str] | None = None,
+    etrecord: str | os.PathLike[str] | None = None,
+    linux: LinuxOptions | None = None,
+    test_inputs: Iterable[Any] | None = None,
+) -> None:
+    """Write an artifact for ExecuTorch's runtime: a ``.pte``, or a ``.bpte`` with test inputs.
+
+    ``external_weights`` is a ``.ptd`` that gets the weights, ``etrecord`` a file for ExecuTorch's
+    developer tools, ``linux`` what the runtime on Linux shall do with the NPU. ``test_inputs``
+    are inputs that a ``.bpte`` carries along with the outputs they must give.
+    """
+    bundled = Path(path).suffix == ".bpte"
+    if bundled is not (test_inputs is not None):
+        raise InvalidInput("test_inputs=[...] are for a .bpte, and a .bpte needs them")
+    place = _placement(external_weights)
+    manager = executorch_program(artifact, place, linux or LinuxOptions(), etrecord is not None)
+    files: dict[Path, bytes | Callable[[Path], None]] = {}
+    if bundled:
+        from tosaic.executorch.bundle import bundle
+
+        files[Path(path)] = bundle(manager, artifact, test_inputs or ())
+    else:
+        files[Path(path)] = bytes(manager.buffer)
+    if external_weights is not None:
+        files[Path(external_weights)] = _data_file(manager, place)
+    if etrecord is not None:
+        files[Path(etrecord)] = lambda file: manager.get_etrecord().save(str(file))
+    write_together(files)
+
+
+def _placement(external_weights: str | os.PathLike[str] | None) -> str:
+    if external_weights is None:
+        return ""
+    file = Path(external_weights)
+    if file.suffix != ".ptd" or not file.stem:
+        raise InvalidInput(f"external weights go to a .ptd file, not to '{file}'")
+    return file.stem
+
+
+def _data_file(manager: Any, place: str) -> bytes:
+    data = manager._tensor_data
+    if place not in data:
+        raise InvalidInput("the program has no weights to put outside of its file")
+    return bytes(data[place])
+
+
+def executorch_program(
+    artifact: Artifact, placement: str, linux: LinuxOptions, record: bool
+) -> Any:
+    """ExecuTorch's own program, before it becomes a file."""
+    require_executorch()
+    return assemble(artifact, blobs(artifact, placement), placement, linux, record)
+
+
+def blobs(artifact: Artifact, placement: str) -> BlobOf:
+    """How the artifact's target makes delegates: of what Vela compiled, or of TOSA itself."""
+    made = {id(d.graph): d.result.stream for d in getattr(artifact, "delegates", ())}
+    if not made:
+        return tosa_blob
+    return lambda graph: ethosu_blob(graph, made[id(graph)], placement)
+
+
+def assemble(
+    artifact: Artifact, blob_of: BlobOf, placement: str, linux: LinuxOptions, record: bool = False
+) -> Any:
+    """The remainder and the delegates through ExecuTorch."""
+    with quiet(), torch.no_grad():
+        import executorch.kernels.quantized  # noqa: F401  (registers operators)
+        from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
+        from executorch.exir.backend.compile_spec_schema import CompileSpec
+
+        specs = [CompileSpec("target", artifact.target.encode())]
+        specs += [CompileSpec(key, value) for key, value in linux.entries()]
+        delegates = {
+            id(piece): lowered_module(piece, blob_of(piece.graph), specs)
+            for piece in artifact.partition.pieces if piece.graph is not None
+        }  # fmt: skip
+        exported = torchapi.export(outer_module(artifact, delegates), example_inputs(artifact))
+        outside = {"external_constants": lambda _: placement} if placement else {}
+        try:
+            edge = to_edge(exported, compile_config=EdgeCompileConfig(), generate_etrecord=record)
+            return edge.to_executorch(ExecutorchBackendConfig(**outside))
+        except TosaicError:
+            raise
+        except Exception as problem:
+            raise Unsupported(_reason(problem)) from problem
+
+
+def _reason(problem: Exception) -> str:
+    found = re.search(r"aten\.\w+\.\w+", str(problem))
+    if type(problem).__name__ == "SpecViolationError" and found:
+        return f"{found[0]} stays on the CPU, and ExecuTorch's runtime has no kernel for it"
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    return f"ExecuTorch does not take what stays on the CPU: {lines[0]}"

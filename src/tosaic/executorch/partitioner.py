@@ -1,0 +1,147 @@
+"""Partitioners for ``to_edge_transform_and_lower``: tags are the plan, and so is all else."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import executorch.kernels.quantized  # noqa: F401  (registers what stays round the delegates)
+import torch
+from executorch.exir.backend.partitioner import DelegationSpec, Partitioner, PartitionResult
+from executorch.exir.backend.utils import tag_constant_data
+from executorch.exir.program._program import _default_decomposition_table
+from torch import Tensor, fx
+from torch.export import ExportedProgram
+
+import tosaic.executorch.backends  # noqa: F401  (ExecuTorch finds them among the subclasses)
+from tosaic.errors import InvalidInput, Unsupported
+from tosaic.executorch.api import quiet
+from tosaic.executorch.delegates import lowered_module
+from tosaic.executorch.outer import outer_module
+from tosaic.executorch.plan import Plan, compiled, plan_of
+from tosaic.executorch.specs import (
+    CompileSpec,
+    EthosUCompileSpec,
+    TosaCompileSpec,
+    VgfCompileSpec,
+)
+from tosaic.front import torchapi
+
+
+class TosaicPartitioner(Partitioner):  # type: ignore[misc]
+    """Takes every group of calls whose rules lower; ``refused`` says why the rest stays.
+
+    ``to_edge_transform_and_lower`` asks it before anything is decomposed, so it comes before other
+    partitioners wherever it is in their list, and ExecuTorch has only the rest to work on. With
+    ``in_turn``, or ``additional_checks``, which are written for the edge dialect, it waits until
+    the program is in that dialect and it is its turn.
+    """
+
+    spec_type: type[CompileSpec] = CompileSpec
+
+    def __init__(
+        self,
+        compile_spec: CompileSpec,
+        additional_checks: Sequence[Any] | None = None,
+        *,
+        in_turn: bool = False,
+    ) -> None:
+        if not isinstance(compile_spec, self.spec_type):
+            wanted, kind = self.spec_type.__name__, type(compile_spec).__name__
+            raise InvalidInput(f"{type(self).__name__} takes a {wanted}, not a {kind}")
+        super().__init__()
+        self.compile_spec = compile_spec
+        self.additional_checks = tuple(additional_checks or ())
+        self.in_turn = in_turn or bool(self.additional_checks)
+        self.refused: list[Any] = []
+        self._seen: dict[str, Tensor] = {}
+
+    def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
+        """The program with calls of finished delegates, unless it is to wait its turn."""
+        if self.in_turn or exported_program.example_inputs is None:
+            return exported_program
+        with quiet(), torch.no_grad():
+            try:
+                artifact = compiled(exported_program, self.compile_spec)
+            except Unsupported:
+                return exported_program
+            spec, entries = self.compile_spec, self.compile_spec.to_list()
+            delegates = {
+                id(piece): lowered_module(piece, spec.delegate(piece.graph), entries)
+                for piece in artifact.partition.pieces
+                if piece.graph is not None
+            }
+            if not delegates:
+                return exported_program
+            self.refused = list(artifact.partition.refused)
+            args, kwargs = exported_program.example_inputs
+            return torchapi.export(outer_module(artifact, delegates), args, kwargs=kwargs)
+
+    def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        plan = self._plan(exported_program)
+        self.refused = list(plan.partition.refused) if self.in_turn else self.refused
+        spec = DelegationSpec(self.compile_spec.backend, self.compile_spec.to_list())
+        tags = {}
+        for node, number in plan.group.items():
+            tag = f"tosaic_{number}"
+            node.meta["delegation_tag"] = tag
+            tags[tag] = spec
+        tag_constant_data(exported_program)
+        return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+
+    def ops_to_not_decompose(
+        self, ep: ExportedProgram
+    ) -> tuple[list[torch._ops.OpOverload], Callable[[fx.Node], bool] | None]:
+        """What the plan takes whole, and only there; in the edge dialect all is decided."""
+        nodes = [n for n in ep.graph.nodes if n.op == "call_function"]
+        if any(torchapi.overload_of(n) not in (None, n.target) for n in nodes):
+            return [], None
+        self._see(ep)
+        taken, table = set(self._plan(ep).group), _default_decomposition_table()
+        targets = {n.target: None for n in nodes if n in taken and n.target in table}
+        if all(n in taken for n in nodes if n.target in targets):
+            return list(targets), None  # ExecuTorch need not ask for each node
+        return list(targets), taken.__contains__
+
+    def _see(self, ep: ExportedProgram) -> None:
+        """Keep real parameters: ``partition`` is given stand-ins for them."""
+        self._seen.update(
+            {name: t for name, t in ep.state_dict.items() if not torchapi.is_stand_in(t)}
+        )
+
+    def _plan(self, ep: ExportedProgram) -> Plan:
+        return plan_of(ep, self.compile_spec, self._seen, self._refusal)
+
+    def _refusal(self, node: fx.Node) -> str | None:
+        for check in self.additional_checks:
+            if not check.is_node_supported({}, node):
+                return f"{type(check).__name__} keeps it"
+        return None
+
+
+class TOSAPartitioner(TosaicPartitioner):
+    """For delegates that hold TOSA itself."""
+
+    spec_type = TosaCompileSpec
+
+
+class EthosUPartitioner(TosaicPartitioner):
+    """For an Ethos-U."""
+
+    spec_type = EthosUCompileSpec
+
+
+class VgfPartitioner(TosaicPartitioner):
+    """For Vulkan ML."""
+
+    spec_type = VgfCompileSpec
+
+
+def create_partitioner(
+    compile_spec: CompileSpec, additional_checks: Sequence[Any] | None = None
+) -> TosaicPartitioner:
+    """The partitioner for a compile spec."""
+    for kind in (EthosUPartitioner, TOSAPartitioner, VgfPartitioner):
+        if isinstance(compile_spec, kind.spec_type):
+            return kind(compile_spec, additional_checks)
+    raise InvalidInput(f"there is no partitioner for a {type(compile_spec).__name__}")

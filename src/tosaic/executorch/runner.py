@@ -1,0 +1,170 @@
+"""A ``.pte`` in Python: CPU operators by PyTorch, delegates by Tosaic's own executors.
+
+Memory is laid out as the file plans it, since ExecuTorch expresses views by nothing else. Buffers
+that the program changes keep their values from run to run, as they do on a device.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tosaic.errors import InvalidInput, TosaicError
+from tosaic.executorch.api import quiet, require_executorch
+from tosaic.executorch.executors import Executor, executor_of, physical
+from tosaic.executorch.kernels import kernel_of
+from tosaic.executorch.memory import Memory, TensorInfo
+from tosaic.front import torchapi
+
+_IDENTIFIER = b"ET12"
+_STEPS = 1 << 24  # more instructions than that in one run means a loop without an end
+
+
+def is_pte(data: bytes) -> bool:
+    """Whether bytes start as ExecuTorch's files do, of this version or of another."""
+    return data[4:6] == b"ET" and data[6:8].isdigit()
+
+
+def load_pte(
+    source: bytes | str | os.PathLike[str],
+    external_weights: str | os.PathLike[str] | None = None,
+) -> Runner:
+    """Read a ``.pte``; InvalidInput says what is wrong with it."""
+    require_executorch()
+    data = source if isinstance(source, bytes) else _read(source)
+    if data[4:8] != _IDENTIFIER:
+        raise InvalidInput("this is no .pte file of ExecuTorch: its identifier is not ET12")
+    outside = _named_data(_read(external_weights)) if external_weights is not None else {}
+    with quiet():
+        import executorch.kernels.quantized  # noqa: F401  (registers operators)
+        from executorch.exir._serialize._program import deserialize_pte_binary
+
+        try:
+            return Runner(deserialize_pte_binary(data), outside)
+        except TosaicError:
+            raise
+        except Exception as problem:  # noqa: BLE001  (ExecuTorch's reader trusts its input)
+            raise InvalidInput(f"this .pte file is damaged: {_short(problem)}") from None
+
+
+def _read(path: str | os.PathLike[str]) -> bytes:
+    try:
+        with open(path, "rb") as file:
+            return file.read()
+    except OSError as problem:
+        raise InvalidInput(f"cannot read '{os.fspath(path)}': {problem.strerror}") from None
+
+
+def _named_data(data: bytes) -> dict[str, bytes]:
+    """What a ``.ptd`` file holds, by key."""
+    with quiet():
+        from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
+
+        try:
+            payload = FlatTensorSerializer().deserialize(data)
+            return {
+                key: bytes(payload.buffers[entry.buffer_index])
+                for key, entry in payload.named_data.items()
+            }
+        except Exception as problem:  # noqa: BLE001  (ExecuTorch's reader trusts its input)
+            raise InvalidInput(f"the file of weights is damaged: {_short(problem)}") from None
+
+
+def _short(problem: Exception) -> str:
+    lines = str(problem).strip().splitlines()
+    return lines[0] if lines else type(problem).__name__
+
+
+class Runner:
+    """A loaded program; ``run`` takes and gives what its method ``forward`` does."""
+
+    def __init__(self, file: Any, outside: Mapping[str, bytes]) -> None:
+        plans = {plan.name: plan for plan in file.program.execution_plan}
+        if "forward" not in plans:
+            raise InvalidInput(f"the program has no method 'forward', only {sorted(plans)}")
+        self._plan = plans["forward"]
+        self._memory = Memory(self._plan, file, outside)
+        named = {**_inside(file.named_data), **outside}
+        self._executors = [
+            executor_of(delegate.id, _blob(file.program, delegate), named)
+            for delegate in self._plan.delegates
+        ]
+        self._kernels = [kernel_of(op.name, op.overload) for op in self._plan.operators]
+        self.inputs = self._infos(self._plan.inputs)
+        self.outputs = self._infos(self._plan.outputs)
+
+    def _infos(self, indices: list[int]) -> tuple[TensorInfo | None, ...]:
+        return tuple(self._memory.infos.get(index) for index in indices)
+
+    def run(self, *inputs: Any) -> Any:
+        """The program's outputs for its inputs, in its own structure."""
+        flat, _ = torchapi.flatten(inputs)
+        if len(flat) != len(self.inputs):
+            raise InvalidInput(f"the program takes {len(self.inputs)} inputs, not {len(flat)}")
+        for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):
+            self._memory.accept(index, given, number)
+        with torch.no_grad(), quiet():
+            try:
+                for chain in self._plan.chains:
+                    self._run(chain.instructions)
+            except TosaicError:
+                raise
+            except Exception as problem:  # what the file says reaches kernels as it is
+                raise InvalidInput(f"the program does not run: {_short(problem)}") from problem
+        return self._structured([self._memory.result(index) for index in self._plan.outputs])
+
+    def _structured(self, outputs: list[Any]) -> Any:
+        spec = torchapi.structure(self._plan.container_meta_type.encoded_out_str)
+        if spec is None or spec.num_leaves > len(outputs):
+            return outputs
+        # New values of inputs that the program writes to come before its own results.
+        return torchapi.unflatten(outputs[len(outputs) - spec.num_leaves :], spec)
+
+    def _run(self, instructions: list[Any]) -> None:
+        position = steps = 0
+        while position < len(instructions):
+            steps += 1
+            if steps > _STEPS:
+                raise InvalidInput(f"the program has not ended after {_STEPS} instructions")
+            position = self._step(instructions[position].instr_args, position)
+
+    def _step(self, step: Any, position: int) -> int:
+        """Execute one instruction; the position of the next."""
+        kind, values = type(step).__name__, self._memory.values
+        if kind == "KernelCall":
+            self._kernels[step.op_index](self._memory, step.args)
+        elif kind == "DelegateCall":
+            self._delegate(self._executors[step.delegate_index], step.args)
+        elif kind == "MoveCall":
+            values[step.move_to] = values[step.move_from]
+        elif kind == "JumpFalseCall":
+            condition = values[step.cond_value_index]
+            if not (bool(condition.all()) if isinstance(condition, Tensor) else condition):
+                return int(step.destination_instruction)
+        elif kind != "FreeCall":
+            raise InvalidInput(f"the program has an instruction {kind}, which is unknown")
+        return position + 1
+
+    def _delegate(self, executor: Executor, args: list[int]) -> None:
+        count = executor.inputs
+        given = [physical(self._memory.values[i], self._memory.order(i)) for i in args[:count]]
+        made = executor.run(given)
+        if len(made) != len(args) - count or len(given) != count:
+            raise InvalidInput(f"a delegate of {count} inputs is called with {len(args)} tensors")
+        for index, data in zip(args[count:], made):
+            self._memory.store(index, data)
+
+
+def _inside(named: Any) -> dict[str, bytes]:
+    if named is None:
+        return {}
+    return {k: bytes(named.buffers[e.buffer_index]) for k, e in named.pte_data.items()}
+
+
+def _blob(program: Any, delegate: Any) -> bytes:
+    index = delegate.processed.index
+    return bytes(program.backend_delegate_data[index].data)

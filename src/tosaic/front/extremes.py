@@ -1,0 +1,83 @@
+"""The place of the largest or smallest element of an axis, with ARGMAX or without."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.moves import first
+from tosaic.ir.graph import Value
+from tosaic.spec import dtypes as d
+
+
+def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
+    """REDUCE_MAX or REDUCE_MIN; a target may prefer it over any axis but the last."""
+    last = x.type.rank - 1
+
+    def turned() -> Value:
+        if axis != last:
+            raise Unsupported("the axis is not the last")
+        whole = b.permute(x, (last, *range(last))) if last else b.reshape(x, (*x.shape, 1))
+        found = extreme(b, name, whole, 0)
+        return b.reshape(b.marked(found, None), (*x.shape[:axis], 1))
+
+    def opposite() -> Value:
+        if name != "REDUCE_MIN":
+            raise Unsupported("only a smallest element is the opposite of a largest")
+        return _opposite(b, extreme(b, "REDUCE_MAX", _opposite(b, x), axis))
+
+    return first(b, lambda: b.op(name, x, axis=axis), opposite, turned)
+
+
+def place_of_extreme(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
+    """The first of the largest or smallest along an axis, which is then gone; int32."""
+    return first(
+        b,
+        lambda: b.ARGMAX(x if largest else _opposite(b, x), axis=axis),
+        lambda: _in_rows(b, x, axis, largest),
+        lambda: _counted(b, x, axis, largest),
+    )
+
+
+def _opposite(b: Lowering, x: Value) -> Value:
+    """Integers in the opposite order, none of which overflows: −1 − x."""
+    if x.dtype.is_float:
+        zero = b.const([0], x.dtype)
+        return b.NEGATE(x, zero, zero)
+
+    def negated() -> Value:
+        if x.dtype is d.I8:  # TOSA negates int8 alone with a zero point
+            return b.NEGATE(x, b.const([0], d.I8), b.const([-1], d.I8))
+        wide = b.levels(x)
+        return b.levels(b.SUB(b.number(-1, wide), wide), x.dtype)
+
+    return first(b, lambda: b.BITWISE_NOT(x), negated)
+
+
+def _in_rows(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
+    """The axis last, in a matrix of rows: the only shape that some targets take."""
+    order = [i for i in range(x.type.rank) if i != axis]
+    turned = b.permute(x, (*order, axis))
+    rows = b.reshape(turned, (math.prod(turned.shape[:-1]), turned.shape[-1]))
+    found = b.ARGMAX(rows if largest else _opposite(b, rows), axis=1)
+    return b.reshape(found, turned.shape[:-1])
+
+
+def _counted(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
+    """The smallest number among the places that hold the extreme; the others count as most."""
+    size, most = x.shape[axis], d.I16.range[1]
+    if x.dtype not in (d.I8, d.I16) or size > most:
+        raise Unsupported("the place of an extreme is counted in int16")
+    best = b.levels(extreme(b, "REDUCE_MAX" if largest else "REDUCE_MIN", x, axis), d.I32)
+    here = b.levels(x, d.I32)
+    apart = b.SUB(best, here) if largest else b.SUB(here, best)
+    other = b.MINIMUM(apart, b.number(1, apart))  # 0 where the extreme is
+    shape = [size if i == axis else 1 for i in range(x.type.rank)]
+    places = b.const(np.arange(size).reshape(shape), d.I32)
+    far = b.MUL(other, b.number(most, other), b.const([0], d.I8))
+    number = b.levels(b.MAXIMUM(far, places), d.I16)
+    found = b.levels(extreme(b, "REDUCE_MIN", number, axis), d.I32)
+    return b.reshape(found, (*x.shape[:axis], *x.shape[axis + 1 :]))

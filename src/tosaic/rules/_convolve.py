@@ -1,0 +1,232 @@
+"""Convolutions of [N, *S, C] with TOSA's kernels, and the forms of those a target refuses.
+
+All forms add the same products, so their results are equal. A form is taken if those before it
+are refused; what each costs on an NPU decided the order.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.moves import first, joined, piece, take
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._sums import accumulator, finished
+from tosaic.rules._windows import Pads, listed
+from tosaic.spec import dtypes as d
+
+Array = np.ndarray[Any, Any]
+_ROWS, _ELEMENTS = 64, 4096  # of a kernel that an NPU takes whole, gaps included
+
+
+@dataclass(frozen=True, slots=True)
+class Convolution:
+    """CONV2D, CONV3D or DEPTHWISE_CONV2D with everything but its input.
+
+    ``padding`` such that the last window ends with it. ``meaning`` is that of the sums, of which
+    each has ``terms`` products of ``bits`` bits.
+    """
+
+    name: str
+    kernel: Value
+    bias: Value
+    input_zero: int
+    weight_zero: int
+    stride: tuple[int, ...]
+    padding: tuple[tuple[int, int], ...]
+    dilation: tuple[int, ...]
+    meaning: Quant | None
+    terms: int
+    bits: int = 22
+
+    @property
+    def is_depthwise(self) -> bool:
+        return self.name == "DEPTHWISE_CONV2D"
+
+    @property
+    def start(self) -> int:
+        """The axis of the kernel that its first spatial one is."""
+        return 0 if self.is_depthwise else 1
+
+    @property
+    def spatial(self) -> tuple[int, ...]:
+        return self.kernel.shape[self.start : self.start + len(self.stride)]
+
+    @property
+    def reach(self) -> tuple[int, ...]:
+        return tuple((k - 1) * n + 1 for k, n in zip(self.spatial, self.dilation))
+
+    def sums(self, b: Lowering, x: Value) -> Value:
+        """The operator itself: sums of products in the type that TOSA adds them up in."""
+        y = b.op(
+            self.name, x, self.kernel, self.bias, b.const([self.input_zero], x.dtype),
+            b.const([self.weight_zero], self.kernel.dtype), pad=listed(list(self.padding)),
+            stride=self.stride, dilation=self.dilation, acc_type=accumulator(x),
+        )  # fmt: skip
+        return b.marked(y, self.meaning)
+
+    def finish(self, b: Lowering, sums: Value) -> Value:
+        return finished(b, sums, self.terms, self.bits)
+
+    def counts(self, x: Value) -> list[int]:
+        """How many windows there are along each axis of an input with the padding in it."""
+        sizes = x.shape[1:-1]
+        return [(s - r) // t + 1 for s, r, t in zip(sizes, self.reach, self.stride)]
+
+
+def convolved(b: Lowering, x: Value, c: Convolution) -> Value:
+    """The convolution as what is wanted of it."""
+    forms: list[Callable[[], Value]] = [lambda: c.finish(b, c.sums(b, x))]
+    if c.name == "CONV3D":
+        forms.append(lambda: _layered(b, _padded(b, x, c), _unpadded(c)))
+        return first(b, *forms)
+    if any(map(any, c.padding)):
+        forms.append(lambda: _whole(b, _padded(b, x, c), _unpadded(c)))
+    if max(c.stride) > 1:
+        fewer = _thinned if c.is_depthwise else _folded
+        forms.append(lambda: fewer(b, _padded(b, x, c), _unpadded(c)))
+    if math.prod(c.spatial) > 1:
+        forms.append(lambda: _parted(b, _padded(b, x, c), _unpadded(c)))
+    return first(b, *forms)
+
+
+def _whole(b: Lowering, x: Value, c: Convolution) -> Value:
+    return c.finish(b, c.sums(b, x))
+
+
+def _unpadded(c: Convolution) -> Convolution:
+    return replace(c, padding=((0, 0),) * len(c.padding))
+
+
+def _padded(b: Lowering, x: Value, c: Convolution) -> Value:
+    return padded(b, x, list(c.padding), c.input_zero)
+
+
+def padded(b: Lowering, x: Value, pads: Pads, fill: float) -> Value:
+    """[N, *S, C] with elements round it."""
+    if not any(map(any, pads)):
+        return x
+    around = b.shape((0, 0, *listed(pads), 0, 0))
+    return b.marked(b.PAD(x, around, b.const([fill], x.dtype)), x.quant)
+
+
+def _remade(
+    b: Lowering, kernel: Value, shape: Sequence[int], make: Callable[[Array], Array]
+) -> Value:
+    """Another constant made of a kernel."""
+    source = kernel.const
+    if source is None or not kernel.is_const:
+        raise Unsupported("the weights are computed, and must be constant")
+    return b.const(lambda: make(source.array), kernel.dtype, shape=shape)
+
+
+def _folded(b: Lowering, x: Value, c: Convolution) -> Value:
+    """Pixels of a stride as channels: a kernel of whole strides then moves by one."""
+    counts = c.counts(x)
+    blocks = [-(-r // s) for r, s in zip(c.reach, c.stride)]
+    sizes = [(n - 1 + k) * s for n, k, s in zip(counts, blocks, c.stride)]
+    x = padded(b, x, [(0, n - s) for n, s in zip(sizes, x.shape[1:3])], c.input_zero)
+    (down, right), (batch, _, _, channels) = c.stride, x.shape
+    rows, columns = sizes[0] // down, sizes[1] // right
+    apart = b.reshape(x, (batch, rows, down, columns, right, channels))
+    deep = b.reshape(b.permute(apart, (0, 1, 3, 2, 4, 5)),
+                     (batch, rows, columns, down * right * channels))  # fmt: skip
+    out, reach, gaps = c.kernel.shape[0], c.reach, c.dilation
+
+    def make(kernel: Array) -> Array:
+        wide = np.zeros((out, blocks[0] * down, blocks[1] * right, channels), kernel.dtype)
+        wide[:, : reach[0] : gaps[0], : reach[1] : gaps[1]] = kernel
+        split = wide.reshape(out, blocks[0], down, blocks[1], right, channels)
+        turned: Array = split.transpose(0, 1, 3, 2, 4, 5)
+        return turned.reshape(out, *blocks, down * right * channels)
+
+    kernel = _remade(b, c.kernel, (out, *blocks, down * right * channels), make)
+    return convolved(b, deep, replace(c, kernel=kernel, stride=(1, 1), dilation=(1, 1)))
+
+
+def _thinned(b: Lowering, x: Value, c: Convolution) -> Value:
+    """A shorter stride that divides it, and then every n-th result."""
+    shorter = tuple(next(t for t in (3, 2, 1) if s % t == 0) for s in c.stride)
+    if shorter == c.stride:
+        raise Unsupported("the stride is as short as it gets")
+    counts = c.counts(x)
+    y = convolved(b, x, replace(c, stride=shorter))
+    for axis, (count, long, short) in enumerate(zip(counts, c.stride, shorter), 1):
+        step = long // short
+        y = take(b, y, axis, range(0, (count - 1) * step + 1, step))
+    return y
+
+
+def _parted(b: Lowering, x: Value, c: Convolution) -> Value:
+    """Parts of a large kernel, whose sums are added up."""
+    if accumulator(x) is d.I48:
+        raise Unsupported("sums of int48 are not added up, so a kernel cannot be parted")
+    counts, (down, right) = c.counts(x), c.dilation
+    width = min(c.spatial[1], (_ELEMENTS - 1) // right + 1)
+    reach = (width - 1) * right + 1
+    height = min(c.spatial[0], (min(_ROWS, _ELEMENTS // reach) - 1) // down + 1)
+    if (height, width) == c.spatial:
+        raise Unsupported("the kernel is as small as it gets")
+    total: Value | None = None
+    for top in range(0, c.spatial[0], height):
+        for left in range(0, c.spatial[1], width):
+            rows, columns = min(height, c.spatial[0] - top), min(width, c.spatial[1] - left)
+            part = x
+            for axis, start, size in ((0, top, rows), (1, left, columns)):
+                begin = start * c.dilation[axis]
+                span = (counts[axis] - 1) * c.stride[axis] + (size - 1) * c.dilation[axis] + 1
+                part = piece(b, part, axis + 1, begin, begin + span)
+            sums = _part(b, c, (top, rows), (left, columns), total is None).sums(b, part)
+            total = sums if total is None else b.marked(b.ADD(total, sums), c.meaning)
+    assert total is not None
+    return c.finish(b, total)
+
+
+def _part(
+    b: Lowering, c: Convolution, rows: tuple[int, int], columns: tuple[int, int], biased: bool
+) -> Convolution:
+    (top, height), (left, width) = rows, columns
+    places = (*(slice(None),) * c.start, slice(top, top + height), slice(left, left + width))
+    shape = (*c.kernel.shape[: c.start], height, width, *c.kernel.shape[c.start + 2 :])
+    kernel = _remade(b, c.kernel, shape, lambda a: a[places])
+    none = b.const(np.zeros(1), c.bias.dtype)
+    return replace(c, kernel=kernel, bias=c.bias if biased else none)
+
+
+def _layered(b: Lowering, x: Value, c: Convolution) -> Value:
+    """Images that a kernel of three axes sees together, as channels of one."""
+    (out, depth, high, wide, channels), count = c.kernel.shape, c.counts(x)[0]
+    gap, step = c.dilation[0], c.stride[0]
+    images = [
+        take(b, x, 1, range(i * gap, i * gap + (count - 1) * step + 1, step)) for i in range(depth)
+    ]
+    deep = joined(b, images, 4)
+    batch, _, rows, columns, _ = deep.shape
+    flat = b.reshape(deep, (batch * count, rows, columns, depth * channels))
+    shape = (out, high, wide, depth * channels)
+    kernel = _remade(b, c.kernel, shape, lambda a: a.transpose(0, 2, 3, 1, 4).reshape(shape))
+    meaning = c.meaning
+    if meaning is not None and meaning.axis is not None:
+        meaning = replace(meaning, axis=3)
+    y = convolved(b, flat, replace(
+        c, name="CONV2D", kernel=kernel, stride=c.stride[1:], padding=c.padding[1:],
+        dilation=c.dilation[1:], meaning=meaning))  # fmt: skip
+    return b.reshape(y, (batch, count, *y.shape[1:]))
+
+
+def spread(b: Lowering, x: Value, stride: Sequence[int], fill: int) -> Value:
+    """[N, H, W, C] with so many elements from one to the next, and others between them."""
+    batch, height, width, channels = x.shape
+    apart = b.reshape(x, (batch, height, 1, width, 1, channels))
+    between = (0, 0, 0, 0, 0, stride[0] - 1, 0, 0, 0, stride[1] - 1, 0, 0)
+    wide = b.marked(b.PAD(apart, b.shape(between), b.const([fill], x.dtype)), x.quant)
+    y = b.reshape(wide, (batch, height * stride[0], width * stride[1], channels))
+    for axis, size, step in ((1, height, stride[0]), (2, width, stride[1])):
+        y = piece(b, y, axis, 0, (size - 1) * step + 1)
+    return y

@@ -1,0 +1,139 @@
+"""Linear interpolation without RESIZE: the same sums of products, by convolutions.
+
+Weights are whole numbers, as those of TOSA's RESIZE are, and every sum is exact: results are
+equal to it bit by bit.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.moves import piece, take
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._convolve import Convolution, convolved
+from tosaic.rules._sums import accumulator
+from tosaic.spec import dtypes as d
+
+Array = np.ndarray[Any, Any]
+_LARGEST = 127  # weight of an int8 convolution
+_MOST_PHASES = 64
+
+
+@dataclass(frozen=True, slots=True)
+class Axis:
+    """Output i of ``out`` lies at (i · step + offset) / unit of an axis with ``size`` elements."""
+
+    size: int
+    out: int
+    unit: int
+    step: int
+    offset: int
+
+    @property
+    def places(self) -> Array:
+        return np.arange(self.out) * self.step + self.offset
+
+    def matrix(self) -> Array:
+        """The weights of each element in each result; they add up to the unit."""
+        below, part = np.divmod(self.places, self.unit)
+        weights = np.zeros((self.out, self.size), np.int64)
+        rows = np.arange(self.out)
+        np.add.at(weights, (rows, below.clip(0, self.size - 1)), self.unit - part)
+        np.add.at(weights, (rows, (below + 1).clip(0, self.size - 1)), part)
+        return weights
+
+    @property
+    def phases(self) -> int:
+        """After so many results the weights are the same again."""
+        return self.unit // math.gcd(self.unit, self.step)
+
+    @property
+    def stride(self) -> int:
+        return self.step // math.gcd(self.unit, self.step)
+
+
+def phased(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
+    """A depthwise convolution with a channel for each phase, and the phases side by side."""
+    axes, channels = (height, width), x.shape[3]
+    phases = height.phases * width.phases
+    if phases > _MOST_PHASES or height.unit * width.unit > _LARGEST:
+        raise Unsupported(f"an interpolation with {phases} kinds of results")
+    kernels = []
+    for axis, a in enumerate(axes, 1):
+        x, weights = _windows(b, x, axis, a)
+        kernels.append(weights)
+    joint = np.einsum("pi,qj->ijpq", *kernels).reshape(
+        kernels[0].shape[1], kernels[1].shape[1], 1, phases)  # fmt: skip
+    shape = (*joint.shape[:2], channels, phases)
+    kernel = b.const(lambda: np.broadcast_to(joint, shape), d.I8, shape=shape)
+    y = _summed(b, x, kernel, (height.stride, width.stride), 1.0 / height.unit / width.unit)
+    batch, rows, columns, _ = y.shape
+    apart = b.reshape(y, (batch, rows, columns, channels, height.phases, width.phases))
+    beside = b.permute(apart, (0, 1, 4, 2, 5, 3))
+    y = b.reshape(beside, (batch, rows * height.phases, columns * width.phases, channels))
+    for axis, a in enumerate(axes, 1):
+        y = piece(b, y, axis, 0, a.out)
+    return y
+
+
+def _windows(b: Lowering, x: Value, axis: int, a: Axis) -> tuple[Value, Array]:
+    """The input with its edges repeated, so that all windows are inside, and their weights."""
+    below, part = np.divmod(np.arange(a.phases) * a.step + a.offset, a.unit)
+    least, most = int(below.min()), int(below.max()) + 1
+    weights = np.zeros((a.phases, most - least + 1), np.int64)
+    rows = np.arange(a.phases)
+    weights[rows, below - least] += a.unit - part
+    weights[rows, below - least + 1] += part
+    count = -(-a.out // a.phases)
+    reach = np.arange(least, (count - 1) * a.stride + most + 1)
+    return take(b, x, axis, [int(i) for i in reach.clip(0, a.size - 1)]), weights
+
+
+def _summed(b: Lowering, x: Value, kernel: Value, stride: tuple[int, int], factor: float) -> Value:
+    """Sums of levels times weights, times a factor; their zero point comes out as it went in."""
+    quant, kind, wanted = x.quant, accumulator(x), b.wanted
+    b.wanted = Quant(1.0), x.dtype
+    try:
+        y = convolved(b, x, Convolution(
+            "DEPTHWISE_CONV2D", kernel, b.const(np.zeros(1), kind), 0, 0, stride,
+            ((0, 0), (0, 0)), (1, 1), Quant(factor), math.prod(kernel.shape[:2]), 16,
+        ))  # fmt: skip
+    finally:
+        b.wanted = wanted
+    return b.marked(y, quant)
+
+
+def crossed(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
+    """One axis after the other as channels of a 1×1 convolution; the sums between fit int16."""
+    if x.dtype is not d.I8 or max(height.unit, width.unit) > _LARGEST:
+        raise Unsupported("an interpolation with weights that int8 does not hold")
+    quant = x.quant
+    assert quant is not None
+    y = b.permute(x, (0, 1, 3, 2))
+    y = _product(b, y, width)
+    y = b.marked(b.rescale(y, [1.0], 0, d.I16), None)
+    y = _product(b, b.permute(y, (0, 3, 2, 1)), height)
+    y = b.rescale(y, [1.0], 0, d.I32)
+    y = b.rescale(y, [1.0 / height.unit / width.unit], 0, d.I8)
+    return b.marked(b.permute(y, (0, 3, 1, 2)), quant)
+
+
+def _product(b: Lowering, x: Value, axis: Axis) -> Value:
+    weights = b.const(axis.matrix().reshape(axis.out, 1, 1, axis.size), d.I8)
+    kind = d.I48 if x.dtype is d.I16 else d.I32
+    return b.CONV2D(
+        x, weights, b.const(np.zeros(1), kind), b.const([0], x.dtype), b.const([0], d.I8),
+        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=kind,
+    )  # fmt: skip
+
+
+def axes_of(shape: Sequence[int], sizes: Sequence[int], grids: Sequence[Any]) -> list[Axis]:
+    """Both axes of an image and the grids of its resize."""
+    return [Axis(n, o, g.unit, g.step, g.offset) for n, o, g in zip(shape[1:3], sizes, grids)]

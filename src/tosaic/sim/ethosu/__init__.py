@@ -1,0 +1,8 @@
+"""A functional simulator of Ethos-U: it runs the very bytes that Vela emits.
+
+Agreement is with TOSA over Vela's output. It is no cycle model and it is not silicon.
+"""
+
+from tosaic.sim.ethosu.simulation import Simulation, load
+
+__all__ = ["Simulation", "load"]

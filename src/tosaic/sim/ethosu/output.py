@@ -1,0 +1,70 @@
+"""The end of every operation: scale, zero point, limits, table, layout, memory."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.arrays import Array, Ints, value_range
+from tosaic.sim.ethosu.machine import Machine
+from tosaic.sim.ethosu.memory import INTERNAL, Block
+from tosaic.sim.ethosu.operation import Lookup, Output
+from tosaic.sim.ethosu.scales import Scales
+from tosaic.sim.ethosu.scaling import rescale
+
+
+def finish(machine: Machine, output: Output, sums: Ints, scales: Scales | None = None) -> None:
+    """Scale the sums of an operation and hand its result on."""
+    rounding = output.scaling.rounding
+    if scales is not None and output.per_channel:
+        scaled = rescale(sums, scales.multiplier, scales.shift, rounding)
+    else:
+        scaled = rescale(sums, output.scaling.multiplier, output.scaling.shift, rounding)
+    deliver(machine, output, scaled)
+
+
+def deliver(machine: Machine, output: Output, scaled: Ints) -> None:
+    """Zero point, limits, table and layout of what is scaled already."""
+    value = scaled + output.zero_point if output.zero_point else scaled
+    if output.limits is not None:
+        value = np.clip(value, *output.limits)
+    place(machine, output, value)
+
+
+def place(machine: Machine, output: Output, value: Array) -> None:
+    """Table and layout of what is within its limits."""
+    if value.shape != output.shape:
+        raise InvalidInput(f"the operation gives {value.shape}, its output is {output.shape}")
+    if output.lookup is not None:
+        value = _look_up(machine, output.lookup, value)
+    result = value.astype(output.dtype, copy=False)
+    if output.chain is not None:
+        machine.chains[output.chain] = result
+        return
+    if output.reverse is not None:
+        result = np.flip(result, output.reverse)
+    if output.transpose != (0, 1, 2):
+        result = result.transpose(output.transpose)
+    if output.map is not None:
+        output.map.store(machine.memory, result)
+
+
+def table_block(lookup: Lookup) -> Block:
+    entries = 256 if lookup.index.itemsize == 1 else 512
+    size = entries * lookup.entry.itemsize if lookup.index.itemsize == 1 else 2048
+    return Block(INTERNAL, lookup.start, (size,), (1,), 1)
+
+
+def _look_up(machine: Machine, lookup: Lookup, value: Array) -> Ints:
+    value = value.astype(np.int64)
+    raw = machine.memory.view(table_block(lookup), np.dtype("u1"))
+    if lookup.index.itemsize == 1:
+        table = np.ascontiguousarray(raw).view(lookup.entry)
+        lowest, _ = value_range(lookup.index)
+        result: Ints = table[(value - lowest) & 0xFF].astype(np.int64)
+        return result
+    # 512 pieces of 128 values: the value at the start of a piece, and the rise to its end.
+    pieces = np.ascontiguousarray(raw).view(np.int16).reshape(512, 2).astype(np.int64)
+    start, rise = pieces[(value >> 7) + 256].transpose(-1, *range(value.ndim))
+    exact: Ints = (start << 7) + rise * (value & 127)
+    return (exact + 64) >> 7 if lookup.entry.itemsize == 2 else exact

@@ -1,0 +1,267 @@
+"""The order of weights in a stream: from the decoded values to a volume OHWI.
+
+The NPU takes weights block by block: blocks of output channels, of input channels, parts of the
+kernel, and within them small blocks that its multipliers take at once. Each part of a stream is
+such a nest of loops, so it is reshaped and transposed into its place. Blocks that stick out are
+filled with zeros.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from tosaic.errors import InvalidInput
+from tosaic.sim.ethosu.stream import Config
+
+Volume = NDArray[np.int16]
+
+SUBKERNEL = 8
+"""Kernels are taken apart into pieces of at most this height and width, dilation counted."""
+
+_GROUP = 4
+"""U85 deals output channels to its cores in groups of this size."""
+
+
+@dataclass(frozen=True)
+class Layer:
+    """What decides the order: the operation's geometry and how it is divided."""
+
+    config: Config
+    outputs: int
+    inputs: int
+    """Input channels; 1 for a depthwise convolution."""
+    kernel: tuple[int, int]
+    stride: tuple[int, int]
+    dilation: tuple[int, int]
+    depthwise: bool
+    part_kernel: bool
+    wide: bool
+    """Is the input of 16 bits?"""
+    block: int
+    """Depth of the output blocks."""
+    microblock: int = 0
+    """U85: height times width of the small blocks."""
+    sparse: bool = False
+
+    @property
+    def pieces(self) -> list[tuple[slice, slice]]:
+        """The parts of the kernel: U55 goes row by row, U85 column by column."""
+        rows, columns = (
+            [slice(i, min(i + step, size)) for i in range(0, size, step)]
+            for size, step in zip(self.kernel, (SUBKERNEL // d for d in self.dilation))
+        )
+        if self.config.is_u85:
+            return [(row, column) for column in columns for row in rows]
+        return [(row, column) for row in rows for column in columns]
+
+    @property
+    def shape(self) -> tuple[int, int, int, int]:
+        return (self.outputs, *self.kernel, self.inputs)
+
+
+class _Source:
+    """Hands out the decoded weights of one core."""
+
+    def __init__(self, weights: Volume) -> None:
+        self.weights, self.position = weights, 0
+
+    def take(self, *sizes: int) -> Volume:
+        count = int(np.prod(sizes))
+        part = self.weights[self.position : self.position + count]
+        self.position += count
+        if len(part) < count:
+            raise InvalidInput(
+                f"the weights end after {len(self.weights)}, the operation takes more"
+            )
+        return part.reshape(sizes)
+
+
+def _up(value: int, step: int) -> int:
+    return -(-value // step) * step
+
+
+class OrderU55:
+    """U55 and U65: two cores take turns over single output channels."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer, config = layer, layer.config
+        self.ofm = 4 if config.macs == 32 else 8
+        self.ifm = 8
+        self.round = 4 if layer.depthwise else 1
+        if layer.part_kernel and not layer.depthwise:
+            self.round = 2 if layer.wide else 4
+        self.depth = 16 if layer.part_kernel or layer.wide else 32
+
+    @property
+    def streams(self) -> int:
+        return min(self.layer.config.cores, self.layer.outputs)
+
+    def volume(self, streams: list[Volume]) -> Volume:
+        result = np.zeros(self.layer.shape, np.int16)
+        cores = self.layer.config.cores
+        for core, weights in enumerate(streams):
+            mine = result[core::cores]
+            block = (self.layer.block + cores - 1 - core) // cores
+            self._fill(mine, _Source(weights), block)
+        return result
+
+    def count(self, core: int) -> int:
+        """How many values a core's stream holds, fillers included."""
+        cores = self.layer.config.cores
+        outputs = len(range(core, self.layer.outputs, cores))
+        block = max((self.layer.block + cores - 1 - core) // cores, 1)
+        total = 0
+        for start in range(0, outputs, block):
+            rows = _up(min(block, outputs - start), self.ofm)
+            total += rows * self._inputs_padded * self._elements
+        return total
+
+    @property
+    def _elements(self) -> int:
+        sizes = ((r.stop - r.start) * (c.stop - c.start) for r, c in self.layer.pieces)
+        return sum(_up(size, self.round) for size in sizes)
+
+    @property
+    def _inputs_padded(self) -> int:
+        if self.layer.depthwise:
+            return 1
+        if self.layer.part_kernel:
+            return _up(self.layer.inputs, self.ifm)
+        return _up(self.layer.inputs, self.depth)
+
+    def _fill(self, target: Volume, source: _Source, block: int) -> None:
+        layer = self.layer
+        if block < 1:
+            raise InvalidInput("the output blocks are too small for two cores")
+        for first in range(0, len(target), block):
+            outputs = target[first : first + block]
+            for start in range(0, layer.inputs, self.depth):
+                inputs = outputs[..., start : start + self.depth]
+                for rows, columns in layer.pieces:
+                    self._piece(inputs[:, rows, columns], source)
+
+    def _piece(self, target: Volume, source: _Source) -> None:
+        outputs, height, width, inputs = target.shape
+        blocks, elements = _up(outputs, self.ofm) // self.ofm, _up(height * width, self.round)
+        if self.layer.depthwise:
+            found = source.take(blocks, elements, self.ofm).transpose(0, 2, 1)[..., None]
+        elif self.layer.part_kernel:
+            deep = _up(inputs, self.ifm) // self.ifm
+            part = source.take(deep, blocks, elements, self.ofm, self.ifm)
+            found = part.transpose(1, 3, 2, 0, 4)
+        else:
+            deep = self.depth // self.ifm
+            part = source.take(blocks, elements, deep, self.ofm, self.ifm)
+            found = part.transpose(0, 3, 1, 2, 4)
+        volume = found.reshape(blocks * self.ofm, elements, -1)
+        cut = volume[:outputs, : height * width, :inputs]
+        target[...] = cut.reshape(target.shape)
+
+
+class OrderU85:
+    """U85: cores take turns over groups of four output channels, the input runs to and fro."""
+
+    def __init__(self, layer: Layer) -> None:
+        self.layer = layer
+        macs = layer.config.macs
+        self.ofm = macs // 8 // max(layer.microblock, 1)
+        self.ifm = self._input_block()
+        self.unit, self.round, self.step = self.ifm, 1, 16 if layer.sparse else 8
+        self.stride = (1, 1)
+        self.filler = 0
+        if layer.depthwise:
+            self.unit, self.step, self.round, self.stride = 1, 1, 10, layer.stride
+            if layer.wide or macs > 256:
+                self.filler = 2 if macs <= 512 else 6
+        elif layer.part_kernel:
+            wider = layer.wide or layer.sparse
+            self.round, self.stride = (10 if wider else 5), layer.stride
+            self.unit = 8 if layer.wide and not layer.sparse else self.ifm
+
+    def _input_block(self) -> int:
+        layer = self.layer
+        if layer.part_kernel:
+            return 16
+        if layer.config.macs <= 256 and self.ofm == 16 and not layer.sparse:
+            return 32
+        return 128 if layer.sparse and not layer.wide else 64
+
+    @property
+    def streams(self) -> int:
+        return self.layer.config.cores
+
+    @property
+    def turn(self) -> int:
+        """How many values of one core stand together in a fast stream, which all cores share."""
+        return self.ofm * self.unit * self.round // self.streams
+
+    def volume(self, streams: list[Volume]) -> Volume:
+        result = np.zeros(self.layer.shape, np.int16)
+        for core, weights in enumerate(streams):
+            source = _Source(weights)
+            for outputs, inputs, (rows, columns) in self._blocks():
+                self._piece(result[outputs, rows, columns, inputs], source, core)
+        return result
+
+    def count(self, core: int) -> int:
+        """How many values a core's stream holds, fillers included."""
+        total = 0
+        for outputs, inputs, (rows, columns) in self._blocks():
+            sizes = rows.stop - rows.start, columns.stop - columns.start
+            blocks = _up(outputs.stop - outputs.start, self.ofm) // self.ofm
+            deep = _up(inputs.stop - inputs.start, self.unit) // self.unit
+            elements = self._elements(sizes[0] * sizes[1])
+            total += deep * blocks * elements * self.unit * self.ofm // self.streams
+        return total
+
+    def _blocks(self) -> Iterator[tuple[slice, slice, tuple[slice, slice]]]:
+        layer = self.layer
+        starts = list(range(0, layer.inputs, self.ifm))
+        for first in range(0, layer.outputs, layer.block):
+            outputs = slice(first, min(first + layer.block, layer.outputs))
+            for start in starts:
+                inputs = slice(start, min(start + self.ifm, layer.inputs))
+                for piece in layer.pieces:
+                    yield outputs, inputs, piece
+            starts.reverse()
+
+    def _elements(self, size: int) -> int:
+        """Kernel elements of a part with its fillers."""
+        rounds = _up(size, self.round) // self.round
+        return rounds * (self.round + self.filler)
+
+    def _order(self, height: int, width: int) -> list[tuple[int, int]]:
+        """The order of a part's elements: by phase of the stride, then rows to and fro."""
+        down, across = self.stride
+        order = []
+        for y0 in range(down):
+            for x0 in range(across):
+                for i, y in enumerate(range(y0, height, down)):
+                    row = range(x0, width, across)
+                    order += [(y, x) for x in (reversed(row) if i % 2 else row)]
+        return order
+
+    def _piece(self, target: Volume, source: _Source, core: int) -> None:
+        outputs, height, width, inputs = target.shape
+        blocks, groups = _up(outputs, self.ofm) // self.ofm, self.ofm // (_GROUP * self.streams)
+        deep, inner = _up(inputs, self.unit) // self.unit, -(-self.unit // self.step)
+        elements = self._elements(height * width)
+        part = source.take(deep, blocks, elements, inner, groups, _GROUP, self.step)
+        # To output block, group, member; element; input block, inner block, member.
+        found = part.transpose(1, 4, 5, 2, 0, 3, 6)
+        volume = found.reshape(blocks * groups, _GROUP, elements, -1)
+        order = self._order(height, width)
+        places = [i // self.round * (self.round + self.filler) + i % self.round
+                  for i in range(len(order))]  # fmt: skip
+        for group in range(blocks * groups):
+            block, index = divmod(group, groups)
+            first = block * self.ofm + (index * self.streams + core) * _GROUP
+            mine = target[first : first + _GROUP]
+            if len(mine):
+                rows, columns = (list(axis) for axis in zip(*order))
+                found = volume[group, : len(mine), places, :inputs].transpose(1, 0, 2)
+                mine[:, rows, columns] = found

@@ -1,0 +1,31 @@
+"""Targets by name."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from tosaic.errors import InvalidInput
+from tosaic.spec.env import Env
+from tosaic.targets.base import Target
+from tosaic.targets.ethosu import ETHOS_U, with_options
+
+
+def target_of(name: str | Target, options: Mapping[str, Any] = MappingProxyType({})) -> Target:
+    """The target of that name: a TOSA specification or an Ethos-U configuration."""
+    if isinstance(name, Target) or name not in ETHOS_U:
+        if options:
+            raise InvalidInput(f"{next(iter(options))} is an option of Ethos-U targets only")
+        return name if isinstance(name, Target) else _specification(name)
+    return with_options(name, options)
+
+
+def _specification(name: str) -> Target:
+    if str(name).upper().startswith("TOSA"):
+        env = Env.parse(name)
+        return Target(str(env), env)
+    raise InvalidInput(
+        f"there is no target {name!r}; there are {', '.join(ETHOS_U)}, and TOSA specifications "
+        "such as TOSA-1.0+INT"
+    )

@@ -1,0 +1,156 @@
+"""A graph that Vela has compiled, and what each of its operators costs."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, replace
+
+from tosaic.errors import InvalidInput
+from tosaic.files import flatbuffer
+from tosaic.ir.graph import Graph, Loc, Op
+from tosaic.targets.vela import Table, VelaConfig, VelaResult, run_vela
+
+_DATABASE = "--enable-debug-db"
+_NAMED = 4  # tensors in a sentence about memory
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCost:
+    """An operation of the NPU by Vela's estimate, and the operator that it comes from.
+
+    ``traffic`` is cycles of access by Vela's name of the memory.
+    """
+
+    name: str
+    op: str
+    loc: Loc | None
+    cycles: int
+    macs: int
+    traffic: Mapping[str, int]
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTensor:
+    """A tensor in memory while the operations from ``start`` to ``end`` run."""
+
+    name: str
+    memory: str
+    address: int
+    size: int
+    start: int
+    end: int
+    loc: Loc | None
+
+
+@dataclass(frozen=True, slots=True)
+class Delegate:
+    """One graph for the NPU: what a device gets, and what it costs there."""
+
+    graph: Graph
+    tosa: bytes
+    result: VelaResult
+    operators: tuple[OperatorCost, ...]
+    tensors: tuple[PlacedTensor, ...]
+
+    def largest(self) -> list[PlacedTensor]:
+        """The tensors in memory together when they need most, largest first."""
+        moments = sorted({t.start for t in self.tensors})
+        live = [_apart(t for t in self.tensors if t.start <= now <= t.end) for now in moments]
+        return max(live, key=lambda tensors: sum(t.size for t in tensors), default=[])
+
+    def check(self, what: str, need: int, limit: int) -> None:
+        """InvalidInput if the graph needs more than a limit, with what needs it; 0 is none."""
+        if not limit or need <= limit:
+            return
+        if what == "flash":
+            parts = [(f"{c.size:,} bytes of {c.name}", c.size) for c in _weights(self.graph)]
+        else:
+            parts = [(f"{t.size:,} bytes of {_place(t)}", t.size) for t in self.largest()]
+        named = ", ".join(text for text, _ in parts[:_NAMED])
+        raise InvalidInput(
+            f"the graph needs {need:,} bytes of {what}, and {limit:,} are allowed; "
+            f"the largest: {named}"
+        )
+
+
+def _apart(tensors: Iterable[PlacedTensor]) -> list[PlacedTensor]:
+    """Largest first, without those that lie in the place of a larger one."""
+    kept: list[PlacedTensor] = []
+    for t in sorted(tensors, key=lambda t: -t.size):
+        if not any(
+            k.memory == t.memory
+            and k.address < t.address + t.size
+            and t.address < k.address + k.size
+            for k in kept
+        ):
+            kept.append(t)
+    return kept
+
+
+@dataclass(frozen=True, slots=True)
+class _Weight:
+    name: str
+    size: int
+
+
+def _weights(graph: Graph) -> list[_Weight]:
+    """The constants of a graph, largest first."""
+    found = {v: op for op in graph.walk() for v in op.ins if v.is_const}
+    made = [
+        _Weight((op.loc and op.loc.module) or op.name, v.type.size * v.dtype.bits // 8)
+        for v, op in found.items()
+    ]
+    return sorted(made, key=lambda weight: -weight.size)
+
+
+def _place(tensor: PlacedTensor) -> str:
+    module = tensor.loc.module if tensor.loc else ""
+    return f"{tensor.name} ({module})" if module else tensor.name
+
+
+def compile_graph(graph: Graph, config: VelaConfig) -> Delegate:
+    """Run Vela on a graph; ToolFailed with its words where it does not take it."""
+    tosa = flatbuffer.write(graph)
+    if _DATABASE not in config.flags:
+        config = replace(config, flags=(*config.flags, _DATABASE))
+    result = run_vela(tosa, config)
+    sources = _sources(graph, result.database)
+    return Delegate(
+        graph, tosa, result, tuple(_costs(result.database, sources)),
+        tuple(_tensors(result.database, sources)),
+    )  # fmt: skip
+
+
+def _rows(database: Mapping[str, Table], name: str) -> Iterator[dict[str, str]]:
+    table = database.get(name)
+    for row in table.rows if table is not None else ():
+        yield dict(zip(table.header, row))  # type: ignore[union-attr]
+
+
+def _sources(graph: Graph, database: Mapping[str, Table]) -> dict[str, Op]:
+    """The operator behind each of Vela's sources: both lists have the order of the file."""
+    rows = [r for r in _rows(database, "source") if not r["operator"].startswith("Const")]
+    rows.sort(key=lambda row: int(row["ext_key"]))
+    if len(rows) != len(graph.ops):
+        return {}  # regions have sources of their own
+    return {row["id"]: op for row, op in zip(rows, graph.ops)}
+
+
+def _costs(database: Mapping[str, Table], sources: Mapping[str, Op]) -> Iterator[OperatorCost]:
+    for row in _rows(database, "perf"):
+        op = sources.get(row["source_id"])
+        traffic = {k.removesuffix("_ac"): int(v or 0) for k, v in row.items() if k.endswith("_ac")}
+        yield OperatorCost(
+            row["operator"], op.name if op else "", op.loc if op else None,
+            int(row["op_cycles"] or 0), int(row["mac_count"] or 0), traffic,
+        )  # fmt: skip
+
+
+def _tensors(database: Mapping[str, Table], sources: Mapping[str, Op]) -> Iterator[PlacedTensor]:
+    named = {row["name"]: sources.get(row["source_id"]) for row in _rows(database, "perf")}
+    for row in _rows(database, "tensors"):
+        op = named.get(row["name"])
+        yield PlacedTensor(
+            row["name"], row["memory"], int(row["start_address"], 0), int(row["size"], 0),
+            int(row["start_time"]), int(row["end_time"]), op.loc if op else None,
+        )  # fmt: skip

@@ -1,0 +1,77 @@
+"""The Ethos-U targets: eleven configurations of three products, and their options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from tosaic.errors import InvalidInput
+from tosaic.ir.graph import Graph
+from tosaic.spec.env import Env
+from tosaic.targets.base import Target
+from tosaic.targets.delegate import Delegate, compile_graph
+from tosaic.targets.ethosu_forms import FAMILIES, constraint
+from tosaic.targets.ethosu_repairs import repair
+from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
+
+# U85 branches; the older ones do not.
+_ENVS = {
+    "u55": "TOSA-1.0+INT+int16+int4",
+    "u65": "TOSA-1.0+INT+int16+int4",
+    "u85": "TOSA-1.0+INT+int16+int4+cf",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How Vela compiles, and how much memory the result may take; 0 is no limit.
+
+    ``vela_ini`` is a file of the user's own, ``vela_flags`` are those of Vela's command line.
+    """
+
+    system_config: str = ""
+    memory_mode: str = ""
+    vela_ini: str = ""
+    vela_flags: str | tuple[str, ...] = ()
+    max_scratch_bytes: int = 0
+    max_flash_bytes: int = 0
+
+
+def family(accelerator: str) -> str:
+    """The product of a configuration: u55, u65 or u85."""
+    return accelerator.split("-")[1]
+
+
+def _target(name: str) -> Target:
+    product = family(name)
+    emit = partial(_emit, VelaConfig(name), Options())
+    return Target(name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit)
+
+
+def with_options(name: str, given: Mapping[str, Any]) -> Target:
+    """A target with options by their names; InvalidInput if Vela's configuration has no such."""
+    known = [field.name for field in fields(Options)]
+    for option in given:
+        if option not in known:
+            raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(known)}")
+    options = Options(**{key: value for key, value in given.items() if value is not None})
+    flags = options.vela_flags
+    config = VelaConfig(
+        name, options.system_config, options.memory_mode, str(options.vela_ini),
+        (flags,) if isinstance(flags, str) else tuple(flags),
+    )  # fmt: skip
+    check(config)
+    return replace(ETHOS_U[name], emit=partial(_emit, config, options))
+
+
+def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
+    repair(graph, ETHOS_U[config.accelerator].env)
+    made = compile_graph(graph, config)
+    made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
+    made.check("flash", made.result.performance.flash, options.max_flash_bytes)
+    return made
+
+
+ETHOS_U: dict[str, Target] = {name: _target(name) for name in ACCELERATORS}

@@ -1,0 +1,33 @@
+"""A sample of a rule in quantized integers for a target: its graph and inputs."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from judges.rules import finish
+from tosaic.front.lower import Lowering
+from tosaic.front.samples import Case, lowered, operands
+from tosaic.ir.build import Constraint
+from tosaic.ir.graph import Graph
+from tosaic.spec.dtypes import DType
+from tosaic.spec.env import Env
+
+
+@dataclass(frozen=True)
+class Integers:
+    """A graph with inputs for it."""
+
+    graph: Graph
+    arrays: list[np.ndarray]
+
+
+def in_integers(
+    case: Case, kind: DType, env: Env, constraints: Sequence[Constraint] = ()
+) -> Integers:
+    """The sample lowered in int8 or int16; Unsupported where the target refuses it."""
+    b = Lowering(env, constraints=constraints)
+    made = operands(b, case, kind)
+    return Integers(finish(b, lowered(b, case, made, kind), env, constraints), made.arrays)

@@ -1,0 +1,126 @@
+"""Every sample of every rule on the Ethos-U targets: what is called supported, Vela compiles.
+
+``python -m judges.npu`` runs all and prints a line for each target and type; it is long. With
+``--zoo`` it compiles the networks instead.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+import numpy as np
+
+import tosaic
+import zoo
+from judges.integers import in_integers
+from judges.rules import Case, cases, run_both
+from tosaic.errors import ToolFailed, Unsupported
+from tosaic.files.flatbuffer import write
+from tosaic.quant import quantize
+from tosaic.spec.dtypes import I8, I16, DType
+from tosaic.spec.env import Env
+from tosaic.targets.artifact import Artifact
+from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.vela import VelaConfig, run_vela
+
+TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
+PLAIN = Env.parse("TOSA-1.0+INT+int16")
+
+
+@dataclass
+class Count:
+    """Samples of one target and type, and the sentences about those that are not right."""
+
+    target: str
+    kind: DType
+    all: int = 0
+    supported: int = 0
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        line = f"{self.target:<14} {self.kind}: {self.supported} of {self.all} samples supported"
+        return f"{line}, {len(self.wrong)} of them wrong"
+
+
+def part(share: int, turn: int) -> Iterator[Case]:
+    """One of ``share`` parts of the samples, spread over all operators."""
+    for number, case in enumerate(cases()):
+        if number % share == turn:
+            yield case
+
+
+def count(chosen: Iterable[Case], target: str, kind: DType, exact: bool = False) -> Count:
+    """Lower each sample for a target and compile it; with ``exact`` compare with plain TOSA."""
+    device, found = ETHOS_U[target], Count(target, kind)
+    for case in chosen:
+        if kind not in case.integers:
+            continue
+        found.all += 1
+        try:
+            made = in_integers(case, kind, device.env, device.constraints)
+        except Unsupported as refusal:
+            found.refused.setdefault(refusal.reason, []).append(str(case))
+            continue
+        found.supported += 1
+        try:
+            run_vela(write(made.graph), VelaConfig(target))
+        except ToolFailed as failure:
+            found.wrong.append(f"{case}: {failure.reason}")
+            continue
+        if exact:
+            plain = in_integers(case, kind, PLAIN)
+            ours, theirs = run_both(made.graph, made.arrays)
+            wanted, _ = run_both(plain.graph, plain.arrays)
+            same = np.array_equal(ours.astype(np.int64), wanted.astype(np.int64))
+            if not same or not np.array_equal(ours, theirs):
+                found.wrong.append(f"{case}: another result than plain TOSA's")
+    return found
+
+
+def networks(names: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str, Artifact]]:
+    """Networks of the zoo, quantized once each and compiled for every target."""
+    for name in names:
+        net, example, calibration = zoo.build(name)
+        module = quantize(net, example, calibration=calibration, target=ETHOS_U[TARGETS[0]])
+        for target in targets:
+            yield name, tosaic.compile(module, example, target=target)
+
+
+def _zoo(targets: Sequence[str]) -> int:
+    wrong = 0
+    for name, art in networks(zoo.ZOO, targets):
+        cycles = sum(d.result.performance.total_cycles for d in art.delegates)
+        scratch = max(d.result.scratch_size for d in art.delegates)
+        print(f"{name:<20} {art.target:<14} {cycles:>11,} cycles {scratch:>9,} bytes", flush=True)
+        for refusal in art.report.refused:
+            print(f"  refused: {refusal}")
+        wrong += any("Vela" in refusal.reason for refusal in art.report.refused)
+    return 1 if wrong else 0
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--targets", nargs="*", default=TARGETS)
+    parser.add_argument("--zoo", action="store_true", help="the networks of examples/zoo instead")
+    parser.add_argument("--exact", action="store_true", help="compare with plain TOSA, too")
+    options, wrong = parser.parse_args(), 0
+    if options.zoo:
+        return _zoo(options.targets)
+    for target in options.targets:
+        for kind in (I8, I16):
+            found = count(cases(), target, kind, options.exact)
+            print(found, flush=True)
+            for reason, names in found.refused.items():
+                print(f"  refused: {reason} ({', '.join(names)})")
+            for sentence in found.wrong:
+                print(f"  WRONG: {sentence}")
+            wrong += len(found.wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
