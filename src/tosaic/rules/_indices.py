@@ -16,7 +16,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, take, tiled
-from tosaic.ir.graph import Value
+from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
 Array = np.ndarray[Any, Any]
@@ -58,8 +58,8 @@ def wrapped(b: Lowering, index: Value, size: int) -> Value:
     """Indices that count from the end as those that count from the beginning."""
     numbers, index = known(index), countable(b, index)
     if numbers is None:
-        below = b.GREATER(b.number(0, index), index)
-        return b.SELECT(below, b.ADD(index, b.number(size, index)), index)
+        below = small_compared(b, ">", b.number(0, index), index)
+        return masks.chosen(b, below, b.ADD(index, b.number(size, index)), index)
     if numbers.size and not (-size <= numbers.min() and numbers.max() < size):
         raise Unsupported(f"the indices reach outside of an axis of {size} elements")
     return b.const(np.where(numbers < 0, numbers + size, numbers), d.I32)
@@ -106,8 +106,22 @@ def rows_at(b: Lowering, rows: Value, index: Value) -> Value:
     return first(b, plain, as_numbers) if rows.dtype is d.BOOL else plain()
 
 
+def small_compared(b: Lowering, name: str, x: Value, y: Value) -> Value:
+    """A comparison of whole numbers whose difference fits int32, such as indices."""
+
+    def difference() -> Value:
+        if x.dtype is not d.I32:
+            raise Unsupported("only integers are compared by their difference")
+        return masks.compared_with(b, name, b.marked(b.SUB(x, y), Quant(1.0)), 0.0)
+
+    return first(b, lambda: masks.compared(b, name, x, y), difference)
+
+
 def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:
     """A mask as 0 and 1 of a type."""
+    mask = masks.as_mask(b, mask)
+    if isinstance(mask.quant, masks.Mask):  # it is of such numbers
+        return mask if mask.dtype is kind else b.levels(mask, kind)
     ones = (1,) * mask.type.rank
 
     def chosen(of: d.DType) -> Value:

@@ -11,7 +11,7 @@ from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, take
 from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array, alike, counted, int32, known, rows_at
+from tosaic.rules._indices import Array, alike, counted, int32, known, rows_at, small_compared
 from tosaic.rules._operands import Operand, converted, operands, scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point
 from tosaic.rules.compare import where
@@ -74,7 +74,7 @@ def hits(b: Lowering, index: Value, size: int) -> Value:
     (which,) = alike(b, index)
     which = b.reshape(which, (index.shape[0], 1, index.shape[1]))
     places = b.const(np.arange(size).reshape(1, size, 1), which.dtype)
-    return masks.compared(b, "==", which, places)
+    return small_compared(b, "==", which, places)
 
 
 def filled(b: Lowering, rows: Value, index: Value, value: Operand) -> Value:

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import joined, piece, take
 from tosaic.front.registry import Sample, rule
@@ -148,7 +149,7 @@ def _summed(b: Lowering, x: Value, kernel: int, step: int, pad: int, count: int)
 
 
 def _pieces(
-    b: Lowering, x: Value, output_size: Sequence[int], emit: Callable[..., Value]
+    b: Lowering, x: Value, output_size: Sequence[int], reduce: Callable[[Value, int], Value]
 ) -> tuple[Value, list[Array]]:
     """Each window of an adaptive pool reduced on its own, axis by axis, and the windows' sizes."""
     sizes = []
@@ -159,7 +160,7 @@ def _pieces(
             raise Unsupported(f"an adaptive pool to {out} windows along an axis is too fine")
         sizes.append(np.array([stop - start for start, stop in ends]))
         if out != size:
-            parts = [b.marked(emit(piece(b, x, axis, *e), axis=axis), x.quant) for e in ends]
+            parts = [b.marked(reduce(piece(b, x, axis, *e), axis), x.quant) for e in ends]
             x = joined(b, parts, axis)
     return x, sizes
 
@@ -175,7 +176,7 @@ _ADAPTIVE = [
 def adaptive_avg_pool3d(b: Lowering, self: Value, output_size: Sequence[int]) -> Value:
     x = _batched(b, self)
     wide = b.widened(x) if x.quant is not None else x
-    sums, sizes = _pieces(b, wide, output_size, b.REDUCE_SUM)
+    sums, sizes = _pieces(b, wide, output_size, lambda v, axis: b.REDUCE_SUM(v, axis=axis))
     counts = np.einsum("i,j,k->ijk", *sizes)
     y = _divided(b, sums, counts)
     return b.reshape(y, (*self.shape[:-3], *output_size))
@@ -184,5 +185,6 @@ def adaptive_avg_pool3d(b: Lowering, self: Value, output_size: Sequence[int]) ->
 @rule("aten.adaptive_max_pool3d.default", policy="SHARED", samples=_ADAPTIVE)
 def adaptive_max_pool3d(b: Lowering, self: Value, output_size: Sequence[int]) -> tuple[Value, None]:
     """The values; TOSA has no form for the indices."""
-    y, _ = _pieces(b, _batched(b, self), output_size, b.REDUCE_MAX)
+    x = _batched(b, self)
+    y, _ = _pieces(b, x, output_size, lambda v, axis: extreme(b, "REDUCE_MAX", v, axis))
     return b.reshape(y, (*self.shape[:-3], *output_size)), None

@@ -89,10 +89,14 @@ def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tu
     """The values; their indices have no form here."""
     if not x.type.rank:
         return x, None
-    axis, quant, kind = dim % x.type.rank, x.quant, x.dtype
-    wide = x if kind.is_float else b.CAST(x, out=d.I32)  # TOSA compares no smaller integers
-    found = _scanned(b, wide, axis, emit)
-    return b.marked(converted(b, found, kind), quant), None
+    axis = dim % x.type.rank
+    if x.quant is not None:  # TOSA compares int32
+        wide = b.widened(x)
+        meaning = wide.quant
+        found = _scanned(b, wide, axis, lambda late, early: b.marked(emit(late, early), meaning))
+        return b.settle(found, x.quant, x.dtype), None
+    wide = x if x.dtype.is_float else converted(b, x, d.I32)
+    return converted(b, _scanned(b, wide, axis, emit), x.dtype), None
 
 
 @rule("aten.cummax.default", policy="SHARED", samples=_SCANS)

@@ -14,9 +14,9 @@ from tosaic.front.lower import Lowering
 from tosaic.front.masks import both, chosen, compared, inverted
 from tosaic.front.moves import joined
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Value
-from tosaic.rules._indices import int32
-from tosaic.rules._operands import converted
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._indices import int32, small_compared
+from tosaic.rules._operands import converted, scale_of
 from tosaic.spec import dtypes as d
 
 _MOST_ROUNDS = 16  # of topk: each looks at the whole axis once
@@ -38,7 +38,21 @@ _ALL = [
 
 def _comparable(b: Lowering, x: Value) -> Value:
     """Values in a type that TOSA compares."""
-    return x if x.dtype.is_float else b.CAST(x, out=d.I32)
+    if x.quant is not None:
+        return b.marked(b.widened(x), None)
+    return x if x.dtype.is_float else converted(b, x, d.I32)
+
+
+def _compared(b: Lowering, name: str, x: Value, y: Value, given: Value) -> Value:
+    """Levels of quantized values are small; other integers may be any."""
+    return (compared if given.quant is None else small_compared)(b, name, x, y)
+
+
+def _beyond(x: Value, y: Value, sign: int) -> float:
+    """A number that comes before or behind all there are: quantized ones have at most 17 bits."""
+    if y.dtype.is_float:
+        return sign * np.inf
+    return sign * (1 << 20) if x.quant is not None else d.I32.range[sign > 0]
 
 
 def _iota(b: Lowering, x: Value, axis: int, size: int) -> Value:
@@ -52,7 +66,9 @@ Found = tuple[Value, Value]  # values and places, both in the type that they wer
 def _finished(b: Lowering, found: Found, x: Value) -> Found:
     """Values as they were given, places as indices."""
     values, places = found
-    return b.marked(converted(b, values, x.dtype), x.quant), int32(b, places)
+    if x.quant is not None:
+        values = b.settle(b.marked(values, Quant(scale_of(x))), x.quant, x.dtype)
+    return converted(b, values, x.dtype), int32(b, places)
 
 
 def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
@@ -61,17 +77,15 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     size = x.shape[axis]
     name = "REDUCE_MAX" if largest else "REDUCE_MIN"
     places, past = _iota(b, y, axis, size), b.number(size, y)
-    worst = (
-        (-np.inf if largest else np.inf) if y.dtype.is_float else d.I32.range[0 if largest else 1]
-    )
+    worst = _beyond(x, y, -1 if largest else 1)
     values, indices, free = [], [], None
     left = y
     for _ in range(k):
         best = extreme(b, name, left, axis)
-        hit = compared(b, "==", left, best)
+        hit = _compared(b, "==", left, best, x)
         hit = hit if free is None else both(b, hit, free)
         place = extreme(b, "REDUCE_MIN", chosen(b, hit, places, past), axis)
-        other = inverted(b, compared(b, "==", places, place))
+        other = inverted(b, small_compared(b, "==", places, place))
         free = other if free is None else both(b, free, other)
         left = chosen(b, free, left, b.number(worst, y))
         values.append(best)
@@ -90,15 +104,15 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     mine = b.reshape(turned, (rows, size, 1))
     other = b.reshape(turned, (rows, 1, size))
     pair = (other, mine) if descending else (mine, other)
-    strict, loose = compared(b, ">", *pair), compared(b, ">=", *pair)
+    strict, loose = _compared(b, ">", *pair, x), _compared(b, ">=", *pair, x)
     earlier = b.const(np.tril(np.ones((1, size, size), bool), -1), d.BOOL)
     before = chosen(b, earlier, loose, strict)  # [row, mine, other]
     count = chosen(b, before, b.number(1, mine), b.number(0, mine))
     goes_to = b.REDUCE_SUM(count, axis=2)  # [row, mine, 1]
-    lands = compared(
+    lands = small_compared(
         b, "==", goes_to, b.const(np.asarray(slots).reshape(1, 1, len(slots)), mine.dtype)
     )
-    least = -np.inf if mine.dtype.is_float else d.I32.range[0]
+    least = _beyond(x, mine, -1)
     made = []
     for source, otherwise in ((mine, least), (_iota(b, mine, 1, size), 0)):
         kept = chosen(b, lands, source, b.number(otherwise, mine))

@@ -14,7 +14,7 @@ from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import expanded, take, tiled
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
-from tosaic.rules._indices import countable, counted, known
+from tosaic.rules._indices import countable, counted, known, small_compared
 from tosaic.rules.compare import where
 from tosaic.spec import dtypes as d
 
@@ -110,7 +110,7 @@ def one_hot(b: Lowering, self: Value, num_classes: int = -1) -> Value:
     which = countable(b, self)
     which = b.reshape(which, (*self.shape, 1))
     classes = np.arange(num_classes).reshape(*(1,) * self.type.rank, num_classes)
-    return counted(b, masks.compared(b, "==", which, b.const(classes, which.dtype)), d.I32)
+    return counted(b, small_compared(b, "==", which, b.const(classes, which.dtype)), d.I32)
 
 
 def _made(b: Lowering, data: torch.Tensor) -> Value:

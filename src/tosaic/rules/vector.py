@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
@@ -91,7 +92,7 @@ def cdist(
         left, right, meaning = _one_scale(b, left, right, x1.shape[-1])
     apart = b.ABS(b.SUB(left, right))
     if p == math.inf:
-        found = b.REDUCE_MAX(apart, axis=axis)
+        found = extreme(b, "REDUCE_MAX", apart, axis)
     elif p == 1:
         found = b.REDUCE_SUM(apart, axis=axis)
     elif p == 2:
