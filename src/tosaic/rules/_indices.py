@@ -17,9 +17,11 @@ from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, take, tiled
 from tosaic.ir.graph import Quant, Value
+from tosaic.rules._sums import accumulator, zero_point
 from tosaic.spec import dtypes as d
 
 Array = np.ndarray[Any, Any]
+_MOST_PICKS = 1 << 20
 
 
 def known(index: Value) -> Array | None:
@@ -100,10 +102,15 @@ def rows_at(b: Lowering, rows: Value, index: Value) -> Value:
     def plain() -> Value:
         return b.marked(b.GATHER(rows, index), rows.quant)
 
+    def by_product() -> Value:
+        found = hits(b, index, rows.shape[1])
+        picks = counted(b, b.permute(found, (0, 2, 1)), rows.dtype)
+        return picked(b, picks, rows)
+
     def as_numbers() -> Value:
         return b.CAST(b.GATHER(b.CAST(rows, out=d.I8), index), out=d.BOOL)
 
-    return first(b, plain, as_numbers) if rows.dtype is d.BOOL else plain()
+    return first(b, plain, as_numbers if rows.dtype is d.BOOL else by_product)
 
 
 def small_compared(b: Lowering, name: str, x: Value, y: Value) -> Value:
@@ -115,6 +122,28 @@ def small_compared(b: Lowering, name: str, x: Value, y: Value) -> Value:
         return masks.compared_with(b, name, b.marked(b.SUB(x, y), Quant(1.0)), 0.0)
 
     return first(b, lambda: masks.compared(b, name, x, y), difference)
+
+
+def hits(b: Lowering, index: Value, size: int) -> Value:
+    """[N, K, W]: whether the w-th index is k."""
+    numbers = known(index)
+    if numbers is not None:
+        return b.const(numbers[:, None, :] == np.arange(size)[:, None], d.BOOL)
+    which = b.reshape(countable(b, index), (index.shape[0], 1, index.shape[1]))
+    return small_compared(b, "==", which, b.const(np.arange(size).reshape(1, size, 1), which.dtype))
+
+
+def picked(b: Lowering, picks: Value, rows: Value) -> Value:
+    """Rows of quantized values as a product with 0 and 1, at most one 1 a row: nothing is lost."""
+    if rows.quant is None or picks.type.size > _MOST_PICKS:
+        raise Unsupported(
+            "a target without GATHER picks quantized values by a product, "
+            f"with at most {_MOST_PICKS} pairs of an index and a place"
+        )
+    none = b.const([0], rows.dtype)
+    sums = b.MATMUL(picks, rows, none, zero_point(b, rows), out=accumulator(rows))
+    meaning = Quant(rows.quant.scale)
+    return b.settle(b.marked(sums, meaning), rows.quant, rows.dtype)
 
 
 def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:

@@ -11,7 +11,7 @@ from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, take
 from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array, alike, counted, int32, known, rows_at, small_compared
+from tosaic.rules._indices import Array, counted, hits, int32, known, picked, rows_at
 from tosaic.rules._operands import Operand, converted, operands, scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point
 from tosaic.rules.compare import where
@@ -44,11 +44,16 @@ def written(b: Lowering, rows: Value, index: Value, new: Value) -> Value:
     def plain() -> Value:
         return b.marked(b.SCATTER(rows, where_to, new), rows.quant)
 
+    def by_product() -> Value:
+        found = hits(b, where_to, rows.shape[1])
+        fresh = picked(b, counted(b, found, rows.dtype), new)
+        return masks.chosen(b, masks.reduced(b, "REDUCE_ANY", found, 2), fresh, rows)
+
     def as_numbers() -> Value:
         old, fresh = (b.CAST(v, out=d.I8) for v in (rows, new))
         return b.CAST(b.SCATTER(old, where_to, fresh), out=d.BOOL)
 
-    return first(b, plain, as_numbers) if rows.dtype is d.BOOL else plain()
+    return first(b, plain, as_numbers if rows.dtype is d.BOOL else by_product)
 
 
 def _sources(index: Array, size: int) -> Array:
@@ -64,17 +69,6 @@ def _chosen(b: Lowering, rows: Value, which: Array) -> Value:
     if (which == which[:1]).all():
         return take(b, rows, 1, [int(i) for i in which[0]])
     return rows_at(b, rows, b.const(which, d.I32))
-
-
-def hits(b: Lowering, index: Value, size: int) -> Value:
-    """[N, K, W]: whether the w-th index is k."""
-    numbers = known(index)
-    if numbers is not None:
-        return b.const(numbers[:, None, :] == np.arange(size)[:, None], d.BOOL)
-    (which,) = alike(b, index)
-    which = b.reshape(which, (index.shape[0], 1, index.shape[1]))
-    places = b.const(np.arange(size).reshape(1, size, 1), which.dtype)
-    return small_compared(b, "==", which, places)
 
 
 def filled(b: Lowering, rows: Value, index: Value, value: Operand) -> Value:
