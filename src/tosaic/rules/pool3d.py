@@ -14,9 +14,12 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._indices import Array
 from tosaic.rules._operands import scale_of
+from tosaic.rules._rows import product
 from tosaic.rules._windows import each, steps
 from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d
 from tosaic.spec import dtypes as d
+
+_FINE = 8  # bits that means of integers have more than the values
 
 
 def _batched(b: Lowering, x: Value) -> Value:
@@ -86,14 +89,12 @@ def _divided(b: Lowering, sums: Value, counts: Array) -> Value:
         if sums.quant is not None:
             return b.marked(sums, Quant(scale_of(sums) / count))
         return b.MUL(sums, b.number(1.0 / count, sums), b.const([0], d.I8))
+    inverse = np.reshape(1.0 / counts, (1, 1, *counts.shape))
     if sums.quant is None:
-        inverse = b.const(np.reshape(1.0 / counts, (1, 1, *counts.shape)), sums.dtype)
-        return b.MUL(sums, inverse, b.const([0], d.I8))
-    places = b.reshape(sums, (sums.shape[0] * sums.shape[1], counts.size))
-    scale = scale_of(sums)
-    meaning = Quant(tuple(scale / int(n) for n in counts.flat), 0, 1)
-    means = b.settle(b.marked(places, meaning), *(b.wanted or (Quant(scale / 16), d.I32)))
-    return b.reshape(means, sums.shape)
+        return b.MUL(sums, b.const(inverse, sums.dtype), b.const([0], d.I8))
+    shares = b.const(np.round(inverse * 2.0**30), d.I32)
+    meaning = Quant(scale_of(sums) / 2.0**_FINE)
+    return b.marked(product(b, b.marked(sums, None), shares, 30 - _FINE), meaning)
 
 
 @rule(
