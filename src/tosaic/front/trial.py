@@ -39,7 +39,7 @@ class Trial:
                 result = known[call] = rule.lower(b, **self._arguments(b, call, known))
             for value in result if isinstance(result, (list, tuple)) else [result]:
                 if self.wanted is None or value is None or value.quant is None or is_mask(value):
-                    continue  # nothing to settle: a result without a form is refused where it is read
+                    continue  # a result without a form is refused where it is read
                 b.settle(value, *self.wanted)
         except Unsupported as refusal:
             return refusal
