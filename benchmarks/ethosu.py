@@ -17,7 +17,7 @@ from pathlib import Path
 import peer
 import torch
 
-sys.path.append(sys.path.pop(0))  # this file must not be taken for Vela's package of the same name
+sys.path.pop(0)  # this file must not be taken for Vela's package of the same name
 
 import tosaic
 from tosaic.errors import ToolFailed

@@ -167,10 +167,27 @@ def _sum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
 
 
 def _cumsum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
-    shape = _example(bound["self"]).shape
+    example = _example(bound["self"])
+    if not isinstance(example, Tensor):
+        return ALL
     low, high = r.of(bound["self"])
-    terms = shape[bound["dim"]] if shape else 1
+    terms = example.shape[bound["dim"]] if example.dim() else 1
     return min(low, low * terms), max(high, high * terms)
+
+
+def _accumulated(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    """Every element of the source may be added to one place."""
+    source = next(bound[k] for k in ("src", "source", "values") if k in bound)
+    example = _example(source)
+    terms = example.numel() if isinstance(example, Tensor) else math.inf
+    low, high = _scaled(r.of(source), max(terms, 1))
+    return _added(r.of(bound["self"]), (min(low, 0.0), max(high, 0.0)))
+
+
+def _put(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    if bound.get("accumulate"):
+        return _accumulated(r, node, bound)
+    return _joined([r.of(bound["self"]), r.of(bound["values"])])
 
 
 def _add(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
@@ -239,7 +256,9 @@ _TRANSFER: dict[str, Callable[[Ranges, fx.Node, dict[str, Any]], Interval]] = {
     "div": _quotient, "floor_divide": _quotient, "remainder": _remainder, "fmod": _remainder,
     "clamp": _clamp, "hardtanh": _clamp, "clamp_min": _clamp, "clamp_max": _clamp,
     "relu": lambda r, n, b: _limited(r.of(b["self"]), (0.0, 0.0), None),
-    "floor": _rounded, "ceil": _rounded, "round": _rounded, "trunc": _rounded, "getitem": _item,
+    "scatter_add": _accumulated, "index_add": _accumulated, "scatter_reduce": _accumulated,
+    "index_put": _put, "floor": _rounded, "ceil": _rounded, "round": _rounded,
+    "trunc": _rounded, "getitem": _item,
     **dict.fromkeys(
         ("prod", "cumprod", "mm", "bmm", "matmul", "dot", "mv", "addmm", "baddbmm", "linear",
          "convolution", "conv1d", "conv2d", "conv3d", "bitwise_left_shift", "__lshift__"),
@@ -249,7 +268,7 @@ _TRANSFER: dict[str, Callable[[Ranges, fx.Node, dict[str, Any]], Interval]] = {
 _FIXED: dict[str, Interval] = {
     "sigmoid": (0.0, 1.0), "softmax": (0.0, 1.0), "_softmax": (0.0, 1.0), "tanh": (-1.0, 1.0),
     "hardsigmoid": (0.0, 1.0), "sin": (-1.0, 1.0), "cos": (-1.0, 1.0), "relu6": (0.0, 6.0),
-    "sign": (-1.0, 1.0),
+    "sign": (-1.0, 1.0), "one_hot": (0.0, 1.0),
 }  # fmt: skip
 # Results that hold numbers of the operands and no others, or 0.
 _KEEPING = frozenset({
@@ -262,5 +281,7 @@ _KEEPING = frozenset({
     "slice_copy", "narrow", "flip", "roll", "alias", "alias_copy", "clone", "contiguous",
     "detach", "lift_fresh", "lift_fresh_copy", "copy", "where", "masked_fill", "maximum",
     "minimum", "max", "min", "amax", "amin", "full", "full_like", "new_full", "scalar_tensor",
-    "arange", "gather", "index_select", "movedim", "slice_scatter", "select_scatter",
+    "arange", "gather", "index_select", "movedim", "slice_scatter", "select_scatter", "index",
+    "_unsafe_index", "take", "take_along_dim", "embedding", "scatter", "index_copy", "index_fill",
+    "unfold", "triu", "tril", "diagonal", "cummax", "cummin", "msort", "meshgrid",
 })  # fmt: skip

@@ -19,7 +19,13 @@ Function = TypeVar("Function", bound=Lowered)
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A use of an operator to test a rule with: shapes of tensor arguments, then the others."""
+    """A use of an operator to test a rule with: shapes of tensor arguments, then the others.
+
+    A tensor among the others is a constant, and ``...`` there, or in a list, the next tensor
+    that is none.
+    ``kinds`` are the types of tensors that are not real: "bool", "i32", and indices into n
+    elements: "index:n" counts from 0, "signed:n" from either end, "distinct:n" repeats none.
+    """
 
     shapes: tuple[tuple[int, ...], ...]
     arguments: tuple[Any, ...] = ()
@@ -27,7 +33,7 @@ class Sample:
     domain: tuple[float, float] = (-3.0, 3.0)
     steps: int = 1  # how far an integer result may be from the rounded real one
     steps16: int = 0  # the same for int16, where it is more
-    kinds: tuple[str, ...] = ()  # types of tensor arguments that are not real: "bool", "i32"
+    kinds: tuple[str, ...] = ()
     whole: bool = False  # real numbers are whole, so that some are equal
     integers: tuple[DType, ...] | None = None  # where it has fewer integer forms than its rule
 
@@ -54,6 +60,7 @@ class Rule:
     weight_axis: int = 0  # the axis of the output channels in a weight
     constants: bool = False  # tensors after the first are constants, which stay in float
     limits: tuple[float, float] | None = None
+    masks: tuple[str, ...] = ()  # arguments that stay in float where they are constants
 
 
 RULES: dict[str, Rule] = {}
@@ -68,6 +75,7 @@ def rule(
     weight_axis: int = 0,
     constants: bool = False,
     limits: tuple[float, float] | None = None,
+    masks: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Register a rule for overloads such as ``aten.relu.default``.
 
@@ -77,7 +85,7 @@ def rule(
     def register(lower: Function) -> Function:
         made = Rule(
             targets, lower, policy, tuple(samples), tuple(integers), why, weight_axis, constants,
-            limits,
+            limits, masks,
         )  # fmt: skip
         RULES.update((target, made) for target in targets)
         return lower

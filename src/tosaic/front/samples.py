@@ -52,7 +52,7 @@ class Case:
             made = [t.round() for t in made]
         for i, tensor in enumerate(made):
             if kind := self.sample.kind(i):
-                made[i] = tensor > (low + high) / 2 if kind == "bool" else tensor.to(torch.int32)
+                made[i] = _of_kind(tensor, kind, self.sample.domain, generator)
         return made
 
     @property
@@ -60,7 +60,10 @@ class Case:
         """An operator in place cannot make its first operand larger."""
         if not self.target.split(".")[1].endswith("_"):
             return True
-        return np.broadcast_shapes(*self.sample.shapes) == self.sample.shapes[0]
+        try:
+            return np.broadcast_shapes(*self.sample.shapes) == self.sample.shapes[0]
+        except ValueError:  # it does not broadcast: indices and what they pick
+            return True
 
     @property
     def integers(self) -> tuple[DType, ...]:
@@ -79,7 +82,7 @@ class Case:
         """What the rule makes of it; several results one after the other."""
         schema = self.overload._schema
         arguments = self._arguments(values)
-        arguments = [b.tensor(v) if isinstance(v, Tensor) else v for v in arguments]
+        arguments = [_value(b, v) for v in arguments]
         named = {a.name: v for a, v in zip(schema.arguments, arguments)}
         rest = {
             a.name: a.default_value
@@ -97,7 +100,15 @@ class Case:
             return [tensors, *others]
         made: list[Any] = []
         for argument in schema.arguments:
-            takes = tensors if "Tensor" in str(argument.type) and tensors else others
+            kind = str(argument.type)
+            if kind.startswith("List[") and others and ... in _items(others[0]):
+                made.append([tensors.pop(0) if v is ... else v for v in others.pop(0)])
+                continue
+            takes = tensors if "Tensor" in kind and tensors else others
+            if made and others and others[0] is ...:
+                others.pop(0)
+            elif made and others and (kind.startswith("List[") or isinstance(others[0], Tensor)):
+                takes = others  # a constant stands at its place among the others
             if not takes or argument.kwarg_only:
                 break
             made.append(takes.pop(0))
@@ -109,6 +120,35 @@ class Case:
 
 def _copy(value: Any) -> Any:
     return value.clone() if isinstance(value, Tensor) else value
+
+
+def _items(value: Any) -> list[Any]:
+    return value if isinstance(value, list) else []
+
+
+def _value(b: Lowering, argument: Any) -> Any:
+    """An argument with tensors as constants."""
+    if isinstance(argument, list):
+        return [_value(b, item) for item in argument]
+    return b.tensor(argument) if isinstance(argument, Tensor) else argument
+
+
+def _of_kind(
+    tensor: Tensor, kind: str, domain: tuple[float, float], generator: torch.Generator
+) -> Tensor:
+    """Random numbers of a type that is not real, from random real ones."""
+    low, high = domain
+    name, _, size = kind.partition(":")
+    if name == "bool":
+        return tensor > (low + high) / 2
+    if name == "i32":
+        return tensor.to(torch.int32)
+    if name == "index":  # PyTorch takes int64 everywhere
+        return torch.randint(0, int(size), tensor.shape, generator=generator)
+    if name == "signed":
+        return torch.randint(-int(size), int(size), tensor.shape, generator=generator)
+    rows = [torch.randperm(int(size), generator=generator) for _ in range(tensor[..., 0].numel())]
+    return torch.stack([r[: tensor.shape[-1]] for r in rows]).reshape(tensor.shape)
 
 
 def cases() -> Iterator[Case]:
@@ -164,7 +204,9 @@ def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
 def _plain(b: Lowering, tensor: Tensor, given: str, name: str) -> tuple[Value, Tensor, Array]:
     """An input that is not quantized, as the target has it."""
     shape = tuple(tensor.shape)
-    value = mask_input(b, shape, name) if given == "bool" else b.input(given or "f32", shape, name)
+    form = given.partition(":")[0] or "f32"
+    form = form if form in ("f32", "bool") else "i32"  # indices of any kind
+    value = mask_input(b, shape, name) if form == "bool" else b.input(form, shape, name)
     return value, tensor, tensor.numpy().astype(value.dtype.array)
 
 

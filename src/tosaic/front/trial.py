@@ -38,8 +38,9 @@ class Trial:
                 rule = rule_of(torchapi.target_name(call))
                 result = known[call] = rule.lower(b, **self._arguments(b, call, known))
             for value in result if isinstance(result, (list, tuple)) else [result]:
-                if self.wanted is not None and value.quant is not None and not is_mask(value):
-                    b.settle(value, *self.wanted)
+                if self.wanted is None or value is None or value.quant is None or is_mask(value):
+                    continue  # a result without a form is refused where it is read
+                b.settle(value, *self.wanted)
         except Unsupported as refusal:
             return refusal
         return None
@@ -59,7 +60,26 @@ class Trial:
 
     def value(self, b: Lowering, node: fx.Node, call: fx.Node, name: str) -> Value:
         """What stands for a tensor that a call has as the argument of that name."""
+        known = self._integers(node)
+        if known is not None:
+            return b.tensor(known)
         return self.made(b, node, TYPES[_example(node).dtype], None)
+
+    def _integers(self, node: fx.Node) -> Tensor | None:
+        """The numbers of a constant that are no real ones: indices decide what a rule does."""
+        if _is_real(node):
+            return None
+        if node.op == "get_attr":
+            module = node.graph.owning_module
+            return None if module is None else torchapi.attribute(module, str(node.target))
+        operands = node.all_input_nodes
+        if torchapi.overload_of(node) is None or (operands and node not in self.constants):
+            return None
+        given = {n: self._integers(n) for n in operands}
+        if None in given.values():
+            return None
+        found = torchapi.evaluate(node, given)
+        return found if isinstance(found, Tensor) else None
 
     def made(self, b: Lowering, node: fx.Node, kind: d.DType, quant: Quant | None) -> Value:
         """A constant or an input of the tensor's shape."""
@@ -69,6 +89,11 @@ class Trial:
         if kind is d.BOOL:
             return mask_input(b, shape)
         return b.marked(b.input(kind, shape), quant)
+
+
+def _is_real(node: fx.Node) -> bool:
+    example = node.meta.get("val")
+    return not isinstance(example, Tensor) or example.dtype.is_floating_point
 
 
 def _example(node: fx.Node) -> Tensor:

@@ -17,6 +17,7 @@ from tosaic.front.examples import check_examples
 from tosaic.front.imported import Imported, import_model
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
+from tosaic.quant.known import fold_known
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.targets.base import Target
 
@@ -96,6 +97,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
     assert isinstance(source.model, ExportedProgram)
     with torch.no_grad():
         module = torchapi.module_of(source.model)
+        fold_known(module)
         quantizer.expand(module)
         fold_batch_norms(module)
         add_biases(module)

@@ -104,24 +104,24 @@ def logical_not(b: Lowering, self: Value) -> Value:
 
 @rule("aten.bitwise_and.Tensor", "aten.bitwise_and_.Tensor", "aten.__and__.Tensor",
       policy="NONE", samples=_MASKS)  # fmt: skip
-def bitwise_and(b: Lowering, self: Value, other: Value) -> Value:
-    if is_mask(self) and is_mask(other):
+def bitwise_and(b: Lowering, self: Value, other: Operand) -> Value:
+    if is_mask(self) and isinstance(other, Value) and is_mask(other):
         return masks.both(b, self, other)
     return b.BITWISE_AND(*operands(b, self, other))
 
 
 @rule("aten.bitwise_or.Tensor", "aten.bitwise_or_.Tensor", "aten.__or__.Tensor",
       policy="NONE", samples=_MASKS)  # fmt: skip
-def bitwise_or(b: Lowering, self: Value, other: Value) -> Value:
-    if is_mask(self) and is_mask(other):
+def bitwise_or(b: Lowering, self: Value, other: Operand) -> Value:
+    if is_mask(self) and isinstance(other, Value) and is_mask(other):
         return masks.either(b, self, other)
     return b.BITWISE_OR(*operands(b, self, other))
 
 
 @rule("aten.bitwise_xor.Tensor", "aten.bitwise_xor_.Tensor", "aten.__xor__.Tensor",
       policy="NONE", samples=_MASKS)  # fmt: skip
-def bitwise_xor(b: Lowering, self: Value, other: Value) -> Value:
-    if is_mask(self) and is_mask(other):
+def bitwise_xor(b: Lowering, self: Value, other: Operand) -> Value:
+    if is_mask(self) and isinstance(other, Value) and is_mask(other):
         return masks.differ(b, self, other)
     return b.BITWISE_XOR(*operands(b, self, other))
 

@@ -26,6 +26,7 @@ _SHAPES = (Sample(((2, 3, 4),)), Sample(((1, 3, 4, 4),)))
     "aten.clone.default",
     "aten.contiguous.default",
     "aten.detach.default",
+    "aten.detach_copy.default",
     "aten.detach_.default",
     "aten.lift_fresh.default",
     "aten.lift_fresh_copy.default",

@@ -12,6 +12,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.masks import both, is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.rules._division import floored
 from tosaic.rules._operands import (
     Operand,
     converted,
@@ -157,6 +158,7 @@ _MODES = (
     Sample(((5, 6), (5, 6)), (), (("rounding_mode", "floor"),), (-9.0, 5.0)),
     Sample(((5, 6), (6,)), (), (("rounding_mode", "trunc"),), (-9.0, 5.0)),
     Sample(((4, 5), (5,)), (), (("rounding_mode", None),), (0.5, 3.0)),
+    Sample(((5, 6), (5, 6)), (), (("rounding_mode", "floor"),), (-9.0, -1.0), kinds=("i32",) * 2),
 )
 _FLOAT_ONLY = "a rounded quotient jumps where one step of the operands decides"
 
@@ -168,8 +170,12 @@ def div_rounded(
     if rounding_mode is None:
         return div(b, self, other)
     x, y = operands(b, self, other)
-    if x.quant is not None or not x.dtype.is_float:
-        raise Unsupported("a quotient with rounding is lowered in float only")
+    if x.quant is not None:
+        raise Unsupported("a quotient with rounding is lowered in float and for plain integers")
+    if not x.dtype.is_float:
+        whole = [converted(b, v, d.I32) for v in (x, y)]
+        found = floored(b, *whole) if rounding_mode == "floor" else b.INTDIV(*whole)
+        return converted(b, found, x.dtype)
     if rounding_mode == "floor":
         return _floored(b, x, y)
     size = _floored(b, b.ABS(x), b.ABS(y))

@@ -169,6 +169,8 @@ def slice_tensor(
         Sample(((6, 4), (3, 4)), (0, 1, 4)),
         Sample(((2, 9), (2, 4)), (1, -4, 2**63 - 1)),
         Sample(((2, 3), (2, 3)), (-1,)),
+        Sample(((2, 9), (2, 4)), (1, 1, 8, 2)),
+        Sample(((20, 3), (7, 3)), (0, 0, None, 3)),
     ],
 )
 def slice_scatter(
@@ -180,11 +182,13 @@ def slice_scatter(
     end: int | None = None,
     step: int = 1,
 ) -> Value:
-    """What is before, the new part, and what is behind."""
+    """What is before, the new part, and what is behind; with a step, one from each in turns."""
     axis, size = dim % self.type.rank, self.shape[dim]
     begin, stop, _ = slice(start, end, step).indices(size)
     if step != 1:
-        raise Unsupported("slice_scatter with a step is not lowered")
+        sources = list(range(size))
+        sources[begin:stop:step] = range(size, size + len(sources[begin:stop:step]))
+        return moves.take(b, cat(b, [self, src], axis), axis, sources)
     parts = [moves.piece(b, self, axis, 0, begin)] if begin else []
     parts += [src] if stop > begin else []
     parts += [moves.piece(b, self, axis, max(stop, begin), size)] if stop < size else []

@@ -68,7 +68,7 @@ def _floors(ratio: Fraction) -> Grid:
     return _half_pixels(ratio) if m == 1 else Grid(2 * n, 2 * m, -n)
 
 
-def _floored(size: int, out: int, factor: float | None, exact: bool) -> list[int]:
+def floored_places(size: int, out: int, factor: float | None, exact: bool) -> list[int]:
     """The places that PyTorch takes, which it computes in float32."""
     scale = np.float32(1.0 / factor if factor else size / out)
     places = (np.arange(out, dtype=np.float32) + np.float32(0.5 if exact else 0)) * scale
@@ -91,7 +91,7 @@ def _resize(b: Lowering, x: Value, sizes: Sequence[int], grids: Sequence[Grid], 
     return b.marked(y, x.quant)
 
 
-def _sizes(
+def sizes_of(
     shape: Sequence[int], output_size: Sequence[int] | None, factors: Sequence[float | None]
 ) -> list[int]:
     if output_size is not None:
@@ -104,13 +104,13 @@ def nearest(
     factors: Sequence[float | None], axes: int, exact: bool = False,
 ) -> Value:  # fmt: skip
     """Each output pixel is one of the input: by RESIZE, or picked where it takes others."""
-    sizes = _sizes(self.shape[-axes:], output_size, factors)
+    sizes = sizes_of(self.shape[-axes:], output_size, factors)
     x = channels_last(b, self, axes)
     given, grids, places = x.shape[3 - axes : 3], [Grid(1, 1, 0)] * (2 - axes), []
     for size, out, factor in zip(given, sizes, factors):
         ratio = _ratio(size, out, factor)
         grids.append(_half_pixels(ratio) if exact else _floors(ratio))
-        places.append(_floored(size, out, factor, exact))
+        places.append(floored_places(size, out, factor, exact))
 
     def resized() -> Value:
         if any(g.nearest(*s) != p for g, s, p in zip(grids[-axes:], zip(given, sizes), places)):
@@ -132,7 +132,7 @@ def mixed(
     factors: Sequence[float | None], axes: int, align_corners: bool,
 ) -> Value:  # fmt: skip
     """Each output pixel is a mixture of its neighbours; integers are rounded once."""
-    sizes = _sizes(self.shape[-axes:], output_size, factors)
+    sizes = sizes_of(self.shape[-axes:], output_size, factors)
     x, grids = channels_last(b, self, axes), [Grid(1, 1, 0)] * (2 - axes)
     for axis, out, factor in zip(range(3 - axes, 3), sizes, factors):
         if align_corners and out == 1:  # PyTorch takes the first pixel

@@ -1,35 +1,12 @@
-"""Elements by constant indices, and blocks of channels that trade places with pixels."""
+"""Blocks of channels that trade places with pixels."""
 
 from __future__ import annotations
 
 import math
 
-import torch
-
-from tosaic.errors import Unsupported
-from tosaic.front import moves
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
-
-
-@rule(
-    "aten.index_select.default",
-    policy="SHARED",
-    samples=[
-        Sample(((5, 4),), (0, torch.tensor([4, 0, 0, 2]))),
-        Sample(((2, 7, 3),), (1, torch.tensor([6, 5, 4, 0, 2, 4, 6, 3, 3]))),
-        Sample(((2, 30, 3),), (-2, torch.arange(40) * 7 % 30)),
-        Sample(((2, 30),), (1, torch.arange(80) * 11 * 7 % 29)),
-    ],
-)
-def index_select(b: Lowering, self: Value, dim: int, index: Value) -> Value:
-    if index.const is None:
-        raise Unsupported("index_select needs constant indices here")
-    indices = [int(i) for i in index.const.array.reshape(-1)]
-    if not self.type.rank:
-        return self
-    return moves.take(b, self, dim % self.type.rank, indices)
 
 
 @rule(

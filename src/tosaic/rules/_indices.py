@@ -1,0 +1,161 @@
+"""Tensors of indices: where they are constants, how they count, and rows by indices that are not.
+
+TOSA's indices are int32 and count from 0. A target without the INT profile has GATHER but moves and
+compares no integers: there they are counted in float32.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front import masks
+from tosaic.front.lower import Lowering
+from tosaic.front.moves import first, take, tiled
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._sums import accumulator, zero_point
+from tosaic.spec import dtypes as d
+
+Array = np.ndarray[Any, Any]
+_MOST_PICKS = 1 << 20
+
+
+def known(index: Value) -> Array | None:
+    """The numbers of a constant."""
+    return np.asarray(index.const.array) if index.is_const and index.const is not None else None
+
+
+def countable(b: Lowering, index: Value) -> Value:
+    """Integers in a type that this target moves, adds and compares: int32, or else float32."""
+    if index.is_const and index.dtype is not d.I32:
+        return b.const(np.asarray(known(index)), d.I32)
+    kind = d.I32 if "INT" in b.env.profiles or index.is_const else d.F32
+    return index if index.dtype is kind else b.CAST(index, out=kind)
+
+
+def int32(b: Lowering, x: Value) -> Value:
+    """Whole numbers as the int32 that TOSA's indices are, and PyTorch's int64 become."""
+    return x if x.dtype is d.I32 else b.CAST(x, out=d.I32)
+
+
+def alike(b: Lowering, *indices: Value) -> list[Value]:
+    """Countable indices of one type and rank; float32 holds whole numbers up to 2^24."""
+    made = [countable(b, index) for index in indices]
+    kind = next((v.dtype for v in made if not v.is_const), d.I32)
+    made = [b.const(np.asarray(known(v)), kind) if v.is_const else v for v in made]
+    return b.same_rank(*made)
+
+
+def times_number(b: Lowering, x: Value, factor: int) -> Value:
+    if x.dtype is d.F32 and factor >= 1 << 24:
+        raise Unsupported("indices of so many elements need the INT profile")
+    return x if factor == 1 else b.MUL(x, b.number(factor, x), b.const([0], d.I8))
+
+
+def wrapped(b: Lowering, index: Value, size: int) -> Value:
+    """Indices that count from the end as those that count from the beginning."""
+    numbers, index = known(index), countable(b, index)
+    if numbers is None:
+        below = small_compared(b, ">", b.number(0, index), index)
+        return masks.chosen(b, below, b.ADD(index, b.number(size, index)), index)
+    if numbers.size and not (-size <= numbers.min() and numbers.max() < size):
+        raise Unsupported(f"the indices reach outside of an axis of {size} elements")
+    return b.const(np.where(numbers < 0, numbers + size, numbers), d.I32)
+
+
+def flat_index(b: Lowering, indices: Sequence[Value], sizes: Sequence[int]) -> Value:
+    """One index into axes taken together, from an index for each of them that broadcast."""
+    wide = alike(b, *(wrapped(b, index, size) for index, size in zip(indices, sizes)))
+    strides = [math.prod(sizes[i + 1 :]) for i in range(len(sizes))]
+    numbers = [known(index) for index in wide]
+    if all(n is not None for n in numbers):
+        return b.const(sum(n * s for n, s in zip(numbers, strides) if n is not None), d.I32)
+    total = times_number(b, wide[0], strides[0])
+    for index, stride in zip(wide[1:], strides[1:]):
+        total = b.ADD(total, times_number(b, index, stride))
+    return total
+
+
+def pick(b: Lowering, x: Value, axis: int, index: Value) -> Value:
+    """The elements along an axis at the indices of a list, constant or computed."""
+    numbers = known(index)
+    if numbers is not None:
+        places = wrapped(b, index, x.shape[axis])
+        return take(b, x, axis, [int(i) for i in np.asarray(known(places)).reshape(-1)])
+    outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
+    rows = b.reshape(x, (outer, x.shape[axis], inner))
+    which = tiled(b, b.reshape(countable(b, index), (1, index.type.size)), (outer, 1))
+    found = rows_at(b, rows, which)
+    return b.reshape(found, (*x.shape[:axis], index.type.size, *x.shape[axis + 1 :]))
+
+
+def rows_at(b: Lowering, rows: Value, index: Value) -> Value:
+    """GATHER of [N, K, C] by [N, W]; masks go as int8 where TOSA does not gather them."""
+    index = int32(b, index)
+    if rows.quant is not None and rows.quant.axis is not None:
+        raise Unsupported("values with a scale for each channel are not picked by their index")
+
+    def plain() -> Value:
+        return b.marked(b.GATHER(rows, index), rows.quant)
+
+    def by_product() -> Value:
+        found = hits(b, index, rows.shape[1])
+        picks = counted(b, b.permute(found, (0, 2, 1)), rows.dtype)
+        return picked(b, picks, rows)
+
+    def as_numbers() -> Value:
+        return b.CAST(b.GATHER(b.CAST(rows, out=d.I8), index), out=d.BOOL)
+
+    return first(b, plain, as_numbers if rows.dtype is d.BOOL else by_product)
+
+
+def small_compared(b: Lowering, name: str, x: Value, y: Value) -> Value:
+    """A comparison of whole numbers whose difference fits int32, such as indices."""
+
+    def difference() -> Value:
+        if x.dtype is not d.I32:
+            raise Unsupported("only integers are compared by their difference")
+        return masks.compared_with(b, name, b.marked(b.SUB(x, y), Quant(1.0)), 0.0)
+
+    return first(b, lambda: masks.compared(b, name, x, y), difference)
+
+
+def hits(b: Lowering, index: Value, size: int) -> Value:
+    """[N, K, W]: whether the w-th index is k."""
+    numbers = known(index)
+    if numbers is not None:
+        return b.const(numbers[:, None, :] == np.arange(size)[:, None], d.BOOL)
+    which = b.reshape(countable(b, index), (index.shape[0], 1, index.shape[1]))
+    return small_compared(b, "==", which, b.const(np.arange(size).reshape(1, size, 1), which.dtype))
+
+
+def picked(b: Lowering, picks: Value, rows: Value) -> Value:
+    """Rows of quantized values as a product with 0 and 1, at most one 1 a row: nothing is lost."""
+    if rows.quant is None or picks.type.size > _MOST_PICKS:
+        raise Unsupported(
+            "a target without GATHER picks quantized values by a product, "
+            f"with at most {_MOST_PICKS} pairs of an index and a place"
+        )
+    none = b.const([0], rows.dtype)
+    sums = b.MATMUL(picks, rows, none, zero_point(b, rows), out=accumulator(rows))
+    meaning = Quant(rows.quant.scale)
+    return b.settle(b.marked(sums, meaning), rows.quant, rows.dtype)
+
+
+def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:
+    """A mask as 0 and 1 of a type."""
+    mask = masks.as_mask(b, mask)
+    if isinstance(mask.quant, masks.Mask):  # it is of such numbers
+        return mask if mask.dtype is kind else b.levels(mask, kind)
+    ones = (1,) * mask.type.rank
+
+    def chosen(of: d.DType) -> Value:
+        return masks.chosen(b, mask, *(b.const(np.full(ones, n), of) for n in (1, 0)))
+
+    if kind.is_float:
+        return chosen(kind)
+    return first(b, lambda: masks.number_of(b, mask, kind), lambda: b.CAST(chosen(d.F32), out=kind))

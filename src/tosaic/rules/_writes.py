@@ -1,0 +1,121 @@
+"""Rows of [N, K, C] written, filled and added to by indices [N, W], constant or computed."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front import masks
+from tosaic.front.lower import Lowering
+from tosaic.front.moves import first, joined, take
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._indices import Array, counted, hits, int32, known, picked, rows_at
+from tosaic.rules._operands import Operand, converted, operands, scale_of
+from tosaic.rules._sums import accumulator, finished, zero_point
+from tosaic.rules.compare import where
+from tosaic.spec import dtypes as d
+
+
+def same_meaning(b: Lowering, x: Value, y: Value) -> tuple[Value, Value]:
+    """Two values in one type and, if they are quantized, in the parameters of the result."""
+    if x.quant is None and y.quant is None:
+        return x, converted(b, y, x.dtype)
+    if x.quant == y.quant and x.dtype is y.dtype:
+        return x, y
+    given = x if x.quant is not None else y
+    assert given.quant is not None
+    quant, kind = b.wanted or (given.quant, given.dtype)
+    return b.settle(x, quant, kind), b.settle(y, quant, kind)
+
+
+def written(b: Lowering, rows: Value, index: Value, new: Value) -> Value:
+    """New rows in the places of old ones; of constant indices that repeat, the last counts.
+
+    PyTorch leaves open which of several writes to one place counts, and TOSA forbids them.
+    """
+    rows, new = same_meaning(b, rows, new)
+    numbers = known(index)
+    if numbers is not None:
+        return _chosen(b, joined(b, [rows, new], 1), _sources(numbers, rows.shape[1]))
+    where_to = int32(b, index)
+
+    def plain() -> Value:
+        return b.marked(b.SCATTER(rows, where_to, new), rows.quant)
+
+    def by_product() -> Value:
+        found = hits(b, where_to, rows.shape[1])
+        fresh = picked(b, counted(b, found, rows.dtype), new)
+        return masks.chosen(b, masks.reduced(b, "REDUCE_ANY", found, 2), fresh, rows)
+
+    def as_numbers() -> Value:
+        old, fresh = (b.CAST(v, out=d.I8) for v in (rows, new))
+        return b.CAST(b.SCATTER(old, where_to, fresh), out=d.BOOL)
+
+    return first(b, plain, as_numbers if rows.dtype is d.BOOL else by_product)
+
+
+def _sources(index: Array, size: int) -> Array:
+    """For each row of the result: itself, or behind all of them the row that is written to it."""
+    which = np.tile(np.arange(size), (index.shape[0], 1))
+    for line, places in zip(which, index):
+        for number, place in enumerate(places):
+            line[place] = size + number
+    return which
+
+
+def _chosen(b: Lowering, rows: Value, which: Array) -> Value:
+    if (which == which[:1]).all():
+        return take(b, rows, 1, [int(i) for i in which[0]])
+    return rows_at(b, rows, b.const(which, d.I32))
+
+
+def filled(b: Lowering, rows: Value, index: Value, value: Operand) -> Value:
+    """One number in several places, which may repeat."""
+    found = hits(b, index, rows.shape[1])
+    numbers = known(found)
+    if numbers is None:
+        mask = masks.reduced(b, "REDUCE_ANY", found, 2)
+    else:
+        mask = b.const(numbers.any(2, keepdims=True), d.BOOL)
+    return where(b, mask, value, rows)
+
+
+def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1) -> Value:
+    """Rows added to the places of an index, which may repeat: a product with 0 and 1."""
+    found, terms = hits(b, index, rows.shape[1]), index.shape[1]
+    if rows.quant is None and not rows.dtype.is_float:
+        return _added_integers(b, rows, found, new, weight)
+    kind = new.dtype
+    numbers = known(found)
+    picks = counted(b, found, kind) if numbers is None else b.const(numbers, kind)
+    if new.quant is None:
+        zero = b.const([0], kind)
+        total = converted(b, b.MATMUL(picks, new, zero, zero, out=d.F32), kind)
+        if weight != 1:
+            total = b.MUL(total, b.number(weight, total), b.const([0], d.I8))
+        return b.ADD(*operands(b, rows, total))
+    if rows.quant is None or weight <= 0:
+        raise Unsupported(
+            "rows are added to quantized ones if these are too, with a weight above 0"
+        )
+    sums = b.MATMUL(picks, new, b.const([0], kind), zero_point(b, new), out=accumulator(new))
+    wanted, b.wanted = b.wanted, None
+    sums = finished(b, b.marked(sums, Quant(scale_of(new) * weight)), terms, 17)
+    b.wanted = wanted
+    spare = min(10, 29 - new.dtype.bits - math.ceil(math.log2(terms)))
+    sums = b.widened(sums, max(spare, 0))
+    addend = b.rescale(rows, [scale_of(rows) / scale_of(sums)], 0, d.I32)
+    return b.marked(b.ADD(addend, sums), sums.quant)
+
+
+def _added_integers(b: Lowering, rows: Value, found: Value, new: Value, weight: float) -> Value:
+    """Plain integers, for which TOSA has no matrix product: chosen and summed up."""
+    batch, size, terms = found.shape
+    mask = b.reshape(found, (batch, size, terms, 1))
+    each = b.reshape(int32(b, new), (batch, 1, terms, new.shape[2]))
+    if weight != 1:
+        each = b.MUL(each, b.number(weight, each), b.const([0], d.I8))
+    total = b.REDUCE_SUM(masks.chosen(b, mask, each, b.number(0, each)), axis=2)
+    return converted(b, b.ADD(int32(b, rows), b.reshape(total, rows.shape)), rows.dtype)

@@ -1,0 +1,226 @@
+"""Elements by their indices: constants are cut and joined, computed ones gathered."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import numpy as np
+import torch
+
+from tosaic.errors import Unsupported
+from tosaic.front import moves
+from tosaic.front.lower import Lowering
+from tosaic.front.masks import is_mask
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Value
+from tosaic.rules._indices import countable, flat_index, known, pick, rows_at, wrapped
+from tosaic.spec import dtypes as d
+
+_COMPUTED_MASK = (
+    "how many elements a computed mask picks is known only when it runs: use where or masked_fill"
+)
+
+
+@rule(
+    "aten.index_select.default",
+    policy="SHARED",
+    samples=[
+        Sample(((5, 4),), (0, torch.tensor([4, 0, 0, 2]))),
+        Sample(((2, 7, 3),), (1, torch.tensor([6, 5, 4, 0, 2, 4, 6, 3, 3]))),
+        Sample(((2, 30, 3),), (-2, torch.arange(40) * 7 % 30)),
+        Sample(((2, 30),), (1, torch.arange(80) * 11 * 7 % 29)),
+        Sample(((6, 4), (3,)), (0,), kinds=("", "index:6")),
+        Sample(((2, 3, 8), (5,)), (-1,), kinds=("", "index:8")),
+    ],
+)
+def index_select(b: Lowering, self: Value, dim: int, index: Value) -> Value:
+    return pick(b, self, dim % self.type.rank, index) if self.type.rank else self
+
+
+@rule(
+    "aten.embedding.default",
+    policy="SHARED",
+    samples=[
+        Sample(((10, 6), (2, 5)), kinds=("", "index:10")),
+        Sample(((10, 6), (4,)), (3,), kinds=("", "index:10")),
+        Sample(((10, 6),), (torch.tensor([[9, 0, 1, 2], [2, 3, 3, 7]]),)),
+    ],
+)
+def embedding(
+    b: Lowering,
+    weight: Value,
+    indices: Value,
+    padding_idx: int = -1,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Value:
+    """The row of padding is a row like others: it matters to training alone."""
+    found = pick(b, weight, 0, indices)
+    return b.reshape(found, (*indices.shape, *weight.shape[1:]))
+
+
+def _places(b: Lowering, index: Value) -> list[Value]:
+    """An index as indices for each axis that it stands for: a mask is one for several."""
+    if not is_mask(index):
+        return [index]
+    mask = known(index)
+    if mask is None:
+        raise Unsupported(_COMPUTED_MASK)
+    return [b.const(axis, d.I32) for axis in np.nonzero(mask)]
+
+
+def axes_and_places(
+    b: Lowering, x: Value, indices: Sequence[Value | None]
+) -> tuple[list[int], list[Value]]:
+    """The axes that a list of indices names, and an index of integers for each."""
+    axes: list[int] = []
+    places: list[Value] = []
+    axis = 0
+    for index in indices:
+        found = [None] if index is None else _places(b, index)
+        axes += [axis + i for i, place in enumerate(found) if place is not None]
+        places += [place for place in found if place is not None]
+        axis += len(found)
+    return axes, places
+
+
+def together(b: Lowering, x: Value, axes: Sequence[int]) -> tuple[Value, int]:
+    """Axes side by side, in their order, and the first of them: at the front if they were apart."""
+    if list(axes) == list(range(axes[0], axes[0] + len(axes))):
+        return x, axes[0]
+    return b.permute(x, [*axes, *(i for i in range(x.type.rank) if i not in axes)]), 0
+
+
+_INDEX = [
+    Sample(((5, 4), (3,)), ([...],), kinds=("", "signed:5")),
+    Sample(((2, 6, 3), (2, 2)), ([None, ...],), kinds=("", "index:6")),
+    Sample(((4, 5, 3), (3, 1), (4,)), ([..., ...],), kinds=("", "signed:4", "index:5")),
+    Sample(((4, 5, 3), (2,), (2,)), ([..., None, ...],), kinds=("", "index:4", "signed:3")),
+    Sample(((2, 4, 5), (3,), (3,)), ([None, ..., ...],), kinds=("", "index:4", "index:5")),
+    Sample(((4, 5, 3), (2,)), ([..., None, torch.tensor([2, -1])],), kinds=("", "index:4")),
+    Sample(((5, 4),), ([torch.tensor([3, -1, 0, 0])],)),
+    Sample(((2, 6, 3),), ([None, torch.tensor([[1, 2], [-1, 0]])],)),
+    Sample(((4, 5),), ([torch.tensor([[0], [3], [1]]), torch.tensor([4, -2])],)),
+    Sample(((4, 5),), ([torch.arange(20).reshape(4, 5) % 3 == 1],)),
+    Sample(((2, 6),), ([None, torch.tensor([True, False, True, True, False, True])],)),
+    Sample(((4, 5),), ([torch.tensor(2)],)),
+]
+
+
+@rule("aten._unsafe_index.Tensor", policy="SHARED", samples=_INDEX[:8])
+@rule("aten.index.Tensor", policy="SHARED", samples=_INDEX)
+def index_tensor(b: Lowering, self: Value, indices: Sequence[Value | None]) -> Value:
+    """As numpy does it: axes that are apart leave their places to one in front of all others."""
+    axes, places = axes_and_places(b, self, indices)
+    if not axes:
+        return self
+    x, at = together(b, self, axes)
+    sizes = x.shape[at : at + len(axes)]
+    which = flat_index(b, places, sizes)
+    before, after = x.shape[:at], x.shape[at + len(axes) :]
+    one = b.reshape(x, (math.prod(before), math.prod(sizes), math.prod(after)))
+    return b.reshape(pick(b, one, 1, which), (*before, *which.shape, *after))
+
+
+def cropped(b: Lowering, x: Value, shape: Sequence[int], axis: int) -> Value:
+    """As many elements as a shape has, along all axes but one."""
+    for i, size in enumerate(shape):
+        x = x if i == axis else moves.piece(b, x, i, 0, size)
+    return x
+
+
+def lines(b: Lowering, x: Value, axis: int) -> Value:
+    """[..., axis, ...] as [N, K]: a row for each line along the axis."""
+    order = [i for i in range(x.type.rank) if i != axis] + [axis]
+    turned = b.permute(x, order)
+    return b.reshape(turned, (x.type.size // x.shape[axis], x.shape[axis]))
+
+
+def unlined(b: Lowering, x: Value, shape: Sequence[int], axis: int) -> Value:
+    """Rows of lines along an axis in a shape again."""
+    others = [i for i in range(len(shape)) if i != axis]
+    turned = b.reshape(x, [shape[i] for i in (*others, axis)])
+    return b.permute(turned, np.argsort([*others, axis]).tolist())
+
+
+_GATHER = [
+    Sample(((3, 6), (3, 4)), (1,), kinds=("", "index:6")),
+    Sample(((5, 3, 4), (2, 3, 2)), (0,), kinds=("", "index:5")),
+    Sample(((2, 6, 4), (2, 3, 4)), (-2,), kinds=("", "index:6")),
+    Sample(((2, 4),), (1, torch.tensor([[3, 0, 1], [2, 2, 0]]))),
+    Sample(((2, 4, 3),), (1, torch.tensor([3, 0]).reshape(1, 2, 1).expand(2, 2, 3))),
+]  # after expand, as for an index that is the same in every row
+
+
+@rule("aten.gather.default", policy="SHARED", samples=_GATHER)
+def gather(b: Lowering, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
+    """Along one axis, with indices of their own at each place of the others."""
+    if not self.type.rank:
+        return b.reshape(self, index.shape)
+    axis, shape = dim % self.type.rank, index.shape
+    x = cropped(b, self, shape, axis)
+    numbers = known(index)
+    if numbers is not None:
+        line = np.moveaxis(numbers, axis, -1).reshape(-1, shape[axis])
+        if (line == line[:1]).all():
+            return moves.take(b, x, axis, [int(i) for i in line[0]])
+    rows = lines(b, x, axis)
+    found = rows_at(b, b.reshape(rows, (*rows.shape, 1)), lines(b, countable(b, index), axis))
+    return unlined(b, found, shape, axis)
+
+
+@rule(
+    "aten.take_along_dim.default",
+    policy="SHARED",
+    samples=[
+        Sample(((3, 6), (3, 4)), (1,), kinds=("", "index:6")),
+        Sample(((2, 6, 3), (1, 4, 1)), (1,), kinds=("", "index:6")),
+        Sample(((2, 3), (4,)), kinds=("", "index:6")),
+    ],
+)
+def take_along_dim(b: Lowering, self: Value, indices: Value, dim: int | None = None) -> Value:
+    if dim is None:
+        flat = b.reshape(self, (self.type.size,))
+        return pick(b, flat, 0, indices)
+    axis = dim % self.type.rank
+    both = np.broadcast_shapes(*(v.shape[:axis] + v.shape[axis + 1 :] for v in (self, indices)))
+    x, which = (
+        moves.expanded(b, v, (*both[:axis], v.shape[axis], *both[axis:]))
+        for v in (self, countable(b, indices))
+    )
+    return gather(b, x, axis, which)
+
+
+@rule(
+    "aten.take.default",
+    policy="SHARED",
+    samples=[
+        Sample(((3, 4), (2, 5)), kinds=("", "signed:12")),
+        Sample(((3, 4),), (torch.tensor([[0, 1], [-1, 7]]),)),
+    ],
+)
+def take(b: Lowering, self: Value, index: Value) -> Value:
+    flat = b.reshape(self, (self.type.size,))
+    return b.reshape(pick(b, flat, 0, wrapped(b, index, self.type.size)), index.shape)
+
+
+@rule(
+    "aten.repeat_interleave.self_Tensor",
+    policy="SHARED",
+    samples=[
+        Sample(((3, 4),), (torch.tensor([2, 1, 3]), 0)),
+        Sample(((2, 3),), (torch.tensor([2]),)),
+    ],
+)
+def repeat_interleave(
+    b: Lowering, self: Value, repeats: Value, dim: int | None = None, output_size: int | None = None
+) -> Value:
+    """Each element along an axis as often as a constant says."""
+    counts = known(repeats)
+    if counts is None:
+        raise Unsupported("how long the result is must be known: repeats are no constant here")
+    x = b.reshape(self, (self.type.size,)) if dim is None else self
+    axis = (dim or 0) % max(x.type.rank, 1)
+    places = np.repeat(np.arange(x.shape[axis]), counts.reshape(-1))
+    return moves.take(b, x, axis, [int(i) for i in places])

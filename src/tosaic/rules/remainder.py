@@ -1,0 +1,76 @@
+"""What a division leaves over, with the sign of the divisor or of the dividend."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import torch
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Value
+from tosaic.rules._division import modulo, rest
+from tosaic.rules._operands import Operand, converted, minus, operands, times, with_number
+from tosaic.rules.elementwise import div_rounded
+from tosaic.spec import dtypes as d
+from tosaic.spec.dtypes import I8
+
+_APART = (
+    Sample(((5, 6), (5, 6)), domain=(-9.0, 5.0)),
+    Sample(((2, 3, 40), (40,)), domain=(0.5, 8.0)),
+    Sample(((5, 6), (1, 6)), domain=(-40.0, -1.0), kinds=("i32", "i32")),
+)
+_NUMBERS = (
+    Sample(((2, 30),), (1.5,), domain=(-5.0, 5.0), integers=(I8,)),
+    Sample(((5, 6),), (-0.7,), integers=(I8,)),
+    Sample(((5, 6),), (7,), domain=(-40.0, 40.0), kinds=("i32",)),
+    Sample(((5, 6),), (-7,), domain=(-40.0, 40.0), kinds=("i32",)),
+)
+_NO_INT16_NUMBER = "a function with jumps has no int16 table"
+
+
+def _left_over(
+    b: Lowering, x: Operand, y: Operand, mode: str,
+    whole: Callable[[Lowering, Value, Value], Value], function: Callable[..., torch.Tensor],
+) -> Value:  # fmt: skip
+    """In integers exact: operands in one scale leave over whole steps of it."""
+    found = with_number(b, x, y, function)
+    if found is not None:
+        return found
+    left, right = operands(b, x, y)
+    if left.quant is not None:
+        if not isinstance(x, Value) or not isinstance(y, Value):
+            raise Unsupported(f"a remainder of a number: {_NO_INT16_NUMBER}")
+        left, right = b.aligned(left, right)
+        meaning = left.quant
+        left, right = b.marked(left, None), b.marked(right, None)
+        zero = b.EQUAL(right, b.number(0, right))  # PyTorch has no number for it, TOSA no quotient
+        right = b.SELECT(zero, b.number(1, right), right)
+        return b.marked(whole(b, left, right), meaning)
+    if not left.dtype.is_float:
+        kind = left.dtype
+        return converted(b, whole(b, *(converted(b, v, d.I32) for v in (left, right))), kind)
+    return minus(b, left, times(b, div_rounded(b, left, right, mode), right))
+
+
+@rule("aten.remainder.Tensor", "aten.remainder_.Tensor", policy="SHARED", samples=_APART)
+def remainder(b: Lowering, self: Operand, other: Operand) -> Value:
+    return _left_over(b, self, other, "floor", modulo, torch.remainder)
+
+
+@rule("aten.fmod.Tensor", "aten.fmod_.Tensor", policy="SHARED", samples=_APART)
+def fmod(b: Lowering, self: Operand, other: Operand) -> Value:
+    return _left_over(b, self, other, "trunc", rest, torch.fmod)
+
+
+rule("aten.remainder.Scalar", "aten.remainder_.Scalar", samples=_NUMBERS, why=_NO_INT16_NUMBER)(
+    remainder
+)
+rule("aten.fmod.Scalar", "aten.fmod_.Scalar", samples=_NUMBERS, why=_NO_INT16_NUMBER)(fmod)
+rule(
+    "aten.remainder.Scalar_Tensor",
+    samples=[Sample(((5, 6),), (4.5,), domain=(0.5, 4.0), integers=())],
+    integers=(I8,),
+    why=_NO_INT16_NUMBER,
+)(remainder)

@@ -1,0 +1,154 @@
+"""Running sums, products and extremes along an axis."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+import torch
+
+from tosaic.errors import Unsupported
+from tosaic.front import masks
+from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.moves import joined, piece
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._indices import Array
+from tosaic.rules._operands import converted, scale_of
+from tosaic.rules.elementwise import sub
+from tosaic.rules.linear import linear
+from tosaic.rules.move import cat
+from tosaic.spec import dtypes as d
+
+# Up to this many elements a running sum is a product with a triangle of ones, which an NPU likes.
+_LARGEST_TRIANGLE = 256
+_SUMS = [
+    Sample(((4, 6),), (1,)),
+    Sample(((5, 3),), (0,)),
+    Sample(((2, 7, 3),), (-2,)),
+    Sample(((2, 300),), (1,), steps16=2),
+]
+_SCANS = [Sample(((4, 6),), (1,)), Sample(((5, 3),), (0,)), Sample(((2, 7, 3),), (-2,))]
+
+
+def _scanned(b: Lowering, x: Value, axis: int, emit: Callable[[Value, Value], Value]) -> Value:
+    """Each element with all before it: with its neighbour, then with pairs, fours and so on."""
+    size, reach = x.shape[axis], 1
+    while reach < size:
+        both = emit(piece(b, x, axis, reach, size), piece(b, x, axis, 0, size - reach))
+        x = joined(b, [piece(b, x, axis, 0, reach), both], axis)
+        reach *= 2
+    return x
+
+
+def _linear_scan(b: Lowering, x: Value, axis: int, matrix: Array) -> Value:
+    """A constant matrix of small integers along an axis: one product, rounded once."""
+    order = [i for i in range(x.type.rank) if i != axis] + [axis]
+    turned = b.permute(x, order)
+    y = linear(b, turned, b.const(matrix, d.I8, quant=Quant(1.0)))
+    return b.permute(y, np.argsort(order).tolist())
+
+
+@rule("aten.cumsum.default", "aten.cumsum_.default", samples=_SUMS)
+def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
+    if not self.type.rank:
+        return self
+    axis = dim % self.type.rank
+    size = self.shape[axis]
+    if self.quant is None:
+        kind = TYPES[dtype] if dtype is not None else self.dtype
+        whole = converted(b, self, kind if kind.is_float else d.I32)
+        return _scanned(b, whole, axis, lambda x, y: b.ADD(x, y))
+    if size <= _LARGEST_TRIANGLE:
+        return _linear_scan(b, self, axis, np.tril(np.ones((size, size))))
+    if size * self.dtype.range[1] * 2 >= 1 << 31:
+        raise Unsupported("the sum of so many integers does not fit int32")
+    wide = b.widened(self)
+    meaning = wide.quant
+    return _scanned(b, wide, axis, lambda x, y: b.marked(b.ADD(x, y), meaning))
+
+
+@rule(
+    "aten.cumprod.default",
+    "aten.cumprod_.default",
+    samples=[Sample(s.shapes, s.arguments, domain=(0.5, 1.5)) for s in _SCANS],
+    integers=(),
+    why="a product of many quantized numbers outgrows every integer",
+)
+def cumprod(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
+    if self.quant is not None:
+        raise Unsupported("running products are lowered in float only")
+    if not self.type.rank:
+        return self
+    kind = TYPES[dtype] if dtype is not None else self.dtype
+    whole = converted(b, self, kind if kind.is_float else d.I32)
+    return _scanned(b, whole, dim % self.type.rank, lambda x, y: b.MUL(x, y, b.const([0], d.I8)))
+
+
+def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tuple[Value, None]:
+    """The values; their indices have no form here."""
+    if not x.type.rank:
+        return x, None
+    axis = dim % x.type.rank
+    if x.quant is not None:  # TOSA compares int32
+        wide = b.widened(x)
+        meaning = wide.quant
+        found = _scanned(b, wide, axis, lambda late, early: b.marked(emit(late, early), meaning))
+        return b.settle(found, x.quant, x.dtype), None
+    wide = x if x.dtype.is_float else converted(b, x, d.I32)
+    return converted(b, _scanned(b, wide, axis, emit), x.dtype), None
+
+
+@rule("aten.cummax.default", policy="SHARED", samples=_SCANS)
+def cummax(b: Lowering, self: Value, dim: int) -> tuple[Value, None]:
+    return _extremes(b, self, dim, lambda x, y: b.MAXIMUM(x, y))
+
+
+@rule("aten.cummin.default", policy="SHARED", samples=_SCANS)
+def cummin(b: Lowering, self: Value, dim: int) -> tuple[Value, None]:
+    return _extremes(b, self, dim, lambda x, y: b.MINIMUM(x, y))
+
+
+@rule(
+    "aten.diff.default",
+    samples=[
+        Sample(((4, 6),)),
+        Sample(((5, 3),), (1, 0)),
+        Sample(((2, 7, 3),), (2, 1)),
+        Sample(((3, 5), (3, 1), (3, 2)), (1, -1)),
+    ],
+)
+def diff(
+    b: Lowering, self: Value, n: int = 1, dim: int = -1, prepend: Value | None = None,
+    append: Value | None = None,
+) -> Value:  # fmt: skip
+    """Differences of neighbours, n times: integers are rounded once, at the end."""
+    axis, given = dim % self.type.rank, (prepend, self, append)
+    x = _whole(b, [part for part in given if part is not None], axis)
+    size = x.shape[axis]
+    if x.quant is not None and n > 1:
+        wide = b.widened(x)
+        meaning = Quant(scale_of(wide))
+        for _ in range(min(n, size - 1)):
+            size -= 1
+            late, early = piece(b, wide, axis, 1, size + 1), piece(b, wide, axis, 0, size)
+            wide = b.marked(b.SUB(late, early), meaning)
+        return wide
+    for _ in range(n):
+        size -= 1
+        late, early = piece(b, x, axis, 1, size + 1), piece(b, x, axis, 0, size)
+        x = masks.differ(b, late, early) if masks.is_mask(x) else sub(b, late, early)
+    return x
+
+
+def _whole(b: Lowering, parts: Sequence[Value], axis: int) -> Value:
+    """Parts one after the other; quantized ones in the coarsest of their scales."""
+    if len({(p.quant, p.dtype) for p in parts}) == 1:
+        return cat(b, parts, axis)
+    wide = [b.widened(p) for p in parts]
+    finest = min(scale_of(p) for p in wide)
+    if max(scale_of(p) for p in wide) > finest * 2**12:
+        raise Unsupported("the parts of diff are quantized too differently")
+    same = [b.marked(b.rescale(p, [scale_of(p) / finest * 16], 0, d.I32), Quant(finest / 16))
+            for p in wide]  # fmt: skip
+    return joined(b, same, axis)

@@ -1,0 +1,198 @@
+"""The largest elements in order: a few of many, or all of a short axis.
+
+Elements that are equal keep their order. Places are counted in the type of the values, int32 or
+float, as TOSA's profiles compare no others; an index is exact in either.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
+from tosaic.front.lower import Lowering
+from tosaic.front.masks import both, chosen, compared, inverted
+from tosaic.front.moves import joined
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._indices import int32, small_compared
+from tosaic.rules._operands import converted, scale_of
+from tosaic.spec import dtypes as d
+
+_MOST_ROUNDS = 16  # of topk: each looks at the whole axis once
+_LONGEST = 256  # of a sort: every pair of elements is compared
+
+_TOP = [
+    Sample(((4, 9),), (3,)),
+    Sample(((2, 7, 3),), (2, 1, False)),
+    Sample(((8, 40),), (1,)),
+    Sample(((4, 9),), (4,), whole=True),
+    Sample(((2, 24),), (20,)),
+]
+_ALL = [
+    Sample(((4, 7),)),
+    Sample(((5, 3),), (0, True)),
+    Sample(((3, 12),), (-1, True), whole=True),
+]
+
+
+def _comparable(b: Lowering, x: Value) -> Value:
+    """Values in a type that TOSA compares."""
+    if x.quant is not None:
+        return b.marked(b.widened(x), None)
+    return x if x.dtype.is_float else converted(b, x, d.I32)
+
+
+def _compared(b: Lowering, name: str, x: Value, y: Value, given: Value) -> Value:
+    """Levels of quantized values are small; other integers may be any."""
+    return (compared if given.quant is None else small_compared)(b, name, x, y)
+
+
+def _beyond(x: Value, y: Value, sign: int) -> float:
+    """A number that comes before or behind all there are: quantized ones have at most 17 bits."""
+    if y.dtype.is_float:
+        return sign * np.inf
+    return sign * (1 << 20) if x.quant is not None else d.I32.range[sign > 0]
+
+
+def _iota(b: Lowering, x: Value, axis: int, size: int) -> Value:
+    shape = [size if i == axis else 1 for i in range(x.type.rank)]
+    return b.const(np.arange(size).reshape(shape), x.dtype)
+
+
+Found = tuple[Value, Value]  # values and places, both in the type that they were compared in
+
+
+def _finished(b: Lowering, found: Found, x: Value) -> Found:
+    """Values as they were given, places as indices."""
+    values, places = found
+    if x.quant is not None:
+        values = b.settle(b.marked(values, Quant(scale_of(x))), x.quant, x.dtype)
+    return converted(b, values, x.dtype), int32(b, places)
+
+
+def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
+    """The best of what is left, k times, and the first place that holds it."""
+    y = _comparable(b, x)
+    size = x.shape[axis]
+    name = "REDUCE_MAX" if largest else "REDUCE_MIN"
+    places, past = _iota(b, y, axis, size), b.number(size, y)
+    worst = _beyond(x, y, -1 if largest else 1)
+    values, indices, free = [], [], None
+    left = y
+    for _ in range(k):
+        best = extreme(b, name, left, axis)
+        hit = _compared(b, "==", left, best, x)
+        hit = hit if free is None else both(b, hit, free)
+        place = extreme(b, "REDUCE_MIN", chosen(b, hit, places, past), axis)
+        other = inverted(b, small_compared(b, "==", places, place))
+        free = other if free is None else both(b, free, other)
+        left = chosen(b, free, left, b.number(worst, y))
+        values.append(best)
+        indices.append(place)
+    return joined(b, values, axis), joined(b, indices, axis)
+
+
+def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) -> Found:
+    """How many elements come before each says where it goes; ``slots`` of that order are kept."""
+    size, rank = x.shape[axis], x.type.rank
+    if size > _LONGEST:
+        raise Unsupported(f"a sort compares every pair: {size} elements are more than {_LONGEST}")
+    order = [i for i in range(rank) if i != axis] + [axis]
+    turned = b.permute(_comparable(b, x), order)
+    rows = turned.type.size // size
+    mine = b.reshape(turned, (rows, size, 1))
+    other = b.reshape(turned, (rows, 1, size))
+    pair = (other, mine) if descending else (mine, other)
+    strict, loose = _compared(b, ">", *pair, x), _compared(b, ">=", *pair, x)
+    earlier = b.const(np.tril(np.ones((1, size, size), bool), -1), d.BOOL)
+    before = chosen(b, earlier, loose, strict)  # [row, mine, other]
+    count = chosen(b, before, b.number(1, mine), b.number(0, mine))
+    goes_to = b.REDUCE_SUM(count, axis=2)  # [row, mine, 1]
+    lands = small_compared(
+        b, "==", goes_to, b.const(np.asarray(slots).reshape(1, 1, len(slots)), mine.dtype)
+    )
+    least = _beyond(x, mine, -1)
+    made = []
+    for source, otherwise in ((mine, least), (_iota(b, mine, 1, size), 0)):
+        kept = chosen(b, lands, source, b.number(otherwise, mine))
+        found = extreme(b, "REDUCE_MAX", kept, 1)
+        shaped = b.reshape(found, (*turned.shape[:-1], len(slots)))
+        made.append(b.permute(shaped, np.argsort(order).tolist()))
+    return made[0], made[1]
+
+
+@rule("aten.topk.default", policy="SHARED", samples=_TOP)
+def topk(
+    b: Lowering, self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
+) -> tuple[Value, Value]:
+    if not self.type.rank:
+        return self, b.const(0, d.I32)
+    axis = dim % self.type.rank
+    if k <= _MOST_ROUNDS:
+        return _finished(b, _rounds(b, self, k, axis, largest), self)
+    if self.shape[axis] > _LONGEST:
+        raise Unsupported(
+            f"topk is lowered up to k = {_MOST_ROUNDS}, or over at most {_LONGEST} elements, "
+            f"not with k = {k} over {self.shape[axis]}"
+        )
+    return _finished(b, _ranked(b, self, axis, largest, range(k)), self)
+
+
+@rule("aten.sort.default", policy="SHARED", samples=_ALL)
+@rule(
+    "aten.sort.stable",
+    policy="SHARED",
+    samples=[Sample(((4, 9),), (), (("stable", True), ("descending", True)), whole=True)],
+)
+def sort(
+    b: Lowering, self: Value, dim: int = -1, descending: bool = False, stable: bool | None = None
+) -> tuple[Value, Value]:
+    if not self.type.rank:
+        return self, b.const(0, d.I32)
+    axis = dim % self.type.rank
+    return _finished(b, _ranked(b, self, axis, descending, range(self.shape[axis])), self)
+
+
+@rule("aten.argsort.default", policy="SHARED", samples=_ALL[:2])
+@rule(
+    "aten.argsort.stable",
+    policy="SHARED",
+    samples=[Sample(((4, 9),), (), (("stable", True), ("dim", 0)), whole=True)],
+)
+def argsort(
+    b: Lowering, self: Value, dim: int = -1, descending: bool = False, stable: bool | None = None
+) -> Value:
+    return sort(b, self, dim, descending)[1]
+
+
+@rule("aten.msort.default", policy="SHARED", samples=[Sample(((5, 3),))])
+def msort(b: Lowering, self: Value) -> Value:
+    return sort(b, self, 0)[0]
+
+
+@rule(
+    "aten.kthvalue.default",
+    policy="SHARED",
+    samples=[Sample(((3, 9),), (4,)), Sample(((5, 3),), (2, 0, True))],
+)
+def kthvalue(
+    b: Lowering, self: Value, k: int, dim: int = -1, keepdim: bool = False
+) -> tuple[Value, Value]:
+    if not self.type.rank:
+        return self, b.const(0, d.I32)
+    axis = dim % self.type.rank
+    values, places = _ranked(b, self, axis, False, range(k - 1, k))
+    shape = [s for i, s in enumerate(values.shape) if keepdim or i != axis]
+    return _finished(b, (b.reshape(values, shape), b.reshape(places, shape)), self)
+
+
+@rule(
+    "aten.median.dim",
+    policy="SHARED",
+    samples=[Sample(((3, 8),), (1,)), Sample(((5, 3),), (0, True))],
+)
+def median(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
+    """The lower one of the two in the middle."""
+    size = self.shape[dim] if self.type.rank else 1
+    return kthvalue(b, self, (size + 1) // 2, dim, keepdim)

@@ -1,0 +1,126 @@
+"""Products of vectors, and sums with them."""
+
+from __future__ import annotations
+
+import math
+
+from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
+from tosaic.front.lower import Lowering
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._operands import scale_of
+from tosaic.rules.activation import leaky_relu
+from tosaic.rules.elementwise import mul
+from tosaic.rules.linear import addmm, matmul
+from tosaic.spec import dtypes as d
+
+
+@rule("aten.mv.default", samples=[Sample(((5, 8), (8,)))])
+def mv(b: Lowering, self: Value, vec: Value) -> Value:
+    return matmul(b, self, vec)
+
+
+@rule("aten.dot.default", "aten.vdot.default", samples=[Sample(((12,), (12,)))])
+def dot(b: Lowering, self: Value, tensor: Value | None = None, other: Value | None = None) -> Value:
+    second = tensor if tensor is not None else other
+    assert second is not None
+    return matmul(b, self, second)
+
+
+@rule("aten.outer.default", "aten.ger.default", samples=[Sample(((5,), (7,)))])
+def outer(b: Lowering, self: Value, vec2: Value) -> Value:
+    return mul(b, b.reshape(self, (self.type.size, 1)), b.reshape(vec2, (1, vec2.type.size)))
+
+
+@rule(
+    "aten.addmv.default",
+    samples=[
+        Sample(((5,), (5, 8), (8,))),
+        Sample(((5,), (5, 8), (8,)), keywords=(("beta", 0.5), ("alpha", 2.0))),
+    ],
+)
+def addmv(
+    b: Lowering, self: Value, mat: Value, vec: Value, beta: float = 1, alpha: float = 1
+) -> Value:
+    rows = b.reshape(self, (self.type.size, 1))
+    found = addmm(b, rows, mat, b.reshape(vec, (vec.type.size, 1)), beta, alpha)
+    return b.reshape(found, (mat.shape[0],))
+
+
+@rule(
+    "aten.addr.default",
+    samples=[
+        Sample(((5, 7), (5,), (7,))),
+        Sample(((7,), (5,), (7,)), keywords=(("alpha", 0.5),)),
+    ],
+)
+def addr(
+    b: Lowering, self: Value, vec1: Value, vec2: Value, beta: float = 1, alpha: float = 1
+) -> Value:
+    column, row = b.reshape(vec1, (vec1.type.size, 1)), b.reshape(vec2, (1, vec2.type.size))
+    return addmm(b, self, column, row, beta, alpha)
+
+
+_DISTANCES = [
+    Sample(((2, 4, 3), (2, 5, 3)), (1.0,)),
+    Sample(((4, 6), (5, 6)), (1.0,)),
+    Sample(((4, 6), (5, 6)), (math.inf,)),
+    Sample(((4, 3), (2, 5, 3)), (2.0,), integers=()),
+    Sample(((4, 6), (5, 6)), (3.0,), integers=()),
+]
+
+
+@rule(
+    "aten.cdist.default",
+    samples=_DISTANCES,
+    why="the root of a sum has no table of integers that is precise enough",
+)
+@rule("aten._cdist_forward.default")
+def cdist(
+    b: Lowering, x1: Value, x2: Value, p: float = 2.0, compute_mode: int | None = None
+) -> Value:
+    """Every row of one with every row of the other."""
+    left = b.reshape(x1, (*x1.shape[:-1], 1, x1.shape[-1]))
+    right = b.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))
+    left, right = b.same_rank(left, right)
+    axis = left.type.rank - 1
+    meaning: Quant | None = None
+    if left.quant is not None:
+        if p not in (1, math.inf):
+            raise Unsupported("distances of quantized values are lowered for p = 1 and infinity")
+        left, right, meaning = _one_scale(b, left, right, x1.shape[-1])
+    apart = b.ABS(b.SUB(left, right))
+    if p == math.inf:
+        found = extreme(b, "REDUCE_MAX", apart, axis)
+    elif p == 1:
+        found = b.REDUCE_SUM(apart, axis=axis)
+    elif p == 2:
+        squares = b.REDUCE_SUM(b.MUL(apart, apart, b.const([0], d.I8)), axis=axis)
+        found = b.RECIPROCAL(b.RSQRT(squares))
+    elif p > 0:
+        powers = b.REDUCE_SUM(b.POW(apart, b.number(p, apart)), axis=axis)
+        found = b.POW(powers, b.number(1 / p, powers))
+    else:
+        raise Unsupported("a distance with p = 0 counts elements, which is not lowered")
+    return b.reshape(b.marked(found, meaning), found.shape[:-1])
+
+
+def _one_scale(b: Lowering, x: Value, y: Value, terms: int) -> tuple[Value, Value, Quant]:
+    """Two operands in one scale, as fine as int32 can add up so many differences of them."""
+    bits = 29 - x.dtype.bits - math.ceil(math.log2(terms))
+    if bits < 0:
+        raise Unsupported("the sum of so many integers does not fit int32")
+    scales = scale_of(x), scale_of(y)
+    left, right = (b.widened(v, bits, s / max(scales)) for v, s in zip((x, y), scales))
+    return left, right, Quant(max(scales) / 2.0**bits)
+
+
+@rule("aten.rrelu.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),), (0.1, 0.5))])
+def rrelu(
+    b: Lowering, self: Value, lower: float = 1 / 8, upper: float = 1 / 3, training: bool = False,
+    generator: object = None,
+) -> Value:  # fmt: skip
+    if training:
+        raise Unsupported("rrelu in training mode is random: call eval() before exporting")
+    return leaky_relu(b, self, (lower + upper) / 2)
