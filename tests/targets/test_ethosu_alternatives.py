@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from judges.integers import in_integers
+from judges.integers import FORMS_DIFFER, in_integers
 from judges.rules import Case, cases, run_both
 from tosaic.files.flatbuffer import write
 from tosaic.front.registry import RULES, Sample
@@ -100,7 +100,7 @@ def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
     chosen = [c for c in cases() if hash_of(c) % 23 == 0]
     seen = 0
     for case in chosen:
-        if I8 not in case.integers:
+        if I8 not in case.integers or case.target in FORMS_DIFFER:
             continue
         direct = in_integers(case, I8, PLAIN)
         if not any(U55.refuses(op) for op in direct.graph.ops):

@@ -20,8 +20,8 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
     def turned() -> Value:
         if axis != last:
             raise Unsupported("the axis is not the last")
-        whole = b.permute(x, (last, *range(last))) if last else b.reshape(x, (*x.shape, 1))
-        found = extreme(b, name, whole, 0)
+        rows = b.reshape(x, (x.type.size // x.shape[last], x.shape[last]))  # matrices turn fastest
+        found = extreme(b, name, b.permute(rows, (1, 0)), 0)
         return b.reshape(b.marked(found, None), (*x.shape[:axis], 1))
 
     def opposite() -> Value:
