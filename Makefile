@@ -21,7 +21,7 @@ CODE    = src tests tools examples benchmarks
 .PHONY: help demo test install lint format types pytest lines op-support conformance simulate npu benchmark clean distclean
 
 help:
-	@echo "make demo         build a small int8 network, write, load and run it, check every bit"
+	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
 	@echo "make test         style, types, tests, line count: what CI runs"
 	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
 	@echo "make simulate     the long run of the NPU simulator: families, damaged streams, networks"

@@ -17,7 +17,6 @@ from typing import Any
 
 import peer
 import torch
-from networks import digits
 from torch import Tensor, nn
 
 import tosaic
@@ -25,6 +24,7 @@ import tosaic
 sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 
 import zoo
+from zoo import digits
 
 JUDGED = 32  # inputs
 LOST = 0.5  # percentage points of digits

@@ -17,6 +17,8 @@ from pathlib import Path
 import peer
 import torch
 
+sys.path.pop(0)  # this file must not be taken for Vela's package of the same name
+
 import tosaic
 from tosaic.errors import ToolFailed
 from tosaic.files import flatbuffer

@@ -75,7 +75,10 @@ COMPILES: dict[str, tuple[Any, str]] = {
         lambda x: tosaic.compile(nn.ReLU(), [x]),  # type: ignore[arg-type]
         "example_inputs must be a tuple of the model's arguments, not a list",
     ),
-    "unknown target": (lambda x: tosaic.compile(nn.ReLU(), (x,), target="U55"), "'U55' is no TOSA"),
+    "unknown target": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), target="U55"),
+        "there is no target 'U55'",
+    ),
     "unknown scheme": (
         lambda x: tosaic.compile(nn.ReLU(), (x,), scheme="int3", calibration=[x]),
         "there is no scheme 'int3'",

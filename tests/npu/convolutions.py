@@ -218,6 +218,20 @@ def depthwise(m: Maker) -> Graph:
 
 
 @family()
+def depthwise_large_kernel(m: Maker) -> Graph:
+    """Kernels of more elements than the NPU takes in one round."""
+    kernel, channels, stride = (m.size(3, 7), m.size(4, 9)), m.size(3, 40), m.size(1, 2)
+    sizes = [k + stride * m.size(1, 4) for k in kernel]
+    x = m.input(m.pick(I8, I8, I16), (1, *sizes, channels))
+    acc = convolve(
+        m, x, m.weights(I8, (*kernel, channels, 1)), op="DEPTHWISE_CONV2D", pad=(0, 0, 0, 0),
+        zero_points=(m.zero_point() if x.dtype is I8 else 0, 0), stride=(stride, stride),
+        dilation=(1, 1),
+    )  # fmt: skip
+    return m.finish(m.settle(acc, x.dtype))
+
+
+@family()
 def depthwise_int16(m: Maker) -> Graph:
     return m.finish(m.settle(random_depthwise(m, I16), I16))
 

@@ -45,8 +45,8 @@ SCALING = (
     fault("the lowest result is not limited on U85", "decode_u85",
           "max(lowest, bottom)", "lowest", "conv2d_clamp", "clamp"),
     fault("narrowing without limits saturates on U85", "decode_u85",
-          'if r.bits("ACTIVATION", 12, 4) or dtype.itemsize > 2:',
-          "if dtype.itemsize > 2:", "cast"),
+          "return (lowest, highest) if lookup is not None else None", "return lowest, highest",
+          "cast"),
 )  # fmt: skip
 
 TENSORS = (
@@ -77,6 +77,8 @@ TENSORS = (
     fault("an output is reversed along another axis", "output",
           "np.flip(result, output.reverse)", "np.flip(result, (output.reverse + 1) % 3)",
           "reverse"),
+    fault("height and depth are not exchanged", "decode_u85",
+          "7: (2, 1, 0)", "7: (0, 1, 2)", "transpose", "transpose_round_conv"),
     fault("two codes of transposition are exchanged", "decode_u85",
           "3: (1, 2, 0), 6: (2, 0, 1)", "3: (2, 0, 1), 6: (1, 2, 0)", "transpose",
           "transpose_round_conv"),
@@ -97,6 +99,9 @@ WEIGHTS = (
           "conv2d_many_channels", "fully_connected"),
     fault("rows of U85's kernels do not turn back", "weights",
           "(reversed(row) if i % 2 else row)", "row", "conv2d"),
+    fault("fillers between a kernel's rounds are counted once too little on U85", "weights",
+          "i // self.round * (self.round + self.filler)", "i // self.round * self.round",
+          "depthwise_large_kernel"),
     fault("the weights' lead over runs of zeros is another", "mlw",
           "lead < 8 and", "lead < 9 and", "conv2d_sparse", "conv2d", "cascade"),
     fault("weights change their signs", "mlw",

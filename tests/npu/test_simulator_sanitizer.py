@@ -110,7 +110,7 @@ def test_a_dma_that_reads_before_the_operation_that_writes_has_ended() -> None:
     given, result = compiled("loop", "u85")
     wait = find(result, "KERNEL_WAIT")
     words = refusal(given, edited(result, wait, word=DMA_WAIT | 0xF << 16))
-    assert "before the operation that writes" in words
+    assert "before the operation that uses" in words
     assert "NPU_OP_DMA_START" in words
 
 

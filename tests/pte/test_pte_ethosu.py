@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import math
 from pathlib import Path
-from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -15,28 +13,19 @@ from torch import nn
 
 import tosaic
 import zoo
-from judges.edgenets import Island, Plain, Several, pictures, seeded
+from judges.edgenets import Indices, Island, Plain, Several, pictures, seeded
 from judges.etorch import blobs, deserialized, executorch_or_skip
 from judges.reference import run_reference
 from judges.velablob import Tensor, parse
-from tosaic.files import flatbuffer
 from tosaic.targets.artifact import Artifact
-from tosaic.targets.vela import VelaConfig, run_vela
 
 executorch_or_skip()
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
-SIMULATOR = importlib.util.find_spec("tosaic.sim.ethosu") is not None
 
 
 def compiled(net: nn.Module, data: list, target: str) -> Artifact:
-    """An artifact with its graphs compiled by Vela."""
-    art = tosaic.compile(seeded(net), data[0], calibration=data)
-    art.delegates = tuple(
-        SimpleNamespace(graph=g, result=run_vela(flatbuffer.write(g), VelaConfig(target)))
-        for g in art.partition.graphs
-    )
-    return art
+    return tosaic.compile(seeded(net), data[0], calibration=data, target=target)
 
 
 def wide(count: int) -> list:
@@ -70,8 +59,10 @@ def check(art: Artifact, data: bytes) -> None:
             assert math.prod(sizes) * tensor.element_size == tensor.size
 
 
-@pytest.mark.parametrize("target", TARGETS)
-@pytest.mark.parametrize("kind", [Plain, Island, Several])
+@pytest.mark.parametrize(
+    ("kind", "target"),
+    [(Plain, "ethos-u55-128"), (Several, "ethos-u65-256"), (Island, "ethos-u85-256")],
+)
 def test_every_blob_is_what_a_runtime_expects(kind: type, target: str, tmp_path: Path) -> None:
     art = compiled(kind(), wide(3) if kind is Several else pictures(4), target)
     art.save(tmp_path / "net.pte")
@@ -80,9 +71,8 @@ def test_every_blob_is_what_a_runtime_expects(kind: type, target: str, tmp_path:
 
 def test_a_network_of_the_zoo_keeps_its_weights_outside_on_request(tmp_path: Path) -> None:
     net, example, data = zoo.build("ds_cnn")
-    art = tosaic.compile(net, example, calibration=data[:2])
-    result = run_vela(art.bytes, VelaConfig("ethos-u55-128"))
-    art.delegates = (SimpleNamespace(graph=art.graph, result=result),)
+    art = tosaic.compile(net, example, calibration=data[:2], target="ethos-u55-128")
+    result = art.delegates[0].result
     art.save(tmp_path / "whole.pte")
     art.save(tmp_path / "net.pte", external_weights=tmp_path / "weights.ptd")
     whole, parted = ((tmp_path / n).read_bytes() for n in ("whole.pte", "net.pte"))
@@ -99,11 +89,11 @@ def test_a_network_of_the_zoo_keeps_its_weights_outside_on_request(tmp_path: Pat
     assert data_file.index(result.weights) % 16 == 0
 
 
-@pytest.mark.skipif(not SIMULATOR, reason="the NPU simulator is not there")
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+@pytest.mark.parametrize("target", TARGETS)
 def test_a_file_runs_on_the_simulated_npu(target: str, tmp_path: Path) -> None:
     art = compiled(Island(), pictures(4), target)
     art.save(tmp_path / "net.pte", external_weights=tmp_path / "net.ptd")
+    check(art, (tmp_path / "net.pte").read_bytes())
     loaded = tosaic.load(tmp_path / "net.pte", external_weights=tmp_path / "net.ptd")
     for (x,) in pictures(2, seed=8):
         got, wanted = loaded.run(x), art.run(x)
@@ -112,11 +102,17 @@ def test_a_file_runs_on_the_simulated_npu(target: str, tmp_path: Path) -> None:
         assert len(got["maps"][0].unique()) > 60
 
 
-@pytest.mark.skipif(SIMULATOR, reason="the NPU simulator is there")
-def test_without_a_simulator_a_sentence_says_so(tmp_path: Path) -> None:
-    compiled(Plain(), pictures(2), "ethos-u55-128").save(tmp_path / "net.pte")
-    with pytest.raises(tosaic.Unsupported, match="run the artifact instead"):
-        tosaic.load(tmp_path / "net.pte")
+def test_masks_and_indices_cross_the_boundary(tmp_path: Path) -> None:
+    torch.manual_seed(3)
+    given = (torch.randn(1, 3, 8, 8), torch.rand(1, 8, 6, 6) > 0.5)
+    for target in TARGETS[::2]:
+        art = tosaic.compile(seeded(Indices()), given, calibration=[given], target=target)
+        art.save(tmp_path / "net.pte")
+        check(art, (tmp_path / "net.pte").read_bytes())
+        for got, wanted in zip(tosaic.load(tmp_path / "net.pte").run(*given), art.run(*given)):
+            assert got.dtype is wanted.dtype
+            assert torch.equal(got, wanted)
+            assert len(got.unique()) > 4
 
 
 def test_the_delegated_graphs_are_those_of_the_reference_model() -> None:

@@ -227,10 +227,10 @@ def test_a_transposed_convolution_has_its_channels_on_axis_1() -> None:
 
 
 def test_what_no_rule_takes_stays_in_float() -> None:
-    net = Net(lambda net, x: torch.linalg.vector_norm(net.layers[0](x), 2, [2, 3]), conv(3, 8))
+    net = Net(lambda net, x: torch.special.bessel_j0(net.layers[0](x)), conv(3, 8))
     program, art = compiled(net, data(*INPUT))
     assert targets(program).count(QUANTIZE) == 2
-    assert [refusal.op for refusal in art.report.refused] == ["aten.linalg_vector_norm.default"]
+    assert [refusal.op for refusal in art.report.refused] == ["aten.special_bessel_j0.default"]
     assert sqnr(net(data(*INPUT, seed=99)), art.run(data(*INPUT, seed=99))) > 25
 
 
@@ -373,8 +373,8 @@ def test_bad_schemes_and_models_are_refused() -> None:
     net, x = Net(sequence, linear(4, 4)), data(2, 4)
     with pytest.raises(InvalidInput, match="there is no scheme 'int3'; there are int8, a16w8"):
         quantize(net, (x,), scheme="int3", calibration=[x])
-    with pytest.raises(InvalidInput, match="a model to quantize is an nn.Module or an Exported"):
-        quantize("net.pt", (x,), calibration=[x])  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match="there is no file .net.pt."):
+        quantize("net.pt", (x,), calibration=[x])
     program = quantize(net, (x,), calibration=[x])
     with pytest.raises(InvalidInput, match="the model is quantized already"):
         quantize(program, (x,), calibration=[x])

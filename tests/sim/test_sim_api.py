@@ -47,6 +47,20 @@ def test_results_blobs_and_npz_files_give_the_same_bits(npu: str, tmp_path: Path
         assert equal(ethosu.load(source).run(*net.given.inputs), net.given.expected)
 
 
+def test_the_only_delegate_of_a_pte_file_is_found(tmp_path: Path) -> None:
+    net = compiled("residual", "u55-128")
+    blob = velabin.write(net.result.stream)
+    for name, data in (("one", b"ET12" + bytes(60) + blob + bytes(99)), ("two", blob + blob)):
+        (tmp_path / f"{name}.pte").write_bytes(b"before" + data)
+    got = ethosu.load(tmp_path / "one.pte").run(*net.given.inputs)
+    assert equal(got, net.given.expected)
+    with pytest.raises(InvalidInput, match="has 2 delegates"):
+        ethosu.load(tmp_path / "two.pte")
+    (tmp_path / "none.pte").write_bytes(b"ET12")
+    with pytest.raises(InvalidInput):
+        ethosu.load(tmp_path / "none.pte")
+
+
 @pytest.mark.parametrize("npu", ["u55-128", "u85-256"])
 def test_a_simulation_runs_many_times_and_its_results_are_its_own(npu: str) -> None:
     net = compiled("conv2d", npu)

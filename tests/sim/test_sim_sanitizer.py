@@ -70,6 +70,26 @@ def test_elements_are_aligned(npu: str) -> None:
 
 
 @pytest.mark.parametrize("npu", NPUS)
+def test_weights_start_at_multiples_of_16_bytes(npu: str) -> None:
+    net = conv(npu)
+    base = net.commands("WEIGHT_BASE")[0].payload
+    assert base is not None
+    with pytest.raises(Sanitizer, match="the weights .* does not start at a multiple of 16 bytes"):
+        run(net.with_register("WEIGHT_BASE", base + 1), net)
+
+
+@pytest.mark.parametrize("npu", NPUS)
+def test_bricks_start_at_multiples_of_16_bytes(npu: str) -> None:
+    net = conv(npu)
+    word = net.commands("OFM_PRECISION")[0].param | 1 << 6
+    net = replace(net, result=net.with_register("OFM_PRECISION", word))
+    base = net.commands("OFM_BASE0")[0].payload
+    assert base is not None
+    with pytest.raises(Sanitizer, match="OFM .* does not start at a multiple of 16 bytes"):
+        run(net.with_register("OFM_BASE0", base // 16 * 16 + 8), net)
+
+
+@pytest.mark.parametrize("npu", NPUS)
 def test_a_stream_must_stop(npu: str) -> None:
     net = conv(npu)
     with pytest.raises(InvalidInput, match="runs past its end"):

@@ -13,7 +13,10 @@ from tosaic.executorch.specs import spec_of
 
 def _preprocess(program: ExportedProgram, compile_specs: list[Any]) -> PreprocessResult:
     spec = spec_of(compile_specs)
-    return PreprocessResult(processed_bytes=spec.delegate(whole_graph(program, spec)).data)
+    graph = whole_graph(program, spec)
+    blob = spec.blob(graph)
+    spec.dump(graph, blob)
+    return PreprocessResult(processed_bytes=blob.data)
 
 
 class TOSABackend(BackendDetails):  # type: ignore[misc]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import importlib
-import importlib.util
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -18,9 +16,9 @@ from tosaic.files import flatbuffer, velabin
 from tosaic.interp.kernel import TORCH, to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.verify import verify
+from tosaic.sim.ethosu import load
 from tosaic.spec.env import everything
 
-_SIMULATOR = "tosaic.sim.ethosu"
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
@@ -70,12 +68,8 @@ class EthosUExecutor:
             if stream.weights_key not in outside:
                 raise InvalidInput("the delegate's weights lie in another file; name it")
             stream = replace(stream, weights=outside[stream.weights_key], weights_key="")
-        if importlib.util.find_spec(_SIMULATOR) is None:
-            raise Unsupported(
-                "an Ethos-U delegate cannot be run from the file yet: run the artifact instead"
-            )
         self.stream, self.inputs = stream, len(stream.inputs)
-        self.simulation = importlib.import_module(_SIMULATOR).load(stream)
+        self.simulation = load(stream)
 
     def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         ready = [

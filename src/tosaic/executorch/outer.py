@@ -13,6 +13,7 @@ from tosaic.errors import Unsupported
 from tosaic.executorch.delegates import torch_type
 from tosaic.front import torchapi
 from tosaic.front.boundary import real_numbers
+from tosaic.front.masks import Mask
 from tosaic.front.partition import Piece
 from tosaic.ir.graph import Quant, Value
 from tosaic.targets.artifact import Artifact
@@ -125,7 +126,7 @@ class _Assembly:
         given = zip(piece.outputs, piece.graph.outputs, piece.meanings, strict=True)
         for position, (node, value, meaning) in enumerate(given):
             part = self._apply(operator.getitem, call, position)
-            if meaning is not None:
+            if meaning is not None and not isinstance(meaning, Mask):
                 part = self._apply(real_numbers, part, meaning)
             self.made[node] = self._apply(_typed, part, _meant(node, value, meaning))
 

@@ -87,7 +87,7 @@ def executorch_program(
 
 def blobs(artifact: Artifact, placement: str) -> BlobOf:
     """How the artifact's target makes delegates: of what Vela compiled, or of TOSA itself."""
-    made = {id(d.graph): d.result.stream for d in getattr(artifact, "delegates", ())}
+    made = {id(d.graph): d.result.stream for d in artifact.delegates}
     if not made:
         return tosa_blob
     return lambda graph: ethosu_blob(graph, made[id(graph)], placement)

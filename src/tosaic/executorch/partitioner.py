@@ -16,9 +16,9 @@ from torch.export import ExportedProgram
 import tosaic.executorch.backends  # noqa: F401  (ExecuTorch finds them among the subclasses)
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.executorch.api import quiet
-from tosaic.executorch.delegates import lowered_module
+from tosaic.executorch.delegates import ethosu_blob, lowered_module
 from tosaic.executorch.outer import outer_module
-from tosaic.executorch.plan import Plan, compiled, plan_of
+from tosaic.executorch.plan import Plan, compiled_artifact, plan_of
 from tosaic.executorch.specs import (
     CompileSpec,
     EthosUCompileSpec,
@@ -26,6 +26,7 @@ from tosaic.executorch.specs import (
     VgfCompileSpec,
 )
 from tosaic.front import torchapi
+from tosaic.targets.artifact import Artifact
 
 
 class TosaicPartitioner(Partitioner):  # type: ignore[misc]
@@ -62,20 +63,31 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
             return exported_program
         with quiet(), torch.no_grad():
             try:
-                artifact = compiled(exported_program, self.compile_spec)
+                artifact = compiled_artifact(exported_program, self.compile_spec)
             except Unsupported:
                 return exported_program
-            spec, entries = self.compile_spec, self.compile_spec.to_list()
-            delegates = {
-                id(piece): lowered_module(piece, spec.delegate(piece.graph), entries)
-                for piece in artifact.partition.pieces
-                if piece.graph is not None
-            }
+            delegates = self._delegates(artifact)
             if not delegates:
                 return exported_program
             self.refused = list(artifact.partition.refused)
             args, kwargs = exported_program.example_inputs
             return torchapi.export(outer_module(artifact, delegates), args, kwargs=kwargs)
+
+    def _delegates(self, artifact: Artifact) -> dict[int, Any]:
+        """A lowered module for each graph, by the piece that it is."""
+        entries, found = self.compile_spec.to_list(), {}
+        compiled = iter(artifact.delegates)
+        for piece in artifact.partition.pieces:
+            if piece.graph is not None:
+                made = next(compiled, None)
+                blob = (
+                    self.compile_spec.blob(piece.graph)
+                    if made is None
+                    else ethosu_blob(piece.graph, made.result.stream)
+                )
+                self.compile_spec.dump(piece.graph, blob)
+                found[id(piece)] = lowered_module(piece, blob, entries)
+        return found
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         plan = self._plan(exported_program)

@@ -23,11 +23,10 @@ from tosaic.front.lower import TYPES
 from tosaic.front.partition import Partition, Piece, partition
 from tosaic.front.program import Program, from_exported, program_of
 from tosaic.ir.graph import Graph, Value
-from tosaic.ir.verify import verify
-from tosaic.rewrite import improve
 from tosaic.spec.dtypes import TensorType
 from tosaic.targets.artifact import Artifact
-from tosaic.targets.boundary import lay_out, order_of
+from tosaic.targets.boundary import order_of
+from tosaic.targets.lowering import compiled, lowered
 
 _LIFTED = "_lifted_tensor_constant"  # how ExecuTorch names numbers that it made tensors of
 Refuse = Callable[[fx.Node], str | None]
@@ -95,7 +94,7 @@ def plan_of(
     program = _real(exported, seen)
     kept = {n.name: reason for n in program.calls if (reason := refuse(n)) is not None}
     while True:
-        plan = Plan(exported.graph, program, partition(program, spec.env, kept=kept))
+        plan = Plan(exported.graph, program, _partition(program, spec, kept))
         misfits = plan.misfits()
         if not misfits:
             return plan
@@ -137,48 +136,41 @@ def _with_values(name: str, tensor: Tensor, seen: Mapping[str, Tensor]) -> Tenso
     return torch.ones((), dtype=tensor.dtype).expand(tuple(tensor.shape))
 
 
+def _partition(program: Program, spec: CompileSpec, kept: Mapping[str, str]) -> Partition:
+    device = spec.device
+    return partition(program, device.env, constraints=device.constraints, kept=kept)
+
+
 def whole_graph(exported: ExportedProgram, spec: CompileSpec) -> Graph:
     """The one graph that a delegate's program becomes, its boundary in the program's order."""
     program = _real(exported, {})
-    found = partition(program, spec.env)
+    found = lowered(program, spec.device, {})
     pieces = [p for p in found.pieces if p.graph is not None]
     if len(pieces) != 1 or len(found.pieces) != 1:
         reason = str(found.refused[0]) if found.refused else "it is not one group"
         raise Unsupported(f"the delegated program does not lower as a whole: {reason}")
-    _order(program, pieces[0])
-    return _finished(pieces[0], spec)
+    return _ordered(program, pieces[0])
 
 
-def compiled(exported: ExportedProgram, spec: CompileSpec) -> Artifact:
+def compiled_artifact(exported: ExportedProgram, spec: CompileSpec) -> Artifact:
     """The whole program as an artifact: what the target takes, and PyTorch round it."""
     program = program_of(exported)
-    found = partition(program, spec.env)
-    for piece in found.pieces:
-        if piece.graph is not None:
-            piece.graph = _finished(piece, spec)
-    return Artifact(program, found, spec.target)
+    found, delegates = compiled(program, spec.device)
+    return Artifact(program, found, spec.target, delegates)
 
 
-def _finished(piece: Piece, spec: CompileSpec) -> Graph:
-    assert piece.graph is not None
-    lay_out(piece)
-    graph = improve(piece.graph, spec.env)
-    verify(graph, spec.env)
-    return graph
-
-
-def _order(program: Program, piece: Piece) -> None:
+def _ordered(program: Program, piece: Piece) -> Graph:
     """Put the boundary of a graph in the program's order, inputs that nothing reads included."""
     graph = piece.graph
     assert graph is not None
     inputs, outputs = dict(zip(piece.inputs, graph.inputs)), dict(zip(piece.outputs, graph.outputs))
-    piece.inputs, piece.outputs = list(program.inputs), list(program.outputs)
-    graph.inputs = [inputs.get(n) or _unread(n) for n in piece.inputs]
-    graph.outputs = [outputs[n] for n in piece.outputs]
-    for node, value in (*zip(piece.inputs, graph.inputs), *zip(piece.outputs, graph.outputs)):
+    graph.inputs = [inputs.get(n) or _unread(n) for n in program.inputs]
+    graph.outputs = [outputs[n] for n in program.outputs]
+    for node, value in (*zip(program.inputs, graph.inputs), *zip(program.outputs, graph.outputs)):
         reason = mismatch(node, value)
         if reason:
             raise Unsupported(reason)
+    return graph
 
 
 def _unread(node: fx.Node) -> Value:

@@ -24,6 +24,7 @@ from tosaic.front import torchapi
 from tosaic.front.calls import rides
 from tosaic.quant import TosaicQuantizer
 from tosaic.quant.roles import is_real
+from tosaic.targets.base import Target
 
 _KEY = "quantization_annotation"
 Config = QuantizationConfig | None
@@ -116,7 +117,8 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
         """Each scheme annotates the whole model; each call keeps what its own config gave it."""
         chosen = {n: c for n, c in self._choices(model.graph) if c is not None}
         found: dict[fx.Node, QuantizationAnnotation] = {}
-        self._used = {c: _quantizer(c) for c in dict.fromkeys(chosen.values())}
+        device = self.compile_spec.device
+        self._used = {c: _quantizer(c, device) for c in dict.fromkeys(chosen.values())}
         self._chosen = chosen
         for config, quantizer in self._used.items():
             quantizer.annotate(model)
@@ -144,7 +146,7 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
     def _annotate_io(self, graph: fx.Graph) -> None:
         if self._io is None:
             return
-        spec = _quantizer(self._io).scheme.activation(self._io.is_qat)
+        spec = _quantizer(self._io, self.compile_spec.device).scheme.activation(self._io.is_qat)
         for node in graph.nodes:
             if node.op == "placeholder" and is_real(node):
                 node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
@@ -156,8 +158,8 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
         """Nothing to add: what was annotated has been tried."""
 
 
-def _quantizer(config: QuantizationConfig) -> TosaicQuantizer:
-    return TosaicQuantizer(config.scheme, training=config.is_qat)
+def _quantizer(config: QuantizationConfig, device: Target) -> TosaicQuantizer:
+    return TosaicQuantizer(config.scheme, training=config.is_qat, target=device)
 
 
 def _follows(first: fx.Node, node: fx.Node) -> bool:

@@ -21,7 +21,9 @@ from tosaic.executorch.delegates import (
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph
 from tosaic.spec.env import Env
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.base import Target
+from tosaic.targets.catalog import target_of
+from tosaic.targets.ethosu import ETHOS_U
 
 _KEY = "target"
 
@@ -89,24 +91,23 @@ class CompileSpec:
         return self
 
     @property
-    def env(self) -> Env:
-        """The operators and types of TOSA that the target has."""
+    def device(self) -> Target:
+        """What Tosaic compiles for."""
         raise NotImplementedError
 
     def blob(self, graph: Graph) -> Blob:
         """A TOSA graph as the target's delegate."""
-        raise NotImplementedError
+        return tosa_blob(graph)
 
-    def delegate(self, graph: Graph) -> Blob:
-        """The same, with what is to be dumped on the way."""
-        made = self.blob(graph)
-        if self.artifacts is not None:
-            folder = Path(self.artifacts)
-            folder.mkdir(parents=True, exist_ok=True)
-            number = len(list(folder.glob("delegate_*.tosa")))
-            flatbuffer.write(graph, folder / f"delegate_{number}.tosa")
-            (folder / f"delegate_{number}.bin").write_bytes(made.data)
-        return made
+    def dump(self, graph: Graph, blob: Blob) -> None:
+        """Write what was asked for of a delegate."""
+        if self.artifacts is None:
+            return
+        folder = Path(self.artifacts)
+        folder.mkdir(parents=True, exist_ok=True)
+        number = len(list(folder.glob("delegate_*.tosa")))
+        flatbuffer.write(graph, folder / f"delegate_{number}.tosa")
+        (folder / f"delegate_{number}.bin").write_bytes(blob.data)
 
     def to_list(self) -> list[Any]:
         """ExecuTorch's form: what a runtime reads, with this object riding along unwritten.
@@ -140,11 +141,8 @@ class TosaCompileSpec(CompileSpec):
         self.target = str(Env.parse(str(tosa_spec)))
 
     @property
-    def env(self) -> Env:
-        return Env.parse(self.target)
-
-    def blob(self, graph: Graph) -> Blob:
-        return tosa_blob(graph)
+    def device(self) -> Target:
+        return target_of(self.target)
 
 
 class EthosUCompileSpec(CompileSpec):
@@ -162,17 +160,24 @@ class EthosUCompileSpec(CompileSpec):
     ) -> None:
         super().__init__()
         self.target = target
-        self.vela = VelaConfig(
-            target, system_config or "", memory_mode or "", config_ini or "",
-            tuple(extra_flags or ()),
-        )  # fmt: skip
+        self.options = {
+            "system_config": system_config,
+            "memory_mode": memory_mode,
+            "vela_ini": config_ini,
+            "vela_flags": tuple(extra_flags or ()),
+        }
+        self.device  # noqa: B018  (what Vela does not have is said here and now)
 
     @property
-    def env(self) -> Env:
-        return Env.parse("TOSA-1.0+INT+int16")
+    def device(self) -> Target:
+        if self.target not in ETHOS_U:
+            known = ", ".join(ETHOS_U)
+            raise InvalidInput(f"there is no accelerator {self.target!r}; there are {known}")
+        return target_of(self.target, self.options)
 
     def blob(self, graph: Graph) -> Blob:
-        return ethosu_blob(graph, run_vela(flatbuffer.write(graph), self.vela).stream)
+        assert self.device.emit is not None
+        return ethosu_blob(graph, self.device.emit(graph).result.stream)
 
 
 class VgfCompileSpec(CompileSpec):
@@ -186,8 +191,8 @@ class VgfCompileSpec(CompileSpec):
         self.compiler_flags = tuple(compiler_flags or ())
 
     @property
-    def env(self) -> Env:
-        return Env.parse(self.target)
+    def device(self) -> Target:
+        return target_of(self.target)
 
     def blob(self, graph: Graph) -> Blob:
         raise Unsupported("there is no VGF output yet: use an Ethos-U or a TOSA compile spec")

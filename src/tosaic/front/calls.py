@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-_SUMS = frozenset({
+_PRODUCTS = frozenset({
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
-    "convolution", "linear", "addmm", "mm", "bmm", "matmul", "add", "sub", "mul",
+    "convolution", "linear", "addmm", "mm", "bmm", "matmul",
 })  # fmt: skip
+_SUMS = frozenset({"add", "sub"})
+_BENDS = frozenset({"prelu", "_prelu_kernel"})
 _LIMITS = frozenset({"relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max"})
 
 
@@ -14,7 +16,15 @@ def rides(before: str, after: str) -> bool:
 
     It is for limits of a range, which are part of the rescaling that has to happen anyway.
     """
-    return _plain(before) in _SUMS and _plain(after) in _LIMITS
+    return _plain(before) in _PRODUCTS | _SUMS | {"mul"} and _plain(after) in _LIMITS
+
+
+def joins(before: str, after: str) -> bool:
+    """Whether a call of ``after`` can take the accumulator that ``before`` leaves as it is.
+
+    It saves a rescaling and a rounding; whether it saves time is for the target to say.
+    """
+    return _plain(before) in _PRODUCTS and _plain(after) in _SUMS | _BENDS
 
 
 def _plain(target: str) -> str:

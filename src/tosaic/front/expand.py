@@ -13,57 +13,77 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
+from tosaic.front.writes import is_functional
 
 _DEEPEST = 4  # parts of parts of parts: deeper, a call is made of things that no rule knows
 
 
+Refuses = Callable[[fx.Node], bool]
+
+
 def expand(
-    module: fx.GraphModule, refuses: Callable[[fx.Node], bool], only: frozenset[str] = frozenset()
+    module: fx.GraphModule,
+    refuses: Refuses,
+    only: frozenset[str] = frozenset(),
+    constants: set[fx.Node] | None = None,
 ) -> int:
     """Replace calls that are refused by their parts, where all of these are taken; count them.
 
     ``only`` names operators that are always replaced, since what is inside them matters.
+    ``constants`` are the nodes that are known to be; parts that are join them.
     """
+    known = set[fx.Node]() if constants is None else constants
     replaced = 0
     for node in list(module.graph.nodes):
-        if node.op == "call_function" and _is_candidate(node, refuses, only):
-            replaced += _expand_one(module, node, refuses)
+        if node.op != "call_function":
+            continue
+        if torchapi.target_name(node) in only or refuses(node):
+            parts = _parts(node, refuses, known, _DEEPEST)
+            if parts is not None:
+                _replace(module, node, parts, known)
+                replaced += 1
     if replaced:
         module.graph.eliminate_dead_code()
         module.recompile()
     return replaced
 
 
-def _is_candidate(node: fx.Node, refuses: Callable[[fx.Node], bool], only: frozenset[str]) -> bool:
-    return torchapi.target_name(node) in only or refuses(node)
-
-
-def _expand_one(module: fx.GraphModule, node: fx.Node, refuses: Callable[[fx.Node], bool]) -> int:
-    parts = _parts(node, refuses, _DEEPEST)
-    if parts is None:
-        return 0
-    _replace(module, node, parts)
-    return 1
-
-
-def _parts(node: fx.Node, refuses: Callable[[fx.Node], bool], depth: int) -> fx.GraphModule | None:
+def _parts(
+    node: fx.Node, refuses: Refuses, known: set[fx.Node], depth: int
+) -> fx.GraphModule | None:
     """The parts of a call as a graph of their own; None if some part is refused to the last."""
     if depth == 0 or not _is_spread_by_index(node):
         return None
+    torchapi.make_new(node)  # the program reads no value that a call has written to
     traced = torchapi.decomposed(node)
-    if traced is None:
+    if traced is None or not is_functional(traced):
         return None
+    _find_constants(traced.graph, node, known)
     for part in list(traced.graph.nodes):
         if part.op != "call_function" or torchapi.target_name(part) == "getitem":
             continue
-        if torchapi.target_name(part) == torchapi.target_name(node) and refuses(part):
-            return None
+        torchapi.make_new(part)
         if refuses(part):
-            inner = _parts(part, refuses, depth - 1)
+            if torchapi.target_name(part) == torchapi.target_name(node):
+                return None
+            inner = _parts(part, refuses, known, depth - 1)
             if inner is None:
                 return None
-            _replace(traced, part, inner)
+            _replace(traced, part, inner, known)
     return traced
+
+
+def _find_constants(graph: fx.Graph, node: fx.Node, known: set[fx.Node]) -> None:
+    """Add those of a call's parts that are constants."""
+    given = iter(node.all_input_nodes)
+    for part in graph.nodes:
+        inputs = part.all_input_nodes
+        if part.op == "placeholder":
+            is_constant = next(given) in known
+        else:
+            is_constant = part.op == "get_attr" or bool(inputs and known.issuperset(inputs))
+        if is_constant and part.op != "output":
+            known.add(part)
 
 
 def _is_spread_by_index(node: fx.Node) -> bool:
@@ -73,8 +93,10 @@ def _is_spread_by_index(node: fx.Node) -> bool:
     return all(torchapi.target_name(user) == "getitem" for user in node.users)
 
 
-def _replace(module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule) -> None:
-    results = _inline(module, node, parts)
+def _replace(
+    module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule, constants: set[fx.Node]
+) -> None:
+    results = _inline(module, node, parts, constants)
     if isinstance(results, (list, tuple)):
         for user in list(node.users):
             index: Any = user.args[1]
@@ -85,7 +107,9 @@ def _replace(module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule) -> No
     module.graph.erase_node(node)
 
 
-def _inline(module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule) -> Any:
+def _inline(
+    module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule, constants: set[fx.Node]
+) -> Any:
     """Copy a graph before a call; what it returns, as nodes of the larger graph."""
     known: dict[fx.Node, fx.Node] = {}
     given = iter(node.all_input_nodes)
@@ -99,6 +123,8 @@ def _inline(module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule) -> Any
             with module.graph.inserting_before(node):
                 known[part] = module.graph.node_copy(part, lambda n: known[n])
             known[part].meta.update(home)
+            if part in constants:
+                constants.add(known[part])
             if part.op == "get_attr":
                 _adopt(module, known[part], torchapi.attribute(parts, str(part.target)))
     raise AssertionError("a graph has an output")
@@ -106,10 +132,9 @@ def _inline(module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule) -> Any
 
 def _adopt(module: fx.GraphModule, node: fx.Node, tensor: torch.Tensor) -> None:
     """A constant of the parts becomes one of the module."""
-    name, number = "_part_0", 0
+    name = f"{node.name}_part"  # names of nodes are unique, so few are tried
     while hasattr(module, name):
-        number += 1
-        name = f"_part_{number}"
+        name += "_"
     module.register_buffer(name, tensor, persistent=False)
     node.target = name
     node.meta.setdefault("val", tensor)

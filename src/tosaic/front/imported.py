@@ -17,6 +17,8 @@ from tosaic.front.devices import on_cpu
 from tosaic.front.state import Changes, explicit
 from tosaic.front.writes import is_functional
 
+_KEPT = "tosaic.imported"
+
 
 @dataclass(frozen=True, slots=True)
 class Imported:
@@ -42,6 +44,10 @@ class Imported:
         """Another form of the same program."""
         return replace(self, model=model)
 
+    def remember(self, module: fx.GraphModule) -> None:
+        """Let a module know what the program changes: its own arguments do not say it."""
+        module.meta[_KEPT] = self.with_model(module)
+
 
 def import_model(
     model: Any, example_inputs: tuple[Any, ...], dynamic_shapes: Any = None
@@ -50,6 +56,8 @@ def import_model(
     if isinstance(model, (str, os.PathLike)):
         model = torchapi.load(model)
     if isinstance(model, fx.GraphModule) and _is_converted(model) and is_functional(model):
+        if isinstance(kept := model.meta.get(_KEPT), Imported):
+            return kept.with_model(model)
         return Imported(model, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
     if isinstance(model, torch.nn.Module):
         examples = _beside(model, example_inputs)

@@ -176,6 +176,8 @@ class Lowering(Builder):
 
     def aligned(self, a: Value, b: Value, weight: float = 1.0) -> tuple[Value, Value]:
         """Two quantized operands of a sum in one scale, as int32; the second times ``weight``."""
+        if d.I32 in (a.dtype, b.dtype):
+            return self._aligned_accumulators(a, b, weight)
         first, second = _scale(self._meaning(a)), _scale(self._meaning(b)) * weight
         if first == second:
             return self.widened(a), self.widened(b)
@@ -184,6 +186,20 @@ class Lowering(Builder):
         for value in wide:
             value.quant = Quant(largest / 2.0**bits)
         return wide[0], wide[1]
+
+    def _aligned_accumulators(self, a: Value, b: Value, weight: float) -> tuple[Value, Value]:
+        """The same where an operand is an accumulator, maybe with a scale for each channel.
+
+        The scale is the finest in which no sum of what the types can hold overflows. An int32
+        accumulator loses two bits or three of those that it has below a step of the result.
+        """
+        reach = sum(max(_scales(self._meaning(v))) * factor * (v.dtype.range[1] + 1.0) * 2
+                    for v, factor in ((a, 1.0), (b, weight)))  # fmt: skip
+        scale = reach / 2.0**31
+        return (
+            self.marked(self.settle(a, Quant(scale), d.I32), Quant(scale)),
+            self.marked(self.settle(b, Quant(scale / weight), d.I32), Quant(scale)),
+        )
 
     def bounded(self, x: Value, low: float, high: float) -> Value:
         """The value limited to a range of real numbers; free where it has to be rescaled anyway."""

@@ -235,7 +235,7 @@ class _Partitioner:
         for node in nodes:
             if not self._is_given(node, members, walker.values[node]):
                 continue
-            value = named_output(walker.b, walker.values[node], node.name, taken)
+            value = named_output(walker.b, walker.values[node], walker.name(node), taken)
             walker.b.output(value)
             piece.outputs.append(node)
             piece.meanings.append(None if node in self.trial.codes else value.quant)

@@ -80,7 +80,9 @@ class Ranges:
         return (float(value), float(value)) if isinstance(value, (int, float)) else ALL
 
     def _of_constant(self, node: fx.Node) -> Interval:
-        tensor = self.tensors.get(node)
+        tensor: Any = self.tensors.get(node)
+        if isinstance(tensor, (int, float)):
+            return self.of(tensor)
         if tensor is None or not tensor.numel() or tensor.dtype.is_complex:
             return _of_type(_example(node))
         if tensor.dtype.is_floating_point and tensor.numel() > _FEW:

@@ -60,6 +60,7 @@ class Rule:
     weight_axis: int = 0  # the axis of the output channels in a weight
     constants: bool = False  # tensors after the first are constants, which stay in float
     limits: tuple[float, float] | None = None
+    masks: tuple[str, ...] = ()  # arguments that stay in float where they are constants
 
 
 RULES: dict[str, Rule] = {}
@@ -74,6 +75,7 @@ def rule(
     weight_axis: int = 0,
     constants: bool = False,
     limits: tuple[float, float] | None = None,
+    masks: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Register a rule for overloads such as ``aten.relu.default``.
 
@@ -83,7 +85,7 @@ def rule(
     def register(lower: Function) -> Function:
         made = Rule(
             targets, lower, policy, tuple(samples), tuple(integers), why, weight_axis, constants,
-            limits,
+            limits, masks,
         )  # fmt: skip
         RULES.update((target, made) for target in targets)
         return lower

@@ -119,9 +119,12 @@ def _hidden_views(exported: ExportedProgram) -> Any:
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
-    """A graph module to change."""
+    """A graph module to change; its nodes keep their names, be they those of Python's functions."""
     with quiet():
-        return copy.deepcopy(module)
+        made = copy.deepcopy(module)
+    for node, source in zip(made.graph.nodes, module.graph.nodes, strict=True):
+        node.name = source.name
+    return made
 
 
 def copied_program(exported: ExportedProgram) -> ExportedProgram:
@@ -171,6 +174,8 @@ def quiet() -> Iterator[None]:
     with warnings.catch_warnings():
         # Recurrent modules refresh a list of their own parameters; nothing is lost.
         warnings.filterwarnings("ignore", message=".*_flat_weights.* assigned during export")
+        # Flags of one backend, when they are set back, speak of devices that are not there.
+        warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")
         warnings.simplefilter("ignore", FutureWarning)
         warnings.simplefilter("ignore", DeprecationWarning)
         yield
@@ -453,6 +458,17 @@ def drop_unread(module: fx.GraphModule) -> None:
             delattr(module.get_submodule(parent), name)
 
 
+def make_new(node: fx.Node) -> None:
+    """Turn a call that writes to its first operand into the one that makes a new value of it."""
+    overload = overload_of(node)
+    if overload is not None and effects(overload).written:
+        name = overload._schema.name.partition("::")[2]
+        packet = getattr(getattr(torch.ops, overload.namespace), name.rstrip("_"), None)
+        plain = getattr(packet, overload._overloadname, None)
+        if isinstance(plain, torch._ops.OpOverload) and not effects(plain).written:
+            node.target = plain
+
+
 def decomposed(node: fx.Node) -> fx.GraphModule | None:
     """What PyTorch itself makes of a call, traced from its operands; None if it is elementary."""
     target, operands = node.target, node.all_input_nodes
@@ -471,5 +487,5 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
     examples = [n.meta["val"] for n in operands]
     mode = detect_fake_mode(examples) or FakeTensorMode()
     examples = [mode.from_tensor(e) if isinstance(e, Tensor) else e for e in examples]
-    with mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+    with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
         return make_fx(call, pre_dispatch=written is not None)(*examples)

@@ -42,13 +42,23 @@ class Walker:
         self.ranges = ranges
         self.missing: dict[fx.Node, str] = {}
         self.codes: set[fx.Node] = set()
+        self._names: set[str] = set()
+
+    def name(self, node: fx.Node) -> str:
+        """What a tensor at the boundary is called: as what it is the quantized form of."""
+        source = node.args[0] if torchapi.target_name(node) == QUANTIZE else node
+        name = source.name if isinstance(source, fx.Node) else node.name
+        if name in self._names:
+            name = node.name
+        self._names.add(name)
+        return name
 
     def take(self, node: fx.Node, value: Value) -> None:
         """Make a value of another graph or of PyTorch an input of this one."""
         if value.dtype is d.BOOL:
-            self.values[node] = mask_input(self.b, value.shape, node.name)
+            self.values[node] = mask_input(self.b, value.shape, self.name(node))
             return
-        made = self.b.input(value.dtype, value.shape, node.name)
+        made = self.b.input(value.dtype, value.shape, self.name(node))
         self.values[node] = self.b.marked(made, value.quant)
 
     def call(self, node: fx.Node) -> Any:

@@ -81,7 +81,7 @@ class _Finder:
         return users[0] if len(users) == 1 and value not in self.outputs else None
 
     def chain(self, op: Op) -> Group | None:
-        if op.name in _CONVOLUTIONS:
+        if op.name in _CONVOLUTIONS and not op.ins[0].is_const:
             return self.tail("convolution", (op,))
         if op.name in _PAIRWISE:
             wideners = [self.widener(v, op) for v in op.ins[:2]]

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import warnings
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 import torch
-from torch import fx
+from torch import Tensor, fx
 from torch.export import ExportedProgram
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.examples import check_examples
+from tosaic.front.imported import Imported, import_model
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
+from tosaic.quant.known import fold_known
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.targets.base import Target
 
@@ -25,7 +28,7 @@ _NO_DATA = (
 
 
 def quantize(
-    model: torch.nn.Module | ExportedProgram,
+    model: Any,
     example_inputs: tuple[Any, ...],
     *,
     scheme: str = "int8",
@@ -37,8 +40,10 @@ def quantize(
     The result is a PT2E-converted program: it runs in PyTorch with every rounding in place, and
     ``tosaic.compile`` takes it. What no rule can lower in integers stays in float.
 
-    ``model`` is an nn.Module or an ExportedProgram; it is left as it was, and is quantized in
-    inference mode. ``example_inputs`` is the tuple of arguments to export it with.
+    ``model`` is an nn.Module, an ExportedProgram or the path of a ``.pt2`` file; it is left as it
+    was, and is quantized in inference mode. ``example_inputs`` is the tuple of arguments to export
+    it with. A buffer that the model changes is an argument of the result behind the others, and
+    its new value a result behind the others.
 
     ``scheme`` is ``"int8"`` (activations and weights) or ``"a16w8"`` (int16 activations, int8
     weights). Weights have a scale for each output channel.
@@ -52,41 +57,76 @@ def quantize(
 
     InvalidInput says what is wrong with a model, a scheme or data.
     """
+    check_examples(example_inputs)
+    source = import_model(model, example_inputs)
+    made = quantized(
+        source, example_inputs, scheme=scheme, calibration=calibration, target=target
+    ).model
+    assert isinstance(made, fx.GraphModule)
+    return made
+
+
+def quantized(
+    source: Imported,
+    examples: tuple[Any, ...],
+    *,
+    scheme: str,
+    calibration: Iterable[Any] | None = None,
+    target: Target | None = None,
+) -> Imported:
+    """The same for a program that is imported already."""
+    if source.is_quantized:
+        raise InvalidInput("the model is quantized already; give it without a scheme")
     quantizer = TosaicQuantizer(scheme, target=target)
-    module = float_module(model, example_inputs)
+    data, examples = _given(source, examples, calibration)
+    module = float_module(source, quantizer)
     with torch.no_grad():
         prepared = prepare_pt2e(module, quantizer)
-        doubts = calibrate(prepared, example_inputs, calibration)
+        doubts = calibrate(prepared, examples, data)
         converted: fx.GraphModule = convert_pt2e(prepared)
     torchapi.drop_unread(converted)
+    if source.changes.count:
+        source.remember(converted)
     for sentence in doubts if calibration is not None else [_NO_DATA, *doubts]:
-        warnings.warn(sentence, UserWarning, stacklevel=2)
-    return converted
+        warnings.warn(sentence, UserWarning, stacklevel=3)
+    return source.with_model(converted)
 
 
-def float_module(model: Any, example_inputs: tuple[Any, ...]) -> fx.GraphModule:
-    """The program that is observed: exported, batch norms in its layers, each with a bias."""
+def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule:
+    """The program that is observed: refused calls as parts, batch norms in layers with biases."""
+    assert isinstance(source.model, ExportedProgram)
     with torch.no_grad():
-        module = torchapi.module_of(_exported(model, example_inputs))
+        module = torchapi.module_of(source.model)
+        fold_known(module)
+        quantizer.expand(module)
         fold_batch_norms(module)
         add_biases(module)
     return module
 
 
-def _exported(model: Any, example_inputs: Any) -> ExportedProgram:
-    if not isinstance(example_inputs, tuple):
-        kind = type(example_inputs).__name__
-        raise InvalidInput(f"example_inputs must be a tuple of the model's arguments, not a {kind}")
-    if isinstance(model, ExportedProgram):
-        graph: fx.Graph | None = model.graph
-    else:
-        graph = model.graph if isinstance(model, fx.GraphModule) else None
-    if graph is not None and any("quantized_decomposed" in str(n.target) for n in graph.nodes):
-        raise InvalidInput("the model is quantized already; give it without a scheme")
-    if isinstance(model, torch.nn.Module):
-        return torchapi.export(model, example_inputs)
-    if isinstance(model, ExportedProgram):
-        return model
-    raise InvalidInput(
-        f"a model to quantize is an nn.Module or an ExportedProgram, not {type(model).__name__}"
-    )
+def _given(
+    source: Imported, examples: tuple[Any, ...], calibration: Iterable[Any] | None
+) -> tuple[Iterable[Any] | None, tuple[Any, ...]]:
+    """Calibration data and examples as the program takes them."""
+    if calibration is None and any(
+        isinstance(v, Tensor) and v.device.type == "meta" for v in torchapi.flatten(examples)[0]
+    ):
+        raise InvalidInput("example inputs on the meta device have no values: give calibration")
+    if not source.changes.count:
+        return calibration, examples
+    data = None if calibration is None else _with_state(source, calibration)
+    return data, next(_with_state(source, [examples]))
+
+
+def _with_state(source: Imported, data: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
+    """Inputs in one flat list, with the state that the inputs before them have left."""
+    states = [first.clone() for _, first in source.changes.states]
+    assert isinstance(source.model, ExportedProgram)
+    module = torchapi.module_of(source.model)
+    for item in data:
+        arguments = tuple(item) if isinstance(item, (list, tuple)) else (item,)
+        flat = [*torchapi.flatten(arguments)[0], *states]
+        yield tuple(flat)
+        outputs = module(*flat)
+        end = len(outputs) - len(source.changes.written)
+        states = list(outputs[end - len(states) : end])

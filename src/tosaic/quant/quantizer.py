@@ -17,9 +17,12 @@ from torchao.quantization.pt2e.quantizer import (
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import joins, rides
+from tosaic.front.expand import expand
 from tosaic.front.registry import rule_of
-from tosaic.quant.roles import constants, is_real, role_of
+from tosaic.front.trial import constants
+from tosaic.quant.readers import tell_readers
+from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.quant.trial import Trial
 from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
@@ -33,6 +36,9 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     ``refused`` holds those calls with the reason. ``training`` is for ``prepare_qat_pt2e``: values
     are rounded while the network learns, and a batch norm stays with the layer before it.
+
+    ``target`` is what the program will be compiled for. If its ``sums_ride``, a sum takes the
+    accumulator of a layer that nothing else reads: a rescaling and a rounding fewer.
     """
 
     def __init__(
@@ -44,11 +50,21 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     ) -> None:
         super().__init__()
         self.target = target
+        self.sums_ride = not training and (target is None or target.sums_ride)
         self.scheme = scheme if isinstance(scheme, Scheme) else scheme_of(scheme)
         self.training = training
         self.refused: dict[str, Unsupported] = {}
         self._spec = self.scheme.activation(training)
         self._fixed: dict[fx.Node, Any] = {}
+
+    def expand(self, module: fx.GraphModule) -> None:
+        """Replace calls that are refused by their parts, if none of these is."""
+        known = constants(module.graph)
+        trial = self._trial(known)
+        expand(module, lambda n: n not in known and trial.refusal(n) is not None, constants=known)
+
+    def _trial(self, known: set[fx.Node]) -> Trial:
+        return Trial(self.scheme, known, self.target)
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""
@@ -59,20 +75,26 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         known, done = constants(model.graph), set[fx.Node]()
-        trial = Trial(self.scheme, known, self.target)
+        trial = self._trial(known)
+        joined = _joined(model.graph, trial) if self.sums_ride else {}
+        inside = {call for calls in joined.values() for call in calls}
         for node in model.graph.nodes:
             if node.op != "call_function" or node in done or node in known:
                 continue
+            if node in inside:
+                self._annotate(node, None)
+                continue
+            before = joined.get(node, ())
             norm = _norm(node) if self.training else None
             rider = _rider(norm or node)
-            if rider is not None and trial.refusal(node, rider) is not None:
+            if rider is not None and trial.refusal(*before, node, rider) is not None:
                 rider = None
-            refusal = None if rider is not None else trial.refusal(node)
+            refusal = None if rider is not None else trial.refusal(*before, node)
             if refusal is not None:
                 self.refused[node.name] = refusal
                 continue
             last = rider or norm
-            self._annotate(node, None if last is not None else self._spec)
+            self._annotate(node, None if last is not None else self._spec, before)
             if last is not None:
                 last.meta[_KEY] = _annotation({}, self._spec)
             done |= {n for n in (norm, rider) if n is not None}
@@ -84,7 +106,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     def prepare_obs_or_fq_callback(
         self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
     ) -> None:
-        """Biases are observed together with their layer."""
+        """Biases are observed together with their layer, values with regard to who reads them."""
+        tell_readers(model, edge_or_node_to_obs_or_fq)
         found, wide = edge_or_node_to_obs_or_fq, self.scheme.dtype is torch.int16
         for edge, observer in found.items():
             if isinstance(observer, DerivedObserverOrFakeQuantize):
@@ -96,7 +119,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
                 else:
                     found[edge] = self.scheme.derived(source, weight)
 
-    def _annotate(self, node: fx.Node, output: Any) -> None:
+    def _annotate(self, node: fx.Node, output: Any, before: tuple[fx.Node, ...] = ()) -> None:
+        """What a call reads and gives; what comes ``before`` it is read as an accumulator."""
         rule = rule_of(torchapi.target_name(node))
         if not _operands(node, "activation"):
             return
@@ -105,7 +129,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         elif rule.policy == "WEIGHTED":
             self._weighted(node, output)
         elif rule.policy in ("FREE", "FIXED"):
-            inputs = {n: self._of(n) for n in _operands(node, "activation")}
+            operands = [n for n in _operands(node, "activation") if n not in before]
+            inputs = {n: self._of(n) for n in operands}
             if rule.limits is not None and output is not None:
                 output = self.scheme.fixed(rule.limits)
             self._results(node, inputs, output)
@@ -180,6 +205,23 @@ def _rider(node: fx.Node) -> fx.Node | None:
     name = torchapi.target_name(node)
     before = name if "batch_norm" not in name else "aten.conv2d.default"
     return user if rides(before, torchapi.target_name(user)) else None
+
+
+def _joined(graph: fx.Graph, trial: Trial) -> dict[fx.Node, tuple[fx.Node, ...]]:
+    """For each sum the layers that nothing else reads, if it can add their accumulators."""
+    found: dict[fx.Node, tuple[fx.Node, ...]] = {}
+    for node in graph.nodes:
+        if node.op != "call_function" or not is_real(node):
+            continue
+        name = torchapi.target_name(node)
+        layers = tuple(
+            n for n in node.all_input_nodes
+            if n.op == "call_function" and n not in trial.constants and is_real(n)
+            and joins(torchapi.target_name(n), name) and _only_user(n) is node
+        )  # fmt: skip
+        if layers and trial.refusal(*layers, node) is None:
+            found[node] = layers
+    return found
 
 
 def _norm(node: fx.Node) -> fx.Node | None:

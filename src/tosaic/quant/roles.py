@@ -28,23 +28,24 @@ def role_of(call: fx.Node, argument: str) -> Role:
         return Role("weight", rule.weight_axis)
     if rule.policy == "WEIGHTED" and argument == "bias":
         return Role("bias")
-    first = next(iter(torchapi.bound_arguments(call)))
+    bound = torchapi.bound_arguments(call)
+    if argument in rule.masks:
+        return Role("constant" if _is_constant(bound[argument]) else "activation")
+    first = next(iter(bound))
     return Role("constant") if rule.constants and argument != first else Role()
+
+
+def _is_constant(argument: object) -> bool:
+    """Whether a value is a parameter or a buffer, or is computed from nothing else."""
+    if not isinstance(argument, fx.Node):
+        return False
+    inputs = argument.all_input_nodes
+    if argument.op == "call_function":
+        return bool(inputs) and all(_is_constant(n) for n in inputs)
+    return argument.op == "get_attr"
 
 
 def is_real(node: fx.Node) -> bool:
     """Whether it is a tensor of floating-point numbers: integers and masks are not quantized."""
     example = node.meta.get("val")
     return isinstance(example, Tensor) and example.dtype.is_floating_point
-
-
-def constants(graph: fx.Graph) -> set[fx.Node]:
-    """Parameters, buffers, and what is computed from nothing else: torchao folds it."""
-    found: set[fx.Node] = set()
-    for node in graph.nodes:
-        inputs = node.all_input_nodes
-        if node.op == "get_attr" or (
-            node.op == "call_function" and inputs and found.issuperset(inputs)
-        ):
-            found.add(node)
-    return found

@@ -8,6 +8,7 @@ import numpy as np
 import torch
 from torch.nn import functional as F
 
+from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Quant, Value
@@ -116,7 +117,7 @@ def leaky_relu(b: Lowering, self: Value, negative_slope: float = 0.01) -> Value:
     return plus(b, _positive(b, self), times(b, _negative(b, self), negative_slope))
 
 
-@rule("aten.prelu.default",
+@rule("aten.prelu.default", constants=True,
       samples=[Sample(((2, 4, 5), (4,))), Sample(((1, 3, 4, 4), (3,))),
                Sample(((2, 9), (1,)))])  # fmt: skip
 def prelu(b: Lowering, self: Value, weight: Value) -> Value:
@@ -133,8 +134,10 @@ _ONE = 1 + 2.0**-10  # a slope of 1 that was rounded: the result changes by 1/8 
 
 def _slopes(weight: Value) -> Array | None:
     """The real numbers of a constant."""
-    if weight.const is None or not weight.is_const or weight.quant is None:
+    if weight.const is None or not weight.is_const:
         return None
+    if weight.quant is None:
+        return weight.const.array.astype(np.float64).reshape(-1)
     if isinstance(weight.quant.scale, tuple) or isinstance(weight.quant.zero_point, tuple):
         return None
     steps = weight.const.array.astype(np.float64).reshape(-1) - weight.quant.zero_point
@@ -153,17 +156,47 @@ def _larger(b: Lowering, x: Value, slopes: Array) -> Value:
     return b.permute(y, [order.index(i) for i in range(len(order))])
 
 
-@rule("aten._prelu_kernel.default",
+def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
+    """An accumulator, and what of it is negative times its slope, in the finest common scale."""
+    quant = x.quant
+    assert quant is not None
+    axis = 1 if len(slopes) > 1 else x.type.rank - 1 if quant.axis is None else quant.axis
+    if quant.axis not in (None, axis) or x.type.rank <= axis:
+        raise Unsupported("slopes and scales along different axes")
+    order = [i for i in range(x.type.rank) if i != axis] + [axis]
+    last, scales = b.permute(x, order), np.broadcast_to(quant.scale, x.shape[axis])
+    scale = float(scales.max()) * 2 * max(float(np.abs(slopes).max()), 1.0)
+    sizes = np.maximum(np.abs(slopes), 2.0**-40) * scales / scale
+    same = b.rescale(last, (scales / scale).tolist(), 0, d.I32)
+    scaled = b.rescale(last, sizes.tolist(), 0, d.I32)
+    if slopes.min() < 0:
+        signs = np.where(slopes < 0, -1, 1).reshape(*(1,) * (x.type.rank - 1), -1)
+        scaled = b.MUL(scaled, b.const(signs, d.I32), b.const([0], d.I8))
+    if slopes.max() <= 1:
+        y = b.MAXIMUM(same, scaled)
+    else:
+        zero, is_below = b.number(0, same), b.GREATER(b.number(0, same), same)
+        y = b.ADD(_positive(b, same), b.SELECT(is_below, scaled, zero))
+    return b.marked(b.permute(y, [order.index(i) for i in range(len(order))]), Quant(scale))
+
+
+@rule("aten._prelu_kernel.default", constants=True,
       samples=[Sample(((2, 4, 5), (1, 4, 1))), Sample(((3, 8), (1, 8)))])  # fmt: skip
 def prelu_kernel(b: Lowering, self: Value, weight: Value) -> Value:
     if self.quant is None:
         return plus(b, _positive(b, self), times(b, _negative(b, self), weight))
     slopes = _slopes(weight)
+    if slopes is None and weight.quant is None:
+        raise Unsupported("slopes beside a quantized tensor must be constants or quantized too")
+    if slopes is not None and self.dtype is d.I32:
+        return _bent(b, self, slopes)
     if slopes is not None and b.wanted is not None and self.dtype is d.I8:
         if len(slopes) == 1:
             return b.table(self, lambda x: F.leaky_relu(x, float(slopes[0])))
         if self.type.rank > 1 and slopes.max() <= _ONE and len(slopes) == self.shape[1]:
             return _larger(b, self, np.minimum(slopes, 1.0))
+    if weight.quant is None and slopes is not None:
+        weight = b.settle(weight, Quant(float(np.abs(slopes).max() or 1.0) / 32767), d.I16)
     upper, lower, slope = b.widened(self), b.widened(self), b.widened(weight)
     product = b.MUL(_negative(b, lower), slope, b.const([0], d.I8))
     product.quant = Quant(scale_of(lower) * scale_of(slope))

@@ -52,7 +52,7 @@ def _is_weight(x: Value) -> bool:
     return x.const is not None and x.is_const and x.type.rank == 2 and x.dtype is not d.I16
 
 
-def _batched(b: Lowering, x: Value, batch: Sequence[int]) -> Value:
+def batched(b: Lowering, x: Value, batch: Sequence[int]) -> Value:
     """[..., H, C] as [N, H, C] with every batch there, repeated where PyTorch broadcasts."""
     full = b.reshape(x, (1,) * (len(batch) + 2 - x.type.rank) + x.shape)
     times = [n // own for n, own in zip(batch, full.shape)]
@@ -71,7 +71,7 @@ def multiply(b: Lowering, x: Value, y: Value) -> Value:
     outer = max(x.type.rank, y.type.rank) - 2
     ones = [(1,) * (outer + 2 - v.type.rank) + v.shape[:-2] for v in (x, y)]
     batch = [max(m, n) for m, n in zip(*ones)]
-    left, right = _batched(b, x, batch), _batched(b, y, batch)
+    left, right = batched(b, x, batch), batched(b, y, batch)
     z = b.MATMUL(left, right, zero_point(b, left), zero_point(b, right), out=accumulator(left))
     if z.dtype.is_float and z.dtype is not x.dtype:
         z = b.CAST(z, out=x.dtype)

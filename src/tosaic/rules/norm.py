@@ -20,12 +20,12 @@ _SAMPLES = [
 ]
 
 
-def _known(value: Value | None, otherwise: float) -> Array:
+def known(value: Value | None, otherwise: float) -> Array:
     """The numbers of a constant; they are few, one for each channel."""
     if value is None:
         return np.asarray(otherwise)
     if value.const is None or not value.is_const:
-        raise Unsupported("batch normalisation needs constant statistics and weights")
+        raise Unsupported("a norm needs constant statistics and weights")
     return np.asarray(value.const.array, dtype=np.float64)
 
 
@@ -73,9 +73,9 @@ def batch_norm_inference(
     """The normalised values; the statistics beside them are empty."""
     if running_mean is None or running_var is None:
         raise Unsupported("batch normalisation by the statistics of the batch itself")
-    variance = _known(running_var, 1.0)
-    factor = _known(weight, 1.0) / np.sqrt(variance + eps)
-    offset = _known(bias, 0.0) - _known(running_mean, 0.0) * factor
+    variance = known(running_var, 1.0)
+    factor = known(weight, 1.0) / np.sqrt(variance + eps)
+    offset = known(bias, 0.0) - known(running_mean, 0.0) * factor
     return _affine(b, input, factor, offset), None, None
 
 

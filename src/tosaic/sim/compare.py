@@ -13,11 +13,12 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values
+from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
 from tosaic.front.walk import QUANTIZE, parameters
 from tosaic.ir.graph import Quant
-from tosaic.spec.dtypes import DType
+from tosaic.spec.dtypes import I16, DType
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.catalog import target_of
 from tosaic.targets.report import Printed, grid
@@ -99,11 +100,18 @@ def _sets(inputs: Any) -> Iterator[tuple[Any, ...]]:
 
 def _original(model: Any, artifact: Artifact, example: tuple[Any, ...]) -> Program:
     """The original as calls whose names are those of the compiled program."""
-    if any(torchapi.target_name(n) == QUANTIZE for n in artifact.program.calls):
+    source = import_model(model, example)
+    kinds = {parameters(torchapi.bound_arguments(n))[1]
+             for n in artifact.program.calls if torchapi.target_name(n) == QUANTIZE}  # fmt: skip
+    if kinds:
         from tosaic.quant.flow import float_module
+        from tosaic.quant.quantizer import TosaicQuantizer
 
-        model = float_module(model, example)
-    return program_of(model, example)
+        scheme = "a16w8" if I16 in kinds else "int8"
+        source = source.with_model(
+            float_module(source, TosaicQuantizer(scheme, target=target_of(artifact.target)))
+        )
+    return program_of(source)
 
 
 def _pairs(

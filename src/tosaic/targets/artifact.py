@@ -81,7 +81,7 @@ class Artifact:
     @cached_property
     def report(self) -> Report:
         """Operators, graphs with their boundaries, and refusals; prints as a table."""
-        return report_of(self.target, self.partition)
+        return report_of(self.target, self.partition, self.delegates)
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:

@@ -15,13 +15,15 @@ from tosaic.spec.env import Env
 class Target:
     """A device or specification to compile for, under the name a user gives.
 
-    ``emit`` compiles one graph for the device; None where TOSA itself is the result.
+    ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``sums_ride``
+    says that an int32 accumulator costs a sum no more than int8 does.
     """
 
     name: str
     env: Env
     constraints: tuple[Constraint, ...] = ()
     emit: Callable[[Graph], Any] | None = None
+    sums_ride: bool = True
 
     def refuses(self, op: Op) -> str | None:
         """Why an operator that TOSA allows does not run there; None if it does."""

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-import torch
-from torch import Tensor
+from torch import fx
+from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
+from tosaic.front.expand import expand
 from tosaic.front.imported import Imported, import_model
+from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
+from tosaic.front.trial import Trial, constants
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
@@ -56,40 +59,28 @@ def program_for(
             raise InvalidInput("the model is quantized already; give it without a scheme")
     elif target.env.profiles == {"INT"}:
         program_of(source)  # what no target takes is refused before anything is calibrated
-        source = _quantized(source, example_inputs, scheme or "int8", calibration, target)
+        from tosaic.quant.flow import quantized  # torchao is for those who quantize
+
+        source = quantized(
+            source, example_inputs, scheme=scheme or "int8", calibration=calibration, target=target
+        )
     elif scheme is not None:
         raise InvalidInput(f"{target.name} takes floats; a scheme needs a target of integers alone")
+    else:
+        source = _in_parts(source, target)
     return program_of(source)
 
 
-def _quantized(
-    source: Imported, examples: tuple[Any, ...], scheme: str, calibration: Iterable[Any] | None,
-    target: Target,
-) -> Imported:  # fmt: skip
-    from tosaic.quant import quantize  # torchao is for those who quantize
+def _in_parts(source: Imported, target: Target) -> Imported:
+    """The program with refused calls as their parts, where none of these is refused."""
+    found = partition(program_of(source), target.env, constraints=target.constraints)
+    if not found.refused or not isinstance(source.model, ExportedProgram):
+        return source
+    module, refused = torchapi.module_of(source.model), {r.node for r in found.refused}
+    known, own = constants(module.graph), set(module.graph.nodes)
+    trial = Trial(target.env, known, target.constraints)
 
-    if calibration is None and any(
-        isinstance(v, Tensor) and v.device.type == "meta" for v in torchapi.flatten(examples)[0]
-    ):
-        raise InvalidInput("example inputs on the meta device have no values: give calibration")
-    if source.changes.count:
-        if calibration is not None:
-            calibration = _with_state(source, calibration)
-        examples = next(_with_state(source, [examples]))
-    return source.with_model(
-        quantize(source.model, examples, scheme=scheme, calibration=calibration, target=target)
-    )
+    def refuses(node: fx.Node) -> bool:
+        return node.name in refused if node in own else trial.refusal(node) is not None
 
-
-def _with_state(source: Imported, data: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
-    """Inputs in one flat list, with the state that the inputs before them have left."""
-    states = [first.clone() for _, first in source.changes.states]
-    assert isinstance(source.model, torch.export.ExportedProgram)
-    module = torchapi.module_of(source.model)
-    for item in data:
-        arguments = tuple(item) if isinstance(item, (list, tuple)) else (item,)
-        flat = [*torchapi.flatten(arguments)[0], *states]
-        yield tuple(flat)
-        outputs = module(*flat)
-        end = len(outputs) - len(source.changes.written)
-        states = list(outputs[end - len(states) : end])
+    return source.with_model(module) if expand(module, refuses, constants=known) else source

@@ -47,7 +47,9 @@ def family(accelerator: str) -> str:
 def _target(name: str) -> Target:
     product = family(name)
     emit = partial(_emit, VelaConfig(name), Options())
-    return Target(name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit)
+    return Target(
+        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False
+    )
 
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:

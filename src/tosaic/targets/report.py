@@ -5,18 +5,20 @@ from __future__ import annotations
 import linecache
 import math
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
 from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from tosaic.front.partition import Partition, Refusal
 from tosaic.ir.graph import Graph, Op, Quant, Value
+from tosaic.targets.delegate import Delegate as Compiled
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
 _WIDTH = 100  # of a report that is not printed to a terminal
+_SHOWN = 12  # modules in a table of costs
 
 
 class Printed:
@@ -83,6 +85,27 @@ class Boundary:
 
 
 @dataclass(frozen=True, slots=True)
+class Cost:
+    """What a module of the model costs on the NPU, by Vela's estimate."""
+
+    module: str
+    cycles: int
+    macs: int
+
+
+@dataclass(frozen=True, slots=True)
+class Npu:
+    """Vela's estimate of a graph: cycles in all, bytes of memory, and cycles by module."""
+
+    cycles: int
+    scratch: int
+    flash: int
+    memories: dict[str, int]
+    transposes: int
+    modules: tuple[Cost, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Delegate:
     """One compiled graph."""
 
@@ -90,6 +113,7 @@ class Delegate:
     macs: int
     inputs: tuple[Boundary, ...]
     outputs: tuple[Boundary, ...]
+    npu: Npu | None = None
 
 
 @dataclass(frozen=True)
@@ -125,11 +149,49 @@ class Report(Printed):
             yield table
         for number, delegate in enumerate(self.delegates):
             yield _boundary_table(number, delegate)
+            if delegate.npu is not None:
+                yield from _npu_tables(number, delegate.npu)
         yield from refusals(self.refused)
 
 
-def report_of(target: str, partition: Partition) -> Report:
-    return Report(target, tuple(map(_delegate, partition.graphs)), list(partition.refused))
+def report_of(target: str, partition: Partition, compiled: Sequence[Compiled] = ()) -> Report:
+    """A report on the graphs of a partition, with Vela's estimates where it has compiled them."""
+    estimates: dict[int, Npu] = {id(each.graph): _npu(each) for each in compiled}
+    made = [_delegate(graph, estimates.get(id(graph))) for graph in partition.graphs]
+    return Report(target, tuple(made), list(partition.refused))
+
+
+def _npu(made: Compiled) -> Npu:
+    modules: dict[str, list[int]] = {}
+    for cost in made.operators:
+        total = modules.setdefault((cost.loc and cost.loc.module) or "", [0, 0])
+        total[0], total[1] = total[0] + cost.cycles, total[1] + cost.macs
+    costs = [Cost(name, *total) for name, total in modules.items()]
+    performance = made.result.performance
+    return Npu(
+        performance.total_cycles, made.result.scratch_size, performance.flash,
+        dict(performance.memories), sum(c.cycles for c in made.operators if c.op == "TRANSPOSE"),
+        tuple(sorted(costs, key=lambda cost: -cost.cycles)),
+    )  # fmt: skip
+
+
+def _npu_tables(number: int, npu: Npu) -> Iterable[Any]:
+    share = npu.transposes / max(npu.cycles, 1)
+    turned = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
+    memories = ", ".join(f"{n} {size:,}" for n, size in npu.memories.items() if size)
+    yield (
+        f"Graph {number} on the NPU, by Vela's estimate: {npu.cycles:,} cycles{turned}; "
+        f"bytes: scratch {npu.scratch:,}, flash {npu.flash:,} ({memories})"
+    )
+    numbers = ["cycles", "share", "multiplications"]
+    table = grid("module", *numbers, numbers=numbers)
+    for cost in npu.modules[:_SHOWN]:
+        part = f"{cost.cycles / max(npu.cycles, 1):.0%}"
+        table.add_row(cost.module or "(none)", f"{cost.cycles:,}", part, f"{cost.macs:,}")
+    if len(npu.modules) > _SHOWN:
+        rest = sum(cost.cycles for cost in npu.modules[_SHOWN:])
+        table.add_row(f"{len(npu.modules) - _SHOWN} more", f"{rest:,}")
+    yield table
 
 
 def refusals(refused: list[Refusal]) -> Iterable[Any]:
@@ -152,13 +214,14 @@ def source_line(where: str) -> str:
     return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
 
 
-def _delegate(graph: Graph) -> Delegate:
+def _delegate(graph: Graph, npu: Npu | None) -> Delegate:
     ops = list(graph.walk())
     return Delegate(
         dict(Counter(op.name for op in ops)),
         sum(map(macs, ops)),
         tuple(map(_boundary, graph.inputs)),
         tuple(map(_boundary, graph.outputs)),
+        npu,
     )
 
 

@@ -52,7 +52,7 @@ def decode(kind: str, mode: int, registers: Registers, config: Config) -> Operat
 
 
 def _operand(r: Registers, prefix: str, shape: Shape) -> Operand:
-    dtype = r.dtype(f"{prefix}_PRECISION", 2, prefix)
+    dtype = r.dtype(f"{prefix}_PRECISION", 2)
     if dtype.itemsize > 4:
         raise Unsupported(f"{prefix}_PRECISION {r[prefix + '_PRECISION']:#x}: elements of 64 bits")
     zero_point = r.zero_point(prefix, dtype)
@@ -61,7 +61,7 @@ def _operand(r: Registers, prefix: str, shape: Shape) -> Operand:
 
 def _output(r: Registers, config: Config) -> Output:
     shape = r.ofm_shape()
-    dtype = r.dtype("OFM_PRECISION", 1, "OFM")
+    dtype = r.dtype("OFM_PRECISION", 1)
     if dtype.itemsize > 4:
         raise Unsupported(f"OFM_PRECISION {r['OFM_PRECISION']:#x}: elements of 64 bits")
     code = r.bits("OFM_PRECISION", 14, 2)
@@ -138,7 +138,7 @@ def _elementwise(mode: int, r: Registers, config: Config) -> Operation:
     if mode not in UNARY:
         broadcast = r["IFM2_BROADCAST"]
         swapped = bool(broadcast >> 6 & 1)
-        dtype = r.dtype("IFM2_PRECISION", 2, "IFM2")
+        dtype = r.dtype("IFM2_PRECISION", 2)
         zero_point = r.zero_point("IFM2", dtype)
         if broadcast >> 7 & 1:
             value = r.signed("IFM2_SCALAR") if dtype.kind == "i" else r["IFM2_SCALAR"]

@@ -84,7 +84,7 @@ def _storage(r: Registers, name: str) -> int:
 
 def _operand(r: Registers, prefix: str, shape: Shape) -> Operand:
     name = f"{prefix}_PRECISION"
-    dtype = r.dtype(name, 2, prefix)
+    dtype = r.dtype(name, 2)
     zero_point = r.zero_point(prefix, dtype)
     operand = Operand(dtype, zero_point, shape)
     storage = _storage(r, name)
@@ -108,14 +108,15 @@ def _scaling(r: Registers, name: str, roundings: int) -> Scaling:
 def _output(r: Registers) -> Output:
     shape = r.ofm_shape()
     word = r["OFM_PRECISION"]
-    dtype = r.dtype("OFM_PRECISION", 1, "OFM")
+    dtype = r.dtype("OFM_PRECISION", 1)
     zero_point = r.zero_point("OFM", dtype)
     turn, reverse = word >> 11 & 7, word >> 9 & 3
     if turn not in _TRANSPOSE:
         raise Unsupported(f"OFM_PRECISION {word:#x}: its transposition")
+    lookup = _lookup(r)
     output = Output(
         dtype, zero_point, shape, _scaling(r, "OFM_SCALE", len(_ROUNDING)),
-        not word >> 8 & 1, _limits(r, dtype), _lookup(r), transpose=_TRANSPOSE[turn],
+        not word >> 8 & 1, _limits(r, dtype, lookup), lookup, transpose=_TRANSPOSE[turn],
         reverse=reverse - 1 if reverse else None,
     )  # fmt: skip
     storage = _storage(r, "OFM_PRECISION")
@@ -128,13 +129,14 @@ def _output(r: Registers) -> Output:
     return replace(output, map=stored)
 
 
-def _limits(r: Registers, dtype: DType) -> tuple[int, int] | None:
-    """The lowest and highest result; clipping may be switched off."""
-    if r.bits("ACTIVATION", 12, 4) or dtype.itemsize > 2:
-        return None
-    lowest, highest = value_range(dtype)
+def _limits(r: Registers, dtype: DType, lookup: Lookup | None) -> tuple[int, int] | None:
+    """The lowest and highest result, or index of a table; clipping may be switched off."""
+    kind = lookup.index if lookup is not None else dtype
+    lowest, highest = value_range(kind)
+    if r.bits("ACTIVATION", 12, 4):
+        return (lowest, highest) if lookup is not None else None
     bottom, top = (
-        r.signed(name) if dtype.kind == "i" else r[name] & 0xFFFF
+        r.signed(name) if kind.kind == "i" else r[name] & 0xFFFF
         for name in ("ACTIVATION_MIN", "ACTIVATION_MAX")
     )
     return max(lowest, bottom), min(highest, top)
@@ -185,7 +187,7 @@ def _input(r: Registers, prefix: str, shape: Shape) -> Operand:
     """An input of an elementwise operation: broadcast along some axes, or one number."""
     broadcast = r[f"{prefix}_BROADCAST"] & 0xF
     if broadcast == _SCALAR:
-        dtype = r.dtype(f"{prefix}_PRECISION", 2, prefix)
+        dtype = r.dtype(f"{prefix}_PRECISION", 2)
         value = r["OP_SCALAR"] & 0xFFFFFFFF
         if dtype.kind == "i":
             value -= value >> 31 << 32

@@ -114,16 +114,20 @@ class FeatureMap:
                 place[:, full, :, : depth % lanes] = given[..., full * lanes :]
 
     def note_read(self, memory: Memory) -> None:
-        for part in self.parts:
-            memory.check(part.block, self.name)
+        self._check(memory, write=False)
         for block in self._exact():
             memory.read(block, self.name)
 
     def note_write(self, memory: Memory) -> None:
-        for part in self.parts:
-            memory.check(part.block, self.name, write=True)
+        self._check(memory, write=True)
         for block in self._exact():
             memory.write(block, self.name)
+
+    def _check(self, memory: Memory, write: bool) -> None:
+        for part in self.parts:
+            if self.brick:
+                part.block.align(BRICK, self.name)
+            memory.check(part.block, self.name, write)
 
     @property
     def spans(self) -> tuple[Span, ...]:

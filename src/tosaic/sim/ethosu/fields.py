@@ -51,7 +51,7 @@ class Registers:
         value = self[name] & 0xFFFF
         return value - (value >> 15 << 16)
 
-    def dtype(self, name: str, shift: int, what: str) -> DType:
+    def dtype(self, name: str, shift: int) -> DType:
         """The type of elements: the sign in bit 0, the width from bit ``shift`` on."""
         sign = "i" if self.bits(name, 0) else "u"
         return np.dtype(f"{sign}{1 << self.bits(name, shift, 2)}")

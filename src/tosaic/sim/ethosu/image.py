@@ -14,6 +14,8 @@ from tosaic.errors import InvalidInput
 from tosaic.files import velabin
 from tosaic.files.velabin import Boundary
 
+_BEGIN, _END, _HEAD = b"vela_bin_stream\0", b"vela_end_stream\0", 32
+"""How a blob begins, the block that ends it, and the size of that block."""
 _SCRATCH, _FAST = 1, 2
 _FAST_SIZE = 1 << 26
 """More than any Ethos-U has of fast memory, for streams of which the size is not known."""
@@ -63,9 +65,9 @@ def size_of(boundary: Boundary) -> int:
 
 
 def image(source: Any) -> Image:
-    """The image in Vela's result, in a ``vela_bin_stream`` blob, or in a Vela ``.npz``."""
+    """The image in Vela's result, a ``vela_bin_stream`` blob, a Vela ``.npz`` or a ``.pte``."""
     if isinstance(source, bytes | bytearray | memoryview):
-        return _from_blob(velabin.read(bytes(source)))
+        return _from_blob(_only(bytes(source)))
     if isinstance(source, str | os.PathLike):
         return _from_file(source)
     if isinstance(source, velabin.Stream):
@@ -89,7 +91,24 @@ def _from_blob(stream: velabin.Stream) -> Image:
     return Image(stream.command_stream, stream.weights, stream.inputs, stream.outputs, scratch)
 
 
+def _only(data: bytes) -> velabin.Stream:
+    """A blob, or the only one within the bytes of a larger file."""
+    first = data.find(_BEGIN)
+    if first <= 0:
+        return velabin.read(data)
+    if data.find(_BEGIN, first + 1) >= 0:
+        raise InvalidInput(f"the file has {data.count(_BEGIN)} delegates of an Ethos-U; give one")
+    end = data.find(_END, first)
+    return velabin.read(data[first : end + _HEAD] if end >= 0 else data[first:])
+
+
 def _from_file(path: str | os.PathLike[str]) -> Image:
+    if os.fspath(path).endswith(".pte"):
+        try:
+            with open(path, "rb") as file:
+                return _from_blob(_only(file.read()))
+        except OSError as problem:
+            raise InvalidInput(f"'{os.fspath(path)}' cannot be read: {problem}") from None
     try:
         with open(path, "rb") as raw, np.load(raw, allow_pickle=False) as file:
             return _from_arrays(file)

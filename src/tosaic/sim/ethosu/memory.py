@@ -75,6 +75,11 @@ class Block:
     def bytes(self) -> int:
         return prod(self.sizes) * self.element
 
+    def align(self, size: int, what: str) -> None:
+        """The NPU takes some things from multiples of 16 bytes only."""
+        if self.start % size:
+            raise Sanitizer(f"{what} at {self.span} does not start at a multiple of {size} bytes")
+
 
 @dataclass(frozen=True, slots=True)
 class Access:

@@ -23,10 +23,6 @@ class Scaling:
     double: int = 0
     """U85: bits of a first rounding of its own; 0 for none."""
 
-    @property
-    def is_identity(self) -> bool:
-        return self.multiplier == 1 and self.shift == 0
-
     def __str__(self) -> str:
         double = f" double {self.double}" if self.double else ""
         return f"{self.multiplier} >> {self.shift} {self.rounding.value}{double}"

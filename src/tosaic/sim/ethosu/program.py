@@ -25,6 +25,7 @@ from tosaic.sim.ethosu.pooling import PoolingRun
 from tosaic.sim.ethosu.resize import ResizeRun
 from tosaic.sim.ethosu.stream import Command, Stream
 
+_STREAM_ALIGNMENT = 16
 _BLOCKS = ("CONV", "DEPTHWISE", "POOL", "ELEMENTWISE", "RESIZE")
 
 _LOOPS = 50_000
@@ -44,10 +45,10 @@ class Step:
     transfer: Transfer | None = None
     run: Callable[[Machine], None] | None = None
     macs: int = 0
-    next: Step | None = None
-    values: tuple[tuple[str, int], ...] = ()
+    next: Step | None = field(default=None, repr=False)
+    values: tuple[tuple[str, int], ...] = field(default=(), repr=False)
     """The registers at a branch."""
-    landings: dict[bool, Step] = field(default_factory=dict)
+    landings: dict[bool, Step] = field(default_factory=dict, repr=False)
     """Where a branch led, if it was taken or not."""
 
 
@@ -115,7 +116,7 @@ class Program:
         command = step.command
         kind = command.param & 0xF
         if kind > 1:
-            raise Unsupported(f"a branch of kind {kind}", command.place)
+            raise Unsupported(f"a branch of kind {kind}")
         if kind and condition is None:
             raise InvalidInput("nothing decides the branch: no two numbers were compared")
         taken = not kind or bool(condition)
@@ -225,6 +226,7 @@ def _watch_operation(operation: Operation, memory: Memory) -> None:
     if output.lookup is not None:
         streams.append((table_block(output.lookup), "the lookup table"))
     for block, what in streams:
+        block.align(_STREAM_ALIGNMENT, what)
         memory.read(block, what)
         reads.append(block.span)
     if output.map is not None:

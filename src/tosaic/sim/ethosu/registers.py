@@ -1,8 +1,9 @@
 """The commands of an Ethos-U command stream by name, and the values their fields take.
 
-U55 and U65 share one set: it is that of the Vela wheel's register description. U85's is the one
-that Regor's own disassembly prints. A command without payload carries 16 bits, one with payload
-48; names here are those of the hardware without ``NPU_OP_`` and ``NPU_SET_``.
+U55 and U65 share one set: it is that of the Vela wheel's register description. U85's is that of
+Vela's published register description, which Regor's disassembly prints as well. A command without
+payload carries 16 bits, one with payload 48; names here are those of the hardware without
+``NPU_OP_`` and ``NPU_SET_``.
 """
 
 from __future__ import annotations
@@ -69,8 +70,6 @@ LONG_U85 = {
 
 OPERATIONS = frozenset((*_OPERATIONS.values(), "RESIZE", "BRANCH"))
 """Commands that do something; all others set the register of their name."""
-
-PAYLOAD_BITS = 32
 
 
 class Pooling(IntEnum):

@@ -157,5 +157,5 @@ def _converted(given: Array, size: int, what: str) -> Array:
 
 
 def load(source: Any) -> Simulation:
-    """A simulation of Vela's result, a ``vela_bin_stream`` blob, or a Vela ``.npz``."""
+    """A simulation of Vela's result, a ``vela_bin_stream`` blob, a Vela ``.npz`` or a ``.pte``."""
     return Simulation(image(source))

@@ -19,7 +19,10 @@ def hand_on(
     if operation.start == "ifm2":
         operand = operation.ifm2
         assert operand is not None
-        sums = sums + (machine.load(operand).astype(np.int64) - operand.zero_point)
+        first = machine.load(operand).astype(np.int64) - operand.zero_point
+        if first.shape != sums.shape:
+            raise InvalidInput(f"sums of shape {sums.shape} start from IFM2 of {first.shape}")
+        sums = sums + first
     elif operation.start == "keep":
         kept = machine.sums
         if kept is None or kept.shape != sums.shape:

@@ -1,0 +1,115 @@
+"""Would a call lower? Its rule runs on stand-in tensors, and its answer counts."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from torch import Tensor, fx
+
+from tosaic.errors import Unsupported
+from tosaic.front import torchapi
+from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.masks import is_mask, mask_input
+from tosaic.front.registry import rule_of
+from tosaic.ir.build import Constraint
+from tosaic.ir.graph import Quant, Value
+from tosaic.spec import dtypes as d
+from tosaic.spec.env import Env
+
+
+class Trial:
+    """Runs rules on stand-ins of the program's own types; nothing that they build is kept."""
+
+    def __init__(
+        self, env: Env, constants: set[fx.Node], constraints: Sequence[Constraint] = ()
+    ) -> None:
+        self.env, self.constants, self.constraints = env, constants, constraints
+        self.wanted: tuple[Quant, d.DType] | None = None
+
+    def refusal(self, *calls: fx.Node) -> Unsupported | None:
+        """Why calls, each on the accumulators of those before it, do not lower; None if they do."""
+        b, known = Lowering(self.env, constraints=self.constraints), dict[fx.Node, Value]()
+        result: Any = None
+        try:
+            for call in calls:
+                b.wanted = self.wanted if call is calls[-1] else None
+                rule = rule_of(torchapi.target_name(call))
+                result = known[call] = rule.lower(b, **self._arguments(b, call, known))
+            for value in result if isinstance(result, (list, tuple)) else [result]:
+                if self.wanted is None or value is None or value.quant is None or is_mask(value):
+                    continue  # a result without a form is refused where it is read
+                b.settle(value, *self.wanted)
+        except Unsupported as refusal:
+            return refusal
+        return None
+
+    def _arguments(
+        self, b: Lowering, call: fx.Node, known: Mapping[fx.Node, Value]
+    ) -> dict[str, Any]:
+        def stand_in(argument: Any, name: str) -> Any:
+            if isinstance(argument, fx.Node):
+                return known[argument] if argument in known else self.value(b, argument, call, name)
+            if isinstance(argument, (list, tuple)):
+                return [stand_in(item, name) for item in argument]
+            return argument
+
+        bound = torchapi.bound_arguments(call)
+        return {name: stand_in(value, name) for name, value in bound.items()}
+
+    def value(self, b: Lowering, node: fx.Node, call: fx.Node, name: str) -> Value:
+        """What stands for a tensor that a call has as the argument of that name."""
+        known = self._integers(node)
+        if known is not None:
+            return b.tensor(known)
+        return self.made(b, node, TYPES[_example(node).dtype], None)
+
+    def _integers(self, node: fx.Node) -> Tensor | None:
+        """The numbers of a constant that are no real ones: indices decide what a rule does."""
+        if _is_real(node):
+            return None
+        if node.op == "get_attr":
+            module = node.graph.owning_module
+            return None if module is None else torchapi.attribute(module, str(node.target))
+        operands = node.all_input_nodes
+        if torchapi.overload_of(node) is None or (operands and node not in self.constants):
+            return None
+        given = {n: self._integers(n) for n in operands}
+        if None in given.values():
+            return None
+        found = torchapi.evaluate(node, given)
+        return found if isinstance(found, Tensor) else None
+
+    def made(self, b: Lowering, node: fx.Node, kind: d.DType, quant: Quant | None) -> Value:
+        """A constant or an input of the tensor's shape."""
+        shape = tuple(int(size) for size in _example(node).shape)
+        if node in self.constants:
+            return b.const(lambda: np.zeros(shape), kind, quant=quant, shape=shape)
+        if kind is d.BOOL:
+            return mask_input(b, shape)
+        return b.marked(b.input(kind, shape), quant)
+
+
+def _is_real(node: fx.Node) -> bool:
+    example = node.meta.get("val")
+    return not isinstance(example, Tensor) or example.dtype.is_floating_point
+
+
+def _example(node: fx.Node) -> Tensor:
+    example = node.meta.get("val")
+    if not isinstance(example, Tensor) or example.dtype not in TYPES:
+        raise Unsupported(f"{node.name} is no tensor that TOSA knows")
+    return example
+
+
+def constants(graph: fx.Graph) -> set[fx.Node]:
+    """Parameters, buffers, and what is computed from nothing else."""
+    found: set[fx.Node] = set()
+    for node in graph.nodes:
+        inputs = node.all_input_nodes
+        if node.op == "get_attr" or (
+            node.op == "call_function" and inputs and found.issuperset(inputs)
+        ):
+            found.add(node)
+    return found

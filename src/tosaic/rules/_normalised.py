@@ -1,0 +1,179 @@
+"""The elements of rows over their spread, times a weight, plus a bias.
+
+In integers a row is taken apart as ``_spread`` does. Where the target has int16, elements are
+int16 and a depthwise convolution brings weight and bias, which is what NPUs are fast with;
+otherwise elements are int32, and nothing but the result is rounded to a step.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.moves import first
+from tosaic.ir.graph import Array, Quant, Value
+from tosaic.rules._operands import converted, minus, plus, times
+from tosaic.rules._rows import product
+from tosaic.rules._spread import Spread, inverse, power, spread
+from tosaic.rules.norm import known, scaled_channels
+from tosaic.spec import dtypes as d
+
+_COARSE = 0.35  # steps of the result that int16 elements may cost at most
+
+
+@dataclass(frozen=True, slots=True)
+class Affine:
+    """Weight and bias along one axis of a view of the rows."""
+
+    weight: Value | None
+    bias: Value | None
+    view: tuple[int, ...]
+    axis: int
+
+    @property
+    def is_plain(self) -> bool:
+        return self.weight is None and self.bias is None
+
+    def numbers(self) -> tuple[Array, Array]:
+        """Factors and offsets, one for each channel."""
+        ones = np.ones(self.view[self.axis])
+        return known(self.weight, 1.0).reshape(-1) * ones, known(self.bias, 0.0).reshape(-1) * ones
+
+    def along(self, b: Lowering, values: Value) -> Value:
+        """Numbers of channels where they are in the view."""
+        return b.reshape(values, self.shape)
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        return tuple(s if i == self.axis else 1 for i, s in enumerate(self.view))
+
+
+def normalised(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool = True) -> Value:
+    """(x − mean) / √(variance + ε) of rows [R, N], or x / √(mean square + ε), in the view."""
+    if rows.quant is None:
+        return _float(b, rows, eps, affine, centred)
+    return first(
+        b,
+        lambda: _short(b, rows, eps, affine, centred),
+        lambda: _wide(b, rows, eps, affine, centred),
+    )
+
+
+def _float(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -> Value:
+    """In float32, as PyTorch computes it."""
+    x, count = converted(b, rows, d.F32), rows.shape[1]
+    if centred:
+        x = minus(b, x, times(b, b.REDUCE_SUM(x, axis=1), 1 / count))
+    square = times(b, b.REDUCE_SUM(times(b, x, x), axis=1), 1 / count)
+    y = b.reshape(times(b, x, b.RSQRT(plus(b, square, eps))), affine.view)
+    if affine.weight is not None:
+        y = times(b, y, converted(b, affine.along(b, affine.weight), d.F32))
+    if affine.bias is not None:
+        y = plus(b, y, converted(b, affine.along(b, affine.bias), d.F32))
+    return converted(b, y, rows.dtype)
+
+
+def _wide(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -> Value:
+    """int32 elements: x^/√N with 30.5 bits, times weights with 31."""
+    parts, root = spread(b, rows, eps, centred), math.sqrt(rows.shape[1])
+    y = b.reshape(product(b, parts.raised(b), inverse(b, parts), 28), affine.view)
+    unit, most = root / 2.0**30.5, root
+    if not affine.is_plain:
+        factor, offset = affine.numbers()
+        most = float((np.abs(factor) * root + np.abs(offset)).max()) or 1.0
+        unit = most / 2.0**30  # so that products and offsets and their sums all fit
+        levels = np.round(factor * root / 2.0**30.5 / unit * 2.0**31)
+        y = product(b, y, _channels(b, levels, affine), 31)
+        if affine.bias is not None:
+            y = b.ADD(y, _channels(b, np.round(offset / unit), affine))
+    return b.marked(_within(b, y, unit, most), Quant(unit))
+
+
+def _channels(b: Lowering, levels: Array, affine: Affine) -> Value:
+    most = d.I32.range[1]
+    return b.const(np.clip(levels, -most, most).reshape(affine.shape), d.I32)
+
+
+def _within(b: Lowering, y: Value, unit: float, most: float) -> Value:
+    """Limited to what RESCALE takes, which is far beyond what a result can show."""
+    if b.wanted is None or most / _step(b.wanted) < 2.0**28:
+        return y
+    limit = int(2.0**27 * _step(b.wanted) / unit)
+    return b.MINIMUM(b.MAXIMUM(y, b.number(-limit, y)), b.number(limit, y))
+
+
+def _short(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -> Value:
+    """int16 elements; for int8 on both sides.
+
+    (x − middle) · 2^k fills an int16 as far as the result shows it. The 2^k is exact, and the
+    rest of 1/√T has 13 bits. Elements beyond ``reach`` saturate, here as in the result: the mean
+    is off its whole number by no more than a deviation, which is what the 1 is for.
+    """
+    if rows.dtype is not d.I8 or (b.wanted is not None and b.wanted[1] is not d.I8):
+        raise Unsupported("int16 elements are too coarse for an int16 result")
+    parts, root = spread(b, rows, eps, centred), math.sqrt(rows.shape[1])
+    if not parts.is_fine:
+        raise Unsupported("so large an eps leaves int16 elements too few bits")
+    reach = min(root, _shown(b, affine)) + 1
+    if _error(b, affine, reach) > _COARSE:
+        raise Unsupported("int16 elements are too coarse for this result")
+    elements = _elements(b, parts, 32767 * root / 2.0**15.5 / reach)
+    brief = b.rescale(inverse(b, parts), [32767 / 2.0**30], 0, d.I16)
+    y = b.marked(product(b, elements, brief), Quant(4 * reach / 32767**2))
+    if affine.is_plain:
+        return b.reshape(y, affine.view)
+    even = b.reshape(b.settle(y, Quant(reach / 32767), d.I16), affine.view)
+    order = [i for i in range(len(affine.view)) if i != affine.axis] + [affine.axis]
+    made = scaled_channels(b, b.permute(even, order), *affine.numbers())
+    return b.permute(made, np.argsort(order).tolist())
+
+
+def _shown(b: Lowering, affine: Affine) -> float:
+    """The largest normalised element that a result does not saturate at."""
+    if b.wanted is None:
+        return math.inf
+    zero, ends = b.wanted[0].zero_point, b.wanted[1].range
+    reals = [(end - zero) * _step(b.wanted) for end in ends]  # type: ignore[operator]
+    factor, offset = affine.numbers()
+    most = np.maximum(*(np.abs(end - offset) for end in reals))
+    return float(np.divide(most, np.abs(factor), where=factor != 0, out=0 * most).max())
+
+
+def _error(b: Lowering, affine: Affine, reach: float) -> float:
+    """Steps of the result that rounding to int16 costs: two roundings of 1/√u ≤ 2, and one."""
+    if b.wanted is None:
+        return 0.0
+    return 2.5 * reach / 32767 * float(np.abs(affine.numbers()[0]).max()) / _step(b.wanted)
+
+
+def _step(wanted: tuple[Quant, d.DType]) -> float:
+    if isinstance(wanted[0].scale, tuple):
+        raise Unsupported("one scale is needed here, not one for each channel")
+    return wanted[0].scale
+
+
+def _elements(b: Lowering, parts: Spread, factor: float) -> Value:
+    """(x − mean) · 2^k times a factor, an int16."""
+    k = b.SUB(parts.exponent, b.number(15, parts.exponent))
+    exact = b.rescale(power(b, k), [1.0], 0, d.I16)
+    centred = b.widened(parts.x)
+    if parts.middle is not None:
+        centred = b.SUB(centred, b.widened(parts.middle))
+    narrow = b.rescale(centred, [1.0], 0, d.I16)
+    made = b.rescale(product(b, narrow, exact), [factor], 0, d.I16)
+    if parts.rest is None:
+        return made
+    rest = b.rescale(parts.raised_rest(b, parts.rest), [factor / 2.0**15], 0, d.I16)
+    both = (b.rescale(v, [1.0], 0, d.I32) for v in (made, rest))
+    return b.rescale(b.SUB(*both), [1.0], 0, d.I16)
+
+
+def rows_of(b: Lowering, x: Value, count: int) -> Value:
+    """All elements as [R, count]."""
+    if 0 in x.shape:
+        raise Unsupported("a norm of no elements")
+    return b.reshape(x, (x.type.size // count, count))

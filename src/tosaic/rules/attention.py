@@ -1,0 +1,277 @@
+"""Attention as one operator, with scores and probabilities of 16 bits and more.
+
+In integers exponentials are multiplied with the values as they are, and each row of the result is
+divided by their sum: probabilities of long rows are never rounded.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
+from tosaic.front.lower import Lowering
+from tosaic.front.masks import is_mask
+from tosaic.front.moves import first
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules import _scores
+from tosaic.rules._operands import converted, minus, operands, scale_of, times
+from tosaic.rules._rows import normal, product, reciprocal
+from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask, two_bytes
+from tosaic.rules._sums import finished, zero_point
+from tosaic.rules.linear import batched, multiply
+from tosaic.spec import dtypes as d
+
+_LONGEST = 1 << 15
+_SHORT = 64  # a row of which every share has 9 bits and more
+_LOWEST = -3.0e38  # instead of −∞, whose differences are no numbers
+
+
+@dataclass(frozen=True, slots=True)
+class _Heads:
+    """Query, key and value as [N, rows, C], and the shape of the scores as PyTorch has them."""
+
+    query: Value
+    key: Value  # turned: [N, C, S]
+    value: Value
+    scores: tuple[int, ...]
+
+    @property
+    def flat(self) -> tuple[int, ...]:
+        return (*self.query.shape[:2], self.scores[-1])
+
+
+def _heads(b: Lowering, query: Value, key: Value, value: Value, grouped: bool) -> _Heads:
+    """Heads that share a key and a value are rows of one product."""
+    if grouped and query.type.rank > 2 and query.shape[-3] != key.shape[-3]:
+        batch = key.shape[:-2]
+        if query.shape[:-3] != batch[:-1] or value.shape[:-2] != batch:
+            raise Unsupported("grouped heads of attention whose batches differ")
+        rows = query.type.size // math.prod(batch) // query.shape[-1]
+        q = b.reshape(query, (math.prod(batch), rows, query.shape[-1]))
+        scores = (*query.shape[:-1], key.shape[-2])
+    else:
+        batch = np.broadcast_shapes(*(v.shape[:-2] for v in (query, key, value)))
+        q, scores = batched(b, query, batch), (*batch, query.shape[-2], key.shape[-2])
+    k, v = batched(b, key, batch), batched(b, value, batch)
+    return _Heads(q, b.permute(k, (0, 2, 1)), v, scores)
+
+
+def _mask(b: Lowering, given: Value | None, is_causal: bool, heads: _Heads, bound: float) -> Mask:
+    """The mask of integer scores, in their rank."""
+    rank, (rows, columns) = len(heads.scores), heads.scores[-2:]
+    if is_causal:
+        allowed = np.tril(np.ones((rows, columns), bool))
+        return Mask(allowed=allowed.reshape((1,) * (rank - 2) + allowed.shape))
+    if given is None:
+        return Mask()
+    shape = (1,) * (rank - given.type.rank) + given.shape
+    if given.const is None or not given.is_const:
+        if is_mask(given):
+            return Mask(allowed=b.reshape(given, shape), has_empty_rows=True)
+        if given.quant is None:
+            raise Unsupported("a mask of numbers beside quantized tensors must be quantized too")
+        return Mask(added=b.reshape(given, shape))
+    array = given.const.array.reshape(shape)
+    real = np.where(array, 0.0, -np.inf) if is_mask(given) else array.astype(np.float64)
+    if given.quant is not None and not is_mask(given):
+        real = (real - given.quant.zero_point) * scale_of(given)
+    return known_mask(np.broadcast_to(real, (*shape[:-1], columns)), bound)
+
+
+def _scores_of(b: Lowering, heads: _Heads, scale: float) -> tuple[Value, float, float]:
+    """Sums of products as int32, what one is, and how far from 0 they can be."""
+    q, k = heads.query, heads.key
+    if k.quant is None or q.quant is None or q.dtype is not k.dtype or scale <= 0:
+        raise Unsupported("attention in integers needs query, key and value of one type")
+    unit = scale_of(q) * scale_of(k) * scale
+    most = q.shape[-1] * _scores.largest(q) * _scores.largest(k)
+    if q.dtype is d.I8:
+        sums = b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=d.I32)
+        return b.reshape(sums, heads.scores), unit, most * unit
+    wide = b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=d.I48)
+    spare = max(most.bit_length() - 27, _scores.spare_bits(unit))
+    sums = b.rescale(wide, [2.0**-spare], 0, d.I32)
+    return b.reshape(sums, heads.scores), unit * 2.0**spare, (most + 1) * unit
+
+
+_Form = Callable[[Lowering, Scores], Exponentials]
+
+
+def _integers(
+    b: Lowering, heads: _Heads, mask: Value | None, is_causal: bool, scale: float
+) -> Value:
+    if heads.scores[-1] > _LONGEST:
+        raise Unsupported(f"attention to {heads.scores[-1]} elements; {_LONGEST} is the most")
+
+    def form(exponentials: _Form, weigh: Callable[..., Value]) -> Callable[[], Value]:
+        def build() -> Value:
+            sums, unit, bound = _scores_of(b, heads, scale)
+            made = Scores(sums, unit, bound, _mask(b, mask, is_causal, heads, bound))
+            return weigh(b, exponentials(b, made), heads)
+
+        return build
+
+    if heads.query.dtype is d.I16:
+        return form(_scores.wide, _by_shorts)()
+    return first(
+        b,
+        form(_scores.short, _by_shares),
+        form(_scores.short, _by_shorts),
+        form(_scores.short, _by_bytes),
+        form(_scores.in_bytes, _by_two_bytes),
+    )
+
+
+def _divided(b: Lowering, sums: Value, total: Value, bits: int, place: int, value: Value) -> Value:
+    """sums · 2^place / total, where a total of a row that allows something has ``bits`` bits.
+
+    The result is within the values' range, whose bits it has 30 of: the shift follows.
+    """
+    some = _at_least_half(b, total, bits)
+    inverse = reciprocal(b, normal(b, some), bits, exact=value.dtype is d.I16)
+    fine = 30 - _scores.largest(value).bit_length()
+    made = product(b, sums, inverse, 28 + bits - place - fine)
+    return b.marked(made, Quant(scale_of(value) / 2.0**fine))
+
+
+def _flat(b: Lowering, values: Value, heads: _Heads) -> Value:
+    return b.reshape(values, heads.flat)
+
+
+def _by_shorts(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
+    """int16 exponentials times int16 values, whose sums have 48 bits."""
+    short = _flat(b, e.values, heads)
+    total = b.REDUCE_SUM(b.rescale(short, [1.0], 0, d.I32), axis=2)
+    v = heads.value
+    if v.dtype is not d.I16:
+        v = b.rescale(v, [1.0], 0, d.I16)
+    zero = b.const([0], d.I16)
+    sums = b.MATMUL(short, v, zero, zero, out=d.I48)
+    most = heads.scores[-1] * 32767 * _scores.largest(heads.value)
+    spare = max(most.bit_length() - 30, 0)
+    return _divided(b, b.rescale(sums, [2.0**-spare], 0, d.I32), total, 15, spare, heads.value)
+
+
+def _by_shares(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
+    """Short rows: probabilities as int16, which leave nothing to divide in the result."""
+    length = heads.scores[-1]
+    if length > _SHORT or length > 2 * heads.value.shape[-1]:
+        raise Unsupported("probabilities of long rows are too small for int16")
+    short = _flat(b, e.values, heads)
+    total = _at_least_half(b, b.REDUCE_SUM(b.rescale(short, [1.0], 0, d.I32), axis=2), 15)
+    inverse = reciprocal(b, normal(b, total), 15, exact=False)  # 2^43 / total
+    brief = b.rescale(inverse, [16384 * 32767 / 2.0**43], 0, d.I16)  # 16384 and little more
+    shares = b.rescale(product(b, short, brief), [2.0**-14], 0, d.I16)
+    zero, v = b.const([0], d.I16), b.rescale(heads.value, [1.0], 0, d.I16)
+    sums = b.MATMUL(shares, v, zero, zero, out=d.I48)
+    return finished(b, b.marked(sums, Quant(scale_of(heads.value) / 32767)), 1, 24)
+
+
+def _at_least_half(b: Lowering, total: Value, bits: int) -> Value:
+    """Sums of rows, where those that allow nothing must not be 0."""
+    return b.MAXIMUM(total, b.number(1 << (bits - 1), total))
+
+
+def _by_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
+    """Exponentials in 8 bits, the largest of a row 255: for NPUs without products of int16."""
+    short = _flat(b, e.values, heads)
+    doubled = product(b, short, b.number(16384, short))
+    byte = b.rescale(doubled, [255 / 32767 / 16384], -128, d.I8)
+    byte = b.marked(byte, Quant(1.0, -128))
+    total = b.REDUCE_SUM(b.rescale(byte, [1.0], 0, d.I32), axis=2)
+    return _divided(b, _weighed(b, byte, heads), total, 8, 0, heads.value)
+
+
+def _weighed(b: Lowering, byte: Value, heads: _Heads) -> Value:
+    v = heads.value
+    return b.MATMUL(byte, v, zero_point(b, byte), zero_point(b, v), out=d.I32)
+
+
+def _by_two_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
+    """Exponentials of 16 bits as two bytes, each with a product of its own."""
+    whole = _flat(b, e.values, heads)
+    upper, lower = (
+        _weighed(b, b.marked(b.rescale(v, [1.0], -128, d.I8), Quant(1.0, -128)), heads)
+        for v in two_bytes(b, whole)
+    )
+    spare = max((heads.scores[-1] * 65535 * 255).bit_length() - 30, 0)
+    if spare < 8:
+        upper = b.LOGICAL_LEFT_SHIFT(upper, b.number(8 - spare, upper))
+    if spare:
+        lower = b.ARITHMETIC_RIGHT_SHIFT(lower, b.number(min(spare, 8), lower), round=True)
+    if spare > 8:
+        raise Unsupported(f"attention to {heads.scores[-1]} elements without int16")
+    return _divided(b, b.ADD(upper, lower), b.REDUCE_SUM(whole, axis=2), 16, spare, heads.value)
+
+
+def _float(b: Lowering, heads: _Heads, mask: Value | None, is_causal: bool, scale: float) -> Value:
+    """In float32 but for the products' operands, as PyTorch computes it."""
+    kind = heads.query.dtype
+    sums = multiply(b, times(b, heads.query, scale), heads.key)
+    x = b.reshape(converted(b, sums, d.F32), heads.scores)
+    if is_causal:
+        rows, columns = heads.scores[-2:]
+        mask = b.const(np.tril(np.ones((rows, columns), bool)), d.BOOL)
+    if mask is not None:
+        x = _masked(b, x, mask)
+    below = minus(b, x, extreme(b, "REDUCE_MAX", x, x.type.rank - 1))
+    exponentials = b.EXP(below)
+    if mask is not None and not is_causal:  # a row may allow nothing, and is 0 then
+        some = b.GREATER(x, b.number(_LOWEST / 2, x))
+        exponentials = b.SELECT(some, exponentials, b.number(0.0, x))
+    total = b.REDUCE_SUM(exponentials, axis=x.type.rank - 1)
+    if mask is not None:
+        total = b.MAXIMUM(total, b.number(2.0**-60, total))
+    shares = converted(b, times(b, exponentials, b.RECIPROCAL(total)), kind)
+    return multiply(b, b.reshape(shares, heads.flat), heads.value)
+
+
+def _masked(b: Lowering, x: Value, mask: Value) -> Value:
+    x, mask = b.same_rank(x, mask)
+    if mask.dtype is d.BOOL:
+        return b.SELECT(mask, x, b.number(_LOWEST, x))
+    x, mask = operands(b, x, converted(b, mask, d.F32))
+    return b.MAXIMUM(b.ADD(x, mask), b.number(_LOWEST, x))
+
+
+_STEPS16 = 4  # exponentials of 15 bits, as products of int16 have them
+_SAMPLES = (
+    Sample(((1, 2, 6, 8), (1, 2, 6, 8), (1, 2, 6, 8)), steps16=_STEPS16),
+    Sample(((2, 5, 16), (2, 9, 16), (2, 9, 4)), keywords=(("scale", 0.5),), steps16=_STEPS16),
+    Sample(((1, 2, 6, 8), (1, 2, 6, 8), (1, 2, 6, 8)), (None, 0.0, True), steps16=_STEPS16),
+    Sample(
+        ((2, 2, 5, 8), (2, 2, 7, 8), (2, 2, 7, 8), (2, 1, 5, 7)),
+        kinds=("", "", "", "bool"),
+        steps16=_STEPS16,
+    ),
+    Sample(
+        ((1, 4, 5, 8), (1, 2, 6, 8), (1, 2, 6, 8)),
+        keywords=(("enable_gqa", True),),
+        steps16=_STEPS16,
+    ),
+    Sample(((1, 2, 5, 8), (1, 2, 6, 8), (1, 2, 6, 8), (5, 6)), steps16=_STEPS16),
+    Sample(((7, 12), (10, 12), (10, 3)), domain=(-1.0, 1.0), steps16=_STEPS16),
+)
+
+
+@rule("aten.scaled_dot_product_attention.default", masks=("attn_mask",), samples=_SAMPLES)
+def scaled_dot_product_attention(
+    b: Lowering, query: Value, key: Value, value: Value, attn_mask: Value | None = None,
+    dropout_p: float = 0.0, is_causal: bool = False, scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Value:  # fmt: skip
+    if dropout_p:
+        raise Unsupported("attention with dropout: call eval() before export")
+    heads = _heads(b, query, key, value, enable_gqa)
+    size = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
+    build = _float if query.quant is None else _integers
+    made = build(b, heads, attn_mask, is_causal, size)
+    if made.quant is not None and b.wanted is not None:  # before the reshape, where NPUs fuse it
+        made = b.settle(made, *b.wanted)
+    return b.reshape(made, (*heads.scores[:-1], value.shape[-1]))

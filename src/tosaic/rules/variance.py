@@ -1,0 +1,193 @@
+"""Variances, standard deviations and lengths of vectors: one number for each row."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import torch
+
+from tosaic.errors import Unsupported
+from tosaic.front.extremes import extreme
+from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.moves import first
+from tosaic.front.registry import Sample, rule
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._operands import converted, minus, scale_of, times
+from tosaic.rules._spread import spread
+from tosaic.rules.reduce import Axes, _axes, mean
+from tosaic.spec import dtypes as d
+
+
+def _each_row(
+    b: Lowering, x: Value, dim: Axes, keepdim: bool, reduce: Callable[[Value], Value]
+) -> Value:
+    """What a function makes of [R, N], whose rows are what the axes have."""
+    axes = _axes(x, dim)
+    kept = [i for i in range(x.type.rank) if i not in axes]
+    count = math.prod(x.shape[i] for i in axes)
+    turned = b.permute(x, (*kept, *axes))
+    y = reduce(b.reshape(turned, (x.type.size // count, count)))
+    if y.quant is not None and b.wanted is not None:
+        y = b.settle(y, *b.wanted)
+    shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
+    return b.reshape(y, shape)
+
+
+def _variance(
+    b: Lowering, x: Value, dim: Axes, correction: float | None, keepdim: bool, is_root: bool
+) -> Value:
+    def reduce(rows: Value) -> Value:
+        count = rows.shape[1] - (1 if correction is None else correction)
+        if count <= 0:
+            raise Unsupported("a variance of so few elements is no number")
+        if rows.quant is None:
+            real = converted(b, rows, d.F32)
+            about = minus(b, real, times(b, b.REDUCE_SUM(real, axis=1), 1 / rows.shape[1]))
+            found = times(b, b.REDUCE_SUM(times(b, about, about), axis=1), 1 / count)
+            return converted(b, _square_root(b, found) if is_root else found, rows.dtype)
+        parts, scale = spread(b, rows, 0.0, centred=True), scale_of(rows)
+        if is_root:
+            unit = scale / math.sqrt(count) / 2.0 ** (12.5 + parts.least)
+            return b.marked(parts.root(b), Quant(unit))
+        return b.marked(parts.total(b), Quant(scale**2 / count / 4.0**parts.least))
+
+    return _each_row(b, x, dim, keepdim, reduce)
+
+
+def _square_root(b: Lowering, x: Value) -> Value:
+    """x · x^-½, which is 0 for 0 too."""
+    return times(b, x, b.RSQRT(b.MAXIMUM(x, b.number(1e-38, x))))
+
+
+_DIMS = (
+    Sample(((4, 9),), ([1],), steps16=1),
+    Sample(((2, 3, 4, 5),), ([1, 3], False, True)),
+    Sample(((6, 5),), (None,), domain=(-1.0, 4.0)),
+    Sample(((3, 2, 70),), ([-1], False), domain=(0.0, 50.0)),
+)
+_CORRECTIONS = (
+    Sample(((4, 9),), ([1],), (("correction", 1),)),
+    Sample(((2, 3, 4, 5),), ([0, 2],), (("correction", 0), ("keepdim", True))),
+    Sample(((6, 8),), ([0],), (("correction", 2.5),)),
+)
+
+
+@rule("aten.var.correction", samples=_CORRECTIONS)
+def var(
+    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
+    keepdim: bool = False,
+) -> Value:  # fmt: skip
+    return _variance(b, self, dim, correction, keepdim, is_root=False)
+
+
+@rule("aten.std.correction", samples=_CORRECTIONS)
+def std(
+    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
+    keepdim: bool = False,
+) -> Value:  # fmt: skip
+    return _variance(b, self, dim, correction, keepdim, is_root=True)
+
+
+@rule("aten.var.dim", samples=_DIMS)
+def var_dim(
+    b: Lowering, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Value:
+    return var(b, self, dim, float(unbiased), keepdim)
+
+
+@rule("aten.std.dim", samples=_DIMS)
+def std_dim(
+    b: Lowering, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Value:
+    return std(b, self, dim, float(unbiased), keepdim)
+
+
+@rule("aten.var.default", samples=[Sample(((3, 8),)), Sample(((40,),), (False,))])
+def var_all(b: Lowering, self: Value, unbiased: bool = True) -> Value:
+    return var(b, self, None, float(unbiased))
+
+
+@rule("aten.std.default", samples=[Sample(((3, 8),)), Sample(((40,),), (False,))])
+def std_all(b: Lowering, self: Value, unbiased: bool = True) -> Value:
+    return std(b, self, None, float(unbiased))
+
+
+Two = tuple[Value, Value]
+
+
+def _with_mean(b: Lowering, made: Value, x: Value, dim: Axes, keepdim: bool) -> Two:
+    return made, mean(b, x, _axes(x, dim), keepdim)
+
+
+@rule("aten.var_mean.correction", samples=_CORRECTIONS)
+def var_mean(
+    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
+    keepdim: bool = False,
+) -> Two:  # fmt: skip
+    return _with_mean(b, var(b, self, dim, correction, keepdim), self, dim, keepdim)
+
+
+@rule("aten.std_mean.correction", samples=_CORRECTIONS)
+def std_mean(
+    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
+    keepdim: bool = False,
+) -> Two:  # fmt: skip
+    return _with_mean(b, std(b, self, dim, correction, keepdim), self, dim, keepdim)
+
+
+@rule("aten.var_mean.dim", samples=_DIMS[:1])
+def var_mean_dim(
+    b: Lowering, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Two:
+    return var_mean(b, self, dim, float(unbiased), keepdim)
+
+
+@rule(
+    "aten.linalg_vector_norm.default",
+    samples=[
+        Sample(((4, 9),), (2, [1])),
+        Sample(((2, 3, 40),), (2, [-1], True), domain=(-2.0, 5.0)),
+        Sample(((2, 3, 4),), (1, [0, 2])),
+        Sample(((4, 9),), (math.inf, [1], True)),
+        Sample(((4, 9),), (-math.inf, [0])),
+        Sample(((5, 6),)),
+    ],
+)
+def linalg_vector_norm(
+    b: Lowering, self: Value, ord: float = 2, dim: Axes = None, keepdim: bool = False,
+    dtype: torch.dtype | None = None,
+) -> Value:  # fmt: skip
+    if ord not in (1, 2, math.inf, -math.inf):
+        raise Unsupported(f"the norm of order {ord} of a vector; there are 1, 2, inf and -inf")
+
+    def reduce(rows: Value) -> Value:
+        if rows.quant is None:
+            kind = rows.dtype if dtype is None else TYPES.get(dtype, d.F32)
+            return converted(b, _length(b, converted(b, rows, d.F32), ord), kind)
+        if ord == 2:
+            parts = spread(b, rows, 0.0, centred=False)
+            return b.marked(parts.root(b), Quant(scale_of(rows) / 2.0 ** (12.5 + parts.least)))
+        wide = b.widened(rows)
+        if ord == 1 and rows.shape[1] * (rows.dtype.range[1] * 2 + 1) >= 1 << 31:
+            raise Unsupported("the sum of so many integers does not fit int32")
+        return b.marked(_length(b, wide, ord), wide.quant)
+
+    return _each_row(b, self, dim, keepdim, reduce)
+
+
+def _length(b: Lowering, rows: Value, ord: float) -> Value:
+    """Of plain rows; order 2 is for real numbers."""
+    if ord == 2:
+        return _square_root(b, b.REDUCE_SUM(times(b, rows, rows), axis=1))
+    size = b.ABS(rows)
+    if ord == 1:
+        return b.REDUCE_SUM(size, axis=1)
+    name = "REDUCE_MAX" if ord > 0 else "REDUCE_MIN"
+    if rows.dtype is not d.I32:
+        return extreme(b, name, size, 1)
+
+    def short() -> Value:  # NPUs find the largest of int16, not all of int32; 32768 is one less
+        return b.levels(extreme(b, name, b.levels(size, d.I16), 1))
+
+    return first(b, short, lambda: extreme(b, name, size, 1))
