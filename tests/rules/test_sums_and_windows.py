@@ -122,7 +122,7 @@ def test_a_transposed_convolution_by_its_core_name(axes: int) -> None:
         ("aten.convolution.default", ((1, 2, 3, 3, 3), (2, 2, 2, 2, 2)),
          (None, [1], [0], [1], True, [0], 1), "no transposed convolution over three axes"),
         ("aten.conv_transpose2d.input", ((1, 2, 5, 5), (2, 2, 2, 2)),
-         (None, [1], [2]), "out_pad"),
+         (None, [1], [2]), "padding .* must not be negative"),
         ("aten.adaptive_avg_pool2d.default", ((1, 2, 40, 40),), ([23, 17],), "uneven windows"),
         ("aten.upsample_bilinear2d.vec", ((1, 2, 900, 3),),
          (None, False, [1.41421356, 1.0]), "scale factor 1.41421356"),
@@ -134,7 +134,8 @@ def test_what_tosa_cannot_say_is_refused_with_a_sentence(
     target: str, shapes: Any, arguments: Any, sentence: str
 ) -> None:
     b = Lowering(FLOAT)
-    values = [b.input("f32", shape, f"x{i}") for i, shape in enumerate(shapes)]
+    first, *weights = shapes
+    values = [b.input("f32", first, "x"), *(b.tensor(_values(*shape)) for shape in weights)]
     with pytest.raises(Unsupported, match=sentence):
         _lower(b, target, *values, *arguments)
 

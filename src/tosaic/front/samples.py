@@ -228,7 +228,9 @@ def emitted(
     if kind is not None and kind not in case.integers:
         raise Unsupported(case.rule.integers_why or f"it has no {kind} form")
     b = Lowering(env, constraints=constraints)
-    lowered(b, case, operands(b, case, kind), kind)
+    result = lowered(b, case, operands(b, case, kind), kind)
+    if result.producer is None:
+        b.IDENTITY(result)  # what passes through is copied, so the target must have its type
     return b.graph.ops
 
 
