@@ -103,7 +103,7 @@ def run_networks(names: list[str]) -> bool:
     """Print how whole networks do on each machine; is each bit-exact?"""
     fine = True
     for name in names:
-        for where in configurations(name):
+        for where in configurations():
             problem = judge_network(name, where)
             print(f"{name:<20} {where}: {problem or 'bit-exact'}", flush=True)
             fine &= not problem
