@@ -48,6 +48,9 @@ def load(
     TOSA or of its format raises InvalidGraph or InvalidInput. ``external_weights`` is the ``.ptd``
     file of a ``.pte`` whose weights lie outside of it.
     """
+    if not isinstance(source, (bytes, bytearray, memoryview, str, os.PathLike)):
+        kind = type(source).__name__
+        raise InvalidInput(f"a file to load is a path or bytes, not {kind}")
     if _is_pte(source):
         from tosaic.executorch.runner import load_pte
 

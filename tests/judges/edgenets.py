@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class Island(nn.Module):
-    """A sort between two parts for the NPU; nested outputs."""
+    """A sort too long for an NPU between two parts for it; nested outputs."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -18,8 +18,8 @@ class Island(nn.Module):
 
     def forward(self, x: Tensor) -> dict[str, Any]:
         y = torch.relu(self.conv(x))
-        z, _ = torch.sort(y, dim=1)
-        return {"scores": self.head(torch.relu(z).mean((2, 3))), "maps": (y,)}
+        z, _ = torch.sort(y.flatten(1), dim=1)
+        return {"scores": self.head(torch.relu(z).view(y.shape).mean((2, 3))), "maps": (y,)}
 
 
 class Plain(nn.Module):

@@ -32,10 +32,10 @@ class Scores(Picture):
 
 
 class Mixed(Picture):
-    """PyTorch keeps the sort in the middle."""
+    """PyTorch keeps the function in the middle."""
 
     def forward(self, x: Tensor) -> Tensor:
-        return self.second(torch.relu(self.first(x)).sort(1)[0])
+        return self.second(torch.special.bessel_j0(torch.relu(self.first(x))))
 
 
 def compiled(net: nn.Module, example: Tensor, target: str) -> Any:

@@ -105,6 +105,8 @@ def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
         direct = in_integers(case, I8, PLAIN)
         if not any(U55.refuses(op) for op in direct.graph.ops):
             continue
+        if refusal(case, U55.env, I8, U55.constraints):
+            continue  # docs/op-support.md lists these; test_ethosu_samples bounds their number
         made = in_integers(case, I8, U55.env, U55.constraints)
         ours, theirs = run_both(made.graph, made.arrays)
         wanted, _ = run_both(direct.graph, direct.arrays)
