@@ -48,9 +48,6 @@ def load(
     TOSA or of its format raises InvalidGraph or InvalidInput. ``external_weights`` is the ``.ptd``
     file of a ``.pte`` whose weights lie outside of it.
     """
-    if not isinstance(source, (bytes, bytearray, memoryview, str, os.PathLike)):
-        kind = type(source).__name__
-        raise InvalidInput(f"a file to load is a path or bytes, not {kind}")
     if _is_pte(source):
         from tosaic.executorch.runner import load_pte
 
@@ -69,7 +66,8 @@ def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:
     """Whether bytes, or a file, are ExecuTorch's: by identifier, or by suffix if it has none."""
     if isinstance(source, bytes):
         return source[4:6] == b"ET"
-    return os.path.splitext(os.fspath(source))[1] == ".pte"
+    named = isinstance(source, (str, os.PathLike))
+    return named and os.path.splitext(os.fspath(source))[1] == ".pte"
 
 
 def compile(

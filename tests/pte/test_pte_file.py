@@ -70,7 +70,7 @@ def test_executorchs_reader_sees_remainder_and_delegates(tmp_path: Path) -> None
     ]
     assert [d.id for d in plan.delegates] == ["TOSABackend", "TOSABackend"]
     kinds = [type(i.instr_args).__name__ for i in plan.chains[0].instructions]
-    assert kinds == ["KernelCall", "DelegateCall", *["KernelCall"] * 3, "DelegateCall",
+    assert kinds == ["KernelCall", "DelegateCall", *["KernelCall"] * 4, "DelegateCall",
                      "KernelCall"]  # fmt: skip
     assert all(chain.stacktrace is None for chain in plan.chains)
 
