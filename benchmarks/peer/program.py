@@ -113,10 +113,14 @@ def whole(folder: Path, name: str) -> None:
     start = cpu()
     net, calibration = read(folder / f"{name}.net")
     reading = cpu() - start
+    import torch.export._trace
+    import torchao.quantization.pt2e.quantize_pt2e  # noqa: F401
+
+    imports = cpu() - reading
     with torch.no_grad():
         converted = convert(torch.export.export(net, calibration[0]), calibration)
         lower(torch.export.export(converted, calibration[0]))
-    torch.save({"whole": cpu() - reading}, folder / f"{name}.whole")
+    torch.save({"whole": cpu() - reading, "imports": imports}, folder / f"{name}.whole")
 
 
 def graphs(folder: Path, name: str, spec: str) -> None:
