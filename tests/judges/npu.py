@@ -1,4 +1,5 @@
-"""Every sample of every rule on the Ethos-U targets: what is called supported, Vela compiles.
+"""Every sample of every rule on the Ethos-U targets: what is called supported, Vela compiles, and
+its stream on the simulator equals the interpreter.
 
 ``python -m judges.npu`` runs all and prints a line for each target and type; it is long. With
 ``--zoo`` it compiles the networks instead.
@@ -15,16 +16,21 @@ import numpy as np
 
 import tosaic
 import zoo
-from judges.integers import FORMS_DIFFER, in_integers
+from judges.integers import FORMS_DIFFER, Integers, in_integers
 from judges.rules import Case, cases, run_both
-from tosaic.errors import ToolFailed, Unsupported
+from npu.families import difference
+from npu.runner import typed
+from tosaic.errors import ToolFailed, TosaicError, Unsupported
 from tosaic.files.flatbuffer import write
+from tosaic.interp.model import Model
 from tosaic.quant import quantize
+from tosaic.sim import ethosu
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu_repairs import repair
+from tosaic.targets.vela import VelaConfig, VelaResult, run_vela
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 PLAIN = Env.parse("TOSA-1.0+INT+int16")
@@ -66,10 +72,14 @@ def count(chosen: Iterable[Case], target: str, kind: DType, exact: bool = False)
             found.refused.setdefault(refusal.reason, []).append(str(case))
             continue
         found.supported += 1
+        repair(made.graph, device.env)
         try:
-            run_vela(write(made.graph), VelaConfig(target))
+            compiled = run_vela(write(made.graph), VelaConfig(target))
+            problem = _streamed(compiled, made)
         except ToolFailed as failure:
-            found.wrong.append(f"{case}: {failure.reason}")
+            problem = failure.reason
+        if problem:
+            found.wrong.append(f"{case}: {problem}")
             continue
         if exact and case.target not in FORMS_DIFFER:
             plain = in_integers(case, kind, PLAIN)
@@ -79,6 +89,17 @@ def count(chosen: Iterable[Case], target: str, kind: DType, exact: bool = False)
             if not same or not np.array_equal(ours, theirs):
                 found.wrong.append(f"{case}: another result than plain TOSA's")
     return found
+
+
+def _streamed(compiled: VelaResult, made: Integers) -> str:
+    """What is wrong with the stream on the simulator, beside the interpreter; nothing if equal."""
+    wanted = Model(made.graph).run(*made.arrays)
+    try:
+        given = [a.astype(np.int8) if a.dtype == np.bool_ else a for a in made.arrays]
+        found = typed(ethosu.load(compiled).run(*given), wanted)
+    except TosaicError as problem:
+        return f"on the simulator: {problem}"
+    return difference(found, wanted)
 
 
 def networks(names: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str, Artifact]]:
