@@ -12,6 +12,7 @@ from tosaic.ir.graph import Graph
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
+from tosaic.targets.ethosu_check import CHEAP, check_stream
 from tosaic.targets.ethosu_forms import FAMILIES, constraint
 from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
@@ -29,6 +30,7 @@ class Options:
     """How Vela compiles, and how much memory the result may take; 0 is no limit.
 
     ``vela_ini`` is a file of the user's own, ``vela_flags`` are those of Vela's command line.
+    ``check`` runs the stream on the simulator beside the graph; unless told, where that is quick.
     """
 
     system_config: str = ""
@@ -37,6 +39,7 @@ class Options:
     vela_flags: str | tuple[str, ...] = ()
     max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
+    check: bool | None = None
 
 
 def family(accelerator: str) -> str:
@@ -71,6 +74,9 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
 def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
     repair(graph, ETHOS_U[config.accelerator].env)
     made = compile_graph(graph, config)
+    cheap = len(made.result.weights) <= CHEAP
+    if options.check or (options.check is None and cheap):
+        check_stream(graph, made.result)
     made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
     made.check("flash", made.result.performance.flash, options.max_flash_bytes)
     return made

@@ -8,6 +8,7 @@ from typing import Any
 from torch import fx
 
 from tosaic.errors import ToolFailed
+from tosaic.front import torchapi
 from tosaic.front.partition import Partition, Piece, partition
 from tosaic.front.program import Program
 from tosaic.ir.verify import verify
@@ -73,7 +74,14 @@ def _offender(
             high = middle
         else:
             low = middle
-    return piece.calls[low]
+    return _call_of(piece.calls[low])
+
+
+def _call_of(node: fx.Node) -> fx.Node:
+    """The call that a result belongs to: what picks one of several is none of its own."""
+    while torchapi.target_name(node) == "getitem" and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
 
 
 def _fails(program: Program, target: Target, kept: Mapping[str, str], left: Sequence[str]) -> bool:

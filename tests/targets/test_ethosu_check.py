@@ -1,0 +1,63 @@
+"""A stream that computes another result than its graph is found when it is compiled."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tosaic
+
+
+class Turned(nn.Module):
+    """Vela 5.2 compiles the padding inside of ``diag_embed`` wrongly for Ethos-U55."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.diag_embed(torch.relu(self.layer(x)))
+
+
+class Sorted(nn.Module):
+    """The call that fails has several results, and one of them is read."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.sort(torch.relu(x), 1)[0]
+
+
+def compiled(net: nn.Module, target: str, **options: Any) -> tuple[Any, Tensor]:
+    torch.manual_seed(0)
+    data = [(torch.randn(3, 8),) for _ in range(4)]
+    return tosaic.compile(net.eval(), data[0], target=target, calibration=data, **options), data[1][
+        0
+    ]
+
+
+@pytest.mark.parametrize(
+    ("net", "target", "op"),
+    [(Turned(), "ethos-u55-128", "aten.diag_embed.default"),
+     (Sorted(), "ethos-u85-256", "aten.sort.default")],
+)  # fmt: skip
+def test_a_call_that_vela_compiles_wrongly_stays_on_the_cpu(
+    net: nn.Module, target: str, op: str
+) -> None:
+    art, x = compiled(net, target)
+    (reason,) = [r.reason for r in art.report.refused if r.op == op]
+    assert reason.startswith("Vela compiles the graph wrongly")
+    assert torch.equal(art.run(x), art.run(x, engine="tosa"))
+    assert (art.run(x) - net(x)).abs().max() < 0.05
+
+
+def test_without_the_check_the_stream_is_wrong() -> None:
+    """So that the test above shows what it claims."""
+    art, x = compiled(Turned(), "ethos-u55-128", check=False)
+    assert not art.report.refused
+    try:
+        same = torch.equal(art.run(x), art.run(x, engine="tosa"))
+    except tosaic.TosaicError:
+        same = False
+    assert not same
