@@ -49,7 +49,7 @@ def check(art: Artifact, data: bytes) -> None:
                 math.prod(v.shape) * v.dtype.bits // 8 for v in values
             ]
             for tensor, value in zip(tensors, values):
-                assert [n for n in tensor.shape if n > 1] == [n for n in value.shape if n > 1]
+                assert math.prod(tensor.shape) == math.prod(value.shape)  # Vela may fold a reshape
         spots: list[Tensor] = [*parsed.inputs, *parsed.outputs]
         assert all(t.offset + t.size <= parsed.scratch_size for t in spots if t.region == 1)
         assert len(call.args) == len(spots)
