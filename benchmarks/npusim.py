@@ -17,6 +17,8 @@ from interpreter import Table, medians
 from networks import prepare
 from networks.reference import run_reference
 
+sys.path.pop(0)  # beside this file lies one with the name of Vela's package
+
 from tosaic.sim import ethosu
 from tosaic.targets.vela import VelaConfig, run_vela
 
