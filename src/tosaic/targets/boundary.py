@@ -1,4 +1,4 @@
-"""The order of axes in which a graph takes and gives tensors.
+"""Which tensors a graph takes, and the order of axes in which it takes and gives them.
 
 A tensor in PyTorch's memory format channels_last lies in memory as TOSA wants it: the graph takes
 and gives it with its channels last, and nothing is moved.
@@ -29,6 +29,21 @@ def lay_out(piece: Piece) -> None:
     for index, order in enumerate(piece.output_orders):
         if order is not None:
             turn_output(piece.graph, index, order)
+
+
+def drop_unread(piece: Piece) -> None:
+    """Forget inputs that nothing in a graph reads, such as operands of which only the shape counts.
+
+    Vela leaves them out of its stream, so the graph must not have them either.
+    """
+    graph = piece.graph
+    if graph is None:
+        return
+    read = {value for op in graph.walk() for value in op.ins}.union(graph.outputs)
+    kept = [index for index, value in enumerate(graph.inputs) if value in read]
+    graph.inputs = [graph.inputs[index] for index in kept]
+    piece.inputs = [piece.inputs[index] for index in kept]
+    piece.input_orders = [piece.input_orders[index] for index in kept]
 
 
 def order_of(node: fx.Node) -> tuple[int, ...] | None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import math
+from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, fields, is_dataclass
@@ -21,12 +22,12 @@ _WIDTH = 100  # of a report that is not printed to a terminal
 _SHOWN = 12  # modules in a table of costs
 
 
-class Printed:
+class Printed(ABC):
     """Something that ``print`` shows as plain text and Rich in colour."""
 
+    @abstractmethod
     def parts(self) -> Iterable[Any]:
         """What Rich draws, one under the other."""
-        raise NotImplementedError
 
     def data(self) -> Any:
         """The same as plain data, for JSON."""
