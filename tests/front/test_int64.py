@@ -2,27 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import pytest
 import torch
-from torch import Tensor, nn
 
-from judges.programs import check, compiled
+from judges.programs import Function, check, compiled
 from tosaic.errors import InvalidInput
 
 BOTH = "TOSA-1.0+INT+FP"
-
-
-class Function(nn.Module):
-    """A function as a model."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Any:
-        return self.function(*inputs)
 
 
 SMALL = [

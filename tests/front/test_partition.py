@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 import tosaic.rules  # noqa: F401  (fills the registry)
-from judges.programs import INTEGER, check, compiled
+from judges.programs import INTEGER, Function, check, compiled
 from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import program_of
@@ -21,17 +21,6 @@ from tosaic.spec.env import Env
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 BOTH = "TOSA-1.0+INT+FP"
 odd = torch.special.bessel_j0
-
-
-class Function(nn.Module):
-    """A function as a model."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Any:
-        return self.function(*inputs)
 
 
 def test_a_program_of_which_nothing_lowers_runs() -> None:

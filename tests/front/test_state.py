@@ -10,21 +10,10 @@ import torch
 from torch import Tensor, nn
 
 import tosaic
-from judges.programs import FLOAT, INTEGER, assert_same, check, compiled
+from judges.programs import FLOAT, INTEGER, Function, assert_same, check, compiled
 
 # torch says this of its own code, when a program is copied or decomposed.
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
-
-
-class Function(nn.Module):
-    """A function as a model."""
-
-    def __init__(self, function: Any) -> None:
-        super().__init__()
-        self.function = function
-
-    def forward(self, *inputs: Tensor) -> Any:
-        return self.function(*inputs)
 
 
 def read_after(x: Tensor) -> tuple[Tensor, Tensor]:

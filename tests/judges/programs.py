@@ -19,6 +19,17 @@ from tosaic.targets.artifact import Artifact
 FLOAT, INTEGER = "TOSA-1.0+FP", "TOSA-1.0+INT"
 
 
+class Function(nn.Module):
+    """A function as a model."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, *inputs: Tensor) -> Any:
+        return self.function(*inputs)
+
+
 def compiled(model: Any, example: tuple[Any, ...], target: str = FLOAT, **options: Any) -> Artifact:
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", "no calibration data")

@@ -116,7 +116,7 @@ def padded(b: Lowering, x: Value, pads: Pads, fill: float) -> Value:
     return b.marked(b.PAD(x, around, b.const([fill], x.dtype)), x.quant)
 
 
-def _remade(
+def remade(
     b: Lowering, kernel: Value, shape: Sequence[int], make: Callable[[Array], Array]
 ) -> Value:
     """Another constant made of a kernel."""
@@ -146,7 +146,7 @@ def _folded(b: Lowering, x: Value, c: Convolution) -> Value:
         turned: Array = split.transpose(0, 1, 3, 2, 4, 5)
         return turned.reshape(out, *blocks, down * right * channels)
 
-    kernel = _remade(b, c.kernel, (out, *blocks, down * right * channels), make)
+    kernel = remade(b, c.kernel, (out, *blocks, down * right * channels), make)
     return convolved(b, deep, replace(c, kernel=kernel, stride=(1, 1), dilation=(1, 1)))
 
 
@@ -194,7 +194,7 @@ def _part(
     (top, height), (left, width) = rows, columns
     places = (*(slice(None),) * c.start, slice(top, top + height), slice(left, left + width))
     shape = (*c.kernel.shape[: c.start], height, width, *c.kernel.shape[c.start + 2 :])
-    kernel = _remade(b, c.kernel, shape, lambda a: a[places])
+    kernel = remade(b, c.kernel, shape, lambda a: a[places])
     none = b.const(np.zeros(1), c.bias.dtype)
     return replace(c, kernel=kernel, bias=c.bias if biased else none)
 
@@ -210,7 +210,7 @@ def _layered(b: Lowering, x: Value, c: Convolution) -> Value:
     batch, _, rows, columns, _ = deep.shape
     flat = b.reshape(deep, (batch * count, rows, columns, depth * channels))
     shape = (out, high, wide, depth * channels)
-    kernel = _remade(b, c.kernel, shape, lambda a: a.transpose(0, 2, 3, 1, 4).reshape(shape))
+    kernel = remade(b, c.kernel, shape, lambda a: a.transpose(0, 2, 3, 1, 4).reshape(shape))
     meaning = c.meaning
     if meaning is not None and meaning.axis is not None:
         meaning = replace(meaning, axis=3)

@@ -13,7 +13,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Value
-from tosaic.rules._convolve import Convolution, convolved, spread
+from tosaic.rules._convolve import Convolution, convolved, remade, spread
 from tosaic.rules._sums import accumulator, finished, offsets, product, zero_of, zero_point
 from tosaic.rules._windows import (
     Pads,
@@ -109,21 +109,14 @@ def _transposed(
         return finished(b, b.marked(y, meaning), terms, 22)
 
     def spread_out() -> Value:
+        backwards = remade(b, kernel, kernel.shape, lambda a: a[:, ::-1, ::-1])
         return convolved(b, spread(b, x, stride, zero_of(x)), Convolution(
-            "CONV2D", _turned(b, kernel), more, zero_of(x), zero_of(weight), (1, 1),
+            "CONV2D", backwards, more, zero_of(x), zero_of(weight), (1, 1),
             tuple((k - 1 + a, k - 1 + z) for k, (a, z) in zip(spatial, padding)), (1, 1), meaning,
             terms,
         ))  # fmt: skip
 
     return first(b, direct, spread_out)
-
-
-def _turned(b: Lowering, kernel: Value) -> Value:
-    """The kernel with its rows and columns backwards."""
-    source = kernel.const
-    if source is None:
-        raise Unsupported("the weights are computed, and must be constant")
-    return b.const(lambda: source.array[:, ::-1, ::-1], kernel.dtype, shape=kernel.shape)
 
 
 def _spread(b: Lowering, weight: Value, dilation: Sequence[int]) -> Value:
