@@ -70,9 +70,13 @@ class Case:
         """The quantized types that it has a form for."""
         return self.rule.integers if self.sample.integers is None else self.sample.integers
 
+    def call(self, tensors: list[Any]) -> Any:
+        """The operator itself, with the sample's other arguments."""
+        return self.overload(*self._arguments(tensors), **self._keywords())
+
     def eager(self, tensors: list[Any]) -> Tensor:
         """What PyTorch computes; several results one after the other."""
-        result = self.overload(*self._arguments([_copy(t) for t in tensors]), **self._keywords())
+        result = self.call([_copy(t) for t in tensors])
         if isinstance(result, list):
             return torch.cat([r.flatten() for r in result])
         first: Tensor = result[0] if isinstance(result, tuple) else result
