@@ -21,7 +21,6 @@ import tosaic
 import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.programs import assert_same, compiled
 from judges.reference import run_reference
-from tosaic.errors import TosaicError
 from tosaic.front.samples import Case, cases
 from tosaic.ir.graph import Graph
 from tosaic.targets.artifact import Artifact
@@ -114,8 +113,8 @@ def _compose(tape: _Tape, case: Case) -> None:
     turn = int(tape.random.integers(8))
 
     def step(values: list[Tensor]) -> Tensor:
-        given = [s if isinstance(s, Tensor) else values[s] for s in sources]
-        result = case.call([t.clone() for t in given])
+        given = [s if isinstance(s, Tensor) else values[s].clone() for s in sources]
+        result = case.call(given)
         return result[turn % len(result)] if isinstance(result, list | tuple) else result
 
     try:
@@ -244,7 +243,8 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=100, help="programs for each target")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--targets", nargs="*", default=TARGETS)
-    parser.add_argument("--traceback", action="store_true")
+    parser.add_argument("--traceback", action="store_true", help="stop at the first that is wrong")
+    parser.add_argument("--refused", action="store_true", help="say what PyTorch keeps, and why")
     options, wrong = parser.parse_args(), 0
     for target in options.targets:
         chosen, whole, bad = pool(target), 0, 0
@@ -253,7 +253,9 @@ def main() -> int:
             try:
                 art = judge(program, target)
                 whole += not art.report.refused
-            except (AssertionError, TosaicError, Exception) as problem:
+                for refusal in art.report.refused if options.refused else ():
+                    print(f"  seed {seed}: {refusal.op}: {refusal.reason}", flush=True)
+            except Exception as problem:  # whatever it is, it is wrong
                 if options.traceback:
                     raise
                 bad += 1
