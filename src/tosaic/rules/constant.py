@@ -122,7 +122,10 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
         Sample(((2, 3, 4),), (torch.float32,)),
         Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",), integers=(d.I8, d.I16)),
         Sample(
-            ((2, 3, 4),), (torch.float16,), domain=(-9.0, 9.0), kinds=("i32",),
+            ((2, 3, 4),),
+            (torch.float16,),
+            domain=(-9.0, 9.0),
+            kinds=("i32",),
             integers=(d.I8, d.I16),
         ),
     ],
