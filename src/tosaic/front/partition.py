@@ -127,7 +127,10 @@ class _Partitioner:
         except Unsupported as refusal:
             place = torchapi.location(node).place
             self.refused.append(Refusal(target, refusal.reason, place, node.name))
-            self._outside(node)
+            if target == QUANTIZE:
+                self._boundary(node)
+            else:
+                self._outside(node)
             return
         if isinstance(result, Value) and result.is_const:
             self.folded.add(node)
@@ -138,7 +141,7 @@ class _Partitioner:
 
     def _is_inside(self, node: Any) -> bool:
         source = self.source(node)
-        return source in self.accepted or source in self.folded
+        return node in self.meant or source in self.accepted or source in self.folded
 
     def source(self, node: fx.Node) -> fx.Node:
         """The node that a value comes from."""
@@ -148,7 +151,11 @@ class _Partitioner:
 
     def _boundary(self, node: fx.Node) -> None:
         """PyTorch quantizes; the integers it gives are an input."""
-        quant, kind = parameters(torchapi.bound_arguments(node))
+        try:
+            quant, kind = parameters(torchapi.bound_arguments(node))
+        except Unsupported as refusal:
+            self.trial.missing[node] = refusal.reason
+            return
         example = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
         self.trial.codes.add(node)
         if isinstance(example, torch.Tensor):
@@ -161,6 +168,8 @@ class _Partitioner:
         if not isinstance(example, torch.Tensor):
             return
         kind, shape = TYPES.get(example.dtype), torchapi.known_shape(example)
+        if example.dtype is torch.uint8 and self._only_dequantized(node):
+            kind = TYPES[torch.int8]
         if kind is None:
             self.trial.missing[node] = f"{node.name} is {example.dtype}, which TOSA does not have"
         elif node in self.ranges.wide:
@@ -169,6 +178,10 @@ class _Partitioner:
             self.trial.missing[node] = f"{node.name} has a size that depends on the input"
         else:
             self._give(node, Value(TensorType(kind, shape), node.name))
+
+    def _only_dequantized(self, node: fx.Node) -> bool:
+        users = self.program.users.get(node, ())
+        return all(torchapi.target_name(user) in DEQUANTIZE for user in users)
 
     def _give(self, node: fx.Node, value: Value) -> None:
         """An input of the trial, unless no graph of the level can have such an input."""
@@ -225,6 +238,7 @@ class _Partitioner:
         b = Lowering(self.env, constraints=self.constraints)
         walker, members = Walker(self.program, b), set(nodes)
         walker.codes, walker.missing = self.trial.codes, self.trial.missing
+        walker.unsigned = self.trial.unsigned
         inputs: list[fx.Node] = []
         for node in nodes:
             for argument in node.all_input_nodes:

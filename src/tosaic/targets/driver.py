@@ -16,6 +16,7 @@ from tosaic.front.examples import check_examples
 from tosaic.front.expand import expand
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.partition import partition
+from tosaic.front.ports import with_io
 from tosaic.front.program import Program, program_of
 from tosaic.front.trial import Trial, constants
 from tosaic.targets.artifact import Artifact
@@ -32,10 +33,11 @@ def compile_model(
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
     options: Mapping[str, Any] = MappingProxyType({}),
+    io: Any = None,
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     chosen = target_of(target, options)
-    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes)
+    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
     found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ""
@@ -50,8 +52,9 @@ def program_for(
     scheme: str | None,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
+    io: Any = None,
 ) -> Program:
-    """The model as calls, quantized where the target has integers alone."""
+    """The model as calls, quantized where the target has integers alone, with types as in io."""
     check_examples(example_inputs)
     source = import_model(model, example_inputs, dynamic_shapes)
     if source.is_quantized:
@@ -68,7 +71,7 @@ def program_for(
         raise InvalidInput(f"{target.name} takes floats; a scheme needs a target of integers alone")
     else:
         source = _in_parts(source, target)
-    return program_of(source)
+    return program_of(source if io is None else with_io(source, io))
 
 
 def _in_parts(source: Imported, target: Target) -> Imported:
