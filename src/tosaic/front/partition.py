@@ -109,6 +109,7 @@ class _Partitioner:
         for node in self.program.calls:
             self._try(node)
             self._place(node)
+        self._leave_steps()
         self._find_reads()
         return Partition(self._pieces(), self.refused)
 
@@ -201,6 +202,15 @@ class _Partitioner:
                 crossing = (argument in self.accepted) is not inside
                 level = max(level, self.level[argument] + crossing)
         self.level[node] = level
+
+    def _leave_steps(self) -> None:
+        """Where a group would do nothing but quantize again, PyTorch does that."""
+        levels: dict[int, list[fx.Node]] = {}
+        for node in self.accepted:
+            levels.setdefault(self.level[node], []).append(node)
+        for nodes in levels.values():
+            if all(torchapi.target_name(node) == QUANTIZE for node in nodes):
+                self.accepted -= set(nodes)
 
     def _find_reads(self) -> None:
         """For each call whether PyTorch reads its result, dequantized or not; readers first."""

@@ -8,7 +8,7 @@ the opposite right there, both calls fall away.
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -52,6 +52,12 @@ class Meaning:
         """The real numbers that integers stand for."""
         return (integers.to(torch.float32) - self.zero_point) * self.scale
 
+    def means(self, other: Meaning) -> bool:
+        """Whether each has the same number for each of as many steps, be it int8 or uint8."""
+        ours, theirs = (m.zero_point - torch.iinfo(m.dtype).min for m in (self, other))
+        same = ours == theirs and self.high - self.low == other.high - other.low
+        return same and self.scale == other.scale
+
     def become(self, io: IO) -> Meaning:
         """The same numbers in a type, as exactly as it can have all of them."""
         dtype = TYPES[io.dtype]
@@ -93,16 +99,38 @@ def input_meaning(program: Program, node: fx.Node) -> Meaning | None:
 
 def meaning_at(program: Program, node: Any) -> Meaning | None:
     """The same for an input or an output, which the program quantizes last or gives as it came."""
-    if not isinstance(node, fx.Node):
-        return None
-    return input_meaning(program, node) if node.op == "placeholder" else _quantized(node)
+    is_given = isinstance(node, fx.Node) and node.op == "placeholder"
+    return input_meaning(program, node) if is_given else _quantized(node)
 
 
-def with_io(source: Imported, io: Any) -> Imported:
-    """The program with the types of inputs and outputs that ``io`` asks for."""
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The type that is asked for of each input and each output; None where it stays as it is."""
+
+    inputs: tuple[IO | None, ...]
+    outputs: tuple[IO | None, ...]
+
+    def __bool__(self) -> bool:
+        return any(end is not None for end in (*self.inputs, *self.outputs))
+
+
+def ends_of(program: Program, io: Any) -> Ends:
+    """What ``io`` asks of a program's arguments and results; InvalidInput if it has no such."""
+    taken = [
+        Leaf(label(n), "the model writes to it" if i in program.written else _fixed(n))
+        for i, n in enumerate(program.arguments)
+    ]
+    own = program.outputs[: len(program.outputs) - program.changes]
+    given = [Leaf(name, _fixed(n)) for name, n in zip(names_of(program), own)]
+    inputs, outputs = requested(io, taken, given)
+    return Ends(tuple(inputs), tuple(outputs))
+
+
+def with_ends(source: Imported, ends: Ends) -> Imported:
+    """A quantized program with other types of inputs and outputs."""
     model = source.model
     module = torchapi.module_of(model) if isinstance(model, ExportedProgram) else _copied(model)
-    return source.with_model(_Ports(module, source).apply(io))
+    return source.with_model(_Ports(module, source).apply(ends))
 
 
 def _copied(module: fx.GraphModule) -> fx.GraphModule:
@@ -118,35 +146,27 @@ class _Ports:
     def __init__(self, module: fx.GraphModule, source: Imported) -> None:
         self.module, self.graph = module, module.graph
         self.end = next(reversed(module.graph.nodes))
-        states, written = source.changes.states, source.changes.written
-        nodes = [n for n in module.graph.nodes if n.op == "placeholder"]
-        self.inputs, self.last = nodes[: len(nodes) - len(states)], nodes[-1] if nodes else None
+        self.inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.outputs, self.spec = torchapi.flatten(self.end.args[0])
-        self.own = len(self.outputs) - len(states) - len(written)
-        self.written = {self.inputs[position] for position in written}
-        self.out_spec = source.out_spec
+        self.names, self.made = source.outputs, set[fx.Node]()
 
-    def apply(self, io: Any) -> fx.GraphModule:
-        inputs, outputs = requested(io, self._input_leaves(), self._output_leaves())
-        for node, wanted in zip(self.inputs, inputs):
-            if wanted is not None:
-                self._take(node, wanted)
-        for index, choice in enumerate(outputs):
-            if choice is not None:
-                self.outputs[index] = self._give(index, choice)
+    def apply(self, ends: Ends) -> fx.GraphModule:
+        for node, io in zip(self.inputs, ends.inputs):
+            if io is not None:
+                self._take(node, io)
+        for index, io in enumerate(ends.outputs):
+            if io is not None:
+                self.outputs[index] = self._give(index, io)
         self.end.args = (torchapi.unflatten(self.outputs, self.spec),)
+        for node in reversed(self.graph.nodes):
+            if (
+                not node.users
+                and (_quantized(node) or _dequantized(node))
+                and node not in self.made
+            ):
+                self.graph.erase_node(node)
         self.module.recompile()
         return self.module
-
-    def _input_leaves(self) -> list[Leaf]:
-        return [
-            Leaf(label(node), "the model writes to it" if node in self.written else _fixed(node))
-            for node in self.inputs
-        ]
-
-    def _output_leaves(self) -> list[Leaf]:
-        own = self.outputs[: self.own]
-        return [Leaf(name, _fixed(n)) for name, n in zip(output_names(own, self.out_spec), own)]
 
     def _take(self, node: fx.Node, io: IO) -> None:
         """Let an input be integers; calls that quantize it to just these fall away."""
@@ -154,7 +174,7 @@ class _Ports:
         found = [m for reader in readers if (m := _quantized(reader)) is not None]
         meaning = _meant(f"input {label(node)}", found, io)
         example = node.meta["val"]
-        with self.graph.inserting_after(self.last):
+        with self.graph.inserting_after(node):
             real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
         real.meta = dict(node.meta)
         node.replace_all_uses_with(real, delete_user_cb=lambda user: user is not real)
@@ -168,10 +188,9 @@ class _Ports:
 
     def _give(self, index: int, io: IO) -> fx.Node:
         """An output as integers: those that the program has dequantized last, or new ones."""
-        node = self.outputs[index]
+        node = _first(self.outputs[index])
         given = _dequantized(node)
-        name = output_names(self.outputs[: self.own], self.out_spec)[index]
-        meaning = _meant(f"output {name}", [given] if given else [], io)
+        meaning = _meant(f"output {self.names[index]}", [given] if given else [], io)
         if given == meaning and isinstance(node.args[0], fx.Node):
             return node.args[0]
         with self.graph.inserting_before(self.end):
@@ -183,19 +202,24 @@ class _Ports:
 
     def _call(self, packet: Any, node: fx.Node, meaning: Meaning) -> fx.Node:
         m = meaning
-        return self.graph.call_function(
+        made = self.graph.call_function(
             packet.default, (node, m.scale, m.zero_point, m.low, m.high, m.dtype)
         )
+        self.made.add(made)
+        return made
 
 
-def output_names(nodes: Iterable[Any], spec: Any) -> list[str]:
-    """Keys where the result is a dict, else the calls that compute the outputs; each once."""
-    named, found = [] if spec is None else list(_keys(spec, "")), list[str]()
-    for index, node in enumerate(nodes):
-        name = named[index] if index < len(named) else ""
+def names_of(program: Program) -> tuple[str, ...]:
+    """Of each output: its key where the result is a dict, else the call it comes from; unique."""
+    if program.names:
+        return program.names  # from before it was quantized
+    own = program.outputs[: len(program.outputs) - program.changes]
+    keys, found = [] if program.out_spec is None else list(_keys(program.out_spec, "")), list[str]()
+    for index, node in enumerate(own):
+        name = keys[index] if index < len(keys) else ""
         name = name or (label(origin(node)) if isinstance(node, fx.Node) else f"output_{index}")
         found.append(name if name not in found else f"{name}_{index}")
-    return found
+    return tuple(found)
 
 
 def _keys(spec: Any, prefix: str) -> Iterator[str]:
@@ -208,13 +232,24 @@ def _keys(spec: Any, prefix: str) -> Iterator[str]:
         yield from _keys(child, f"{prefix}_{key}" if prefix else str(key))
 
 
-def _quantized(call: fx.Node) -> Meaning | None:
-    return meaning_of(call) if torchapi.target_name(call) == QUANTIZE else None
+def _quantized(call: Any) -> Meaning | None:
+    is_call = isinstance(call, fx.Node) and torchapi.target_name(call) == QUANTIZE
+    return meaning_of(call) if is_call else None
 
 
 def _dequantized(node: Any) -> Meaning | None:
     is_call = isinstance(node, fx.Node) and torchapi.target_name(node) in DEQUANTIZE
     return meaning_of(node) if is_call else None
+
+
+def _first(node: Any) -> Any:
+    """The same real numbers without quantizing them again to steps that they are."""
+    given = _dequantized(node)
+    before = node.args[0].args[0] if given is not None and _quantized(node.args[0]) else None
+    first = _dequantized(before)
+    if given is None or first is None or not given.means(first):
+        return node
+    return _first(before)
 
 
 def _fixed(node: Any) -> str:

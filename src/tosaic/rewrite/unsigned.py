@@ -46,11 +46,15 @@ def unsigned_output(b: Builder, index: int) -> None:
         _turned_unsigned(b, maker, "output")
         old.name, old.quant = new.name, new.quant
         return
+    if alone and maker is not None and maker.name == "IDENTITY":  # a copy, which this is as well
+        graph.ops.remove(maker)
+        old = maker.ins[0]
     # Behind a zero point of 0 Vela 5.2 makes one RESCALE of two and loses half of the range;
     # any two zero points that differ by 128 do the same.
     zero = _zero(old.quant) or -_HALF
     made = _step(b, old, zero, zero + _HALF, "output")
-    made.name, made.quant, made.loc, old.name = new.name, new.quant, old.loc, ""
+    made.name, made.quant, made.loc = new.name, new.quant, new.loc
+    old.name = "" if alone or graph.outputs.count(old) == 1 else old.name
     graph.outputs[index] = made
 
 

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.front.ports import Meaning, meaning_at, output_names
+from tosaic.front.ports import Meaning, meaning_at, names_of
 from tosaic.front.program import Program
 from tosaic.front.walk import label
 from tosaic.targets.boundary import example_of, order_of
@@ -101,7 +101,7 @@ class Boundary:
 def boundary_of(program: Program) -> Boundary:
     """What a program's first and last calls say of its arguments and results."""
     own = program.outputs[: len(program.outputs) - program.changes]
-    names = [label(n) for n in program.arguments], output_names(own, program.out_spec)
+    names = [label(n) for n in program.arguments], names_of(program)
     inputs, outputs = (
         tuple(_port(program, node, name) for node, name in zip(nodes, found))
         for nodes, found in zip((program.arguments, own), names)
