@@ -20,7 +20,7 @@ from tosaic.front import torchapi
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, named_output, parameters
+from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, named_output, origin, parameters
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec.check import check_level
@@ -157,7 +157,7 @@ class _Partitioner:
         except Unsupported as refusal:
             self.trial.missing[node] = refusal.reason
             return
-        example = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
+        example = origin(node).meta.get("val")  # PT2E gives its own calls none
         self.trial.codes.add(node)
         if isinstance(example, torch.Tensor):
             self._give(node, Value(TensorType(kind, tuple(example.shape)), node.name, quant=quant))
