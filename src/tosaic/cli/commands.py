@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tosaic.cli import boundary
 from tosaic.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,8 +21,7 @@ Target = Annotated[str, typer.Option("--target", "-t", help="ethos-u55-128, TOSA
 Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
 Calibration = Annotated[str | None, typer.Option(help=".npy, .npz, .pt, a folder, file.py:name")]
 Scheme = Annotated[str | None, typer.Option(help="int8 (default) or a16w8")]
-_IO = "uint8, int8, int16 or float, for all or as NAME=uint8; repeat for more (default: float)"
-Io = Annotated[list[str] | None, typer.Option("--io", help=_IO)]
+Io = Annotated[list[str] | None, typer.Option("--io", help=boundary.HELP)]
 Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
 
@@ -42,15 +42,16 @@ def compile(
 ) -> None:
     """Compile a model, and write the file that a device runs."""
     import tosaic
-    from tosaic.cli.sources import boundary, data, model_and_inputs
+    from tosaic.cli.sources import data, model_and_inputs
 
     if output is not None and not output.parent.is_dir():
         raise InvalidInput(f"there is no folder '{output.parent}' to write to")
     module, inputs = model_and_inputs(model, shape or [])
     given = data(calibration) if calibration else None
     artifact = tosaic.compile(
-        module, inputs, target=target, scheme=scheme, calibration=given, io=boundary(io or [])
-    )
+        module, inputs, target=target, scheme=scheme, calibration=given,
+        io=boundary.boundary(io or []),
+    )  # fmt: skip
     if output is not None:
         artifact.save(output)
     _show(artifact.report, as_json, quiet)
