@@ -124,6 +124,7 @@ class _Partitioner:
                 if node.name in self.kept:
                     raise Unsupported(self.kept[node.name])
                 result = self.trial.call(node)
+                self._can_pass(result)
                 scratch.commit()
         except Unsupported as refusal:
             place = torchapi.location(node).place
@@ -139,6 +140,13 @@ class _Partitioner:
             self.meant.add(node)
         else:
             self.accepted.add(node)
+
+    def _can_pass(self, result: Any) -> None:
+        """What passes through is copied where it is given, so a graph must be able to hold it."""
+        for value in result if isinstance(result, list | tuple) else [result]:
+            if isinstance(value, Value) and value.producer is None and not value.is_const:
+                with self.trial.b.scratch():
+                    self.trial.b.IDENTITY(value)
 
     def _is_inside(self, node: Any) -> bool:
         source = self.source(node)

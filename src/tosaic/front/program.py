@@ -39,10 +39,19 @@ class Program:
     results: set[fx.Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.results = {n for n in self.outputs if isinstance(n, fx.Node)}
+        self._drop_unread()
         for node in self.calls:
             for argument in node.all_input_nodes:
                 self.users.setdefault(argument, []).append(node)
-        self.results = {n for n in self.outputs if isinstance(n, fx.Node)}
+
+    def _drop_unread(self) -> None:
+        """Calls only make new values here, so one that nothing reads has no effect."""
+        read = set(self.results)
+        for node in reversed(self.calls):
+            if node in read:
+                read.update(node.all_input_nodes)
+        self.calls = [node for node in self.calls if node in read]
 
     @property
     def changes(self) -> int:

@@ -118,6 +118,8 @@ class Ranges:
     def _transfer(self, node: fx.Node, bound: dict[str, Any]) -> Interval:
         name = torchapi.target_name(node)
         plain = name.split(".")[1].rstrip("_") if name.startswith("aten.") else name
+        if plain == name != "getitem":  # arithmetic on sizes, which are no tensors
+            return _of_type(_example(node))
         if plain in _FIXED:
             return _FIXED[plain]
         if plain in _TRANSFER:

@@ -487,5 +487,8 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
     examples = [n.meta["val"] for n in operands]
     mode = detect_fake_mode(examples) or FakeTensorMode()
     examples = [mode.from_tensor(e) if isinstance(e, Tensor) else e for e in examples]
-    with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
-        return make_fx(call, pre_dispatch=written is not None)(*examples)
+    try:
+        with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+            return make_fx(call, pre_dispatch=written is not None)(*examples)
+    except (NotImplementedError, RuntimeError):  # not for such operands, or sizes are not known
+        return None

@@ -88,6 +88,9 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
     if x.dtype.is_float and kind.is_int:
         whole = b.SELECT(b.GREATER_EQUAL(x, b.number(0, x)), b.FLOOR(x), b.CEIL(x))
         return b.marked(b.CAST(whole, out=kind), None)
+    if kind.is_float and not x.dtype.is_float and b.wanted is not None:
+        whole = number_of(b, x, d.I8) if x.dtype is d.BOOL else b.IDENTITY(x)
+        return b.marked(whole, Quant(1.0))
     if {x.dtype, kind} == {d.F16, d.BF16}:
         return _cast(b, _cast(b, x, d.F32), kind)
     if x.dtype is d.BOOL and kind.is_float:
@@ -117,8 +120,14 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
         Sample(((2, 3, 4),), (torch.float16,)),
         Sample(((2, 3, 4),), (torch.int32,), domain=(-9.0, 9.0)),
         Sample(((2, 3, 4),), (torch.float32,)),
-        Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",)),
-        Sample(((2, 3, 4),), (torch.float16,), domain=(-9.0, 9.0), kinds=("i32",)),
+        Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",), integers=(d.I8, d.I16)),
+        Sample(
+            ((2, 3, 4),),
+            (torch.float16,),
+            domain=(-9.0, 9.0),
+            kinds=("i32",),
+            integers=(d.I8, d.I16),
+        ),
     ],
     integers=(),
     why="a quantized value stands for real numbers, of whatever float type",
