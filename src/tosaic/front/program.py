@@ -21,7 +21,8 @@ class Program:
 
     ``inputs`` are the leaves of the user's arguments, then the buffers in ``states``, each with
     its first value. ``outputs`` are the leaves of the result, then the new values of the states,
-    then those of the inputs at the positions in ``written``.
+    then those of the inputs at the positions in ``written``. ``names`` are those of the results,
+    where they are known from elsewhere.
     """
 
     calls: list[fx.Node]
@@ -33,6 +34,7 @@ class Program:
     regions: dict[fx.Node, fx.GraphModule] = field(default_factory=dict)
     states: tuple[tuple[str, Tensor], ...] = ()
     written: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
     users: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     results: set[fx.Node] = field(default_factory=set)
 
@@ -69,6 +71,7 @@ def program_of(model: Any, example_inputs: tuple[Any, ...] = ()) -> Program:
     made = from_exported(graph) if isinstance(graph, ExportedProgram) else from_module(graph)
     made.in_spec, made.out_spec = source.in_spec, source.out_spec
     made.states, made.written = source.changes.states, source.changes.written
+    made.names = source.outputs
     _check_static(made)
     return made
 
