@@ -19,8 +19,8 @@ from .crepe_tiny import crepe_tiny
 from .decoder import decoder, words
 from .deeplab import DeepLab
 from .ds_cnn import DSCNN
-from .minilm import minilm
 from .minilm import inputs as sentences
+from .minilm import minilm
 from .mobilenet_v2 import MobileNetV2
 from .mobilenet_v3_small import MobileNetV3Small
 from .onet import onet

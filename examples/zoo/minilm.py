@@ -33,7 +33,7 @@ class MiniLM(nn.Module):
     def forward(self, words: Tensor, is_word: Tensor) -> Tensor:
         """The mean over what is a word, as a direction."""
         hidden = self.bert(words, is_word).last_hidden_state
-        some = is_word[..., None].to(hidden.dtype)
+        some = is_word.to(hidden.dtype)[..., None]
         return F.normalize((hidden * some).sum(1) / some.sum(1), dim=1)
 
 
@@ -42,7 +42,7 @@ def minilm() -> nn.Module:
 
 
 @cache
-def _tokenizer():  # noqa: ANN202
+def _tokenizer():
     from tokenizers import Tokenizer
 
     made = Tokenizer.from_file(f"{folder()}/tokenizer.json")

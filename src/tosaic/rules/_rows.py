@@ -71,14 +71,17 @@ def _missed(b: Lowering, u: Value, inverse: Value) -> Value:
     return b.SUB(b.number(1 << 30, u), product(b, u, inverse, 29))
 
 
-def reciprocal(b: Lowering, s: Normal, bits: int, exact: bool) -> Value:
-    """2^(28 + bits) / S for S of at least 2^(bits − 1).
-
-    One of Newton's steps leaves less than 2^-14; a second one, if it shall be exact, 2^-27.
-    """
+def mantissa_inverse(b: Lowering, s: Normal, exact: bool) -> Value:
+    """2^29 / u. One of Newton's steps leaves less than 2^-14; a second, if exact, 2^-27."""
     inverse = b.ADD(s.seed, product(b, s.seed, s.missed, 30))
     if exact:
         inverse = b.ADD(inverse, product(b, inverse, _missed(b, s.u, inverse), 30))
+    return inverse
+
+
+def reciprocal(b: Lowering, s: Normal, bits: int, exact: bool) -> Value:
+    """2^(28 + bits) / S for S of at least 2^(bits − 1)."""
+    inverse = mantissa_inverse(b, s, exact)
     down = b.SUB(b.number(32 - bits, s.zeros), s.zeros)
     return b.ARITHMETIC_RIGHT_SHIFT(inverse, down, round=True)
 
