@@ -96,6 +96,6 @@ def decoder() -> nn.Module:
 
 
 def words(count: int, seed: int) -> tuple[Tensor, Tensor]:
-    """Random words at the places from 0 on."""
+    """Random words, eight after each other at the places from 0 on."""
     make = torch.Generator().manual_seed(seed)
-    return torch.randint(256, (count, 1), generator=make), torch.arange(count) % 32
+    return torch.randint(256, (count, 1), generator=make), torch.arange(count) % 8

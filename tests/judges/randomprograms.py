@@ -151,9 +151,7 @@ def _brought(tape: _Tape, shape: tuple[int, ...], domain: tuple[float, float]) -
     if value.numel() > size:
         return tape.add("cut", lambda v, i=index: v[i].flatten()[:size].view(shape))
     times = -(-size // max(value.numel(), 1))
-    return tape.add(
-        "repeat", lambda v, i=index: v[i].flatten().repeat(times)[:size].reshape(shape)
-    )
+    return tape.add("repeat", lambda v, i=index: v[i].flatten().repeat(times)[:size].reshape(shape))
 
 
 def _mask(tape: _Tape, shape: tuple[int, ...]) -> int:

@@ -16,6 +16,7 @@ from tosaic.front.lower import Lowering, multiplier_and_shift
 from tosaic.ir.graph import Value
 from tosaic.spec import dtypes as d
 
+PAIR = 32640 * 128  # the largest entry of a pair table whose nodes all fit int16
 _STEPS = np.arange(-128, 128)
 _LEVEL = round(2.0**29 / 508)  # 1/u is in [1/2, 1]: 3/4 and a seed of ±127 steps
 _SEEDS = np.clip(np.round((1 / (1.5 + _STEPS / 256) - 0.75) * 508), -127, 127)
@@ -43,6 +44,17 @@ def tabled(b: Lowering, index: Value, levels: np.ndarray[tuple[int], np.dtype[np
     upper, lower = (b.levels(v, given=-128) for v in bytes_)
     # A RESCALE by 256 beside one by 1 in a sum is what Ethos-U55 computes wrongly.
     return b.ADD(product(b, upper, b.number(256, upper)), lower)
+
+
+def paired(b: Lowering, steps: Value, scale: float) -> Value:
+    """exp for −255 to 0 steps: one step beyond each even node a line is met at its 1/128."""
+    entries = np.round(PAIR * np.exp(scale * np.arange(-255, 1))).astype(np.int64)
+    nodes = np.zeros(513, np.int64)
+    nodes[0:512:2] = entries >> 7
+    nodes[1:512:2] = nodes[0:512:2] + (entries & 127)
+    nodes[512] = nodes[511]
+    far = b.ADD(product(b, steps, b.number(256, steps)), b.number(255 * 256 - 32767, steps))
+    return b.TABLE(b.rescale(far, [1.0], 0, d.I16), b.const(nodes, d.I16))
 
 
 @dataclass(frozen=True, slots=True)
