@@ -134,7 +134,7 @@ class _Partitioner:
             else:
                 self._outside(node)
             return
-        if isinstance(result, Value) and result.is_const:
+        if isinstance(result, torch.Tensor) or (isinstance(result, Value) and result.is_const):
             self.folded.add(node)
         elif target in DEQUANTIZE:
             self.meant.add(node)
@@ -286,6 +286,8 @@ class _Partitioner:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
+        elif isinstance(given, torch.Tensor):
+            walker.values[node] = given
         elif not isinstance(given, Value):
             raise Unsupported(f"{node.name} cannot be an input of a TOSA graph")
         elif given.is_const:

@@ -79,8 +79,14 @@ class Ranges:
             return _joined([self.of(v) for v in value])
         return (float(value), float(value)) if isinstance(value, (int, float)) else ALL
 
+    def learn(self, node: fx.Node, tensor: Tensor) -> None:
+        """A value that is known as a whole."""
+        self.known[node] = self._of_tensor(node, tensor)
+
     def _of_constant(self, node: fx.Node) -> Interval:
-        tensor: Any = self.tensors.get(node)
+        return self._of_tensor(node, self.tensors.get(node))
+
+    def _of_tensor(self, node: fx.Node, tensor: Any) -> Interval:
         if isinstance(tensor, (int, float)):
             return self.of(tensor)
         if tensor is None or not tensor.numel() or tensor.dtype.is_complex:

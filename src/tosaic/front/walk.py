@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -28,6 +28,9 @@ DEQUANTIZE = {
     f"{_NAMESPACE}.dequantize_per_channel.default",
 }
 ONLY_OUTSIDE = "TOSA has uint8 at the boundary of a graph only: quantize to int8 within"
+
+
+_LARGEST = 1 << 24  # elements that are computed here; more are left to the target
 
 
 class Walker:
@@ -68,6 +71,8 @@ class Walker:
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
         self.b.loc = torchapi.location(node)
+        if is_known(node, self.values):
+            return self._evaluate(node)
         try:
             if self.ranges is not None:
                 self.ranges.check(node)
@@ -76,6 +81,15 @@ class Walker:
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result
+
+    def _evaluate(self, node: fx.Node) -> torch.Tensor:
+        """What a call makes of the program's own tensors: no target has to compute it."""
+        with torch.no_grad():
+            made: torch.Tensor = torchapi.evaluate(node, self.values)
+        self.values[node] = made
+        if self.ranges is not None:
+            self.ranges.learn(node, made)
+        return made
 
     def _lower(self, node: fx.Node, target: str) -> Any:
         if target == "getitem":
@@ -170,6 +184,16 @@ class Walker:
         if isinstance(argument, (list, tuple)):
             return [self.argument(a) for a in argument]
         return argument
+
+
+def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
+    """Whether a call reads tensors alone that are known, so that its result is, too."""
+    overload, example = torchapi.overload_of(node), node.meta.get("val")
+    if overload is None or not isinstance(example, torch.Tensor) or example.numel() > _LARGEST:
+        return False
+    if not all(isinstance(values.get(n), torch.Tensor) for n in node.all_input_nodes):
+        return False
+    return torchapi.is_repeatable(overload)
 
 
 class Region:
