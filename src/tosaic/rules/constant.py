@@ -98,9 +98,6 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
     if x.dtype.is_float and kind.is_int:
         whole = b.SELECT(b.GREATER_EQUAL(x, b.number(0, x)), b.FLOOR(x), b.CEIL(x))
         return b.marked(b.CAST(whole, out=kind), None)
-    if kind.is_float and not x.dtype.is_float and b.wanted is not None:
-        whole = number_of(b, x, d.I8) if x.dtype is d.BOOL else b.IDENTITY(x)
-        return b.marked(whole, Quant(1.0))
     if {x.dtype, kind} == {d.F16, d.BF16}:
         return _cast(b, _cast(b, x, d.F32), kind)
     if x.dtype is d.BOOL and kind.is_float:
