@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -189,7 +190,8 @@ class Walker:
 def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
     """Whether a call reads tensors alone that are known, so that its result is, too."""
     overload, example = torchapi.overload_of(node), node.meta.get("val")
-    if overload is None or not isinstance(example, torch.Tensor) or example.numel() > _LARGEST:
+    shape = torchapi.known_shape(example) if isinstance(example, torch.Tensor) else None
+    if overload is None or shape is None or math.prod(shape) > _LARGEST:
         return False
     if not all(isinstance(values.get(n), torch.Tensor) for n in node.all_input_nodes):
         return False
