@@ -454,3 +454,48 @@ def test_a_float_target_has_no_integers_at_its_boundary() -> None:
         warnings.simplefilter("error")
         art = tosaic.compile(cnn(), images(1)[0], target="TOSA-1.0+FP", io="float")
     assert [p.dtype for p in art.boundary.inputs] == ["float32"]
+
+
+class Camera(nn.Module):
+    """A model that takes bytes itself."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv, self.function = nn.Conv2d(3, 4, 3, padding=1), function
+
+    def forward(self, frame: Tensor) -> Any:
+        return self.function(self.conv, frame)
+
+
+@pytest.mark.parametrize("target", [INTEGERS, *NPUS])
+@pytest.mark.parametrize("io", [None, (None, "uint8"), {0: "uint8"}])
+def test_bytes_that_the_model_itself_casts_are_read_in_the_graph(io: Any, target: str) -> None:
+    def function(conv: nn.Module, frame: Tensor) -> Tensor:
+        return conv(frame.float() / 255)
+
+    torch.manual_seed(2)
+    data = [(torch.randint(0, 256, (1, 3, 8, 8), dtype=torch.uint8),) for _ in range(4)]
+    net = Camera(function)
+    art = tosaic.compile(net, data[0], calibration=data, io=io, target=target)
+    assert not art.report.refused
+    (port,) = art.boundary.inputs
+    assert (port.dtype, port.scale, port.zero_point) == ("uint8", 1.0, 0)
+    (frame,) = data[1]
+    with torch.no_grad():
+        real = net(frame)
+    assert (art.run(frame, raw=False) - real).abs().max() < 0.02
+    arrays = run_reference(art.bytes, [frame.view(torch.int8).numpy()])
+    codes = art.run(frame) if io == (None, "uint8") else None
+    if codes is not None:
+        assert np.array_equal(arrays[0].view(np.uint8), codes.numpy())
+    assert [side for _, side, _ in flagged(art.graph)][:1] == ["input"]
+
+
+def test_bytes_that_are_computed_with_as_such_stay_in_pytorch() -> None:
+    data = [(torch.randint(0, 256, (1, 3, 8, 8), dtype=torch.uint8),) for _ in range(2)]
+    net = Camera(lambda conv, frame: conv((frame + 1).float() / 255))
+    art = tosaic.compile(net, data[0], calibration=data)
+    assert "frame is torch.uint8, which TOSA does not have" in art.report.refused[0].reason
+    with torch.no_grad():
+        assert (art.run(*data[1]) - net(*data[1])).abs().max() < 0.02

@@ -81,7 +81,7 @@ def program_for(
         )
     else:
         source = _in_parts(source, target)
-    return program_of(with_ends(source, ends) if ends else source)
+    return program_of(with_ends(source, ends) if source.is_quantized else source)
 
 
 def _in_parts(source: Imported, target: Target) -> Imported:
