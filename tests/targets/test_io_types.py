@@ -213,10 +213,15 @@ CASES: dict[str, tuple[Callable[..., Any], int]] = {
 }  # fmt: skip
 
 
+@cache
+def case(name: str, io: Any = "uint8", target: str = INTEGERS) -> Artifact:
+    return made(CASES[name][0], io, target=target)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_forms_at_the_boundary_agree_with_the_reference_model(name: str) -> None:
-    function, outputs = CASES[name]
-    art, floats = made(function), made(function, None)
+    outputs = CASES[name][1]
+    art, floats = case(name), case(name, None)
     assert not art.report.refused
     assert [p.dtype for p in art.boundary.outputs] == ["uint8"] * outputs
     (picture,) = camera(art)
@@ -237,11 +242,11 @@ def test_forms_at_the_boundary_agree_with_the_reference_model(name: str) -> None
 @pytest.mark.parametrize("target", NPUS)
 @pytest.mark.parametrize("name", CASES)
 def test_forms_at_the_boundary_run_on_the_npu(name: str, target: str) -> None:
-    art = made(CASES[name][0], target=target)
+    art = case(name, target=target)
     assert not art.report.refused
     (picture,) = camera(art)
     stream, graph = (leaves(art.run(picture, engine=engine)) for engine in ("npu", "tosa"))
-    plain = leaves(made(CASES[name][0]).run(picture))
+    plain = leaves(case(name).run(picture))
     for mine, theirs, interpreted in zip(stream, graph, plain, strict=True):
         assert torch.equal(mine, theirs)
         assert mine.dtype is torch.uint8
