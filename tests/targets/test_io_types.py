@@ -504,3 +504,14 @@ def test_bytes_that_are_computed_with_as_such_stay_in_pytorch() -> None:
     assert "frame is torch.uint8, which TOSA does not have" in art.report.refused[0].reason
     with torch.no_grad():
         assert (art.run(*data[1]) - net(*data[1])).abs().max() < 0.02
+
+
+def test_a_tosa_file_takes_bytes_as_bytes() -> None:
+    art = compiled("uint8")
+    (picture,) = camera(art)
+    loaded = tosaic.load(art.bytes)
+    expected = by_reference(art, [picture])
+    for given in (picture, picture.numpy(), picture.view(torch.int8)):
+        assert np.array_equal(loaded.run(given)[0].view(np.uint8), expected[0])
+    with pytest.raises(InvalidInput, match="takes int8 elements, not uint8"):
+        tosaic.load(compiled("int8").bytes).run(picture)
