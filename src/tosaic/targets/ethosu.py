@@ -14,6 +14,7 @@ from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu_check import CHEAP, check_stream
 from tosaic.targets.ethosu_forms import FAMILIES, constraint
+from tosaic.targets.ethosu_outputs import own_outputs
 from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
 
@@ -73,6 +74,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
 
 def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
     repair(graph, ETHOS_U[config.accelerator].env)
+    own_outputs(graph, ETHOS_U[config.accelerator].env)
     made = compile_graph(graph, config)
     cheap = len(made.result.weights) <= CHEAP
     if options.check or (options.check is None and cheap):
