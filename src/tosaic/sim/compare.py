@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.boundary import first_values
+from tosaic.front.boundary import first_values, given_values
 from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
@@ -66,6 +66,8 @@ def compare_models(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     sets = list(_sets(inputs))
     if not sets:
         raise InvalidInput("there are no inputs to compare on: give at least one tuple")
+    for given in sets:
+        given_values(artifact.program, given, {})  # a sentence for what does not fit
     original = _original(model, artifact, sets[0])
     names = {node.name: node for node in (*original.inputs, *original.calls)}
     target = target_of(artifact.target)

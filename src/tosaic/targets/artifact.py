@@ -13,6 +13,7 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
+from tosaic.files.whole import write_whole
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
 from tosaic.front.masks import Mask
@@ -174,8 +175,7 @@ class Artifact:
         elif suffix == ".tosa":
             flatbuffer.write(self.graph, path)
         elif suffix == ".mlir":
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(print_graph(self.graph))
+            write_whole(path, print_graph(self.graph).encode())
         else:
             known = ", ".join((".mlir", *formats.WRITERS))
             raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")

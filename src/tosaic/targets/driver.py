@@ -18,6 +18,7 @@ from tosaic.front.imported import Imported, import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
 from tosaic.front.trial import Trial, constants
+from tosaic.progress import say
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
@@ -53,12 +54,14 @@ def program_for(
 ) -> Program:
     """The model as calls, quantized where the target has integers alone."""
     check_examples(example_inputs)
+    say("exporting the model")
     source = import_model(model, example_inputs, dynamic_shapes)
     if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
     elif target.env.profiles == {"INT"}:
         program_of(source)  # what no target takes is refused before anything is calibrated
+        say("quantizing")
         from tosaic.quant.flow import quantized  # torchao is for those who quantize
 
         source = quantized(
