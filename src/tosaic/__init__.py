@@ -151,4 +151,11 @@ def _save_pte(artifact: Artifact, path: str | os.PathLike[str], **options: Any) 
     save(artifact, path, **options)
 
 
+def _save_report(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
+    from tosaic.report import write_report
+
+    write_report(artifact, path, **options)
+
+
 formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))
+formats.WRITERS[".html"] = _save_report

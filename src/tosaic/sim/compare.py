@@ -18,6 +18,8 @@ from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
 from tosaic.front.walk import QUANTIZE, parameters
 from tosaic.ir.graph import Quant
+from tosaic.progress import shown
+from tosaic.sim.histogram import Histogram, Values
 from tosaic.spec.dtypes import I16, DType
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.catalog import target_of
@@ -26,7 +28,10 @@ from tosaic.targets.report import Printed, grid
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A value of the program. ``saturation`` is the share of it that lies outside of its range."""
+    """A value of the program. ``saturation`` is the share of it that lies outside of its range.
+
+    ``values`` are those of the original, where they were asked for.
+    """
 
     name: str
     op: str
@@ -34,6 +39,7 @@ class Layer:
     sqnr: float
     max_error: float
     saturation: float
+    values: Values | None = None
 
 
 @dataclass(frozen=True)
@@ -61,7 +67,9 @@ class Comparison(Printed):
             yield f"Farthest from the original: {self.worst.name} at {self.worst.sqnr:.1f} dB"
 
 
-def compare_models(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
+def compare_models(
+    model: Any, artifact: Artifact, inputs: Any, histograms: bool = False
+) -> Comparison:
     """Both on the same inputs; the compiled graphs give every value that they compute."""
     sets = list(_sets(inputs))
     if not sets:
@@ -75,16 +83,22 @@ def compare_models(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     exposed = Artifact(artifact.program, found, artifact.target)
     pairs = _pairs(artifact.program, names)
     sums = {node: _Sums() for node, _, _ in pairs}
+    seen = {node: Histogram() for node, _, _ in pairs if histograms}
     ends = [_Sums() for _ in artifact.program.outputs]
-    for given in sets:
+    for given in shown(sets, "comparing: input"):
         compiled, reference = exposed.trace(*given), _values(original, given)
         for node, origin, meaning in pairs:
             if node in compiled:
                 sums[node].add(reference[origin], compiled[node], meaning)
+                if histograms and isinstance(reference[origin], Tensor):
+                    seen[node].add(reference[origin])
         for total, ours, theirs in zip(ends, artifact.program.outputs, original.outputs):
             if isinstance(ours, fx.Node) and isinstance(theirs, fx.Node):
                 total.add(reference[theirs], compiled[ours], None)
-    layers = [_layer(o, sums[n]) for n, o, _ in pairs if sums[n].count]
+    layers = [
+        _layer(o, sums[n], seen[n].values(m) if histograms else None)
+        for n, o, m in pairs if sums[n].count
+    ]  # fmt: skip
     named = [(f"output {i}", total) for i, total in enumerate(ends) if total.count]
     outputs = [Layer(name, "", "", *total.figures) for name, total in named]
     return Comparison(tuple(layers), tuple(outputs))
@@ -178,8 +192,8 @@ class _Sums:
         return decibels, self.largest, self.outside / self.count
 
 
-def _layer(node: fx.Node, sums: _Sums) -> Layer:
+def _layer(node: fx.Node, sums: _Sums, values: Values | None) -> Layer:
     if node.op != "call_function":
-        return Layer(node.name, "input", "", *sums.figures)
+        return Layer(node.name, "input", "", *sums.figures, values)
     place = torchapi.location(node).place
-    return Layer(node.name, torchapi.target_name(node), place, *sums.figures)
+    return Layer(node.name, torchapi.target_name(node), place, *sums.figures, values)

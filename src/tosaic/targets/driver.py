@@ -41,7 +41,8 @@ def compile_model(
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ""
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
-    return Artifact(program, found, chosen.name, delegates)
+    used = {"scheme": scheme, **options}
+    return Artifact(program, found, chosen.name, delegates, used)
 
 
 def program_for(
