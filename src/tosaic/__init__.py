@@ -157,5 +157,11 @@ def _save_report(artifact: Artifact, path: str | os.PathLike[str], **options: An
     write_report(artifact, path, **options)
 
 
+def _save_explorer(artifact: Artifact, path: str | os.PathLike[str]) -> None:
+    from tosaic.report.explorer import write_explorer
+
+    write_explorer(artifact, path)
+
+
 formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))
-formats.WRITERS[".html"] = _save_report
+formats.WRITERS.update({".html": _save_report, ".json": _save_explorer})

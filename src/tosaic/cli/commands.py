@@ -54,7 +54,10 @@ def compile(
         if output is not None:
             artifact.save(output)
         if report is not None:
-            artifact.save(report, model=source.model, inputs=kept.items or [source.inputs])
+            artifact.save(
+                report, model=source.model, inputs=kept.items or [source.inputs],
+                title=_title(source, model),
+            )  # fmt: skip
     show(artifact.report, as_json, quiet)
     if strict and artifact.report.refused:
         raise typer.Exit(1)
@@ -151,6 +154,13 @@ def _check_output(path: Path) -> None:
         from tosaic.executorch.api import require_executorch
 
         require_executorch()
+
+
+def _title(source: Source, name: str) -> str:
+    """What a report is called: the model's class, or its file where the class says nothing."""
+    kind = type(source.model).__name__
+    vague = kind in ("Sequential", "GraphModule", "ExportedProgram")
+    return Path(name.partition(":")[0]).stem if vague else kind
 
 
 def _source(model: str, shape: list[str] | None) -> Source:

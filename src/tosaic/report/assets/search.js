@@ -36,11 +36,12 @@
   }
   function choose(i) {
     const hit = hits[i];
-    if (!hit) return;
+    if (!hit) return false;
     draw(false);
     graph.show(hit.view);
     select(hit.view, hit.index, "search");
     byId("graph").scrollIntoView({ block: "start" });
+    return true;
   }
   input.addEventListener("input", look);
   input.addEventListener("focus", look);
@@ -48,7 +49,7 @@
   input.addEventListener("keydown", (event) => {
     if (event.key === "ArrowDown") move(1);
     else if (event.key === "ArrowUp") move(-1);
-    else if (event.key === "Enter") { choose(at); byId("canvas").focus({ preventScroll: true }); }
+    else if (event.key === "Enter") { if (choose(at)) byId("canvas").focus({ preventScroll: true }); }
     else if (event.key === "Escape") { input.value = ""; draw(false); input.blur(); }
     else return;
     event.preventDefault();
