@@ -44,7 +44,7 @@ install: $(STAMP)
 
 # The report is tested in a browser where there is one; the tests say so where there is none.
 browser:
-	@command -v chromium chromium-browser google-chrome >/dev/null || \
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
 	  { $(SUDO) apt-get update -q && \
 	    $(SUDO) apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; }
 

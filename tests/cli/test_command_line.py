@@ -13,6 +13,8 @@ import tosaic as tosaic_api
 from tosaic.cli import main
 from tosaic.cli.examples import NAMES
 from tosaic.cli.sources import named, source_of
+from tosaic.files.flatbuffer import read
+from tosaic.files.parse import parse
 
 MODEL = """
 import torch
@@ -180,6 +182,52 @@ def test_run_on_an_npu_gives_the_interpreters_bits(tmp_path: Path) -> None:
     assert tosaic("run", made, "-i", given) == 2
     np.save(given, np.zeros((1, 3, 32, 32), np.float32))
     assert tosaic("run", made, "-i", given) == 2
+
+
+def test_compile_writes_a_report_beside_the_file(tmp_path: Path) -> None:
+    report = tmp_path / "report.html"
+    words = ("compile", "cnn", "-o", tmp_path / "graph.json", "--report", report, "-q")
+    assert tosaic(*words) == 0
+    text = report.read_text(encoding="utf-8")
+    assert '"title":"cnn"' in text
+    assert '"sqnr":' in text
+    assert json.loads((tmp_path / "graph.json").read_text())["graphs"][0]["nodes"]
+
+
+def test_a_pte_runs_and_shows_its_contents(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("executorch", reason="a .pte needs ExecuTorch")
+    made, given = tmp_path / "m.pte", tmp_path / "x.npy"
+    assert tosaic("compile", "cnn", "-t", "ethos-u55-128", "-o", made, "-q") == 0
+    x = np.random.default_rng(0).normal(size=(1, 3, 32, 32)).astype(np.float32)
+    np.save(given, x)
+    assert tosaic("run", made, "-i", given, "-o", tmp_path, "--json") == 0
+    assert json.loads(capsys.readouterr().out)["outputs"][0]["shape"] == [1, 10]
+    source, example = source_of("cnn", []), (torch.from_numpy(x),)
+    art = tosaic_api.compile(
+        source.model, example, target="ethos-u55-128", calibration=source.calibration
+    )
+    assert np.array_equal(np.load(tmp_path / "output_0.npy"), art.run(*example).numpy())
+    assert tosaic("dump", made, "--npu") == 0
+    told = capsys.readouterr().out
+    assert "a stream for ethos-u55-128" in told
+    assert "CONV" in told
+    assert tosaic("run", made, "-i", given, "--engine", "tosa") == 2
+    np.save(given, x[..., :-1])
+    assert tosaic("run", made, "-i", given) == 2
+    assert "input 0 is float32[1,3,32,32], not float32[1,3,32,31]" in capsys.readouterr().err
+
+
+def test_dump_prints_tosa_as_text_that_parses(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = tmp_path / "m.tosa"
+    assert tosaic("compile", "cnn", "-o", made, "-q") == 0
+    assert tosaic("dump", made) == 0
+    graph = parse(capsys.readouterr().out)
+    assert [op.name for op in graph.ops] == [op.name for op in read(made).ops]
+    assert tosaic("dump", made, "--npu") == 2
 
 
 def test_compare_prints_decibels(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -18,7 +18,7 @@
 
   function draw(c, width, height) {
     const w = width - pad.left - pad.right, h = height - pad.top - pad.bottom;
-    scale = { x: (t) => pad.left + w * t / steps(), y: (a) => pad.top + h * (1 - a / Math.max(arena.size, 1)) };
+    scale = { x: (t) => pad.left + w * t / steps(), y: (a) => pad.top + h * (1 - a / Math.max(arena.size * 1.07, 1)) };
     c.font = "11px " + css("--sans");
     c.fillStyle = css("--faint");
     c.strokeStyle = css("--line");
@@ -57,7 +57,7 @@
     c.setLineDash([]);
     c.fillStyle = css("--bad");
     c.textAlign = "right";
-    c.fillText("peak " + bytes(arena.size), width - pad.right - 4, scale.y(arena.size) - 3 < 12 ? scale.y(arena.size) + 13 : scale.y(arena.size) - 4);
+    c.fillText("peak " + bytes(arena.size), width - pad.right - 4, scale.y(arena.size) - 5);
   }
   const isBuffer = (block) => /^WB_|buffer/i.test(block.name);
   const nameOf = (block) => block.node >= 0 ? views.layers.items[views.layers.of[block.node]].label : block.name || "input";
