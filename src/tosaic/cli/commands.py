@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tosaic.cli import boundary
 from tosaic.cli import options as o
 from tosaic.cli.show import bar, busy, console, show, show_data
 from tosaic.errors import InvalidInput
@@ -26,6 +27,7 @@ def compile(
     shape: o.Shape = None,
     calibration: o.Calibration = None,
     scheme: o.Scheme = None,
+    io: o.Io = None,
     report: o.Report = None,
     vela_ini: o.VelaIni = None,
     system_config: o.SystemConfig = None,
@@ -49,7 +51,8 @@ def compile(
         chosen = _calibration(source, calibration)
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
-            calibration=None if chosen is None else kept.of(chosen), **given,
+            calibration=None if chosen is None else kept.of(chosen),
+            io=boundary.boundary(io or []), **given,
         )  # fmt: skip
         if output is not None:
             artifact.save(output)
@@ -59,6 +62,9 @@ def compile(
                 title=_title(source, model),
             )  # fmt: skip
     show(artifact.report, as_json, quiet)
+    written = ", ".join(str(path) for path in (output, report) if path is not None)
+    if written and not as_json and not quiet:
+        typer.echo(f"written: {written}")
     if strict and artifact.report.refused:
         raise typer.Exit(1)
 

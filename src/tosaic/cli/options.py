@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from tosaic.cli.boundary import HELP
 from tosaic.cli.examples import NAMES
 from tosaic.errors import InvalidInput
 
@@ -45,6 +46,7 @@ Target = Annotated[
 Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
 Calibration = Annotated[str | None, typer.Option(help=_DATA)]
 Scheme = Annotated[str | None, typer.Option(help="int8 (default) or a16w8")]
+Io = Annotated[list[str] | None, typer.Option("--io", help=HELP)]
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
 Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]

@@ -12,13 +12,22 @@
       el("div", { class: "hint", style: { margin: "2px 0 0" } }, [r.module, r.file ? `${r.file}:${r.line}` : ""].filter(Boolean).join("   ")));
   }
 
-  const rows = data.report.delegates.flatMap((d, graph) => [["in", d.inputs], ["out", d.outputs]].flatMap(([way, tensors]) => tensors.map((t) => [graph, way, t])));
-  const quant = (t, name) => !t.quant ? "" : Array.isArray(t.quant[name]) ? `${t.quant[name].length} of them` : name === "scale" ? String(+t.quant[name].toPrecision(8)) : String(t.quant[name]);
-  byId("boundarybody").append(rows.length ? el("div", { style: { overflowX: "auto" } }, el("table", {},
-    el("thead", {}, el("tr", {}, ["Graph", "", "Name", "Type", "Shape"].map((name) => el("th", {}, name)), el("th", { class: "num" }, "Scale"), el("th", { class: "num" }, "Zero point"), el("th", { class: "num" }, "Bytes"))),
-    el("tbody", {}, rows.map(([graph, way, t]) => el("tr", {}, el("td", {}, String(graph)), el("td", {}, way), el("td", { class: "mono wrap" }, t.name), el("td", { class: "mono" }, t.dtype), el("td", { class: "mono" }, sizes(t.shape)),
-      el("td", { class: "num mono" }, quant(t, "scale")), el("td", { class: "num mono" }, quant(t, "zero_point")), el("td", { class: "num" }, whole(t.shape.reduce((a, b) => a * b, 1) * (parseInt(t.dtype.replace(/\D+/, ""), 10) || 8) / 8))))))) : el("p", { class: "none" }, "No graph was compiled."));
-  if (rows.some(([, , t]) => t.quant)) byId("boundarybody").append(el("p", { class: "hint" }, "A real number is scale × (integer − zero point)."));
+  // The program's own tensors, then those of its graphs.
+  const ports = (data.report.boundary ? [["in", data.report.boundary.inputs], ["out", data.report.boundary.outputs]] : [])
+    .flatMap(([way, tensors]) => tensors.map((t) => ["Program", way, t.name, t.dtype, t.shape, t.scale, t.zero_point, t.dim_order]));
+  const inner = data.report.delegates.flatMap((d, graph) => [["in", d.inputs], ["out", d.outputs]]
+    .flatMap(([way, tensors]) => tensors.map((t) => [`Graph ${graph}`, way, t.name, t.dtype, t.shape, t.quant && t.quant.scale, t.quant && t.quant.zero_point, null])));
+  const rows = [...ports, ...inner];
+  const number = (n) => n === null || n === undefined ? "" : Array.isArray(n) ? `${n.length} of them` : String(+n.toPrecision(8));
+  const order = (axes) => axes && axes.some((axis, i) => axis !== i) ? ` (axes lie as ${axes.join(", ")})` : "";
+  const bits = (dtype) => dtype === "bool" ? 8 : parseInt(dtype.replace(/\D+/, ""), 10) || 8;
+  const line = ([where, way, name, dtype, shape, scale, zero, axes], i) => el("tr", {},
+    el("td", {}, i && rows[i - 1][0] === where ? "" : where), el("td", {}, way), el("td", { class: "mono wrap" }, name), el("td", { class: "mono" }, dtype),
+    el("td", { class: "mono" }, sizes(shape) + order(axes)), el("td", { class: "num mono" }, number(scale)), el("td", { class: "num mono" }, number(zero)),
+    el("td", { class: "num" }, whole(shape.reduce((a, b) => a * b, 1) * bits(dtype) / 8)));
+  const names = ["", "", "Name", "Type", "Shape"].map((name) => el("th", {}, name)), numbers = ["Scale", "Zero point", "Bytes"].map((name) => el("th", { class: "num" }, name));
+  byId("boundarybody").append(rows.length ? el("div", { style: { overflowX: "auto" } }, el("table", {}, el("thead", {}, el("tr", {}, names, numbers)), el("tbody", {}, rows.map(line)))) : el("p", { class: "none" }, "Nothing goes in or out."));
+  if (rows.some((row) => typeof row[5] === "number")) byId("boundarybody").append(el("p", { class: "hint" }, "A real number is scale × (integer − zero point)."));
 
   byId("factsbody").append(el("table", {}, el("tbody", {}, data.facts.map(([name, value]) => el("tr", {}, el("td", { style: { color: "var(--soft)", whiteSpace: "nowrap" } }, name), el("td", { class: "mono wrap" }, value))))));
 })();
