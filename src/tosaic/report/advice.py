@@ -15,11 +15,17 @@ _SAYINGS = (
      "Write it with operators that lower (tosaic ops lists them), or leave it on the CPU."),
     (r"size that depends on the input|dynamic",
      "Give the size as a constant, or do this step before or after the compiled part."),
-    (r"which TOSA does not have|more than the 32 bits|int64|float64",
+    (r"the 32 bits",
+     "Clamp the integers before this call, so that they are known to be small, or compute this "
+     "outside of the model."),
+    (r"which TOSA does not have|int64|float64|complex",
      "Convert to a type that the target has before this call: int32, int16, int8 or float32."),
     (r"Vela",
      "Vela does not take this form though the target should: another shape, stride or order of "
      "calls may pass. On the CPU the result is right."),
+    (r"FP profile",
+     "A float in a graph of integers: mostly the call before it was refused. Look at the first "
+     "refusal, the others often follow from it."),
     (r"lacks|needs|extension|profile",
      "Choose a target that has what is missing, or a scheme that does not need it."),
     (r"dilation|stride|kernel|padding|pad ",

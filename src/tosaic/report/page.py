@@ -135,9 +135,12 @@ def _measured(
 def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:
     """What it takes to make the same again."""
     yield "target", artifact.target
-    for name, value in artifact.options.items():
-        if value is not None:
-            yield name, str(value)
+    options = {name: value for name, value in artifact.options.items() if value is not None}
+    if artifact.target in ACCELERATORS:
+        names = ("system_config", "memory_mode")
+        options = dict(zip(names, ACCELERATORS[artifact.target][2])) | options
+    for name, value in options.items():
+        yield name, str(value)
     for number, node in enumerate(artifact.program.arguments):
         example = node.meta.get("val")
         if example is not None and hasattr(example, "shape"):
