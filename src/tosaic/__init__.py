@@ -162,4 +162,17 @@ def _save_pte(artifact: Artifact, path: str | os.PathLike[str], **options: Any) 
     save(artifact, path, **options)
 
 
+def _save_report(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
+    from tosaic.report import write_report
+
+    write_report(artifact, path, **options)
+
+
+def _save_explorer(artifact: Artifact, path: str | os.PathLike[str]) -> None:
+    from tosaic.report.explorer import write_explorer
+
+    write_explorer(artifact, path)
+
+
 formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))
+formats.WRITERS.update({".html": _save_report, ".json": _save_explorer})

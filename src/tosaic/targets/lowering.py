@@ -12,6 +12,7 @@ from tosaic.front import torchapi
 from tosaic.front.partition import Partition, Piece, partition
 from tosaic.front.program import Program
 from tosaic.ir.verify import verify
+from tosaic.progress import say
 from tosaic.rewrite import improve
 from tosaic.targets.base import Target
 from tosaic.targets.boundary import drop_unread, lay_out, take_unsigned
@@ -25,10 +26,12 @@ def compiled(program: Program, target: Target) -> tuple[Partition, tuple[Any, ..
     """
     kept: dict[str, str] = {}
     while True:
+        say("lowering to TOSA")
         found = lowered(program, target, kept)
         if target.emit is None:
             return found, ()
         delegates = []
+        say(f"compiling for {target.name}")
         for piece in found.pieces:
             made = _attempt(target, piece)
             if isinstance(made, ToolFailed):
