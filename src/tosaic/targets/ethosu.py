@@ -8,12 +8,13 @@ from functools import partial
 from typing import Any
 
 from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu_check import CHEAP, check_stream
-from tosaic.targets.ethosu_forms import FAMILIES, constraint
+from tosaic.targets.ethosu_forms import DEDICATED, FAMILIES, constraint
 from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
 
@@ -49,11 +50,14 @@ def family(accelerator: str) -> str:
 
 
 def _target(name: str) -> Target:
-    product = family(name)
-    emit = partial(_emit, VelaConfig(name), Options())
-    return Target(
-        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False
-    )
+    config = VelaConfig(name)
+    emit = partial(_emit, config, Options())
+    return Target(name, Env.parse(_ENVS[family(name)]), _constraints(config), emit, sums_ride=False)
+
+
+def _constraints(config: VelaConfig) -> tuple[Constraint, ...]:
+    forms = FAMILIES[family(config.accelerator)]
+    return (constraint((*forms, *DEDICATED) if config.has_dedicated_sram else forms),)
 
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
@@ -69,7 +73,9 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
         (flags,) if isinstance(flags, str) else tuple(flags),
     )  # fmt: skip
     check(config)
-    return replace(ETHOS_U[name], emit=partial(_emit, config, options))
+    return replace(
+        ETHOS_U[name], emit=partial(_emit, config, options), constraints=_constraints(config)
+    )
 
 
 def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:

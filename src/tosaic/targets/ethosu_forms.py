@@ -317,6 +317,13 @@ OLDER = (
          "Ethos-U55 and U65 scale operands of a sum by different whole numbers wrongly"),
 )  # fmt: skip
 
+# Where the NPU has fast memory of its own beside the arena.
+DEDICATED = (
+    Form(("WHILE_LOOP",), _always,
+         "with dedicated SRAM a loop uses memory that Vela does not ask for; "
+         "another memory mode takes it"),
+)  # fmt: skip
+
 FAMILIES: dict[str, tuple[Form, ...]] = {
     "u55": (*EVERY, *OLDER),
     "u65": (*EVERY, *OLDER),

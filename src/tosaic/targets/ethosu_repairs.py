@@ -189,6 +189,20 @@ def _cut(op: Op, position: int, uses: Uses) -> bool:
     return op.name in ("TABLE", "RESCALE") and made is not None and made.name == "CAST"
 
 
+def _unsigned(op: Op, position: int, uses: Uses) -> bool:
+    """Two RESCALE become one, with the limits of both types: of uint8 the upper half is lost."""
+    if op.name != "RESCALE" or position or not op.attrs["output_unsigned"]:
+        return False
+    return _source(op.ins[0]) == "RESCALE"
+
+
+def _turned(op: Op, position: int, uses: Uses) -> bool:
+    """Limits behind a REVERSE of a table's results, which has no place for them."""
+    if op.name != "CLAMP" or _source(op.ins[0]) != "REVERSE":
+        return False
+    return _source(op.ins[0], _TURNS) == "TABLE"
+
+
 def _chosen(op: Op, position: int, uses: Uses) -> bool:
     """What SELECT reads has the shape that another reader of the same tensor gave it."""
     return op.name == "SELECT" and _reshaped_for_several(op.ins[position], uses)
@@ -220,5 +234,7 @@ FAULTS = (
     Fault(_ALL, _reshaped),
     Fault(_ALL, _chosen),
     Fault(("u85",), _cut),
+    Fault(("u85",), _turned),
+    Fault(_ALL, _unsigned),
     Fault(_OLDER, _crossed),
 )
