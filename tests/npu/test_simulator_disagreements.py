@@ -121,6 +121,21 @@ def test_output_padding_before_a_transposed_convolution_is_lost_on_u55() -> None
     assert not outcome(enlarged(1, 0, 1, 0), U85)
 
 
+def test_a_transposed_convolution_cut_to_one_column_starts_at_the_wrong_place() -> None:
+    def make(width: int) -> Callable[[Maker], Value]:
+        def cut(m: Maker) -> Value:
+            x, weight = m.input(I8, (1, 9, width, 5)), m.draw(I8, (6, 3, 3, 5))
+            acc = convolve(m, x, weight, op="TRANSPOSE_CONV2D", out_pad=(0, 0, -2, -2),
+                           stride=(2, 2))  # fmt: skip
+            return m.settle(acc, I8, per_channel=False)
+
+        return cut
+
+    for machine in (U55, U85):
+        assert outcome(make(2), machine)
+        assert not outcome(make(3), machine)
+
+
 def doubled(border: tuple[int, int]) -> Callable[[Maker], Value]:
     def make(m: Maker) -> Value:
         shapes = [m.b.shape(s) for s in ([4, 2, 4, 2], (-1, -1), border)]
@@ -156,6 +171,21 @@ def test_scales_by_channel_are_lost_where_weights_are_an_input() -> None:
     """Vela takes the first channel's scale for all."""
     assert outcome(given_weights(True), U85)
     assert not outcome(given_weights(False), U85)
+
+
+def multiplied(per_channel: bool) -> Callable[[Maker], Value]:
+    def make(m: Maker) -> Value:
+        x, y = m.input(I8, (2, 5, 9)), m.input(I8, (2, 9, 8))
+        acc = m.b.MATMUL(x, y, m.zero(I8), m.zero(I8), out=I32)
+        return m.settle(acc, I8, per_channel=per_channel)
+
+    return make
+
+
+def test_scales_by_column_of_a_product_are_those_of_the_first_on_u85() -> None:
+    assert outcome(multiplied(True), U85)
+    assert not outcome(multiplied(False), U85)
+    assert not outcome(multiplied(True), U55)
 
 
 def dilated(width: int) -> Callable[[Maker], Value]:

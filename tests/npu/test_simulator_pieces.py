@@ -158,6 +158,13 @@ def unsigned(m: Maker) -> Value:
     return m.rescale(x, UNIT, I8, (0, 128), unsigned=(False, True))
 
 
+def far_apart(m: Maker) -> Value:
+    x = m.b.PAD(m.input(I8, (1, 4, 6, 3)), m.b.shape((0, 0, 5, 5, 0, 0, 0, 0)), m.zero(I8))
+    acc = convolve(m, x, m.draw(I8, (5, 2, 1, 3)), pad=(0, 0, 0, 0), stride=(1, 1),
+                   dilation=(5, 1))  # fmt: skip
+    return narrowed(m, acc)
+
+
 def many_for_one(m: Maker) -> Value:
     """A depthwise convolution with two results for each channel, beside another tensor."""
     acc = convolve(m, m.input(I8, (1, 4, 5, 3)), m.draw(I8, (2, 2, 3, 2)), op="DEPTHWISE_CONV2D",
@@ -205,6 +212,7 @@ FORMS = {
     "a choice of a tensor with two shapes": Piece(chosen, (U85,), "_chosen"),
     "differences of a tensor with two shapes": Piece(crossed, (U55,), "_crossed"),
     "limits behind a table turned round": Piece(turned, (U85,), "_turned"),
+    "gaps longer than what a PAD surrounds": Piece(far_apart, BOTH, "_surrounded"),
     "a step to uint8 behind a zero point of 0": Piece(unsigned, BOTH, "_unsigned"),
     "a table of what a CAST wraps": Piece(wrapped, (U85,), "_cut"),
 }  # fmt: skip

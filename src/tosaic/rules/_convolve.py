@@ -106,9 +106,8 @@ def _reaching(b: Lowering, x: Value, c: Convolution) -> Convolution:
     cuts, padding = [slice(None)] * c.kernel.type.rank, list(c.padding)
     for axis, (size, taps) in enumerate(zip(x.shape[1:-1], c.spatial)):
         (before, after), gap, step = c.padding[axis], c.dilation[axis], c.stride[axis]
-        last = size + before + after - (taps - 1) * gap  # where the last window starts, and one
-        seen = [t for t in range(taps) if any(0 <= p + t * gap - before < size
-                                              for p in range(0, last, step))]  # fmt: skip
+        starts = range(-before, size + after - (taps - 1) * gap, step)  # of the windows
+        seen = [t for t in range(taps) if any(0 <= n + t * gap < size for n in starts)]
         if not seen:
             continue
         left, right = seen[0] * gap, (taps - 1 - seen[-1]) * gap
@@ -119,8 +118,8 @@ def _reaching(b: Lowering, x: Value, c: Convolution) -> Convolution:
         return c
     sizes = [len(range(n)[cut]) for n, cut in zip(c.kernel.shape, cuts)]
     kernel = remade(b, c.kernel, sizes, lambda a: a[tuple(cuts)])
-    taps = sizes[c.start : c.start + len(c.stride)]
-    dilation = tuple(1 if n == 1 else gap for n, gap in zip(taps, c.dilation))
+    left_over = zip(sizes[c.start :], c.dilation)
+    dilation = tuple(1 if n == 1 else gap for n, gap in left_over)
     return replace(c, kernel=kernel, padding=tuple(padding), dilation=dilation)
 
 

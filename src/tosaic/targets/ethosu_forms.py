@@ -144,8 +144,6 @@ EVERY = (
          "a dilation above 2 that is longer than the input is computed wrongly"),
     Form(("TRANSPOSE_CONV2D",), _cut_to_one,
          "a transposed convolution that is cut to one row or column is computed wrongly"),
-    Form(("RESCALE",), _scales_of_computed,
-         "of scales by channel the first is taken for all where the weights are computed"),
     Form(_CONVOLUTIONS, _large_kernel,
          "kernels end at 64 rows and 4096 elements, gaps included"),
     Form(_POOLS, _large_pool, "windows end at 256 rows and 65536 elements"),
@@ -317,6 +315,11 @@ OLDER = (
          "Ethos-U55 and U65 scale operands of a sum by different whole numbers wrongly"),
 )  # fmt: skip
 
+NEWER = (
+    Form(("RESCALE",), _scales_of_computed,
+         "Ethos-U85 takes the first of scales by channel for all where the weights are computed"),
+)  # fmt: skip
+
 # Where the NPU has fast memory of its own beside the arena.
 DEDICATED = (
     Form(("WHILE_LOOP",), _always,
@@ -327,5 +330,5 @@ DEDICATED = (
 FAMILIES: dict[str, tuple[Form, ...]] = {
     "u55": (*EVERY, *OLDER),
     "u65": (*EVERY, *OLDER),
-    "u85": EVERY,
+    "u85": (*EVERY, *NEWER),
 }

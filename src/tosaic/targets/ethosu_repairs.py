@@ -189,6 +189,15 @@ def _cut(op: Op, position: int, uses: Uses) -> bool:
     return op.name in ("TABLE", "RESCALE") and made is not None and made.name == "CAST"
 
 
+def _surrounded(op: Op, position: int, uses: Uses) -> bool:
+    """A PAD becomes padding of the convolution, whose gaps are then longer than the input."""
+    made = op.ins[position].producer
+    if position or made is None or made.name != "PAD" or "dilation" not in op.attrs:
+        return False
+    sizes, gaps = made.ins[0].shape[-3:-1], op.attrs["dilation"][-2:]
+    return any(2 < gap > size for size, gap in zip(sizes, gaps))
+
+
 def _unsigned(op: Op, position: int, uses: Uses) -> bool:
     """Two RESCALE become one, with the limits of both types: of uint8 the upper half is lost."""
     if op.name != "RESCALE" or position or not op.attrs["output_unsigned"]:
@@ -236,5 +245,6 @@ FAULTS = (
     Fault(("u85",), _cut),
     Fault(("u85",), _turned),
     Fault(_ALL, _unsigned),
+    Fault(_ALL, _surrounded),
     Fault(_OLDER, _crossed),
 )
