@@ -113,7 +113,7 @@ def networks(names: Sequence[str], targets: Sequence[str]) -> Iterator[tuple[str
         net, example, calibration = zoo.build(name)
         module = quantize(net, example, calibration=calibration, target=ETHOS_U[TARGETS[0]])
         for target in targets:
-            yield name, tosaic.compile(module, example, target=target)
+            yield name, tosaic.compile(module, example, target=target, check=True)
 
 
 def _zoo(targets: Sequence[str]) -> int:

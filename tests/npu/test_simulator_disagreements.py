@@ -22,6 +22,7 @@ from tosaic.errors import TosaicError, Unsupported
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Value
 from tosaic.spec.dtypes import I8, I32
+from tosaic.targets.ethosu import ETHOS_U, with_options
 
 U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
 U85 = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
@@ -217,6 +218,14 @@ def test_a_loop_with_memory_of_its_own_uses_bytes_that_vela_does_not_ask_for() -
     assert compiled.scratch_fast_size == 0
     with pytest.raises(TosaicError, match="region 2"):
         simulate(compiled, maker.data, run_reference(data, maker.data))
+
+
+def test_a_loop_is_refused_beforehand_where_the_npu_has_memory_of_its_own() -> None:
+    _, graph = build("loop", "u85", 24)
+    (loop,) = [op for op in graph.ops if op.name == "WHILE_LOOP"]
+    assert ETHOS_U["ethos-u85-256"].refuses(loop) is None
+    dedicated = with_options("ethos-u85-256", {"memory_mode": "Dedicated_Sram_384KB"})
+    assert "memory that Vela does not ask for" in (dedicated.refuses(loop) or "")
 
 
 def narrowed_into(make: Callable[[Maker, Value], Value]) -> Callable[[Maker], Value]:
