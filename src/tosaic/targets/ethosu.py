@@ -13,6 +13,7 @@ from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu_check import CHEAP, check_stream
+from tosaic.targets.ethosu_costs import cycles
 from tosaic.targets.ethosu_forms import FAMILIES, constraint
 from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
@@ -51,8 +52,9 @@ def _target(name: str) -> Target:
     product = family(name)
     emit = partial(_emit, VelaConfig(name), Options())
     return Target(
-        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False
-    )
+        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False,
+        cost=cycles(product, ACCELERATORS[name][0]),
+    )  # fmt: skip
 
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
