@@ -14,8 +14,10 @@ import numpy as np
 from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.chains import again, chain, product_of
 from tosaic.rewrite.match import Matcher, form
+from tosaic.rewrite.turns import merged_axes
 
 _MOST_PARTS = 8
+_MOST_FRONT = 64
 _PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D")
 
 
@@ -67,5 +69,31 @@ def place_channels(m: Matcher, op: Op) -> Value | None:
     if outer > 1:
         rows = m.b.RESHAPE(whole, m.b.shape((op.outs[0].type.size // outer, outer)))
         whole = m.b.TRANSPOSE(rows, perms=(1, 0))
+    made: Value = m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))
+    return made
+
+
+@form("TRANSPOSE")
+def front_channels(m: Matcher, op: Op) -> Value | None:
+    """[places, parts, channels] as [parts, places, channels]: a product for each part."""
+    extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
+    reshape = m.made_by(op.ins[0], "RESHAPE") if m.only(op.ins[0]) else None
+    if reshape is None or perms != [1, 0, 2] or not m.only(reshape.ins[0]):
+        return None
+    last = reshape.ins[0].producer
+    found = chain(m, last, "CONV2D") if last is not None and last in m.place else None
+    _, count, size = extents
+    if found is None or found[0].outs[0].shape[3] != count * size or count > _MOST_FRONT:
+        return None
+    product, *functions = found
+    if not (product.operand("weight").is_const and product.operand("bias").is_const):
+        return None
+    parts = []
+    for index in range(count):
+        channels = np.arange(index * size, (index + 1) * size)
+        parts.append(
+            again(m, product_of(m, product, product.ins[0], channels), functions, channels)
+        )
+    whole = m.b.CONCAT(*parts, axis=0 if parts[0].shape[0] > 1 else 1)
     made: Value = m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))
     return made

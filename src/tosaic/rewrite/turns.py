@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 import numpy as np
@@ -10,6 +11,7 @@ from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.match import Matcher, form, sizes
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
+_AXES = 4  # that an NPU has; more are moved by many operations
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
 _BLOCKS = (8, 4, 2, 1)  # neighbours that are moved together; more are more work for products
 
@@ -51,6 +53,26 @@ def merge_axes(m: Matcher, op: Op) -> Value | None:
         return None
     turned = m.b.TRANSPOSE(m.b.RESHAPE(op.ins[0], m.b.shape(extents)), perms=perms)
     made: Value = m.b.RESHAPE(turned, m.b.shape(op.outs[0].shape))
+    return made
+
+
+@form("TRANSPOSE")
+def turn_in_steps(m: Matcher, op: Op) -> Value | None:
+    """A block of axes past its neighbours at a time: four axes, of which two change places."""
+    extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
+    if len(extents) <= _AXES:
+        return None
+    value, order = op.ins[0], list(range(len(extents)))
+    for place, axis in enumerate(perms):
+        found = order.index(axis)
+        if found == place:
+            continue
+        cuts = (0, place, found, found + 1, len(order))
+        groups = [order[a:b] for a, b in zip(cuts, cuts[1:])]
+        shape = [math.prod(extents[axis] for axis in group) for group in groups]
+        value = m.b.TRANSPOSE(m.b.RESHAPE(value, m.b.shape(shape)), perms=(0, 2, 1, 3))
+        order = [*groups[0], *groups[2], *groups[1], *groups[3]]
+    made: Value = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
     return made
 
 
