@@ -11,7 +11,7 @@ from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.match import Matcher, form, sizes
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
-_AXES = 4  # that an NPU has; more are moved by many operations
+_AXES = 3  # that an NPU moves in one operation; more take many
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
 _BLOCKS = (8, 4, 2, 1)  # neighbours that are moved together; more are more work for products
 
@@ -58,21 +58,30 @@ def merge_axes(m: Matcher, op: Op) -> Value | None:
 
 @form("TRANSPOSE")
 def turn_in_steps(m: Matcher, op: Op) -> Value | None:
-    """A block of axes past its neighbours at a time: four axes, of which two change places."""
+    """A block of axes past its neighbours at a time: three axes, of which two change places."""
     extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
     if len(extents) <= _AXES:
         return None
     value, order = op.ins[0], list(range(len(extents)))
     for place, axis in enumerate(perms):
         found = order.index(axis)
+        groups = order[:place], order[place:found], order[found : found + 1], order[found + 1 :]
+        before, between, block, behind = (math.prod(extents[a] for a in g) for g in groups)
+        order = [*groups[0], *groups[2], *groups[1], *groups[3]]
         if found == place:
             continue
-        cuts = (0, place, found, found + 1, len(order))
-        groups = [order[a:b] for a, b in zip(cuts, cuts[1:])]
-        shape = [math.prod(extents[axis] for axis in group) for group in groups]
-        value = m.b.TRANSPOSE(m.b.RESHAPE(value, m.b.shape(shape)), perms=(0, 2, 1, 3))
-        order = [*groups[0], *groups[2], *groups[1], *groups[3]]
+        if behind == 1 and before > 1:
+            value = _turned(m, value, (before, between, block), (0, 2, 1))
+            continue
+        value = _turned(m, value, (before * between, block, behind), (1, 0, 2))
+        if before > 1:  # the block went to the very front, and back to its place
+            value = _turned(m, value, (block, before, between * behind), (1, 0, 2))
     made: Value = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
+    return made
+
+
+def _turned(m: Matcher, value: Value, shape: Sequence[int], perms: Sequence[int]) -> Value:
+    made: Value = m.b.TRANSPOSE(m.b.RESHAPE(value, m.b.shape(shape)), perms=perms)
     return made
 
 

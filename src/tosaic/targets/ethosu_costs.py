@@ -21,7 +21,7 @@ _WEIGHT_BYTES = 0.25
 
 
 _READ = 0.2  # a byte of a convolution's input
-_AXES = 4  # that change places in one operation or two
+_AXES = 3  # that change places in one operation or two
 _MIXED = 3.0  # an element of several axes that change places
 
 
@@ -137,7 +137,7 @@ def _turned55(op: Op) -> float:
     ranked = [sorted(perms).index(p) for p in perms]
     swaps = 1 if sum(i != p for i, p in enumerate(ranked)) == 2 else 2
     last = shape[max(perms)]
-    if op.ins[0].type.rank > _AXES:
+    if len(perms) > _AXES:
         return _MIXED * op.outs[0].type.size
     size = op.outs[0].type.size * op.ins[0].dtype.bits / 8
     return size * 0.375 * (swaps - 1 + _up(last, 8) / last)
@@ -146,7 +146,7 @@ def _turned55(op: Op) -> float:
 def _turned85(op: Op) -> float:
     """Elements are written one after the other; a row by itself is very slow."""
     shape = op.outs[0].shape
-    if len(shape) > _AXES:
+    if sum(n != 1 for n in shape) > _AXES:
         return _MIXED * op.outs[0].type.size
     last = next((n for n in reversed(shape) if n != 1), 1)
     rows = math.prod(shape[:-2])
