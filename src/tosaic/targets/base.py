@@ -8,6 +8,7 @@ from typing import Any
 
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Op
+from tosaic.rewrite import Cost
 from tosaic.spec.env import Env
 
 
@@ -18,7 +19,8 @@ class Target:
     ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``sums_ride``
     says that an int32 accumulator costs a sum no more than int8 does. Where there are floats beside
     integers, graphs quantize and dequantize at their boundary, unless
-    ``preserve_io_quantization``.
+    ``preserve_io_quantization``. ``cost`` estimates what an operator takes there: among equal forms
+    the cheapest is chosen by it.
     """
 
     name: str
@@ -27,6 +29,7 @@ class Target:
     emit: Callable[[Graph], Any] | None = None
     sums_ride: bool = True
     preserve_io_quantization: bool = False
+    cost: Cost | None = None
 
     @property
     def has_casts(self) -> bool:

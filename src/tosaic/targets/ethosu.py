@@ -14,6 +14,7 @@ from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu_check import CHEAP, check_stream
+from tosaic.targets.ethosu_costs import cycles
 from tosaic.targets.ethosu_forms import DEDICATED, FAMILIES, constraint
 from tosaic.targets.ethosu_outputs import own_outputs
 from tosaic.targets.ethosu_repairs import repair
@@ -51,9 +52,12 @@ def family(accelerator: str) -> str:
 
 
 def _target(name: str) -> Target:
-    config = VelaConfig(name)
+    config, product = VelaConfig(name), family(name)
     emit = partial(_emit, config, Options())
-    return Target(name, Env.parse(_ENVS[family(name)]), _constraints(config), emit, sums_ride=False)
+    return Target(
+        name, Env.parse(_ENVS[product]), _constraints(config), emit, sums_ride=False,
+        cost=cycles(product, ACCELERATORS[name][0]),
+    )  # fmt: skip
 
 
 def _constraints(config: VelaConfig) -> tuple[Constraint, ...]:
