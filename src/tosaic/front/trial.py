@@ -26,21 +26,25 @@ class Trial:
         self, env: Env, constants: set[fx.Node], constraints: Sequence[Constraint] = ()
     ) -> None:
         self.env, self.constants, self.constraints = env, constants, constraints
-        self.wanted: tuple[Quant, d.DType] | None = None
+
+    def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
+        """What the result of a call must become; None if it may stay as it is."""
+        return None
 
     def refusal(self, *calls: fx.Node) -> Unsupported | None:
         """Why calls, each on the accumulators of those before it, do not lower; None if they do."""
         b, known = Lowering(self.env, constraints=self.constraints), dict[fx.Node, Value]()
         result: Any = None
+        wanted = self.wanted(calls[-1])
         try:
             for call in calls:
-                b.wanted = self.wanted if call is calls[-1] else None
+                b.wanted = wanted if call is calls[-1] else None
                 rule = rule_of(torchapi.target_name(call))
                 result = known[call] = rule.lower(b, **self._arguments(b, call, known))
             for value in result if isinstance(result, (list, tuple)) else [result]:
-                if self.wanted is None or value is None or value.quant is None or is_mask(value):
+                if wanted is None or value is None or value.quant is None or is_mask(value):
                     continue  # a result without a form is refused where it is read
-                b.settle(value, *self.wanted)
+                b.settle(value, *wanted)
         except Unsupported as refusal:
             return refusal
         return None
