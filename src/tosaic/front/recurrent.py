@@ -16,23 +16,11 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.marks import MARK, Mark, mark_of
 
 aten = torch.ops.aten
-MARK = "tosaic.mark"
-
-
-@dataclass(frozen=True, slots=True)
-class Mark:
-    """What the quantizer shall know of a call: ``wide`` asks for 16 bits, ``tie`` names those
-    whose results have one range. Behind a slash in it is what only 16 bits have room for."""
-
-    wide: bool = False
-    tie: str = ""
-
-
-def mark_of(node: fx.Node) -> Mark:
-    found = node.meta.get(MARK)
-    return found if isinstance(found, Mark) else Mark()
+# Beyond it sigmoid is 0 or 1 and tanh is −1 or 1, to half a step of int16.
+_BENDS = (-11.0, 11.0)
 
 
 def steps(node: fx.Node) -> fx.GraphModule | None:
@@ -62,10 +50,13 @@ class _Parts:
         bound = torchapi.bound_arguments(self.node)
         return {k: fx.map_arg(v, lambda n: self.given[n]) for k, v in bound.items()}
 
-    def call(self, target: Any, *args: Any, wide: bool = False, tie: str = "") -> fx.Node:
+    def call(
+        self, target: Any, *args: Any, wide: bool = False, tie: str = "",
+        limits: tuple[float, float] | None = None,
+    ) -> fx.Node:  # fmt: skip
         made = self.graph.call_function(target, args)
         made.meta["val"] = self._result(made)
-        made.meta[MARK] = Mark(wide, f"{self.node.name}.{tie}" if tie else "")
+        made.meta[MARK] = Mark(wide, f"{self.node.name}.{tie}" if tie else "", limits)
         return made
 
     def _result(self, call: fx.Node) -> Tensor:
@@ -108,7 +99,7 @@ def _lstm_step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) -
     size = cell.meta["val"].shape[-1]
     hidden = p.call(aten.linear.default, hidden, w.of_hidden, w.hidden_bias, wide=True,
                     tie=f"{tie}.gates/own")  # fmt: skip
-    gates = p.call(aten.add.Tensor, given, hidden, wide=True, tie=f"{tie}.gates")
+    gates = p.call(aten.add.Tensor, given, hidden, wide=True, tie=f"{tie}.sums", limits=_BENDS)
     doors = p.call(aten.sigmoid.default, p.part(gates, 0, 2 * size), wide=True)
     new = p.call(aten.tanh.default, p.part(gates, 2 * size, 3 * size), wide=True)
     out = p.call(aten.sigmoid.default, p.part(gates, 3 * size, 4 * size), wide=True)
@@ -130,25 +121,25 @@ def _gru_step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) ->
     own = p.call(aten.linear.default, hidden, w.of_hidden, w.hidden_bias, wide=True,
                  tie=f"{tie}.gates/own")  # fmt: skip
     doors = p.call(aten.add.Tensor, p.part(given, 0, 2 * size), p.part(own, 0, 2 * size),
-                   wide=True, tie=f"{tie}.gates")  # fmt: skip
+                   wide=True, tie=f"{tie}.sums", limits=_BENDS)  # fmt: skip
     doors = p.call(aten.sigmoid.default, doors, wide=True)
     reset, update = p.part(doors, 0, size), p.part(doors, size, 2 * size)
     past = p.call(aten.mul.Tensor, reset, p.part(own, 2 * size, 3 * size), wide=True,
                   tie=f"{tie}.gates/past")  # fmt: skip
     new = p.call(aten.add.Tensor, p.part(given, 2 * size, 3 * size), past, wide=True,
-                 tie=f"{tie}.gates/new")  # fmt: skip
+                 tie=f"{tie}.sums/new", limits=_BENDS)  # fmt: skip
     new = p.call(aten.tanh.default, new, wide=True)
     apart = p.call(aten.sub.Tensor, hidden, new, wide=True, tie=f"{tie}.apart")
     moved = p.call(aten.mul.Tensor, update, apart, wide=True, tie=f"{tie}.apart/moved")
     return (p.call(aten.add.Tensor, new, moved, tie=f"{tie}.hidden"),)
 
 
-def _rnn_step(bend: Any) -> Step:
+def _rnn_step(bend: Any, limits: tuple[float, float] | None) -> Step:
     def step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) -> State:
         (hidden,) = state
         own = p.call(aten.linear.default, hidden, w.of_hidden, w.hidden_bias, wide=True,
                      tie=f"{tie}.gates/own")  # fmt: skip
-        total = p.call(aten.add.Tensor, given, own, wide=True, tie=f"{tie}.gates")
+        total = p.call(aten.add.Tensor, given, own, wide=True, tie=f"{tie}.sums", limits=limits)
         return (p.call(bend, total, tie=f"{tie}.hidden"),)
 
     return step
@@ -246,7 +237,7 @@ def _cell(step: Step) -> Any:
     return form
 
 
-_tanh_step, _relu_step = _rnn_step(aten.tanh.default), _rnn_step(aten.relu.default)
+_tanh_step, _relu_step = _rnn_step(aten.tanh.default, _BENDS), _rnn_step(aten.relu.default, None)
 _FORMS: dict[str, Any] = {
     "aten.lstm.input": _lstm,
     "aten.gru.input": _plain(_gru_step),

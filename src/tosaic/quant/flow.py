@@ -18,6 +18,7 @@ from tosaic.front.imported import Imported, import_model
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.known import fold_known
+from tosaic.quant.magnitudes import mark_magnitudes
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.targets.base import Target
 
@@ -98,6 +99,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
     with torch.no_grad():
         module = torchapi.module_of(source.model)
         fold_known(module)
+        mark_magnitudes(module.graph)
         quantizer.expand(module)
         fold_batch_norms(module)
         add_biases(module)

@@ -19,7 +19,7 @@ from tosaic.front import torchapi
 from tosaic.front.calls import joins, rides
 from tosaic.front.expand import expand
 from tosaic.front.lower import TYPES
-from tosaic.front.recurrent import mark_of
+from tosaic.front.marks import mark_of
 from tosaic.front.registry import RULES, rule_of
 from tosaic.front.trial import constants
 from tosaic.quant.readers import tell_readers
@@ -83,7 +83,12 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def _spec_of(self, node: fx.Node) -> Any:
         """How the result of a call is observed."""
-        return self._wide_spec if mark_of(node).wide else self._spec
+        mark = mark_of(node)
+        if not mark.wide:
+            return self._spec
+        if mark.limits is None or self._wide_spec.dtype is not torch.int16:
+            return self._wide_spec
+        return self._wide.fixed(mark.limits)
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""

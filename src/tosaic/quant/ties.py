@@ -7,7 +7,7 @@ from typing import Any
 import torch
 from torch import fx
 
-from tosaic.front.recurrent import mark_of
+from tosaic.front.marks import mark_of
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.weights import PerChannelWeightObserver
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Any
 
 from torch import fx
 
@@ -37,6 +38,10 @@ class Trial(trial.Trial):
     def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
         kind = self.kind(call, None)
         return Quant(2 * _STEP, _zero(kind)), kind
+
+    def described(self, call: fx.Node, node: fx.Node) -> Any:
+        kind = self.kind(call, node) if is_real(node) else None
+        return super().described(call, node), kind
 
     def value(self, b: Lowering, node: fx.Node, call: fx.Node, name: str) -> Value:
         role = role_of(call, name)
