@@ -17,8 +17,9 @@ class EarlyExit(nn.Module):
         self.stem = nn.Sequential(conv_bn(3, width, 3, 2), conv_bn(width, 2 * width, 3, 2))
         self.exit = nn.Linear(2 * width, classes)
         self.deep = nn.Sequential(
-            conv_bn(2 * width, 4 * width, 3, 2), conv_bn(4 * width, 4 * width)
-        )
+            nn.Conv2d(2 * width, 4 * width, 3, 2, 1), nn.ReLU(),
+            nn.Conv2d(4 * width, 4 * width, 3, 1, 1), nn.ReLU(),
+        )  # fmt: skip
         self.classifier = nn.Linear(4 * width, classes)
 
     def forward(self, x: Tensor) -> Tensor:

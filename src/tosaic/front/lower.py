@@ -8,7 +8,8 @@ call comes next: ``wanted`` says what the result must become, or None if it may 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -40,6 +41,9 @@ class Lowering(Builder):
     """A Builder with the vocabulary of the rules."""
 
     wanted: tuple[Quant, d.DType] | None = None
+    items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType(
+        {}
+    )  # the same for several results
 
     if TYPE_CHECKING:  # the operators that rules use have one result
 

@@ -35,7 +35,15 @@ class LayerRun(fx.Interpreter):
                 self._layers[bias] = _Layer(n, *self._observed[n], weight.detach())
             behind = weight.dim() - 2  # axes that windows move over
             self._layers[bias].see(x.detach(), x.dim() - 1 - behind)
+        if torchapi.is_region_call(n) and torchapi.target_name(n) == "cond":
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            return self._both(*args)
         return super().run_node(n)
+
+    def _both(self, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        """What a branch gives; the other one sees the data, too."""
+        given, otherwise = true_fn(*operands), false_fn(*operands)
+        return given if bool(pred) else otherwise
 
     def correct_biases(self) -> None:
         """Once all data has been seen."""

@@ -19,7 +19,7 @@ from tosaic.front import torchapi
 from tosaic.front.calls import joins, rides
 from tosaic.front.expand import expand
 from tosaic.front.lower import TYPES
-from tosaic.front.marks import mark_of
+from tosaic.front.marks import MARK, mark_of
 from tosaic.front.registry import RULES, rule_of
 from tosaic.front.trial import constants
 from tosaic.quant.readers import tell_readers
@@ -103,7 +103,12 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         joined = _joined(model.graph, trial) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
         for node in model.graph.nodes:
+            if node.op == "placeholder" and MARK in node.meta and is_real(node):  # of a region
+                node.meta[_KEY] = _annotation({}, self._spec_of(node))
             if node.op != "call_function" or node in done or node in known:
+                continue
+            if torchapi.is_region_call(node):
+                self._border(node)
                 continue
             if node in inside:
                 self._annotate(node, None)
@@ -175,6 +180,12 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
             if rule.limits is not None and output is not None:
                 output = self._scheme_of(node).fixed(rule.limits)
             self._results(node, inputs, output)
+
+    def _border(self, node: fx.Node) -> None:
+        """Real numbers that enter a branch or a loop, and those that come out."""
+        if self.target is not None and self.target.env.has("cf"):
+            inputs = {n: self._of(n) for n in node.all_input_nodes if is_real(n)}
+            self._results(node, inputs, self._spec)
 
     def _of(self, node: fx.Node) -> Any:
         """What a value is quantized to: as its limits say, or as it will be observed."""
