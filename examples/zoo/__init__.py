@@ -36,7 +36,7 @@ from .wav2letter import wav2letter
 from .wheels import installed
 from .yolo import YOLO
 
-__all__ = ["ZOO", "Entry", "build", "missing", "samples"]
+__all__ = ["ZOO", "Entry", "Inputs", "build", "missing", "samples"]
 
 Inputs = tuple[Tensor, ...]
 
