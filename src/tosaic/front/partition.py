@@ -99,6 +99,7 @@ class _Partitioner:
         self.accepted: set[fx.Node] = set()
         self.folded: set[fx.Node] = set()  # constants of a graph
         self.meant: set[fx.Node] = set()  # dequantize calls, which only say what integers mean
+        self.given: set[fx.Node] = set()  # integers that PyTorch quantizes for a graph
         self.refused: list[Refusal] = []
         self.level: dict[fx.Node, int] = {}
         self.reads: dict[fx.Node, bool] = {}
@@ -138,7 +139,8 @@ class _Partitioner:
 
     def _is_inside(self, node: Any) -> bool:
         source = self.source(node)
-        return source in self.accepted or source in self.folded
+        is_given = source in self.given and source is not node  # it has the meaning already
+        return is_given or source in self.accepted or source in self.folded
 
     def source(self, node: fx.Node) -> fx.Node:
         """The node that a value comes from."""
@@ -151,6 +153,7 @@ class _Partitioner:
         quant, kind = parameters(torchapi.bound_arguments(node))
         example = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
         self.trial.codes.add(node)
+        self.given.add(node)
         if isinstance(example, torch.Tensor):
             self._give(node, Value(TensorType(kind, tuple(example.shape)), node.name, quant=quant))
 

@@ -128,6 +128,9 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
                 last.meta[_KEY] = _annotation({}, self._spec_of(last))
                 self._remember(last, self._spec_of(last))
             done |= {n for n in (norm, rider) if n is not None}
+        for node in model.graph.find_nodes(op="placeholder"):
+            if len(set(_readings(node))) > 1:  # it comes in once, and is rescaled inside
+                node.meta[_KEY] = _annotation({}, self._spec)
         return model
 
     def _refusal(self, trial: Trial, *calls: fx.Node) -> Unsupported | None:
@@ -239,6 +242,12 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         inputs |= {b: self.scheme.bias(source[0], weight[0], node) for b in bias}
         node.meta[_KEY] = _annotation(inputs, output)
         self._remember(node, output)
+
+
+def _readings(node: fx.Node) -> list[torch.dtype]:
+    """The integers that calls read a value in."""
+    maps = [u.meta[_KEY].input_qspec_map for u in node.users if _KEY in u.meta]
+    return [found[node].dtype for found in maps if hasattr(found.get(node), "dtype")]
 
 
 def _brings_numbers(node: fx.Node) -> bool:
