@@ -294,7 +294,8 @@ class _Partitioner:
             value = named_output(walker.b, walker.values[node], walker.name(node), taken)
             walker.b.output(value)
             piece.outputs.append(node)
-            piece.meanings.append(None if node in self.trial.codes else value.quant)
+            is_real = self.reads[node] and node not in self.trial.codes
+            piece.meanings.append(value.quant if is_real else None)
         for node in self.program.calls if self.real else ():
             if node in self.real and self.source(node) in members:
                 real = to_real(walker.b, walker.values[self.source(node)])
