@@ -14,6 +14,7 @@ from zoo.sounds import notes
 
 import tosaic
 import zoo
+from judges.levels import levels
 from judges.reference import run_reference
 from tosaic.targets.artifact import Artifact
 
@@ -68,17 +69,6 @@ def built(name: str) -> tuple[nn.Module, zoo.Inputs, list[zoo.Inputs]]:
 
 def outputs(result: Any) -> list[Tensor]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def levels(art: Artifact, inputs: zoo.Inputs) -> list[np.ndarray]:
-    """Pictures, sounds or tokens as the integers of the graph's inputs."""
-    named, made = dict(zip((n.name for n in art.program.inputs), inputs, strict=True)), []
-    for port in art.graph.inputs:
-        steps = named[port.name].double().numpy()
-        if port.quant is not None:
-            steps = np.round(steps / port.quant.scale) + port.quant.zero_point
-        made.append(np.clip(steps, *port.dtype.range).astype(port.dtype.array))
-    return made
 
 
 def decibels(signal: Tensor, noise: Tensor) -> float:
