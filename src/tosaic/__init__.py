@@ -19,6 +19,7 @@ from tosaic.errors import (
     Unpredictable,
     Unsupported,
 )
+from tosaic.front.io import IO
 from tosaic.targets import formats
 
 if TYPE_CHECKING:
@@ -31,8 +32,8 @@ if TYPE_CHECKING:
     from tosaic.targets.explain import Explanation
 
 __all__ = [
-    "InvalidGraph", "InvalidInput", "ToolFailed", "TosaicError", "Unpredictable", "Unsupported",
-    "compare", "compile", "explain", "load", "quantize",
+    "IO", "InvalidGraph", "InvalidInput", "ToolFailed", "TosaicError", "Unpredictable",
+    "Unsupported", "compare", "compile", "explain", "load", "quantize",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -78,6 +79,8 @@ def compile(
     scheme: str | None = None,
     calibration: Iterable[Any] | None = None,
     dynamic_shapes: Any = None,
+    io: Any = None,
+    preserve_io_quantization: bool = False,
     **options: Any,
 ) -> Artifact:
     """Lower a PyTorch model to TOSA, and compile it for an Ethos-U where one is the target.
@@ -88,6 +91,13 @@ def compile(
     lowered stays in PyTorch; ``report`` has the operator, the reason and the line of the user's
     own source. ``dynamic_shapes`` goes to torch.export.
 
+    ``io`` is the type of inputs and outputs: "uint8", "int8", "int16" or "float", which is what
+    they are unless told; ``IO("uint8", scale=1 / 255)`` says what the integers mean as well. It
+    is for all, a dict of types by name or by index of an input, or a pair: (inputs, outputs).
+    Everything within stays as the scheme has it; ``Artifact.boundary`` tells what came of it.
+    Floats are quantized outside of the graphs, and within them where the target has floats, too,
+    unless ``preserve_io_quantization``.
+
     ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
     ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
     limits max_scratch_bytes and max_flash_bytes.
@@ -95,8 +105,9 @@ def compile(
     from tosaic.targets.driver import compile_model
 
     return compile_model(
-        model, example_inputs, target, scheme, calibration, dynamic_shapes, options
-    )
+        model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io,
+        preserve_io_quantization,
+    )  # fmt: skip
 
 
 def quantize(
@@ -151,4 +162,17 @@ def _save_pte(artifact: Artifact, path: str | os.PathLike[str], **options: Any) 
     save(artifact, path, **options)
 
 
+def _save_report(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
+    from tosaic.report import write_report
+
+    write_report(artifact, path, **options)
+
+
+def _save_explorer(artifact: Artifact, path: str | os.PathLike[str]) -> None:
+    from tosaic.report.explorer import write_explorer
+
+    write_explorer(artifact, path)
+
+
 formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))
+formats.WRITERS.update({".html": _save_report, ".json": _save_explorer})

@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
+from tosaic.front.casts import to_integers
 from tosaic.front.tables import table8, table16
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Quant, Value
@@ -68,8 +69,12 @@ class Lowering(Builder):
         return self.const(np.full((1,) * like.type.rank, value, dtype=like.dtype.array), like.dtype)
 
     def quantized_number(self, value: float, quant: Quant, kind: d.DType, rank: int) -> Value:
-        """A constant of one element, rounded to the nearest of some parameters; saturates."""
-        steps = float(np.clip(value / _scale(quant) + _zero(quant), *kind.range))
+        """A constant of one element, rounded to the nearest of some parameters; saturates.
+
+        What is no number becomes 0, as integers have nothing for it.
+        """
+        real = 0.0 if math.isnan(value) else value
+        steps = float(np.clip(real / _scale(quant) + _zero(quant), *kind.range))
         return self.const(np.full((1,) * rank, round(steps)), kind, quant=quant)
 
     def marked(self, value: Value, quant: Quant | None) -> Value:
@@ -138,6 +143,8 @@ class Lowering(Builder):
         """The value in other parameters; nothing if it has them already."""
         if x.quant is None and x.is_const and x.dtype.is_float:
             return self._rounded(x, quant, out)
+        if x.quant is None and x.dtype.is_float:
+            return to_integers(self, x, quant, out)
         given = self._meaning(x)
         if given == quant and x.dtype is out:
             return x

@@ -123,6 +123,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         """What a call reads and gives; what comes ``before`` it is read as an accumulator."""
         rule = rule_of(torchapi.target_name(node))
         if not _operands(node, "activation"):
+            if node.all_input_nodes:  # masks or indices become real numbers
+                self._results(node, {}, output)
             return
         if rule.policy == "SHARED":
             self._shared(node)

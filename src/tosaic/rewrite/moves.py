@@ -46,6 +46,12 @@ def merge_transposes(m: Matcher, op: Op) -> Value | None:
     return merged
 
 
+@rewrite("REVERSE")
+def cancel_reverses(m: Matcher, op: Op) -> Value | None:
+    before = m.made_by(op.ins[0], "REVERSE")
+    return before.ins[0] if before is not None and before.attrs == op.attrs else None
+
+
 @rewrite("RESHAPE")
 def merge_reshapes(m: Matcher, op: Op) -> Value | None:
     before = m.made_by(op.ins[0], "RESHAPE")

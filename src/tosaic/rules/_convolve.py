@@ -86,6 +86,7 @@ def convolved(b: Lowering, x: Value, c: Convolution) -> Value:
     if _is_upright(x, c):
         lying = convolved(b, b.reshape(x, (x.shape[0], 1, x.shape[1], x.shape[3])), _lying(b, c))
         return b.reshape(lying, (lying.shape[0], lying.shape[2], 1, lying.shape[3]))
+    c = _reaching(b, x, c)
     forms: list[Callable[[], Value]] = [lambda: c.finish(b, c.sums(b, x))]
     if c.name == "CONV3D":
         forms.append(lambda: _layered(b, _padded(b, x, c), _unpadded(c)))
@@ -99,6 +100,8 @@ def convolved(b: Lowering, x: Value, c: Convolution) -> Value:
         forms.append(lambda: fewer(b, _padded(b, x, c), _unpadded(c)))
     if math.prod(c.spatial) > 1:
         forms.append(lambda: _parted(b, _padded(b, x, c), _unpadded(c)))
+    if max(c.dilation) > 1:
+        forms.append(lambda: convolved(b, x, _filled(b, c)))
     return first(b, *forms)
 
 
@@ -133,6 +136,45 @@ def _in_blocks(b: Lowering, x: Value, c: Convolution) -> Value:
         c, kernel=kernel, stride=(c.stride[0], 1),
         padding=(c.padding[0], (found.before, found.after)),
     ))  # fmt: skip
+
+
+def _reaching(b: Lowering, x: Value, c: Convolution) -> Convolution:
+    """Without the rows and columns of a kernel that see nothing but padding."""
+    if not c.kernel.is_const or not any(map(any, c.padding)):
+        return c
+    cuts, padding = [slice(None)] * c.kernel.type.rank, list(c.padding)
+    for axis, (size, taps) in enumerate(zip(x.shape[1:-1], c.spatial)):
+        (before, after), gap, step = c.padding[axis], c.dilation[axis], c.stride[axis]
+        starts = range(-before, size + after - (taps - 1) * gap, step)  # of the windows
+        seen = [t for t in range(taps) if any(0 <= n + t * gap < size for n in starts)]
+        if not seen:
+            continue
+        left, right = seen[0] * gap, (taps - 1 - seen[-1]) * gap
+        if left <= before and right <= after:
+            cuts[c.start + axis] = slice(seen[0], seen[-1] + 1)
+            padding[axis] = (before - left, after - right)
+    if padding == list(c.padding):
+        return c
+    sizes = [len(range(n)[cut]) for n, cut in zip(c.kernel.shape, cuts)]
+    kernel = remade(b, c.kernel, sizes, lambda a: a[tuple(cuts)])
+    left_over = zip(sizes[c.start :], c.dilation)
+    dilation = tuple(1 if n == 1 else gap for n, gap in left_over)
+    return replace(c, kernel=kernel, padding=tuple(padding), dilation=dilation)
+
+
+def _filled(b: Lowering, c: Convolution) -> Convolution:
+    """The same kernel with zeros where it has gaps."""
+    ones, end = (slice(None),) * c.start, c.start + len(c.stride)
+    shape = (*c.kernel.shape[: c.start], *c.reach, *c.kernel.shape[end:])
+    gaps = (*ones, *(slice(None, None, n) for n in c.dilation))
+
+    def make(kernel: Array) -> Array:
+        wide: Array = np.zeros(shape, kernel.dtype)
+        wide[gaps] = kernel
+        return wide
+
+    kernel = remade(b, c.kernel, shape, make)
+    return replace(c, kernel=kernel, dilation=(1,) * len(c.dilation))
 
 
 def _whole(b: Lowering, x: Value, c: Convolution) -> Value:
