@@ -18,9 +18,8 @@ class Target:
 
     ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``sums_ride``
     says that an int32 accumulator costs a sum no more than int8 does. ``cost`` estimates what an
-    operator takes there: among equal forms the cheapest is chosen by it.
-    says that an int32 accumulator costs a sum no more than int8 does. Where there are floats beside
-    integers, graphs quantize and dequantize at their boundary, unless
+    operator takes there: among equal forms the cheapest is chosen by it. Where there are floats
+    beside integers, graphs quantize and dequantize at their boundary, unless
     ``preserve_io_quantization``.
     """
 
