@@ -14,6 +14,7 @@ from zoo.sounds import notes
 
 import tosaic
 import zoo
+from judges.programs import fed
 from judges.reference import run_reference
 from tosaic.targets.artifact import Artifact
 
@@ -21,26 +22,33 @@ from tosaic.targets.artifact import Artifact
 # was measured; of two outputs the lesser counts. Weights are random: noise grows with depth.
 FLOORS = {
     "autoencoder": 23.0,
+    "bert": 28.0,
+    "conformer": 37.0,
     "crepe_tiny": 31.0,
+    "decoder": 20.0,
     "deeplab": 27.0,
     "ds_cnn": 32.0,
+    "minilm": 7.0,
     "mobilenet_v2": 19.0,
     "mobilenet_v3_small": 17.0,
     "onet": 15.0,
     "resnet18": 28.0,
     "squeezenet": 31.0,
     "super_resolution": 28.0,
+    "swin": 26.0,
     "unet": 27.0,
+    "vit_tiny": 22.0,
     "yolo": 12.0,
 }
 APART = 6.0  # the same with what all pictures have in common taken off the signal
 DISTINCT = 24
+TRANSFORMERS = ("bert", "conformer", "decoder", "minilm", "swin", "vit_tiny")
 
 COUNT = 6  # inputs to measure with; more where one gives few numbers
 
 
 @cache
-def built(name: str) -> tuple[nn.Module, tuple[Tensor], list[tuple[Tensor]]]:
+def built(name: str) -> tuple[nn.Module, zoo.Inputs, list[zoo.Inputs]]:
     if package := zoo.missing(name):
         pytest.skip(f"{package} is not installed; `make install` has it")
     return zoo.build(name)
@@ -48,14 +56,6 @@ def built(name: str) -> tuple[nn.Module, tuple[Tensor], list[tuple[Tensor]]]:
 
 def outputs(result: Any) -> list[Tensor]:
     return list(result) if isinstance(result, (tuple, list)) else [result]
-
-
-def levels(art: Artifact, picture: Tensor) -> np.ndarray:
-    """A picture or a sound as the integers of the graph's input."""
-    quant = art.graph.inputs[0].quant
-    assert quant is not None
-    steps = np.round(picture.double().numpy() / quant.scale) + quant.zero_point
-    return np.clip(steps, -128, 127).astype(np.int8)
 
 
 def decibels(signal: Tensor, noise: Tensor) -> float:
@@ -80,12 +80,28 @@ def test_an_int8_network_becomes_one_graph_and_is_exact(name: str) -> None:
     (net, example, _), art = built(name), quantized(name)
     assert not art.report.refused, art.report
     assert len(art.partition.graphs) == 1
-    integers = levels(art, *example)
-    mine, theirs = tosaic.load(art.bytes).run(integers), run_reference(art.bytes, [integers])
-    for ours, answer in zip(mine, theirs, strict=True):
-        assert ours.dtype == answer.dtype == np.int8
-        assert np.array_equal(ours, answer)
+    is_exact(art, example, np.int8)
     measure(name, net, art)
+
+
+@pytest.mark.parametrize("name", TRANSFORMERS)
+def test_a_transformer_with_int16_activations_becomes_one_graph_and_is_exact(name: str) -> None:
+    net, example, calibration = built(name)
+    art = tosaic.compile(
+        net, example, target="TOSA-1.0+INT+int16", scheme="a16w8", calibration=calibration[:8]
+    )
+    assert not art.report.refused, art.report
+    is_exact(art, example, np.int16)
+    measure(name, net, art, 6.0)
+
+
+def is_exact(art: Artifact, example: zoo.Inputs, kind: Any) -> None:
+    """The one graph gives what the reference model gives, bit for bit."""
+    integers = fed(art, example)
+    mine, theirs = tosaic.load(art.bytes).run(*integers), run_reference(art.bytes, integers)
+    for ours, answer in zip(mine, theirs, strict=True):
+        assert ours.dtype == answer.dtype == kind
+        assert np.array_equal(ours, answer)
 
 
 @cache
@@ -96,7 +112,7 @@ def quantized(name: str) -> Artifact:
 
 def test_onet_in_int8_still_tells_faces_from_what_is_none() -> None:
     art = quantized("onet")
-    scores = torch.cat([art.run(cut)[2] for cut in zoo.samples("onet", 80, seed=5000)])[:, 1]
+    scores = torch.cat([art.run(*cut)[2] for cut in zoo.samples("onet", 80, seed=5000)])[:, 1]
     portrait, none, colour = (scores[kind::4] for kind in range(3))
     assert (portrait > 0.5).all()
     assert (colour > 0.5).all()
@@ -112,17 +128,20 @@ def test_crepe_in_int8_still_hears_the_pitch() -> None:
     assert cents.abs().median() < 10
 
 
-def measure(name: str, net: nn.Module, art: Artifact) -> None:
-    """The results mean something: near to float, telling inputs apart, and rich."""
+def measure(name: str, net: nn.Module, art: Artifact, more: float = 0.0) -> None:
+    """The results mean something: near to float, telling inputs apart, and rich.
+
+    They are so many decibels better than the least of int8.
+    """
     with torch.no_grad():
-        least = min(o.numel() for o in outputs(net(*zoo.samples(name, 1, seed=5000))))
+        least = min(o.numel() for o in outputs(net(*zoo.samples(name, 1, seed=5000)[0])))
         pictures = zoo.samples(name, max(COUNT, 200 // least), seed=5000)
-        real = [torch.cat(each) for each in zip(*(outputs(net(p)) for p in pictures))]
-    got = [torch.cat(each) for each in zip(*(outputs(art.run(p)) for p in pictures))]
+        real = [torch.cat(each) for each in zip(*(outputs(net(*p)) for p in pictures))]
+    got = [torch.cat(each) for each in zip(*(outputs(art.run(*p)) for p in pictures))]
     for mine, theirs in zip(got, real, strict=True):
         whole = decibels(theirs, mine - theirs)
         apart = decibels(theirs - theirs.mean(0), mine - theirs)
         print(f"{name}: {whole:.1f} dB, {apart:.1f} dB of what differs between pictures")
-        assert whole > FLOORS[name]
+        assert whole > FLOORS[name] + more
         assert apart > APART
         assert len(mine.unique()) > DISTINCT
