@@ -13,7 +13,7 @@ from torch import Tensor, nn
 
 from tosaic.errors import InvalidInput
 from tosaic.quant import quantize
-from tosaic.quant.progress import shown
+from tosaic.progress import shown
 
 
 class Two(nn.Module):
