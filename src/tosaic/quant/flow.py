@@ -20,7 +20,7 @@ from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.known import fold_known
-from tosaic.quant.magnitudes import mark_magnitudes
+from tosaic.quant.magnitudes import mark_wide
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import apart, each_region, move_constants_in
 from tosaic.targets.base import Target
@@ -110,7 +110,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
 def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
     each_region(module, lambda region: _ready(region, quantizer))
     fold_known(module)
-    mark_magnitudes(module.graph)
+    mark_wide(module.graph)
     quantizer.expand(module)
     fold_batch_norms(module)
     add_biases(module)

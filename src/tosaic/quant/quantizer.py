@@ -198,12 +198,14 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def _read(self, operand: fx.Node, call: fx.Node) -> Any:
         """What a call takes a value as; layers with weights take it as it is."""
-        given = self._of(operand)
+        given, rule = self._of(operand), RULES.get(torchapi.target_name(call))
         if call in self._narrowed and given.dtype is not self._spec.dtype:
             return self._spec
+        if rule is not None and rule.wide and given.dtype is not self._wide_spec.dtype:
+            bound = torchapi.bound_arguments(call)
+            return self._wide_spec if operand in map(bound.get, rule.wide) else given
         if not mark_of(call).wide or given.dtype is self._wide_spec.dtype:
             return given
-        rule = RULES.get(torchapi.target_name(call))
         return given if rule is not None and rule.policy == "WEIGHTED" else self._wide_spec
 
     def _remember(self, node: fx.Node, spec: Any) -> None:
