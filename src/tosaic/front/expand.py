@@ -1,7 +1,8 @@
 """Calls that no rule takes become the calls that PyTorch itself says they are made of.
 
 Each is traced alone, from its operands' shapes, and put in the place of the call; the program is
-not traced again. What the parts need in turn is done the same way.
+not traced again. What the parts need in turn is done the same way. Recurrent layers have parts
+of our own making.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
+from tosaic.front.recurrent import steps
 from tosaic.front.writes import is_functional
 
 _DEEPEST = 4  # parts of parts of parts: deeper, a call is made of things that no rule knows
@@ -55,7 +57,7 @@ def _parts(
     if depth == 0 or not _is_spread_by_index(node):
         return None
     torchapi.make_new(node)  # the program reads no value that a call has written to
-    traced = torchapi.decomposed(node)
+    traced = steps(node) or torchapi.decomposed(node)
     if traced is None or not is_functional(traced):
         return None
     _find_constants(traced.graph, node, known)

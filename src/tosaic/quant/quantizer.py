@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, fx
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
-    FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     Quantizer,
     SharedQuantizationSpec,
@@ -19,13 +18,17 @@ from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import joins, rides
 from tosaic.front.expand import expand
-from tosaic.front.registry import rule_of
+from tosaic.front.lower import TYPES
+from tosaic.front.marks import MARK, mark_of
+from tosaic.front.registry import RULES, rule_of
 from tosaic.front.trial import constants
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real, role_of
-from tosaic.quant.schemes import Scheme, scheme_of
+from tosaic.quant.schemes import Scheme, scheme_of, wider
+from tosaic.quant.ties import share_observers
 from tosaic.quant.trial import Trial
 from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
+from tosaic.spec.dtypes import DType
 from tosaic.targets.base import Target
 
 _KEY = "quantization_annotation"
@@ -55,7 +58,10 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         self.training = training
         self.refused: dict[str, Unsupported] = {}
         self._spec = self.scheme.activation(training)
-        self._fixed: dict[fx.Node, Any] = {}
+        self._wide = wider(self.scheme, target)
+        self._wide_spec = self._wide.activation(training)
+        self._specs: dict[fx.Node, Any] = {}  # of values that have another than most
+        self._narrowed: set[fx.Node] = set()  # calls that take no value as wide as it is
 
     def expand(self, module: fx.GraphModule) -> None:
         """Replace calls that are refused by their parts, if none of these is."""
@@ -64,7 +70,25 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         expand(module, lambda n: n not in known and trial.refusal(n) is not None, constants=known)
 
     def _trial(self, known: set[fx.Node]) -> Trial:
-        return Trial(self.scheme, known, self.target)
+        return Trial(self.scheme, known, self.target, self._kind)
+
+    def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
+        """The integers that a call reads an operand in, or gives its result in."""
+        if operand is None:
+            return TYPES[self._scheme_of(call).dtype]
+        return TYPES[self._read(operand, call).dtype]
+
+    def _scheme_of(self, node: fx.Node) -> Scheme:
+        return self._wide if mark_of(node).wide else self.scheme
+
+    def _spec_of(self, node: fx.Node) -> Any:
+        """How the result of a call is observed."""
+        mark = mark_of(node)
+        if not mark.wide:
+            return self._spec
+        if mark.limits is None or self._wide_spec.dtype is not torch.int16:
+            return self._wide_spec
+        return self._wide.fixed(mark.limits)
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""
@@ -79,7 +103,12 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         joined = _joined(model.graph, trial) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
         for node in model.graph.nodes:
+            if node.op == "placeholder" and MARK in node.meta and is_real(node):  # of a region
+                node.meta[_KEY] = _annotation({}, self._spec_of(node))
             if node.op != "call_function" or node in done or node in known:
+                continue
+            if torchapi.is_region_call(node):
+                self._border(node)
                 continue
             if node in inside:
                 self._annotate(node, None)
@@ -89,16 +118,32 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
             rider = _rider(norm or node)
             if rider is not None and trial.refusal(*before, node, rider) is not None:
                 rider = None
-            refusal = None if rider is not None else trial.refusal(*before, node)
+            refusal = None if rider is not None else self._refusal(trial, *before, node)
             if refusal is not None:
                 self.refused[node.name] = refusal
                 continue
             last = rider or norm
-            self._annotate(node, None if last is not None else self._spec, before)
+            self._annotate(node, None if last is not None else self._spec_of(node), before)
             if last is not None:
-                last.meta[_KEY] = _annotation({}, self._spec)
+                last.meta[_KEY] = _annotation({}, self._spec_of(last))
+                self._remember(last, self._spec_of(last))
             done |= {n for n in (norm, rider) if n is not None}
+        for node in model.graph.find_nodes(op="placeholder"):
+            if len(set(_readings(node))) > 1:  # it comes in once, and is rescaled inside
+                node.meta[_KEY] = _annotation({}, self._spec)
         return model
+
+    def _refusal(self, trial: Trial, *calls: fx.Node) -> Unsupported | None:
+        """Why calls are refused, be their operands as wide as they are or as most are."""
+        refusal = trial.refusal(*calls)
+        if refusal is None or all(self._of(n) is self._spec for n in calls[-1].all_input_nodes):
+            return refusal
+        self._narrowed.add(calls[-1])
+        again = trial.refusal(*calls)
+        if again is not None:
+            self._narrowed.discard(calls[-1])
+            return refusal
+        return None
 
     def validate(self, model: fx.GraphModule) -> None:
         """Nothing to add: what was annotated has been tried."""
@@ -107,15 +152,19 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
     ) -> None:
         """Biases are observed together with their layer, values with regard to who reads them."""
-        tell_readers(model, edge_or_node_to_obs_or_fq)
-        found, wide = edge_or_node_to_obs_or_fq, self.scheme.dtype is torch.int16
+        found, made = edge_or_node_to_obs_or_fq, dict[Any, BiasObserver]()
+        share_observers(found)
+        tell_readers(model, found)
         for edge, observer in found.items():
             if isinstance(observer, DerivedObserverOrFakeQuantize):
-                # Layers that share a bias do not share its scale, which is that of their inputs.
+                # The scale of a bias is that of its layer's inputs: layers with others share none.
                 layer = edge[1]
                 source, weight = (found[n, layer] for n in layer.args[:2])
                 if isinstance(weight, PerChannelWeightObserver):
-                    found[edge] = BiasObserver(source, weight, wide)
+                    key = edge[0], source, weight
+                    if key not in made:
+                        made[key] = BiasObserver(source, weight, source.dtype is torch.int16)
+                    found[edge] = made[key]
                 else:
                     found[edge] = self.scheme.derived(source, weight)
 
@@ -132,14 +181,36 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
             self._weighted(node, output)
         elif rule.policy in ("FREE", "FIXED"):
             operands = [n for n in _operands(node, "activation") if n not in before]
-            inputs = {n: self._of(n) for n in operands}
+            inputs = {n: self._read(n, node) for n in operands}
             if rule.limits is not None and output is not None:
-                output = self.scheme.fixed(rule.limits)
+                output = self._scheme_of(node).fixed(rule.limits)
             self._results(node, inputs, output)
+
+    def _border(self, node: fx.Node) -> None:
+        """Real numbers that enter a branch or a loop, and those that come out."""
+        if self.target is not None and self.target.env.has("cf"):
+            inputs = {n: self._of(n) for n in node.all_input_nodes if is_real(n)}
+            self._results(node, inputs, self._spec)
 
     def _of(self, node: fx.Node) -> Any:
         """What a value is quantized to: as its limits say, or as it will be observed."""
-        return self._fixed.get(node, self._spec)
+        return self._specs.get(node, self._spec)
+
+    def _read(self, operand: fx.Node, call: fx.Node) -> Any:
+        """What a call takes a value as; layers with weights take it as it is."""
+        given = self._of(operand)
+        if call in self._narrowed and given.dtype is not self._spec.dtype:
+            return self._spec
+        if not mark_of(call).wide or given.dtype is self._wide_spec.dtype:
+            return given
+        rule = RULES.get(torchapi.target_name(call))
+        return given if rule is not None and rule.policy == "WEIGHTED" else self._wide_spec
+
+    def _remember(self, node: fx.Node, spec: Any) -> None:
+        """That a value, or all values of a call that gives several, are not as most are."""
+        if spec is not None and spec is not self._spec:
+            several = not isinstance(node.meta.get("val"), Tensor)
+            self._specs |= dict.fromkeys([node, *(node.users if several else ())], spec)
 
     def _results(self, node: fx.Node, inputs: dict[fx.Node, Any], output: Any) -> None:
         """Annotate a call; of several results each real one."""
@@ -148,8 +219,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         for part in node.users if several else ():
             if is_real(part):
                 part.meta[_KEY] = _annotation({}, output)
-        if isinstance(output, FixedQParamsQuantizationSpec):
-            self._fixed |= dict.fromkeys([node, *(node.users if several else ())], output)
+        if not isinstance(output, SharedQuantizationSpec):
+            self._remember(node, output)
 
     def _shared(self, node: fx.Node) -> None:
         """All inputs and all results have the parameters of the first input.
@@ -158,22 +229,27 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         comes in; otherwise all are observed together, and such an input is rescaled.
         """
         operands = list(dict.fromkeys(_operands(node, "activation")))
-        given = {self._of(n) for n in operands}
-        (spec,) = given if len(given) == 1 and not _brings_numbers(node) else {self._spec}
+        given = {self._read(n, node) for n in operands}
+        (spec,) = given if len(given) == 1 and not _brings_numbers(node) else {self._spec_of(node)}
         same = SharedQuantizationSpec((operands[0], node))
         inputs = dict.fromkeys(operands, same) | {operands[0]: spec}
         self._results(node, inputs, same)
-        if spec is not self._spec:
-            several = not isinstance(node.meta.get("val"), Tensor)
-            self._fixed |= dict.fromkeys([node, *(node.users if several else ())], spec)
+        self._remember(node, spec)
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
         source, weight, bias = (_operands(node, kind) for kind in ("activation", "weight", "bias"))
         axis = role_of(node, "weight").axis
-        inputs: dict[fx.Node, Any] = {n: self._of(n) for n in source}
+        inputs: dict[fx.Node, Any] = {n: self._read(n, node) for n in source}
         inputs |= dict.fromkeys(weight, self.scheme.weight(axis, self.training))
         inputs |= {b: self.scheme.bias(source[0], weight[0], node) for b in bias}
         node.meta[_KEY] = _annotation(inputs, output)
+        self._remember(node, output)
+
+
+def _readings(node: fx.Node) -> list[torch.dtype]:
+    """The integers that calls read a value in."""
+    maps = [u.meta[_KEY].input_qspec_map for u in node.users if _KEY in u.meta]
+    return [found[node].dtype for found in maps if hasattr(found.get(node), "dtype")]
 
 
 def _brings_numbers(node: fx.Node) -> bool:

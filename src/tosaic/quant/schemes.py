@@ -23,6 +23,8 @@ from torchao.quantization.pt2e.quantizer import (
 from tosaic.errors import InvalidInput
 from tosaic.quant.observer import LEAST, RangeObserver
 from tosaic.quant.weights import PerChannelWeightObserver
+from tosaic.spec.env import Env
+from tosaic.targets.base import Target
 
 # The largest magnitude that is a float32, in which biases are rounded, and an int32.
 _BIAS_MOST = 2**31 - 128
@@ -103,3 +105,9 @@ def scheme_of(name: str) -> Scheme:
     if name not in SCHEMES:
         raise InvalidInput(f"there is no scheme {name!r}; there are {', '.join(SCHEMES)}")
     return SCHEMES[name]
+
+
+def wider(scheme: Scheme, target: Target | None) -> Scheme:
+    """The scheme of values that want 16 bits, where the target has functions of such."""
+    env = Env.parse(scheme.env) if target is None else target.env
+    return SCHEMES["a16w8"] if env.has("int16") else scheme

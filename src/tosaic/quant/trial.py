@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import fx
 
 from tosaic.errors import Unsupported
@@ -21,13 +24,24 @@ class Trial(trial.Trial):
     """Runs rules on stand-ins in the integers of a scheme."""
 
     def __init__(
-        self, scheme: Scheme, constants: set[fx.Node], target: Target | None = None
+        self,
+        scheme: Scheme,
+        constants: set[fx.Node],
+        target: Target | None = None,
+        kind: Callable[[fx.Node, fx.Node | None], d.DType] | None = None,
     ) -> None:
         used = target or Target(scheme.env, Env.parse(scheme.env))
         super().__init__(used.env, constants, used.constraints)
-        self.kind = TYPES[scheme.dtype]
-        self.zero = 3 if self.kind is d.I8 else 0  # any zero point an activation may have
-        self.wanted = Quant(2 * _STEP, self.zero), self.kind
+        usual = TYPES[scheme.dtype]
+        self.kind = kind or (lambda call, operand: usual)
+
+    def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
+        kind = self.kind(call, None)
+        return Quant(2 * _STEP, _zero(kind)), kind
+
+    def described(self, call: fx.Node, node: fx.Node) -> Any:
+        kind = self.kind(call, node) if is_real(node) else None
+        return super().described(call, node), kind
 
     def value(self, b: Lowering, node: fx.Node, call: fx.Node, name: str) -> Value:
         role = role_of(call, name)
@@ -40,4 +54,10 @@ class Trial(trial.Trial):
             return self.made(b, node, d.I8, Quant((_STEP,) * shape[role.axis], 0, role.axis))
         if role.kind == "bias":
             return self.made(b, node, d.I32, Quant((_STEP * _STEP,) * shape[0], 0, 0))
-        return self.made(b, node, self.kind, Quant(_STEP, self.zero))
+        kind = self.kind(call, node)
+        return self.made(b, node, kind, Quant(_STEP, _zero(kind)))
+
+
+def _zero(kind: d.DType) -> int:
+    """Any zero point an activation may have."""
+    return 3 if kind is d.I8 else 0

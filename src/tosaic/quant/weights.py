@@ -31,6 +31,7 @@ class PerChannelWeightObserver(PerChannelMinMaxObserver):  # type: ignore[misc]
     def __init__(self, **options: Any) -> None:
         super().__init__(**{"eps": LEAST, **options})
         self.biases: list[BiasObserver] = []
+        self.names: list[str] = []  # of the integers and their scales, once they are stored
 
     def forward(self, x: Tensor) -> Tensor:
         if self.min_val.numel() == 0:
@@ -50,12 +51,15 @@ class PerChannelWeightObserver(PerChannelMinMaxObserver):  # type: ignore[misc]
         assert isinstance(source, fx.Node)
         limits = self.ch_axis, self.quant_min, self.quant_max, self.dtype
         if source.op == "get_attr":
-            real = torchapi.attribute(model, str(source.target)).detach().float()
-            levels = _operators().quantize_per_channel(real, scale, zero_point, *limits)
-            _replace(model, node, levels, scale, zero_point, limits)
+            if not self.names:
+                real = torchapi.attribute(model, str(source.target)).detach().float()
+                levels = _operators().quantize_per_channel(real, scale, zero_point, *limits)
+                self.names = _stored(model, node, levels, scale, zero_point)
+            _replace(model, node, self.names, limits)
             return
         with model.graph.inserting_before(node):  # computed from constants: torchao folds it
-            names = _stored(model, node, scale=scale, zero_point=zero_point)
+            stored = _stored(model, node, None, scale, zero_point)
+            names = [model.graph.get_attr(name) for name in stored]
             quantized = model.graph.call_function(
                 _operators().quantize_per_channel.default, (source, *names, *limits)
             )
@@ -79,6 +83,7 @@ class BiasObserver(ObserverBase):  # type: ignore[misc]
         self._layer = source, weight  # in a tuple: modules with places of their own
         self.bits = _WIDE_BITS if wide else _BITS
         self.values = torch.zeros(0)
+        self.names: list[str] = []
         weight.biases.append(self)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -104,8 +109,9 @@ class BiasObserver(ObserverBase):  # type: ignore[misc]
             node.replace_all_uses_with(node.all_input_nodes[0])
             model.graph.erase_node(node)
             return
-        limits = 0, -_MOST, _MOST, torch.int32
-        _replace(model, node, levels.to(torch.int32), scale, zero_point, limits)
+        if not self.names:
+            self.names = _stored(model, node, levels.to(torch.int32), scale, zero_point)
+        _replace(model, node, self.names, (0, -_MOST, _MOST, torch.int32))
 
 
 def _operators() -> Any:
@@ -113,12 +119,11 @@ def _operators() -> Any:
 
 
 def _replace(
-    model: fx.GraphModule, node: fx.Node, levels: Tensor, scale: Tensor, zero_point: Tensor,
-    limits: tuple[Any, ...],
-) -> None:  # fmt: skip
+    model: fx.GraphModule, node: fx.Node, names: list[str], limits: tuple[Any, ...]
+) -> None:
     """Stored integers and a dequantize call in place of an observer."""
     with model.graph.inserting_before(node):
-        parts = _stored(model, node, levels=levels, scale=scale, zero_point=zero_point)
+        parts = [model.graph.get_attr(name) for name in names]
         made = model.graph.call_function(
             _operators().dequantize_per_channel.default, (*parts, *limits)
         )
@@ -127,13 +132,15 @@ def _replace(
     model.graph.erase_node(node)
 
 
-def _stored(model: fx.GraphModule, node: fx.Node, **tensors: Tensor) -> list[fx.Node]:
+def _stored(
+    model: fx.GraphModule, node: fx.Node, levels: Tensor | None, scale: Tensor, zero_point: Tensor
+) -> list[str]:
     """Buffers named after the observed parameter and the observer, which is unique."""
     number = node.name.rpartition("_")[2]
     owner = str(node.all_input_nodes[0].target if node.all_input_nodes[0].op == "get_attr" else "")
     made = []
-    for kind, tensor in tensors.items():
-        path = f"{owner.replace('.', '_')}_{kind}_{number}"
-        model.register_buffer(path, tensor.clone())
-        made.append(model.graph.get_attr(path))
+    for kind, tensor in (("levels", levels), ("scale", scale), ("zero_point", zero_point)):
+        if tensor is not None:
+            made.append(f"{owner.replace('.', '_')}_{kind}_{number}")
+            model.register_buffer(made[-1], tensor.clone())
     return made

@@ -120,6 +120,17 @@ def min_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[
     return amin(b, self, dim, keepdim), argmin(b, self, dim, keepdim)
 
 
+@rule(
+    "aten.aminmax.default",
+    policy="SHARED",
+    samples=[Sample(((4, 6),), (), (("dim", 1),)), Sample(((40,),))],
+)
+def aminmax(
+    b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False
+) -> tuple[Value, Value]:
+    return amin(b, self, dim, keepdim), amax(b, self, dim, keepdim)
+
+
 _WHERE = (*_AXIS, Sample(((3, 4, 50),), (-1,)), Sample(((3, 50),), (None, True)))
 
 

@@ -36,9 +36,10 @@ def compile_model(
     dynamic_shapes: Any = None,
     options: Mapping[str, Any] = MappingProxyType({}),
     io: Any = None,
+    preserve_io_quantization: bool = False,
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
-    chosen = target_of(target, options)
+    chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
     program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
     found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
@@ -84,7 +85,7 @@ def program_for(
         )
     else:
         source = _in_parts(source, target)
-    return program_of(with_ends(source, ends) if ends else source)
+    return program_of(with_ends(source, ends) if source.is_quantized else source)
 
 
 def _in_parts(source: Imported, target: Target) -> Imported:

@@ -45,11 +45,13 @@ def compiled(program: Program, target: Target) -> tuple[Partition, tuple[Any, ..
 
 def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partition:
     """The program in pieces, each graph rewritten and verified."""
-    found = partition(program, target.env, constraints=target.constraints, kept=kept)
+    found = partition(
+        program, target.env, constraints=target.constraints, kept=kept, has_casts=target.has_casts
+    )
     for piece in found.pieces:
         if piece.graph is not None:
             lay_out(piece)
-            piece.graph = improve(piece.graph, target.env, target.refuses)
+            piece.graph = improve(piece.graph, target.env, target.refuses, target.cost)
             drop_unread(piece)
             take_unsigned(piece, target)
             verify(piece.graph, target.env, target.constraints)
