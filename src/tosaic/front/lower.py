@@ -16,6 +16,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
+from tosaic.front.casts import to_integers
 from tosaic.front.tables import table8, table16
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Quant, Value
@@ -138,6 +139,8 @@ class Lowering(Builder):
         """The value in other parameters; nothing if it has them already."""
         if x.quant is None and x.is_const and x.dtype.is_float:
             return self._rounded(x, quant, out)
+        if x.quant is None and x.dtype.is_float:
+            return to_integers(self, x, quant, out)
         given = self._meaning(x)
         if given == quant and x.dtype is out:
             return x

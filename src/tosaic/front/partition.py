@@ -17,6 +17,7 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
+from tosaic.front.choice import left_in_float
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
@@ -125,8 +126,8 @@ class _Partitioner:
                 result = self.trial.call(node)
                 scratch.commit()
         except Unsupported as refusal:
-            place = torchapi.location(node).place
-            self.refused.append(Refusal(target, refusal.reason, place, node.name))
+            place, reason = torchapi.location(node).place, left_in_float(node) + refusal.reason
+            self.refused.append(Refusal(target, reason, place, node.name))
             self._outside(node)
             return
         if isinstance(result, Value) and result.is_const:

@@ -10,12 +10,13 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import joins, rides
+from tosaic.front.casts import to_real
 from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.masks import mask_input
+from tosaic.front.masks import is_mask, mask_input
 from tosaic.front.program import Program, from_module
 from tosaic.front.ranges import Interval, Ranges
-from tosaic.front.registry import rule_of
+from tosaic.front.registry import RULES, rule_of
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
@@ -43,6 +44,7 @@ class Walker:
         self.missing: dict[fx.Node, str] = {}
         self.codes: set[fx.Node] = set()
         self._names: set[str] = set()
+        self._reals: dict[Value, Value] = {}
 
     def name(self, node: fx.Node) -> str:
         """What a tensor at the boundary is called: as what it is the quantized form of."""
@@ -63,12 +65,13 @@ class Walker:
 
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
-        self.b.loc = torchapi.location(node)
+        self.b.loc, known = torchapi.location(node), dict(self._reals)
         try:
             if self.ranges is not None:
                 self.ranges.check(node)
             result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
+            self._reals = known  # the others are dropped with the call
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result
@@ -91,6 +94,8 @@ class Walker:
             if rule.policy != "SHARED":
                 raise Unsupported("it computes with the integers of a quantized value themselves")
             self.codes.add(node)
+        if self._is_real(node, arguments):
+            arguments = {k: self._real(v) for k, v in arguments.items()}
         self.b.wanted = self._wanted(node)
         result = rule.lower(self.b, **arguments)
         if isinstance(result, (list, tuple)):
@@ -98,6 +103,37 @@ class Walker:
         elif self.b.wanted is not None and isinstance(result, Value):
             result = self.b.settle(result, *self.b.wanted)
         return result
+
+    def _is_real(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
+        """Whether a call is to compute with real numbers, where the target has those, too."""
+        if "FP" not in self.b.env.profiles:
+            return False
+        example, weight = node.meta.get("val"), arguments.get("weight")
+        if isinstance(example, torch.Tensor) and not example.dtype.is_floating_point:
+            return False
+        if isinstance(weight, Value) and weight.quant is not None:
+            return False
+        return not self._is_quantized(node)
+
+    def _is_quantized(self, node: fx.Node) -> bool:
+        """Whether a result becomes integers: at once, or after what rides on it or adds it up."""
+        users, own = self.program.users.get(node, []), torchapi.target_name(node)
+        for user in users:
+            name = torchapi.target_name(user)
+            follows = len(users) == 1 and (rides(own, name) or joins(own, name))
+            if name == QUANTIZE or ((follows or name == "getitem") and self._is_quantized(user)):
+                return True
+        return False
+
+    def _real(self, argument: Any) -> Any:
+        """An operand as real numbers; made once for all calls that read them."""
+        if isinstance(argument, list):
+            return [self._real(item) for item in argument]
+        if not isinstance(argument, Value) or argument.quant is None or is_mask(argument):
+            return argument
+        if argument not in self._reals:
+            self._reals[argument] = to_real(self.b, argument)
+        return self._reals[argument]
 
     def _check_items(self, node: fx.Node, results: Sequence[Any]) -> None:
         """Of several results, those that the program reads must have a form."""
@@ -115,12 +151,23 @@ class Walker:
         """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
         meaning = constant_parameters(arguments)
+        if value.is_const and self._is_narrow(node, arguments):
+            value = narrowed(self.b, value)
         is_given = value.quant is None and value.producer is None
         if value.is_const or (is_given and self._only_dequantized(node)):
             value.quant = meaning
         if value.quant != meaning:
             raise Unsupported("these integers were not quantized with the scale they are read with")
         return value
+
+    def _is_narrow(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
+        """Whether the integers of a constant are weights, and int4 has them all."""
+        if arguments["dtype"] is not torch.int8 or not d.fits_int4(
+            arguments["quant_min"], arguments["quant_max"]
+        ):
+            return False
+        users = self.program.users.get(node, [])
+        return bool(users) and all(_is_weight(user, node) for user in users)
 
     def _only_dequantized(self, node: fx.Node) -> bool:
         """Whether every reader of the integers takes them for the same real numbers."""
@@ -152,6 +199,21 @@ class Walker:
         if isinstance(argument, (list, tuple)):
             return [self.argument(a) for a in argument]
         return argument
+
+
+def _is_weight(user: fx.Node, node: fx.Node) -> bool:
+    rule = RULES.get(torchapi.target_name(user))
+    if rule is None or rule.policy != "WEIGHTED":
+        return False
+    bound = torchapi.bound_arguments(user)
+    return [name for name, value in bound.items() if value is node] == ["weight"]
+
+
+def narrowed(b: Lowering, weight: Value) -> Value:
+    """The same numbers in int4."""
+    source = weight.const
+    assert source is not None
+    return b.const(lambda: source.array, d.I4, quant=weight.quant, shape=weight.shape)
 
 
 class Region:

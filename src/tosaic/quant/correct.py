@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.quant.roles import role_of
-from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
+from tosaic.quant.weights import BiasObserver, WeightObserver
 
 
 class LayerRun(fx.Interpreter):
@@ -47,7 +47,7 @@ class _Layer:
     """A layer and the mean of each of its input channels."""
 
     node: fx.Node
-    weight: PerChannelWeightObserver
+    weight: WeightObserver
     bias: BiasObserver
     values: Tensor
     total: Tensor | None = None
@@ -62,12 +62,10 @@ class _Layer:
     def correct(self) -> None:
         if self.total is None:
             return
-        operators, observer = torch.ops.quantized_decomposed, self.weight
-        given = *observer.calculate_qparams(), observer.ch_axis
-        limits = observer.quant_min, observer.quant_max, observer.dtype
-        levels = operators.quantize_per_channel(self.values.float(), *given, *limits)
-        rounded = operators.dequantize_per_channel(levels, *given, *limits)
-        lost = self.values.double() - rounded.double()
+        scale, _ = self.weight.calculate_qparams()
+        steps = self.weight.along(scale, self.values.dim())
+        rounded = self.weight.rounded(self.values) * steps
+        lost = self.values.double() - rounded
         mean = self._through(lost.reshape(*lost.shape[:2], -1).sum(2), self.total / self.count)
         self.bias.values = self.bias.values + mean.to(self.bias.values.dtype)
 
@@ -89,7 +87,7 @@ class _Layer:
 
 def _observers(
     prepared: fx.GraphModule, node: fx.Node
-) -> tuple[PerChannelWeightObserver, BiasObserver] | None:
+) -> tuple[WeightObserver, BiasObserver] | None:
     """The observers of a layer's weight and bias, where it has both."""
     if node.op != "call_function" or len(node.args) < 3:
         return None
@@ -99,6 +97,6 @@ def _observers(
             return None
         found.append(prepared.get_submodule(str(argument.target)))
     weight, bias = found
-    if isinstance(weight, PerChannelWeightObserver) and isinstance(bias, BiasObserver):
+    if isinstance(weight, WeightObserver) and isinstance(bias, BiasObserver):
         return weight, bias
     return None

@@ -19,6 +19,8 @@ from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.known import fold_known
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.quant.schemes import Scheme
+from tosaic.quant.selection import Schemes
 from tosaic.targets.base import Target
 
 _NO_DATA = (
@@ -31,7 +33,7 @@ def quantize(
     model: Any,
     example_inputs: tuple[Any, ...],
     *,
-    scheme: str = "int8",
+    scheme: str | Scheme | Schemes = "int8",
     calibration: Iterable[Any] | None = None,
     target: Target | None = None,
 ) -> fx.GraphModule:
@@ -45,8 +47,10 @@ def quantize(
     it with. A buffer that the model changes is an argument of the result behind the others, and
     its new value a result behind the others.
 
-    ``scheme`` is ``"int8"`` (activations and weights) or ``"a16w8"`` (int16 activations, int8
-    weights). Weights have a scale for each output channel.
+    ``scheme`` is ``"int8"`` (activations and weights), ``"a16w8"`` (int16 activations, int8
+    weights) or ``"a8w4"`` (int8 activations, int4 weights); ``Schemes`` chooses for each part of a
+    model. Weights have a scale for each output channel, or one with ``"int8_per_tensor"`` and so
+    on.
 
     ``calibration`` is any iterable of inputs like those that the network will see, a generator
     included; a few dozen are enough. An input is a tensor, a tuple of arguments, or a dict of
@@ -70,7 +74,7 @@ def quantized(
     source: Imported,
     examples: tuple[Any, ...],
     *,
-    scheme: str,
+    scheme: str | Scheme | Schemes,
     calibration: Iterable[Any] | None = None,
     target: Target | None = None,
 ) -> Imported:

@@ -18,16 +18,16 @@ _STEP = 2.0**-6
 
 
 class Trial(trial.Trial):
-    """Runs rules on stand-ins in the integers of a scheme."""
+    """Runs rules on stand-ins in the integers of a scheme; results are those of ``out``."""
 
     def __init__(
-        self, scheme: Scheme, constants: set[fx.Node], target: Target | None = None
+        self, scheme: Scheme, constants: set[fx.Node], target: Target | None, out: Scheme
     ) -> None:
-        used = target or Target(scheme.env, Env.parse(scheme.env))
+        used = target or Target(scheme.env, Env.parse(_with(scheme.env, out.env)))
         super().__init__(used.env, constants, used.constraints)
-        self.kind = TYPES[scheme.dtype]
-        self.zero = 3 if self.kind is d.I8 else 0  # any zero point an activation may have
-        self.wanted = Quant(2 * _STEP, self.zero), self.kind
+        self.scheme, self.kind = scheme, TYPES[scheme.dtype]
+        self.zero = _zero(self.kind)
+        self.wanted = Quant(2 * _STEP, _zero(TYPES[out.dtype])), TYPES[out.dtype]
 
     def value(self, b: Lowering, node: fx.Node, call: fx.Node, name: str) -> Value:
         role = role_of(call, name)
@@ -37,7 +37,23 @@ class Trial(trial.Trial):
             return super().value(b, node, call, name)
         shape = node.meta["val"].shape
         if role.kind == "weight":
-            return self.made(b, node, d.I8, Quant((_STEP,) * shape[role.axis], 0, role.axis))
+            meaning = self._steps(_STEP, shape[role.axis], role.axis)
+            return self.made(b, node, self.scheme.weight_kind, meaning)
         if role.kind == "bias":
-            return self.made(b, node, d.I32, Quant((_STEP * _STEP,) * shape[0], 0, 0))
+            return self.made(b, node, d.I32, self._steps(_STEP * _STEP, shape[0], 0))
         return self.made(b, node, self.kind, Quant(_STEP, self.zero))
+
+    def _steps(self, step: float, channels: int, axis: int) -> Quant:
+        """Scales of a weight or a bias."""
+        return Quant((step,) * channels, 0, axis) if self.scheme.per_channel else Quant(step)
+
+
+def _zero(kind: d.DType) -> int:
+    """Any zero point that an activation may have."""
+    return 3 if kind is d.I8 else 0
+
+
+def _with(one: str, other: str) -> str:
+    """A specification with what two have."""
+    names = dict.fromkeys([*one.split("+"), *other.split("+")])
+    return "+".join(names)

@@ -12,6 +12,7 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.choice import CHOICE
 from tosaic.front.boundary import first_values
 from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
@@ -101,13 +102,15 @@ def _sets(inputs: Any) -> Iterator[tuple[Any, ...]]:
 def _original(model: Any, artifact: Artifact, example: tuple[Any, ...]) -> Program:
     """The original as calls whose names are those of the compiled program."""
     source = import_model(model, example)
+    calls = artifact.program.calls
     kinds = {parameters(torchapi.bound_arguments(n))[1]
-             for n in artifact.program.calls if torchapi.target_name(n) == QUANTIZE}  # fmt: skip
+             for n in calls if torchapi.target_name(n) == QUANTIZE}  # fmt: skip
     if kinds:
         from tosaic.quant.flow import float_module
         from tosaic.quant.quantizer import TosaicQuantizer
 
-        scheme = "a16w8" if I16 in kinds else "int8"
+        chosen = [n.meta[CHOICE].schemes for n in calls if CHOICE in n.meta]
+        scheme = chosen[0] if chosen else "a16w8" if I16 in kinds else "int8"
         source = source.with_model(
             float_module(source, TosaicQuantizer(scheme, target=target_of(artifact.target)))
         )

@@ -28,7 +28,7 @@ def compile_model(
     model: Any,
     example_inputs: tuple[Any, ...],
     target: str,
-    scheme: str | None,
+    scheme: Any,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
     options: Mapping[str, Any] = MappingProxyType({}),
@@ -47,25 +47,26 @@ def program_for(
     model: Any,
     example_inputs: tuple[Any, ...],
     target: Target,
-    scheme: str | None,
+    scheme: Any,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
 ) -> Program:
-    """The model as calls, quantized where the target has integers alone."""
+    """The model as calls, quantized by a scheme, and where the target has integers alone."""
     check_examples(example_inputs)
     source = import_model(model, example_inputs, dynamic_shapes)
     if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
-    elif target.env.profiles == {"INT"}:
+    elif "INT" in target.env.profiles and (scheme is not None or "FP" not in target.env.profiles):
         program_of(source)  # what no target takes is refused before anything is calibrated
         from tosaic.quant.flow import quantized  # torchao is for those who quantize
 
         source = quantized(
-            source, example_inputs, scheme=scheme or "int8", calibration=calibration, target=target
-        )
+            source, example_inputs, scheme="int8" if scheme is None else scheme,
+            calibration=calibration, target=target,
+        )  # fmt: skip
     elif scheme is not None:
-        raise InvalidInput(f"{target.name} takes floats; a scheme needs a target of integers alone")
+        raise InvalidInput(f"{target.name} has floats alone; a scheme needs a target with integers")
     else:
         source = _in_parts(source, target)
     return program_of(source)

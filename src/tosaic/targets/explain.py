@@ -55,7 +55,7 @@ class Explanation(Printed):
 
 
 def explain_model(
-    model: Any, example_inputs: tuple[Any, ...], target: str, scheme: str | None
+    model: Any, example_inputs: tuple[Any, ...], target: str, scheme: Any
 ) -> Explanation:
     """Run the rules of every call, and keep their answers alone."""
     chosen = target_of(target)
