@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
-    "Unsupported", "compare", "compile", "explain", "load", "quantize",
+    "Unsupported", "compare", "compile", "convert", "explain", "load", "prepare_qat", "quantize",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -94,8 +94,8 @@ def compile(
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
     path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
     ``scheme`` says otherwise, see ``quantize``), calibrated with the inputs in ``calibration``;
-    for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in PyTorch; ``report`` has the operator, the reason and the line of the user's
-    own source. ``dynamic_shapes`` goes to torch.export.
+    for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in
+    PyTorch; ``report`` has the operator, the reason and the line of the user's own source. ``dynamic_shapes`` goes to torch.export.
 
     ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
     ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
@@ -127,6 +127,26 @@ def quantize(
     from tosaic.quant import quantize as quantized
 
     return quantized(model, example_inputs, scheme=scheme, calibration=calibration)
+
+
+def prepare_qat(
+    model: Any, example_inputs: tuple[Any, ...], *, scheme: str | Schemes = "int8"
+) -> fx.GraphModule:
+    """A model that computes with the rounded numbers of a scheme, to be trained as any other.
+
+    Its weights are those of the model; batch norms are part of the layers before them. The batch
+    is that of the examples. ``convert`` makes a quantized program of it when it is trained.
+    """
+    from tosaic.quant.training import prepare_qat as prepared
+
+    return prepared(model, example_inputs, scheme=scheme)
+
+
+def convert(prepared: fx.GraphModule) -> fx.GraphModule:
+    """What ``prepare_qat`` has made, trained, as the quantized program that ``compile`` takes."""
+    from tosaic.quant.training import convert as converted
+
+    return converted(prepared)
 
 
 def explain(

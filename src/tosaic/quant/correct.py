@@ -11,11 +11,11 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.quant.roles import role_of
+from tosaic.quant.rounding import Together, rounded, together
 from tosaic.quant.weights import BiasObserver, WeightObserver
 
 
@@ -32,6 +32,7 @@ class LayerRun(fx.Interpreter):
             (x, weight, *_), _ = self.fetch_args_kwargs_from_env(n)
             if n not in self._layers:
                 self._layers[n] = _Layer(n, *self._observed[n], weight.detach())
+                self._layers[n].look()
             behind = weight.dim() - 2  # axes that windows move over
             self._layers[n].see(x.detach(), x.dim() - 1 - behind)
         return super().run_node(n)
@@ -52,8 +53,16 @@ class _Layer:
     values: Tensor
     total: Tensor | None = None
     count: int = 0
+    together: Together | None = None
+
+    def look(self) -> None:
+        """Look at how inputs go together, where weights are so coarse that it counts."""
+        if self.weight.by_data and self.weight.levels is None:
+            self.together = together(self.node, self.values)
 
     def see(self, x: Tensor, axis: int) -> None:
+        if self.together is not None:
+            self.together.see(x)
         mean = x.float().mean([i for i in range(x.dim()) if i != axis]).double()
         if x.numel() and bool(mean.isfinite().all()):
             self.total = mean if self.total is None else self.total + mean
@@ -64,8 +73,10 @@ class _Layer:
             return
         scale, _ = self.weight.calculate_qparams()
         steps = self.weight.along(scale, self.values.dim())
-        rounded = self.weight.rounded(self.values) * steps
-        lost = self.values.double() - rounded
+        if self.together is not None and self.together.count:
+            limits = self.weight.quant_min, self.weight.quant_max
+            self.weight.levels = rounded(self.values, steps, limits, self.together)
+        lost = self.values.double() - self.weight.rounded(self.values) * steps
         mean = self._through(lost.reshape(*lost.shape[:2], -1).sum(2), self.total / self.count)
         self.bias.values = self.bias.values + mean.to(self.bias.values.dtype)
 

@@ -100,7 +100,8 @@ class Scheme:
 
     def weight(self, axis: int, training: bool = False) -> QuantizationSpec:
         """With the channels of the output along an axis of the weights."""
-        return _weight(axis if self.per_channel else None, self.weight_low, self.weight_high, training)
+        along = axis if self.per_channel else None
+        return _weight(along, self.weight_low, self.weight_high, self.rounds_by_data, training)
 
     def bias(
         self, source: fx.Node, weight: fx.Node, node: fx.Node, values: Tensor | None, repeats: int
@@ -140,13 +141,15 @@ def _activation(
 
 
 @cache
-def _weight(axis: int | None, low: int, high: int, training: bool) -> QuantizationSpec:
+def _weight(
+    axis: int | None, low: int, high: int, by_data: bool, training: bool
+) -> QuantizationSpec:
     if axis is None:
-        made: Any = PerTensorWeightObserver
+        made: Any = PerTensorWeightObserver.with_args(by_data=by_data)
         if training:
             made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=LEAST)
         return QuantizationSpec(torch.int8, made, low, high, torch.per_tensor_symmetric)
-    made = PerChannelWeightObserver
+    made = PerChannelWeightObserver.with_args(by_data=by_data)
     if training:
         observer = MovingAveragePerChannelMinMaxObserver
         made = FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=LEAST)
