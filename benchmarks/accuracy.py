@@ -66,7 +66,7 @@ def prepare(name: str, folder: Path) -> nn.Module:
     with torch.no_grad():
         exported = torch.export.export(net.eval(), example, strict=False)
     torch.export.save(exported, folder / f"{name}.pt2")
-    judged = [(each,) for each in zoo.samples(name, JUDGED, seed=5000)]
+    judged = zoo.samples(name, JUDGED, seed=5000)
     torch.save({"calibration": calibration, "evaluation": judged}, folder / f"{name}.inputs")
     return net
 

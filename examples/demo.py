@@ -1,8 +1,9 @@
 """From PyTorch to an Ethos-U55 in a minute: train, compile, run the NPU's own bytes, compare.
 
 A small network learns the handwritten digits of scikit-learn. It is compiled for an Ethos-U55 with
-128 multipliers, and the command stream that the device would run decides every unseen digit here,
-on this machine. The same graph runs in TOSA's interpreter, and both must agree in every bit.
+128 multipliers, to take the bytes of the pictures as they are, and the command stream that the
+device would run decides every unseen digit here, on this machine. The same graph runs in TOSA's
+interpreter, and both must agree in every bit.
 """
 
 import time
@@ -15,6 +16,8 @@ from zoo import digits
 
 FOLDER = Path(__file__).resolve().parent.parent / "build"
 TARGET = "ethos-u55-128"
+# The scanner's bytes are 0 to 16; the network was trained on them as -1 to 1.
+SCANNER = tosaic.IO("uint8", scale=1 / 8, zero_point=8)
 
 
 def main() -> int:
@@ -25,13 +28,16 @@ def main() -> int:
     trained = time.perf_counter()
     unseen, answers = pictures[digits.TRAINED :], wanted[digits.TRAINED :]
     calibration = [(each,) for each in pictures[: digits.CALIBRATION].split(1)]
-    art = tosaic.compile(net, (unseen[:1],), target=TARGET, calibration=calibration)
+    art = tosaic.compile(
+        net, (unseen[:1],), target=TARGET, calibration=calibration, io=(SCANNER, "float")
+    )
+    scanned = ((unseen + 1) * 8).to(torch.uint8)  # what the scanner gave
     compiled = time.perf_counter()
     with torch.no_grad():
         real = net(unseen)
-    stream = torch.cat([art.run(each) for each in unseen.split(1)])
+    stream = torch.cat([art.run(each) for each in scanned.split(1)])
     ran = time.perf_counter()
-    graph = torch.cat([art.run(each, engine="tosa") for each in unseen.split(1)])
+    graph = torch.cat([art.run(each, engine="tosa") for each in scanned.split(1)])
     FOLDER.mkdir(exist_ok=True)
     art.save(FOLDER / "digits.tosa")
     print(art.report)

@@ -19,6 +19,7 @@ from tosaic.errors import (
     Unpredictable,
     Unsupported,
 )
+from tosaic.front.io import IO
 from tosaic.targets import formats
 
 if TYPE_CHECKING:
@@ -32,7 +33,7 @@ if TYPE_CHECKING:
     from tosaic.targets.explain import Explanation
 
 __all__ = [
-    "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
+    "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
     "Unsupported", "compare", "compile", "convert", "explain", "load", "prepare_qat", "quantize",
 ]  # fmt: skip
 __version__ = "0.1.0"
@@ -87,6 +88,7 @@ def compile(
     scheme: str | Schemes | None = None,
     calibration: Iterable[Any] | None = None,
     dynamic_shapes: Any = None,
+    io: Any = None,
     **options: Any,
 ) -> Artifact:
     """Lower a PyTorch model to TOSA, and compile it for an Ethos-U where one is the target.
@@ -95,7 +97,13 @@ def compile(
     path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
     ``scheme`` says otherwise, see ``quantize``), calibrated with the inputs in ``calibration``;
     for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in
-    PyTorch; ``report`` has the operator, the reason and the line of the user's own source. ``dynamic_shapes`` goes to torch.export.
+    PyTorch; ``report`` has the operator, the reason and the line of the user's own source.
+    ``dynamic_shapes`` goes to torch.export.
+
+    ``io`` is the type of inputs and outputs: "uint8", "int8", "int16" or "float", which is what
+    they are unless told; ``IO("uint8", scale=1 / 255)`` says what the integers mean as well. It
+    is for all, a dict of types by name or by index of an input, or a pair: (inputs, outputs).
+    Everything within stays as the scheme has it; ``Artifact.boundary`` tells what came of it.
 
     ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
     ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
@@ -104,7 +112,7 @@ def compile(
     from tosaic.targets.driver import compile_model
 
     return compile_model(
-        model, example_inputs, target, scheme, calibration, dynamic_shapes, options
+        model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io
     )
 
 

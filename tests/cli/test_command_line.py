@@ -118,3 +118,42 @@ def test_help_needs_no_torch() -> None:
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, check=False)
     assert done.returncode == 0, done.stderr.decode()
     assert b"compile" in done.stdout
+
+
+def test_io_chooses_the_types_at_the_boundary(
+    file: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made, data = tmp_path / "m.tosa", f"{file}:data"
+    words = ("compile", file, "--calibration", data, "-o", made, "--json")
+    assert tosaic(*words, "--io", "uint8") == 0
+    told = json.loads(capsys.readouterr().out)["boundary"]
+    assert [t["dtype"] for t in (*told["inputs"], *told["outputs"])] == ["uint8", "uint8"]
+    assert tosaic(*words, "--io", "inputs=int16:1/4096", "--io", "outputs=int8") == 0
+    told = json.loads(capsys.readouterr().out)["boundary"]
+    assert told["inputs"][0]["scale"] == 1 / 4096
+    assert [t["dtype"] for t in (*told["inputs"], *told["outputs"])] == ["int16", "int8"]
+    assert tosaic(*words, "--io", "0=uint8:0.03:128") == 0
+    told = json.loads(capsys.readouterr().out)["boundary"]
+    assert (told["inputs"][0]["scale"], told["inputs"][0]["zero_point"]) == (0.03, 128)
+    assert told["outputs"][0]["dtype"] == "float32"
+
+
+@pytest.mark.parametrize(
+    ("words", "sentence"),
+    [
+        (["uint4"], "io has no type 'uint4'"),
+        (["picture=uint8"], "no input or output named 'picture'"),
+        (["uint8", "linear=int8"], "--io uint8 is for all, so it is the only one"),
+        (["inputs=uint8", "linear=int8"], "either inputs= and outputs=, or single tensors"),
+        (["uint8:a"], "--io uint8:a: write a meaning as uint8:1/255:0"),
+        (["uint8:1/0"], "write a meaning as uint8:1/255:0"),
+        (["uint8:1:2:3"], "write a meaning as uint8:1/255:0"),
+        (["uint8:0.1:300"], "the zero point of uint8 is 0 to 255"),
+    ],
+)
+def test_a_wrong_io_is_told_in_a_sentence(
+    words: list[str], sentence: str, file: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    given = [part for word in words for part in ("--io", word)]
+    assert tosaic("compile", file, "--calibration", f"{file}:data", *given) == 2
+    assert sentence in " ".join(capsys.readouterr().err.split())

@@ -56,4 +56,4 @@ def _say(word: str, style: str, sentence: str) -> None:
 
     console = Console(stderr=True, soft_wrap=True)
     console.print(word, style=style, end=" ")
-    console.print(sentence, markup=False, highlight=False)
+    console.print(sentence, markup=False, highlight=False, emoji=False)

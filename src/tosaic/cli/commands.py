@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tosaic.cli import boundary
 from tosaic.errors import InvalidInput
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ Target = Annotated[str, typer.Option("--target", "-t", help="ethos-u55-128, TOSA
 Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
 Calibration = Annotated[str | None, typer.Option(help=".npy, .npz, .pt, a folder, file.py:name")]
 Scheme = Annotated[str | None, typer.Option(help="int8 (default) or a16w8")]
+Io = Annotated[list[str] | None, typer.Option("--io", help=boundary.HELP)]
 Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
 
@@ -33,6 +35,7 @@ def compile(
     shape: Shape = None,
     calibration: Calibration = None,
     scheme: Scheme = None,
+    io: Io = None,
     strict: Annotated[bool, typer.Option(help="exit with 1 if a call stays in PyTorch")] = False,
     as_json: Json = False,
     quiet: Quiet = False,
@@ -45,7 +48,10 @@ def compile(
         raise InvalidInput(f"there is no folder '{output.parent}' to write to")
     module, inputs = model_and_inputs(model, shape or [])
     given = data(calibration) if calibration else None
-    artifact = tosaic.compile(module, inputs, target=target, scheme=scheme, calibration=given)
+    artifact = tosaic.compile(
+        module, inputs, target=target, scheme=scheme, calibration=given,
+        io=boundary.boundary(io or []),
+    )  # fmt: skip
     if output is not None:
         artifact.save(output)
     _show(artifact.report, as_json, quiet)

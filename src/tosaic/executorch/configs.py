@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.quant.schemes import Scheme, scheme_of
@@ -15,6 +14,7 @@ class QuantizationConfig:
 
     scheme: Scheme
     is_qat: bool = False
+    is_unsigned: bool = False  # uint8, for the boundary of a model
 
 
 def get_symmetric_quantization_config(
@@ -55,11 +55,12 @@ def get_symmetric_a8w4_quantization_config(
     return _config("a8w4", is_per_channel, is_qat, is_dynamic, -7, 7, 2.0**-16)
 
 
-def get_uint8_io_quantization_config(*args: Any, **kwargs: Any) -> QuantizationConfig:
-    """uint8 at the model's boundary: not there yet."""
-    raise Unsupported(
-        "there is no uint8 at a model's boundary yet: use get_symmetric_quantization_config()"
-    )
+def get_uint8_io_quantization_config(
+    is_qat: bool = False, is_dynamic: bool = False, eps: float = 2.0**-16
+) -> QuantizationConfig:
+    """uint8 at the model's boundary, for ``set_io``; everything within stays as it is."""
+    made = _config("int8", True, is_qat, is_dynamic, -127, 127, eps)
+    return replace(made, is_unsigned=True)
 
 
 def _config(

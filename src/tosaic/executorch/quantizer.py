@@ -22,6 +22,7 @@ from tosaic.executorch.specs import (
     VgfCompileSpec,
 )
 from tosaic.quant import Scheme, Schemes, TosaicQuantizer
+from tosaic.quant.boundary import Bytes
 from tosaic.quant.roles import is_real
 
 _KEY = "quantization_annotation"
@@ -48,8 +49,11 @@ class ArmQuantizer(TosaicQuantizer):
 
     def set_io(self: Own, quantization_config: Config) -> Own:
         """For the model's inputs and outputs, also where what reads them stays in float."""
-        scheme = self._scheme_of(quantization_config)
-        return self._set(io=None if scheme is None else _Boundary(scheme))
+        scheme = self._scheme_of(quantization_config, is_boundary=True)
+        if quantization_config is None or scheme is None:
+            return self._set(io=None)
+        unsigned = quantization_config.is_unsigned
+        return self._set(io=Bytes(scheme.eps) if unsigned else _Boundary(scheme))
 
     def set_module_name(self: Own, module_name: str, quantization_config: Config) -> Own:
         """For a module and all within it, by its path, as ``features.0``."""
@@ -76,7 +80,7 @@ class ArmQuantizer(TosaicQuantizer):
         self.schemes.check(self.compile_spec.device.env)
         return self
 
-    def _scheme_of(self, config: Any) -> Scheme | None:
+    def _scheme_of(self, config: Any, is_boundary: bool = False) -> Scheme | None:
         """The scheme of a config; all configs are for training, or none is."""
         if config is None:
             return None
@@ -85,6 +89,8 @@ class ArmQuantizer(TosaicQuantizer):
                 "a quantization config is None or made by tosaic.executorch, as by "
                 f"get_symmetric_quantization_config(); this is a {type(config).__name__}"
             )
+        if config.is_unsigned and not is_boundary:
+            raise InvalidInput("uint8 is for the boundary of a model: give this config to set_io")
         if self._trains not in (None, config.is_qat):
             raise InvalidInput("the configs of a quantizer have is_qat all alike, True or False")
         self._trains = self.training = config.is_qat
@@ -108,6 +114,9 @@ class _Boundary:
             elif node.op == "output":
                 inputs = {n: spec for n in node.all_input_nodes if is_real(n)}
                 node.meta[_KEY] = QuantizationAnnotation(input_qspec_map=inputs, _annotated=True)
+
+    def link(self, observers: dict[Any, Any]) -> None:
+        """Nothing to add: they are integers of their own."""
 
 
 class TOSAQuantizer(ArmQuantizer):

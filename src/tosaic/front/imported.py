@@ -25,12 +25,14 @@ class Imported:
     """A program with the structure of the user's arguments and results, and what it changes.
 
     If it changes anything, the program itself takes and gives flat lists: see ``Changes``.
+    ``outputs`` are names of the results, where they are known from before it was quantized.
     """
 
     model: ExportedProgram | fx.GraphModule
     in_spec: Any
     out_spec: Any
     changes: Changes = field(default_factory=Changes)
+    outputs: tuple[str, ...] = ()
 
     @property
     def is_quantized(self) -> bool:

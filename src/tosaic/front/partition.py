@@ -21,7 +21,7 @@ from tosaic.front.choice import left_in_float
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, named_output, parameters
+from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, named_output, origin, parameters
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec.check import check_level
@@ -110,6 +110,7 @@ class _Partitioner:
         for node in self.program.calls:
             self._try(node)
             self._place(node)
+        self._leave_steps()
         self._find_reads()
         return Partition(self._pieces(), self.refused)
 
@@ -124,22 +125,33 @@ class _Partitioner:
                 if node.name in self.kept:
                     raise Unsupported(self.kept[node.name])
                 result = self.trial.call(node)
+                self._can_pass(result)
                 scratch.commit()
         except Unsupported as refusal:
             place, reason = torchapi.location(node).place, left_in_float(node) + refusal.reason
             self.refused.append(Refusal(target, reason, place, node.name))
-            self._outside(node)
+            if target == QUANTIZE:
+                self._boundary(node)
+            else:
+                self._outside(node)
             return
-        if isinstance(result, Value) and result.is_const:
+        if isinstance(result, torch.Tensor) or (isinstance(result, Value) and result.is_const):
             self.folded.add(node)
         elif target in DEQUANTIZE:
             self.meant.add(node)
         else:
             self.accepted.add(node)
 
+    def _can_pass(self, result: Any) -> None:
+        """What passes through is copied where it is given, so a graph must be able to hold it."""
+        for value in result if isinstance(result, list | tuple) else [result]:
+            if isinstance(value, Value) and value.producer is None and not value.is_const:
+                with self.trial.b.scratch():
+                    self.trial.b.IDENTITY(value)
+
     def _is_inside(self, node: Any) -> bool:
         source = self.source(node)
-        return source in self.accepted or source in self.folded
+        return node in self.meant or source in self.accepted or source in self.folded
 
     def source(self, node: fx.Node) -> fx.Node:
         """The node that a value comes from."""
@@ -149,8 +161,12 @@ class _Partitioner:
 
     def _boundary(self, node: fx.Node) -> None:
         """PyTorch quantizes; the integers it gives are an input."""
-        quant, kind = parameters(torchapi.bound_arguments(node))
-        example = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
+        try:
+            quant, kind = parameters(torchapi.bound_arguments(node))
+        except Unsupported as refusal:
+            self.trial.missing[node] = refusal.reason
+            return
+        example = origin(node).meta.get("val")  # PT2E gives its own calls none
         self.trial.codes.add(node)
         if isinstance(example, torch.Tensor):
             self._give(node, Value(TensorType(kind, tuple(example.shape)), node.name, quant=quant))
@@ -162,6 +178,8 @@ class _Partitioner:
         if not isinstance(example, torch.Tensor):
             return
         kind, shape = TYPES.get(example.dtype), torchapi.known_shape(example)
+        if example.dtype is torch.uint8 and self._only_dequantized(node):
+            kind = TYPES[torch.int8]
         if kind is None:
             self.trial.missing[node] = f"{node.name} is {example.dtype}, which TOSA does not have"
         elif node in self.ranges.wide:
@@ -170,6 +188,10 @@ class _Partitioner:
             self.trial.missing[node] = f"{node.name} has a size that depends on the input"
         else:
             self._give(node, Value(TensorType(kind, shape), node.name))
+
+    def _only_dequantized(self, node: fx.Node) -> bool:
+        users = self.program.users.get(node, ())
+        return all(torchapi.target_name(user) in DEQUANTIZE for user in users)
 
     def _give(self, node: fx.Node, value: Value) -> None:
         """An input of the trial, unless no graph of the level can have such an input."""
@@ -189,6 +211,15 @@ class _Partitioner:
                 crossing = (argument in self.accepted) is not inside
                 level = max(level, self.level[argument] + crossing)
         self.level[node] = level
+
+    def _leave_steps(self) -> None:
+        """Where a group would do nothing but quantize again, PyTorch does that."""
+        levels: dict[int, list[fx.Node]] = {}
+        for node in self.accepted:
+            levels.setdefault(self.level[node], []).append(node)
+        for nodes in levels.values():
+            if all(torchapi.target_name(node) == QUANTIZE for node in nodes):
+                self.accepted -= set(nodes)
 
     def _find_reads(self) -> None:
         """For each call whether PyTorch reads its result, dequantized or not; readers first."""
@@ -226,6 +257,7 @@ class _Partitioner:
         b = Lowering(self.env, constraints=self.constraints)
         walker, members = Walker(self.program, b), set(nodes)
         walker.codes, walker.missing = self.trial.codes, self.trial.missing
+        walker.unsigned = self.trial.unsigned
         inputs: list[fx.Node] = []
         for node in nodes:
             for argument in node.all_input_nodes:
@@ -255,6 +287,8 @@ class _Partitioner:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
+        elif isinstance(given, torch.Tensor):
+            walker.values[node] = given
         elif not isinstance(given, Value):
             raise Unsupported(f"{node.name} cannot be an input of a TOSA graph")
         elif given.is_const:

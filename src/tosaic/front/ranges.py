@@ -79,8 +79,14 @@ class Ranges:
             return _joined([self.of(v) for v in value])
         return (float(value), float(value)) if isinstance(value, (int, float)) else ALL
 
+    def learn(self, node: fx.Node, tensor: Tensor) -> None:
+        """A value that is known as a whole."""
+        self.known[node] = self._of_tensor(node, tensor)
+
     def _of_constant(self, node: fx.Node) -> Interval:
-        tensor: Any = self.tensors.get(node)
+        return self._of_tensor(node, self.tensors.get(node))
+
+    def _of_tensor(self, node: fx.Node, tensor: Any) -> Interval:
         if isinstance(tensor, (int, float)):
             return self.of(tensor)
         if tensor is None or not tensor.numel() or tensor.dtype.is_complex:
@@ -118,6 +124,8 @@ class Ranges:
     def _transfer(self, node: fx.Node, bound: dict[str, Any]) -> Interval:
         name = torchapi.target_name(node)
         plain = name.split(".")[1].rstrip("_") if name.startswith("aten.") else name
+        if plain == name != "getitem":  # arithmetic on sizes, which are no tensors
+            return _of_type(_example(node))
         if plain in _FIXED:
             return _FIXED[plain]
         if plain in _TRANSFER:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.masks import mask_input
+from tosaic.front.masks import is_mask, mask_input
 from tosaic.front.moves import joined
 from tosaic.front.registry import RULES, Rule, Sample
 from tosaic.ir.build import Constraint
@@ -70,9 +70,13 @@ class Case:
         """The quantized types that it has a form for."""
         return self.rule.integers if self.sample.integers is None else self.sample.integers
 
+    def call(self, tensors: list[Any]) -> Any:
+        """The operator itself, with the sample's other arguments."""
+        return self.overload(*self._arguments(tensors), **self._keywords())
+
     def eager(self, tensors: list[Any]) -> Tensor:
         """What PyTorch computes; several results one after the other."""
-        result = self.overload(*self._arguments([_copy(t) for t in tensors]), **self._keywords())
+        result = self.call([_copy(t) for t in tensors])
         if isinstance(result, list):
             return torch.cat([r.flatten() for r in result])
         first: Tensor = result[0] if isinstance(result, tuple) else result
@@ -215,8 +219,9 @@ def lowered(b: Lowering, case: Case, made: Operands, kind: DType | None) -> Valu
     if kind is None or not (expected := case.eager(made.real)).dtype.is_floating_point:
         plain: Value = case.lower(b, made.values)
         return plain
-    given = next(v.quant for v in made.values if v.quant is not None)
-    wanted = given if case.rule.policy == "SHARED" else range_quant(expected, kind)
+    given = next((v.quant for v in made.values if v.quant is not None and not is_mask(v)), None)
+    wanted = given if case.rule.policy == "SHARED" else None
+    wanted = wanted or range_quant(expected, kind)
     b.wanted = (wanted, kind)
     return b.settle(case.lower(b, made.values), wanted, kind)
 

@@ -422,6 +422,12 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     return overload(*args, **kwargs)
 
 
+def is_repeatable(overload: torch._ops.OpOverload) -> bool:
+    """Whether an operator gives the same for the same: nothing random, no memory as it was."""
+    is_random = torch.Tag.nondeterministic_seeded in overload.tags
+    return overload.namespace == "aten" and not is_random and "empty" not in overload._opname
+
+
 def written_positions(node: fx.Node) -> list[int]:
     """The positional arguments that a call writes to."""
     overload = overload_of(node)
@@ -487,5 +493,8 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
     examples = [n.meta["val"] for n in operands]
     mode = detect_fake_mode(examples) or FakeTensorMode()
     examples = [mode.from_tensor(e) if isinstance(e, Tensor) else e for e in examples]
-    with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
-        return make_fx(call, pre_dispatch=written is not None)(*examples)
+    try:
+        with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+            return make_fx(call, pre_dispatch=written is not None)(*examples)
+    except (NotImplementedError, RuntimeError):  # not for such operands, or sizes are not known
+        return None

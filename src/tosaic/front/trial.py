@@ -83,7 +83,9 @@ class Trial:
 
     def made(self, b: Lowering, node: fx.Node, kind: d.DType, quant: Quant | None) -> Value:
         """A constant or an input of the tensor's shape."""
-        shape = tuple(int(size) for size in _example(node).shape)
+        shape = torchapi.known_shape(_example(node))
+        if shape is None:
+            raise Unsupported(f"{node.name} has a size that depends on the input")
         if node in self.constants:
             return b.const(lambda: np.zeros(shape), kind, quant=quant, shape=shape)
         if kind is d.BOOL:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -10,23 +10,22 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import joins, rides
-from tosaic.front.casts import to_real
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, rides
+from tosaic.front.io import misfit
 from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.masks import is_mask, mask_input
+from tosaic.front.masks import mask_input
 from tosaic.front.program import Program, from_module
 from tosaic.front.ranges import Interval, Ranges
+from tosaic.front.reals import Reals
 from tosaic.front.registry import RULES, rule_of
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
 
-_NAMESPACE = "quantized_decomposed"
-QUANTIZE = f"{_NAMESPACE}.quantize_per_tensor.default"
-DEQUANTIZE = {
-    f"{_NAMESPACE}.dequantize_per_tensor.default",
-    f"{_NAMESPACE}.dequantize_per_channel.default",
-}
+ONLY_OUTSIDE = "TOSA has uint8 at the boundary of a graph only: quantize to int8 within"
+
+
+_LARGEST = 1 << 24  # elements that are computed here; more are left to the target
 
 
 class Walker:
@@ -35,6 +34,8 @@ class Walker:
     With ``ranges`` it refuses int64 results that may not fit. ``missing`` says why a value is
     none that a graph can read. ``codes`` are the integers of quantized values as such: between
     quantize and dequantize, where only moves mean the same for them and for the real numbers.
+    ``unsigned`` are the values that uint8 stands for. In a graph they are int8 with a zero point
+    less by 128; its boundary alone makes bytes of 0 to 255 of them.
     """
 
     def __init__(self, program: Program, b: Lowering | Env, ranges: Ranges | None = None) -> None:
@@ -43,13 +44,13 @@ class Walker:
         self.ranges = ranges
         self.missing: dict[fx.Node, str] = {}
         self.codes: set[fx.Node] = set()
+        self.unsigned: set[fx.Node] = set()
         self._names: set[str] = set()
-        self._reals: dict[Value, Value] = {}
+        self._reals = Reals(program, self.b)
 
     def name(self, node: fx.Node) -> str:
         """What a tensor at the boundary is called: as what it is the quantized form of."""
-        source = node.args[0] if torchapi.target_name(node) == QUANTIZE else node
-        name = source.name if isinstance(source, fx.Node) else node.name
+        name = label(origin(node))
         if name in self._names:
             name = node.name
         self._names.add(name)
@@ -65,16 +66,27 @@ class Walker:
 
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
-        self.b.loc, known = torchapi.location(node), dict(self._reals)
+        self.b.loc, known = torchapi.location(node), dict(self._reals.made)
+        if is_known(node, self.values):
+            return self._evaluate(node)
         try:
             if self.ranges is not None:
                 self.ranges.check(node)
             result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
-            self._reals = known  # the others are dropped with the call
+            self._reals.made = known  # the others are dropped with the call
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result
+
+    def _evaluate(self, node: fx.Node) -> torch.Tensor:
+        """What a call makes of the program's own tensors: no target has to compute it."""
+        with torch.no_grad():
+            made: torch.Tensor = torchapi.evaluate(node, self.values)
+        self.values[node] = made
+        if self.ranges is not None:
+            self.ranges.learn(node, made)
+        return made
 
     def _lower(self, node: fx.Node, target: str) -> Any:
         if target == "getitem":
@@ -85,55 +97,36 @@ class Walker:
             raise Unsupported(f"{target or node.target} is no operator of PyTorch")
         arguments = {k: self.argument(v) for k, v in torchapi.bound_arguments(node).items()}
         if target == QUANTIZE:
+            if is_unsigned(node):
+                self._check_leaves(node)
             self.codes.add(node)
             return self.b.settle(arguments["input"], *parameters(arguments))
         if target in DEQUANTIZE:
+            if is_unsigned(node):
+                self.unsigned.add(node)
             return self._dequantize(node, arguments)
+        for operand in node.all_input_nodes:
+            if operand in self.unsigned or (operand in self.codes and is_unsigned(operand)):
+                raise Unsupported(f"it reads uint8 ({label(origin(operand))}), and {ONLY_OUTSIDE}")
         rule = rule_of(target)
         if self._reads_codes(node):
             if rule.policy != "SHARED":
                 raise Unsupported("it computes with the integers of a quantized value themselves")
             self.codes.add(node)
-        if self._is_real(node, arguments):
-            arguments = {k: self._real(v) for k, v in arguments.items()}
         self.b.wanted = self._wanted(node)
-        result = rule.lower(self.b, **arguments)
+        result = rule.lower(self.b, **self._reals.operands(node, arguments))
         if isinstance(result, (list, tuple)):
             self._check_items(node, result)
         elif self.b.wanted is not None and isinstance(result, Value):
             result = self.b.settle(result, *self.b.wanted)
         return result
 
-    def _is_real(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
-        """Whether a call is to compute with real numbers, where the target has those, too."""
-        if "FP" not in self.b.env.profiles:
-            return False
-        example, weight = node.meta.get("val"), arguments.get("weight")
-        if isinstance(example, torch.Tensor) and not example.dtype.is_floating_point:
-            return False
-        if isinstance(weight, Value) and weight.quant is not None:
-            return False
-        return not self._is_quantized(node)
-
-    def _is_quantized(self, node: fx.Node) -> bool:
-        """Whether a result becomes integers: at once, or after what rides on it or adds it up."""
-        users, own = self.program.users.get(node, []), torchapi.target_name(node)
-        for user in users:
-            name = torchapi.target_name(user)
-            follows = len(users) == 1 and (rides(own, name) or joins(own, name))
-            if name == QUANTIZE or ((follows or name == "getitem") and self._is_quantized(user)):
-                return True
-        return False
-
-    def _real(self, argument: Any) -> Any:
-        """An operand as real numbers; made once for all calls that read them."""
-        if isinstance(argument, list):
-            return [self._real(item) for item in argument]
-        if not isinstance(argument, Value) or argument.quant is None or is_mask(argument):
-            return argument
-        if argument not in self._reals:
-            self._reals[argument] = to_real(self.b, argument)
-        return self._reals[argument]
+    def _check_leaves(self, node: fx.Node) -> None:
+        """uint8 is what a graph gives; it goes on with the int8 before it."""
+        users = self.program.users
+        for user in users.get(node, ()):
+            if torchapi.target_name(user) not in DEQUANTIZE or users.get(user):
+                raise Unsupported(f"uint8 is computed with behind this call, and {ONLY_OUTSIDE}")
 
     def _check_items(self, node: fx.Node, results: Sequence[Any]) -> None:
         """Of several results, those that the program reads must have a form."""
@@ -216,6 +209,16 @@ def narrowed(b: Lowering, weight: Value) -> Value:
     return b.const(lambda: source.array, d.I4, quant=weight.quant, shape=weight.shape)
 
 
+def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
+    """Whether a call reads tensors alone that are known, so that its result is, too."""
+    overload, example = torchapi.overload_of(node), node.meta.get("val")
+    if overload is None or not isinstance(example, torch.Tensor) or example.numel() > _LARGEST:
+        return False
+    if not all(isinstance(values.get(n), torch.Tensor) for n in node.all_input_nodes):
+        return False
+    return torchapi.is_repeatable(overload)
+
+
 class Region:
     """A function that a call takes, such as a branch of ``cond``: rules lower it to a graph."""
 
@@ -278,12 +281,39 @@ def named_output(b: Lowering, value: Any, name: str, taken: set[Value]) -> Value
     return result
 
 
+def origin(node: fx.Node) -> fx.Node:
+    """What a value is the quantized form of."""
+    while torchapi.target_name(node) in (QUANTIZE, *DEQUANTIZE):
+        source = node.args[0]
+        if not isinstance(source, fx.Node):
+            break
+        node = source
+    return node
+
+
+def label(node: fx.Node) -> str:
+    """What a tensor is called: an input as the model's author called it."""
+    return str(node.target) if node.op == "placeholder" else node.name
+
+
+def is_unsigned(node: fx.Node) -> bool:
+    """Whether a node is a tensor of uint8, or quantizes to it or dequantizes from it."""
+    if torchapi.target_name(node) in (QUANTIZE, *DEQUANTIZE):
+        return torchapi.bound_arguments(node).get("dtype") is torch.uint8
+    example = node.meta.get("val")
+    return isinstance(example, torch.Tensor) and example.dtype is torch.uint8
+
+
 def parameters(arguments: dict[str, Any]) -> tuple[Quant, d.DType]:
-    """Scale, zero point and type of a quantize or dequantize call."""
-    kind = TYPES.get(arguments["dtype"])
+    """Scale, zero point and type of a quantize or dequantize call; uint8 is int8 in a graph."""
+    given, scale, zero = arguments["dtype"], float(arguments["scale"]), arguments["zero_point"]
+    kind = d.I8 if given is torch.uint8 else TYPES.get(given)
     if kind is None or not kind.is_int:
-        raise Unsupported(f"values cannot be quantized to {arguments['dtype']}")
-    return Quant(float(arguments["scale"]), int(arguments["zero_point"])), kind
+        raise Unsupported(f"values cannot be quantized to {given}")
+    problem = misfit(str(given).removeprefix("torch."), int(zero))
+    if problem:
+        raise Unsupported(problem)
+    return Quant(scale, int(zero) - (128 if given is torch.uint8 else 0)), kind
 
 
 def constant_parameters(arguments: dict[str, Any]) -> Quant:

@@ -53,8 +53,7 @@ def _float_to_int(result: d.DType) -> Run:
 def rescale(op: Op, context: Context) -> Run:
     def make(multiplier: Tensor, shift: Tensor, input_zp: Tensor, output_zp: Tensor) -> Run:
         ready = _rescaler(op, (multiplier, shift, input_zp, output_zp))
-        shape = op.outs[0].shape
-        return ready if shape else lambda x: ready(x).reshape(shape)
+        return ready if op.outs[0].shape else lambda x: ready(x).reshape(x.shape)
 
     return specialise(op, "multiplier shift input_zp output_zp", make)
 

@@ -15,6 +15,8 @@ from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.imported import Imported, import_model
+from tosaic.front.ports import Ends
+from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.known import fold_known
@@ -62,6 +64,8 @@ def quantize(
     InvalidInput says what is wrong with a model, a scheme or data.
     """
     check_examples(example_inputs)
+    if isinstance(scheme, Schemes) and scheme.io is not None:
+        raise InvalidInput("types at the boundary (io) are for tosaic.compile, not for quantize")
     source = import_model(model, example_inputs)
     made = quantized(
         source, example_inputs, scheme=scheme, calibration=calibration, target=target
@@ -77,11 +81,14 @@ def quantized(
     scheme: str | Scheme | Schemes,
     calibration: Iterable[Any] | None = None,
     target: Target | None = None,
+    ends: Ends | None = None,
 ) -> Imported:
-    """The same for a program that is imported already."""
+    """The same for a program that is imported already; ``ends`` are types at its boundary."""
     if source.is_quantized:
         raise InvalidInput("the model is quantized already; give it without a scheme")
     quantizer = TosaicQuantizer(scheme, target=target)
+    if ends:
+        quantizer = WithEnds(scheme, target=target, ends=ends)
     data, examples = _given(source, examples, calibration)
     module = float_module(source, quantizer)
     with torch.no_grad():

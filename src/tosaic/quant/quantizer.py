@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
@@ -26,7 +25,7 @@ from tosaic.front.trial import constants
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme
-from tosaic.quant.selection import Schemes, choices, mark, schemes_of
+from tosaic.quant.selection import BoundarySpec, Schemes, choices, mark, schemes_of
 from tosaic.quant.trial import Trial
 from tosaic.quant.weights import BiasObserver, WeightObserver
 from tosaic.targets.base import Target
@@ -118,7 +117,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
             node.meta[CHOICE] = choice
             if node not in known and (is_real(node) or choice.reason):
                 self.choices[node.name] = choice
-        if self.schemes.io is not None:
+        if isinstance(self.schemes.io, BoundarySpec):
             self.schemes.io.annotate(model.graph, self)
         return model
 
@@ -164,6 +163,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
                     found[edge] = BiasObserver(source, weight, scheme.is_wide)
                 else:
                     found[edge] = scheme.derived(source, weight, observer.derive_qparams_fn)
+        if isinstance(self.schemes.io, BoundarySpec):
+            self.schemes.io.link(found)
 
     def _scheme(self, node: fx.Node) -> Scheme | None:
         choice = self._made.get(node)
@@ -179,6 +180,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         """What a call reads and gives; what comes ``before`` it is read as an accumulator."""
         rule = rule_of(torchapi.target_name(node))
         if not _operands(node, "activation"):
+            if node.all_input_nodes:  # masks or indices become real numbers
+                self._results(node, {}, output)
             return
         if rule.policy == "SHARED":
             self._shared(node)
@@ -249,9 +252,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         before = name if "batch_norm" not in name else "aten.conv2d.default"
         return user if rides(before, torchapi.target_name(user)) else None
 
-    def _joined(
-        self, graph: fx.Graph, known: set[fx.Node]
-    ) -> dict[fx.Node, tuple[fx.Node, ...]]:
+    def _joined(self, graph: fx.Graph, known: set[fx.Node]) -> dict[fx.Node, tuple[fx.Node, ...]]:
         """For each sum the layers that nothing else reads, if it can add their accumulators."""
         found: dict[fx.Node, tuple[fx.Node, ...]] = {}
         for node in graph.nodes:

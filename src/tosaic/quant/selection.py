@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 from torch import fx
 
@@ -20,11 +20,15 @@ from tosaic.spec.env import Env
 Part = str | Scheme | None
 
 
+@runtime_checkable
 class BoundarySpec(Protocol):
-    """What a model's inputs and outputs are."""
+    """What is observed at a model's inputs and outputs."""
 
     def annotate(self, graph: fx.Graph, quantizer: Any) -> None:
         """Say so on the graph, once the calls are annotated."""
+
+    def link(self, observers: dict[Any, Any]) -> None:
+        """Change what observes the boundary, once all observers are known."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,14 +38,15 @@ class Schemes:
     In this order: ``nodes``, a call by the name of its node in the exported program or all calls
     of an operator, as ``"conv2d_1"`` or ``"aten.relu.default"``; ``module_names``, a module by its
     path with all that is in it, the innermost first; ``module_types``, modules by their class;
-    ``io``, what the boundary of the model is; ``global_``, everything else.
+    ``io``, types at the boundary of the model as ``tosaic.compile`` takes them; ``global_``,
+    everything else.
     """
 
     global_: Part = "int8"
     module_names: Mapping[str, Part] = field(default_factory=dict)
     module_types: Mapping[Any, Part] = field(default_factory=dict)
     nodes: Mapping[Any, Part] = field(default_factory=dict)
-    io: BoundarySpec | None = None
+    io: Any = None
 
     def __post_init__(self) -> None:
         for name in ("module_names", "module_types", "nodes"):
@@ -174,9 +179,7 @@ def _check_names(calls: list[fx.Node], schemes: Schemes) -> None:
     for kind in schemes.module_types:
         _check(qualified(kind), types, lambda n: f"the model calls no module of type {n}")
     for key in schemes.nodes:
-        known = names | operators
-        _check(key if isinstance(key, str) else str(key), known,
-               lambda n: f"no call of the exported model is named {n!r}, nor is an operator")  # fmt: skip
+        _check(str(key), names | operators, lambda n: f"the exported model has no call {n!r}")
 
 
 def _check(name: str, known: set[str], sentence: Callable[[str], str]) -> None:

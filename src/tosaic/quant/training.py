@@ -6,7 +6,11 @@ from typing import Any
 
 import torch
 from torch import fx
-from torchao.quantization.pt2e import FakeQuantizeBase, disable_observer, move_exported_model_to_eval
+from torchao.quantization.pt2e import (
+    FakeQuantizeBase,
+    disable_observer,
+    move_exported_model_to_eval,
+)
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
 from tosaic.errors import InvalidInput
@@ -55,7 +59,9 @@ def convert(prepared: fx.GraphModule) -> fx.GraphModule:
     if state == "converted" or _is_converted(prepared):
         raise InvalidInput("the model is converted already: give it to tosaic.compile as it is")
     if not isinstance(prepared, fx.GraphModule) or not _fakes(prepared):
-        raise InvalidInput("only what tosaic.prepare_qat has made, or prepare_qat_pt2e, is converted")
+        raise InvalidInput(
+            "only what tosaic.prepare_qat has made, or prepare_qat_pt2e, is converted"
+        )
     if not any(bool(fake.scale.ne(1).any()) for fake in _fakes(prepared)):
         raise InvalidInput("the model has seen no data yet: train it, or run it on some inputs")
     if any(_has_modes(node) for node in prepared.graph.nodes):

@@ -31,9 +31,7 @@ class WeightObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
     calibration may choose other integers than the nearest ones.
     """
 
-    def __init__(
-        self, ch_axis: int | None = None, by_data: bool = False, **options: Any
-    ) -> None:
+    def __init__(self, ch_axis: int | None = None, by_data: bool = False, **options: Any) -> None:
         super().__init__(**{"eps": LEAST, **options})
         self.ch_axis, self.by_data = ch_axis, by_data
         self.biases: list[BiasObserver] = []

@@ -5,8 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 
-import torch
-
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import both, is_mask
@@ -24,6 +22,7 @@ from tosaic.rules._operands import (
     times,
     with_number,
 )
+from tosaic.rules._quotient import quotient
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import I8
 
@@ -105,7 +104,6 @@ _POSITIVE = (
     Sample(((2, 1, 4), (3, 1)), domain=(0.2, 2.0)),
     Sample(((3, 4, 5), (4, 1)), domain=(-3.0, -0.7)),
 )
-_NO_INT16_QUOTIENT = "the reciprocal of an int16 tensor is in no table that is precise enough"
 
 
 @rule(
@@ -113,45 +111,18 @@ _NO_INT16_QUOTIENT = "the reciprocal of an int16 tensor is in no table that is p
     "aten.div_.Tensor",
     "aten.true_divide.Tensor",
     samples=_POSITIVE,
-    integers=(I8,),
-    why=_NO_INT16_QUOTIENT,
 )
 def div(b: Lowering, self: Value, other: Operand) -> Value:
     if not isinstance(other, Value):
         return mul(b, self, 1.0 / other if other else math.copysign(math.inf, other))
     x, y = operands(b, self, other)
     if x.quant is not None:
-        return _quotient(b, x, y)
+        return quotient(b, x, y)
     kind = x.dtype if x.dtype.is_float else d.F32
     return times(b, converted(b, x, kind), b.RECIPROCAL(converted(b, y, kind)))
 
 
 rule("aten.div.Scalar", "aten.div_.Scalar", samples=_NUMBERS)(div)
-
-
-def _quotient(b: Lowering, x: Value, y: Value) -> Value:
-    """x · (1/y) with 1/y in steps of 2^-22, which three tables of int8 hold.
-
-    The divisor without its zero point is at most 255, so 1/y has 14 good bits, and the product
-    of 8 and 22 bits fits int32.
-    """
-    if x.dtype is not d.I8 or y.dtype is not d.I8:
-        raise Unsupported("a quotient of integers needs int8: " + _NO_INT16_QUOTIENT)
-    zero = y.quant.zero_point if y.quant is not None else 0
-    steps = torch.arange(-128, 128, dtype=torch.float64) - float(zero)  # type: ignore[arg-type]
-    inverse = (2.0**22 / steps).nan_to_num(posinf=0.0).round().long()
-    whole = None
-    for part, bits in (
-        (inverse >> 16, 16),
-        ((inverse >> 8 & 255) - 128, 8),
-        ((inverse & 255) - 128, 0),
-    ):
-        digit = b.TABLE(y, b.const(part.numpy(), d.I8))
-        digit = b.marked(digit, Quant(1.0, 0 if bits == 16 else -128))
-        wide = b.rescale(digit, [2.0**bits], 0, d.I32)
-        whole = wide if whole is None else b.ADD(whole, wide)
-    product = b.MUL(b.widened(x), whole, b.const([0], d.I8))
-    return b.marked(product, Quant(scale_of(x) / scale_of(y) / 2.0**22))
 
 
 _MODES = (

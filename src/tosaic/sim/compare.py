@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -12,8 +13,8 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.choice import CHOICE
 from tosaic.front.boundary import first_values
+from tosaic.front.choice import CHOICE
 from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
@@ -21,6 +22,7 @@ from tosaic.front.walk import QUANTIZE, parameters
 from tosaic.ir.graph import Quant
 from tosaic.spec.dtypes import I16, DType
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.boundary import take_unsigned
 from tosaic.targets.catalog import target_of
 from tosaic.targets.report import Printed, grid
 
@@ -71,18 +73,24 @@ def compare_models(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     names = {node.name: node for node in (*original.inputs, *original.calls)}
     target = target_of(artifact.target)
     found = partition(artifact.program, target.env, expose=True, constraints=target.constraints)
+    for piece in found.pieces:
+        take_unsigned(piece, target)
     exposed = Artifact(artifact.program, found, artifact.target)
     pairs = _pairs(artifact.program, names)
     sums = {node: _Sums() for node, _, _ in pairs}
     ends = [_Sums() for _ in artifact.program.outputs]
+    ports = artifact.boundary.outputs
     for given in sets:
         compiled, reference = exposed.trace(*given), _values(original, given)
         for node, origin, meaning in pairs:
             if node in compiled:
                 sums[node].add(reference[origin], compiled[node], meaning)
-        for total, ours, theirs in zip(ends, artifact.program.outputs, original.outputs):
+        for total, ours, theirs, port in zip_longest(
+            ends, artifact.program.outputs, original.outputs, ports
+        ):
             if isinstance(ours, fx.Node) and isinstance(theirs, fx.Node):
-                total.add(reference[theirs], compiled[ours], None)
+                value = compiled[ours] if port is None else port.dequantize(compiled[ours])
+                total.add(reference[theirs], value, None)
     layers = [_layer(o, sums[n]) for n, o, _ in pairs if sums[n].count]
     named = [(f"output {i}", total) for i, total in enumerate(ends) if total.count]
     outputs = [Layer(name, "", "", *total.figures) for name, total in named]
@@ -102,14 +110,14 @@ def _sets(inputs: Any) -> Iterator[tuple[Any, ...]]:
 def _original(model: Any, artifact: Artifact, example: tuple[Any, ...]) -> Program:
     """The original as calls whose names are those of the compiled program."""
     source = import_model(model, example)
-    calls = artifact.program.calls
-    kinds = {parameters(torchapi.bound_arguments(n))[1]
-             for n in calls if torchapi.target_name(n) == QUANTIZE}  # fmt: skip
+    calls = [n for n in artifact.program.calls if torchapi.target_name(n) == QUANTIZE]
+    within = [n for n in calls if n not in artifact.program.results]
+    kinds = {parameters(torchapi.bound_arguments(n))[1] for n in within or calls}
     if kinds:
         from tosaic.quant.flow import float_module
         from tosaic.quant.quantizer import TosaicQuantizer
 
-        chosen = [n.meta[CHOICE].schemes for n in calls if CHOICE in n.meta]
+        chosen = [n.meta[CHOICE].schemes for n in artifact.program.calls if CHOICE in n.meta]
         scheme = chosen[0] if chosen else "a16w8" if I16 in kinds else "int8"
         source = source.with_model(
             float_module(source, TosaicQuantizer(scheme, target=target_of(artifact.target)))
@@ -153,7 +161,8 @@ class _Sums:
     def add(self, real: Any, value: Any, meaning: tuple[Quant, DType] | None) -> None:
         if not isinstance(real, Tensor) or not isinstance(value, Tensor) or not real.numel():
             return
-        real, value = real.detach().double(), value.double()
+        shift = 128 if value.dtype is torch.uint8 else 0  # what it is int8 for in a graph
+        real, value = real.detach().double(), value.double() - shift
         if meaning is not None:
             quant, kind = meaning
             scale, zero = float(quant.scale), float(quant.zero_point)  # type: ignore[arg-type]

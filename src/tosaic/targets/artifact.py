@@ -20,10 +20,12 @@ from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph, Value
+from tosaic.ir.graph import Graph, Unsigned, Value
 from tosaic.targets import formats
 from tosaic.targets.boundary import ordered, restored
 from tosaic.targets.delegate import Delegate
+from tosaic.targets.interface import Boundary, boundary_of
+from tosaic.targets.quantization import quantization_of
 from tosaic.targets.report import Report, report_of
 
 if TYPE_CHECKING:
@@ -80,8 +82,12 @@ class Artifact:
 
     @cached_property
     def report(self) -> Report:
-        """Operators, graphs with their boundaries, and refusals; prints as a table."""
-        return report_of(self.target, self.partition, self.delegates)
+        """Operators, graphs with their boundaries, and refusals; prints as a table.
+
+        ``report.quantization`` is a table of its own: what each call computes in, and why.
+        """
+        made = quantization_of(self.program)
+        return report_of(self.target, self.partition, self.delegates, self.boundary, made)
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:
@@ -97,16 +103,30 @@ class Artifact:
         """Give the buffers that runs have changed their first values again."""
         self.__dict__.pop("_state", None)
 
-    def run(self, *inputs: Any, engine: str | None = None, **named: Any) -> Any:
+    @cached_property
+    def boundary(self) -> Boundary:
+        """What the program takes and gives: types, shapes, and what the integers mean."""
+        return boundary_of(self.program)
+
+    def run(
+        self, *inputs: Any, engine: str | None = None, raw: bool | None = None, **named: Any
+    ) -> Any:
         """The program's outputs for its inputs; graphs run as their compiled bytes do.
 
         ``engine`` is what runs them: "npu" runs the stream of an Ethos-U, which is what such a
         target does unless told otherwise; "tosa" interprets the TOSA graphs.
+
+        An input that ``boundary`` has as integers with a scale may be given as such, or as the
+        floats they stand for. The outputs come as the boundary has them with ``raw=True`` and as
+        floats with ``raw=False``. Unless told, they are floats if such an input was, else raw.
         """
         program, given = self.program, given_values(self.program, inputs, named)
-        values = self._trace(given, self._engine(engine))
+        arguments = [leaf.value for leaf in given]
+        values = self._trace(arguments, self._engine(engine))
         outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
-        result = self._changed(given, outputs) if program.changes else outputs
+        result = self._changed(arguments, outputs) if program.changes else outputs
+        if raw is False or (raw is None and any(leaf.was_real for leaf in given)):
+            result = self.boundary.dequantized(result)
         if program.out_spec is None:
             return result[0] if len(result) == 1 else result
         return torchapi.unflatten(result, program.out_spec)
@@ -124,7 +144,8 @@ class Artifact:
 
     def trace(self, *inputs: Any, **named: Any) -> dict[fx.Node, Any]:
         """Every value that the program has between its pieces, by node."""
-        return self._trace(given_values(self.program, inputs, named), self._engine(None))
+        given = given_values(self.program, inputs, named)
+        return self._trace([leaf.value for leaf in given], self._engine(None))
 
     def _engine(self, name: str | None) -> str:
         known = ("npu", "tosa") if self.delegates else ("tosa",)
@@ -154,6 +175,8 @@ class Artifact:
         )  # fmt: skip
         for node, array, out, order, meaning in given:
             tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
+            if isinstance(out.quant, Unsigned):
+                tensor = tensor.view(torch.uint8)
             if meaning is not None:
                 tensor = real_numbers(tensor, meaning)
             is_code = meaning is None and out.quant is not None
@@ -184,4 +207,6 @@ class Artifact:
 def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
     """A tensor as a graph takes it; a mask may be int8 there."""
     tensor = narrowed(node.name, value)
+    if isinstance(wanted.quant, Unsigned):
+        return tensor.view(torch.int8)  # that is how TOSA holds uint8
     return tensor.to(torch.int8) if isinstance(wanted.quant, Mask) else tensor

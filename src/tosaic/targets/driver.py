@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,6 +17,7 @@ from tosaic.front.examples import check_examples
 from tosaic.front.expand import expand
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.partition import partition
+from tosaic.front.ports import ends_of, names_of, with_ends
 from tosaic.front.program import Program, program_of
 from tosaic.front.trial import Trial, constants
 from tosaic.targets.artifact import Artifact
@@ -32,10 +34,11 @@ def compile_model(
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
     options: Mapping[str, Any] = MappingProxyType({}),
+    io: Any = None,
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     chosen = target_of(target, options)
-    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes)
+    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
     found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ""
@@ -50,26 +53,34 @@ def program_for(
     scheme: Any,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
+    io: Any = None,
 ) -> Program:
-    """The model as calls, quantized by a scheme, and where the target has integers alone."""
+    """The model as calls, quantized by a scheme, or where the target has integers alone."""
     check_examples(example_inputs)
     source = import_model(model, example_inputs, dynamic_shapes)
+    program = program_of(source)  # what no target takes is refused before anything is calibrated
+    ends = ends_of(program, getattr(scheme, "io", None) if io is None else io)
+    source = replace(source, outputs=names_of(program))
     if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
     elif "INT" in target.env.profiles and (scheme is not None or "FP" not in target.env.profiles):
-        program_of(source)  # what no target takes is refused before anything is calibrated
         from tosaic.quant.flow import quantized  # torchao is for those who quantize
 
         source = quantized(
             source, example_inputs, scheme="int8" if scheme is None else scheme,
-            calibration=calibration, target=target,
+            calibration=calibration, target=target, ends=ends,
         )  # fmt: skip
     elif scheme is not None:
         raise InvalidInput(f"{target.name} has floats alone; a scheme needs a target with integers")
+    elif ends:
+        raise InvalidInput(
+            f"integers at the boundary are for quantized models, and {target.name} takes this one "
+            "in float: choose a target of integers, or give a quantized model"
+        )
     else:
         source = _in_parts(source, target)
-    return program_of(source)
+    return program_of(with_ends(source, ends) if ends else source)
 
 
 def _in_parts(source: Imported, target: Target) -> Imported:

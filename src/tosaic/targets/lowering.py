@@ -14,7 +14,7 @@ from tosaic.front.program import Program
 from tosaic.ir.verify import verify
 from tosaic.rewrite import improve
 from tosaic.targets.base import Target
-from tosaic.targets.boundary import drop_unread, lay_out
+from tosaic.targets.boundary import drop_unread, lay_out, take_unsigned
 
 
 def compiled(program: Program, target: Target) -> tuple[Partition, tuple[Any, ...]]:
@@ -48,6 +48,7 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
             lay_out(piece)
             piece.graph = improve(piece.graph, target.env, target.refuses)
             drop_unread(piece)
+            take_unsigned(piece, target)
             verify(piece.graph, target.env, target.constraints)
     return found
 

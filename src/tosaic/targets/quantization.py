@@ -11,12 +11,11 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
-from tosaic.front.calls import joins, rides
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, joins, rides
 from tosaic.front.choice import CHOICE, Choice
 from tosaic.front.program import Program
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE
 from tosaic.spec.dtypes import fits_int4
-from tosaic.targets.printed import Printed, grid
+from tosaic.targets.report import Printed, grid
 
 _FLOAT = "float"
 
