@@ -17,11 +17,12 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.choice import left_in_float
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, named_output, origin, parameters
+from tosaic.front.walk import Walker, named_output, origin, parameters
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec.check import check_level

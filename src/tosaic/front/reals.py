@@ -7,9 +7,11 @@ from typing import Any
 import torch
 from torch import fx
 
+from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE, joins, rides
 from tosaic.front.casts import to_real
+from tosaic.front.choice import left_in_float
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import is_mask
 from tosaic.front.program import Program
@@ -23,22 +25,23 @@ class Reals:
         self.program, self.b = program, b
         self.made: dict[Value, Value] = {}
 
-    def operands(self, node: fx.Node, arguments: dict[str, Any]) -> dict[str, Any]:
-        """The operands of a call, as real numbers if it computes with such."""
+    def operands(self, node: fx.Node, arguments: dict[str, Any]) -> dict[str, Any] | None:
+        """The operands of a call that computes with real numbers; None for one with integers."""
         if not self._computes(node, arguments):
-            return arguments
+            return None
         return {name: self._real(value) for name, value in arguments.items()}
 
     def _computes(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
         """Whether a call is to compute with real numbers, where the target has those, too."""
-        if "FP" not in self.b.env.profiles:
-            return False
+        has_floats = "FP" in self.b.env.profiles
+        if left_in_float(node) and any(map(_has_meaning, arguments.values())):
+            if not has_floats:
+                raise Unsupported(f"{self.b.env} has integers alone")
+            return True
         example, weight = node.meta.get("val"), arguments.get("weight")
         if isinstance(example, torch.Tensor) and not example.dtype.is_floating_point:
             return False
-        if isinstance(weight, Value) and weight.quant is not None:
-            return False
-        return not self._becomes_integers(node)
+        return has_floats and not _has_meaning(weight) and not self._becomes_integers(node)
 
     def _becomes_integers(self, node: fx.Node) -> bool:
         """Whether a result is quantized: at once, or after what rides on it or adds it up."""
@@ -54,8 +57,15 @@ class Reals:
     def _real(self, argument: Any) -> Any:
         if isinstance(argument, list):
             return [self._real(item) for item in argument]
-        if not isinstance(argument, Value) or argument.quant is None or is_mask(argument):
+        if not _has_meaning(argument):
             return argument
         if argument not in self.made:
             self.made[argument] = to_real(self.b, argument)
         return self.made[argument]
+
+
+def _has_meaning(argument: Any) -> bool:
+    """Whether integers stand for real numbers."""
+    if isinstance(argument, list):
+        return any(map(_has_meaning, argument))
+    return isinstance(argument, Value) and argument.quant is not None and not is_mask(argument)

@@ -113,8 +113,9 @@ class Walker:
             if rule.policy != "SHARED":
                 raise Unsupported("it computes with the integers of a quantized value themselves")
             self.codes.add(node)
-        self.b.wanted = self._wanted(node)
-        result = rule.lower(self.b, **self._reals.operands(node, arguments))
+        real = self._reals.operands(node, arguments)
+        self.b.wanted = self._wanted(node) if real is None else None
+        result = rule.lower(self.b, **(arguments if real is None else real))
         if isinstance(result, (list, tuple)):
             self._check_items(node, result)
         elif self.b.wanted is not None and isinstance(result, Value):

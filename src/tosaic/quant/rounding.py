@@ -58,7 +58,8 @@ class Together:
         for axis, (size, step, gap) in enumerate(zip(self.sizes, self.stride, self.dilation), 2):
             x = x.unfold(axis, (size - 1) * gap + 1, step)[..., ::gap]
         every = max(round((x.shape[0] * x.shape[2 : 2 + axes].numel() / _ROWS) ** (1 / axes)), 1)
-        x = x[(slice(None), slice(None), *(slice(None, None, every),) * axes)]
+        taken = (slice(None), slice(None), *(slice(None, None, every),) * axes)
+        x = x[taken]
         places = (0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes))
         return x.permute(places).reshape(-1, self.groups * self.parts, self.terms)
 

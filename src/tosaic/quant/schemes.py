@@ -182,6 +182,6 @@ SCHEMES = {s.name: s for s in (*_PER_CHANNEL, *map(_per_tensor, _PER_CHANNEL))}
 
 def scheme_of(name: str) -> Scheme:
     """The scheme of that name."""
-    if not isinstance(name, str) or name not in SCHEMES:
+    if name not in SCHEMES:
         raise InvalidInput(f"there is no scheme {name!r}; there are {', '.join(SCHEMES)}")
     return SCHEMES[name]

@@ -149,8 +149,10 @@ def _moves(node: fx.Node) -> bool:
     return rule is not None and rule.policy == "SHARED"
 
 
-def _resolved(part: Part) -> Scheme | None:
-    return part if part is None or isinstance(part, Scheme) else scheme_of(part)
+def _resolved(part: Any) -> Scheme | None:
+    if part is None or isinstance(part, Scheme):
+        return part
+    return scheme_of(part if isinstance(part, str) else type(part).__name__)
 
 
 def _is_operator(node: fx.Node, key: Any) -> bool:

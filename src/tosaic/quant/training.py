@@ -53,7 +53,7 @@ def prepare_qat(
     return prepared
 
 
-def convert(prepared: fx.GraphModule) -> fx.GraphModule:
+def convert(prepared: Any) -> fx.GraphModule:
     """The quantized program of a model that was prepared and trained; ``compile`` takes it."""
     state = prepared.meta.get(_STATE) if isinstance(prepared, fx.GraphModule) else None
     if state == "converted" or _is_converted(prepared):

@@ -52,7 +52,8 @@ class WeightObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
             factors = most.new_tensor(_SHRUNK)
             errors = torch.stack([self._error(rows, most * factor) for factor in factors])
             most = most * factors[errors.argmin(0)]
-        return most.clamp(min=LEAST).float()
+        scale: Tensor = most.clamp(min=LEAST).float()
+        return scale
 
     def _error(self, rows: Tensor, scale: Tensor) -> Tensor:
         steps = scale.clamp(min=LEAST)[:, None]
@@ -111,7 +112,8 @@ class BiasObserver(ObserverBase):  # type: ignore[misc]
 
     def __init__(self, source: Any, weight: WeightObserver, wide: bool) -> None:
         super().__init__(dtype=torch.int32)
-        self.qscheme, self.ch_axis = torch.per_channel_symmetric, 0
+        self.ch_axis: int | None = 0
+        self.qscheme = torch.per_channel_symmetric
         if weight.ch_axis is None:
             self.qscheme, self.ch_axis = torch.per_tensor_symmetric, None
         self._layer = source, weight  # in a tuple: modules with places of their own

@@ -14,11 +14,12 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values
+from tosaic.front.calls import QUANTIZE
 from tosaic.front.choice import CHOICE
 from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
-from tosaic.front.walk import QUANTIZE, parameters
+from tosaic.front.walk import parameters
 from tosaic.ir.graph import Quant
 from tosaic.spec.dtypes import I16, DType
 from tosaic.targets.artifact import Artifact

@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.partition import Partition, Refusal, partition
 from tosaic.front.program import Program
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE
 from tosaic.targets.catalog import target_of
 from tosaic.targets.driver import program_for
 from tosaic.targets.report import Printed, grid, refusals
