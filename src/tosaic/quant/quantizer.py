@@ -25,12 +25,11 @@ from tosaic.front.trial import constants
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme
-from tosaic.quant.selection import BoundarySpec, Schemes, choices, mark, schemes_of
+from tosaic.quant.selection import ANNOTATION as _KEY
+from tosaic.quant.selection import BoundarySpec, Schemes, choices, is_marked, mark, schemes_of
 from tosaic.quant.trial import Trial
 from tosaic.quant.weights import BiasObserver, WeightObserver
 from tosaic.targets.base import Target
-
-_KEY = "quantization_annotation"
 
 
 class TosaicQuantizer(Quantizer):  # type: ignore[misc]
@@ -101,8 +100,9 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         """Annotate what no other quantizer has; the boundary comes last."""
         known, done = constants(model.graph), set[fx.Node]()
-        if not any(CHOICE in node.meta for node in model.graph.nodes):
+        if not is_marked(model.graph, self.schemes):
             mark(model.graph, self.schemes)
+        others = {node for node in model.graph.nodes if _KEY in node.meta}
         self._made, self._trials, self._fixed = choices(model.graph, self.schemes), {}, {}
         joined = self._joined(model.graph, known) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
@@ -114,8 +114,9 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
             elif self._made[node].scheme is not None:
                 done |= self._close(node, known, joined.get(node, ()))
         for node, choice in self._made.items():
-            node.meta[CHOICE] = choice
-            if node not in known and (is_real(node) or choice.reason):
+            if node not in others:
+                node.meta[CHOICE] = choice
+            if node not in known | others and (is_real(node) or choice.reason):
                 self.choices[node.name] = choice
         if isinstance(self.schemes.io, BoundarySpec):
             self.schemes.io.annotate(model.graph, self)

@@ -17,6 +17,7 @@ from tosaic.front.registry import RULES
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.spec.env import Env
 
+ANNOTATION = "quantization_annotation"  # where torchao keeps it
 Part = str | Scheme | None
 
 
@@ -81,11 +82,20 @@ def schemes_of(given: Any) -> Schemes:
 
 
 def mark(graph: fx.Graph, schemes: Schemes) -> None:
-    """Let every call know its choice; InvalidInput for a name that nothing in the model has."""
+    """Let every call know its choice; InvalidInput for a name that nothing in the model has.
+
+    What another quantizer has annotated keeps what that one has chosen.
+    """
     calls = [n for n in graph.nodes if n.op == "call_function"]
     _check_names(calls, schemes)
     for node in calls:
-        node.meta[CHOICE] = choice_of(node, schemes)
+        if ANNOTATION not in node.meta:
+            node.meta[CHOICE] = choice_of(node, schemes)
+
+
+def is_marked(graph: fx.Graph, schemes: Schemes) -> bool:
+    """Whether calls know their choices from these schemes."""
+    return any(CHOICE in n.meta and n.meta[CHOICE].schemes is schemes for n in graph.nodes)
 
 
 def choice_of(node: fx.Node, schemes: Schemes) -> Choice:

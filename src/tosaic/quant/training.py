@@ -59,9 +59,7 @@ def convert(prepared: Any) -> fx.GraphModule:
     if state == "converted" or _is_converted(prepared):
         raise InvalidInput("the model is converted already: give it to tosaic.compile as it is")
     if not isinstance(prepared, fx.GraphModule) or not _fakes(prepared):
-        raise InvalidInput(
-            "only what tosaic.prepare_qat has made, or prepare_qat_pt2e, is converted"
-        )
+        raise InvalidInput("what is converted is a model that tosaic.prepare_qat has made")
     if not any(bool(fake.scale.ne(1).any()) for fake in _fakes(prepared)):
         raise InvalidInput("the model has seen no data yet: train it, or run it on some inputs")
     if any(_has_modes(node) for node in prepared.graph.nodes):
