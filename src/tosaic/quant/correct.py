@@ -25,17 +25,24 @@ class LayerRun(fx.Interpreter):
     def __init__(self, prepared: fx.GraphModule) -> None:
         super().__init__(prepared)
         self._layers: dict[fx.Node, _Layer] = {}
+        self._together: dict[WeightObserver, Together | None] = {}
         self._observed = {n: o for n in prepared.graph.nodes if (o := _observers(prepared, n))}
 
     def run_node(self, n: fx.Node) -> Any:
         if n in self._observed:
             (x, weight, *_), _ = self.fetch_args_kwargs_from_env(n)
             if n not in self._layers:
-                self._layers[n] = _Layer(n, *self._observed[n], weight.detach())
-                self._layers[n].look()
+                self._layers[n] = self._layer(n, weight.detach())
             behind = weight.dim() - 2  # axes that windows move over
             self._layers[n].see(x.detach(), x.dim() - 1 - behind)
         return super().run_node(n)
+
+    def _layer(self, node: fx.Node, values: Tensor) -> _Layer:
+        """Layers with one weight look at its inputs together, if it is so coarse that it counts."""
+        weight, bias = self._observed[node]
+        if weight.by_data and weight not in self._together:
+            self._together[weight] = together(node, values)
+        return _Layer(node, weight, bias, values, self._together.get(weight))
 
     def correct_biases(self) -> None:
         """Once all data has been seen."""
@@ -51,14 +58,9 @@ class _Layer:
     weight: WeightObserver
     bias: BiasObserver
     values: Tensor
+    together: Together | None
     total: Tensor | None = None
     count: int = 0
-    together: Together | None = None
-
-    def look(self) -> None:
-        """Look at how inputs go together, where weights are so coarse that it counts."""
-        if self.weight.by_data and self.weight.levels is None:
-            self.together = together(self.node, self.values)
 
     def see(self, x: Tensor, axis: int) -> None:
         if self.together is not None:
@@ -73,7 +75,7 @@ class _Layer:
             return
         scale, _ = self.weight.calculate_qparams()
         steps = self.weight.along(scale, self.values.dim())
-        if self.together is not None and self.together.count:
+        if self.together is not None and self.together.count and self.weight.levels is None:
             limits = self.weight.quant_min, self.weight.quant_max
             self.weight.levels = rounded(self.values, steps, limits, self.together)
         lost = self.values.double() - self.weight.rounded(self.values) * steps
