@@ -29,10 +29,11 @@ sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 import qat_digits
 
 import zoo
-from zoo import digits
+from zoo import digits, listening
 
 JUDGED = 32  # inputs
 LOST = 0.5  # percentage points of digits
+AGREED = 95.0  # percent of frames of speech or none, where 16 bits are to be had
 TARGET = "TOSA-1.0+INT"
 GAIN = 6.0  # decibels of int16 activations over int8
 SCHEMES = {"int8": TARGET, "a16w8": f"{TARGET}+int16", "a8w4": f"{TARGET}+int4"}
@@ -147,6 +148,18 @@ def by_scheme(names: list[str]) -> int:
     return missed
 
 
+def listen() -> int:
+    """Silero VAD over a recording; how many bounds are missed."""
+    if package := zoo.missing("silero_vad"):
+        print(f"speech: not measured, {package} is not installed")
+        return 0
+    found = listening.accuracy()
+    print(f"{'speech':40}{'as float':>10}{'right':>10}")
+    for name, (same, right) in found.items():
+        print(f"{name:40}{same:8.1f} %{right:8.1f} %")
+    return sum(found[name][0] < AGREED for name, (t, _) in listening.FORMS.items() if "int16" in t)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=[], help="of the zoo; all if none is named")
@@ -164,7 +177,7 @@ def main() -> int:
         print(f"not judged: {peer.ABSENT}")
     real, int8 = digits.accuracy()
     print(f"digits: {real:.2f} % in float, {int8:.2f} % in int8, {real - int8:.2f} points lost")
-    missed = sum(row.missed for row in rows) + (real - int8 > LOST)
+    missed = sum(row.missed for row in rows) + (real - int8 > LOST) + listen()
     print(f"{missed} bounds missed" if missed else "all bounds hold")
     return 1 if missed else 0
 

@@ -89,6 +89,7 @@ def compile(
     calibration: Iterable[Any] | None = None,
     dynamic_shapes: Any = None,
     io: Any = None,
+    preserve_io_quantization: bool = False,
     **options: Any,
 ) -> Artifact:
     """Lower a PyTorch model to TOSA, and compile it for an Ethos-U where one is the target.
@@ -104,6 +105,8 @@ def compile(
     they are unless told; ``IO("uint8", scale=1 / 255)`` says what the integers mean as well. It
     is for all, a dict of types by name or by index of an input, or a pair: (inputs, outputs).
     Everything within stays as the scheme has it; ``Artifact.boundary`` tells what came of it.
+    Floats are quantized outside of the graphs, and within them where the target has floats, too,
+    unless ``preserve_io_quantization``.
 
     ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
     ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
@@ -112,8 +115,9 @@ def compile(
     from tosaic.targets.driver import compile_model
 
     return compile_model(
-        model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io
-    )
+        model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io,
+        preserve_io_quantization,
+    )  # fmt: skip
 
 
 def quantize(
@@ -190,4 +194,17 @@ def _save_pte(artifact: Artifact, path: str | os.PathLike[str], **options: Any) 
     save(artifact, path, **options)
 
 
+def _save_report(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
+    from tosaic.report import write_report
+
+    write_report(artifact, path, **options)
+
+
+def _save_explorer(artifact: Artifact, path: str | os.PathLike[str]) -> None:
+    from tosaic.report.explorer import write_explorer
+
+    write_explorer(artifact, path)
+
+
 formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))
+formats.WRITERS.update({".html": _save_report, ".json": _save_explorer})

@@ -1,7 +1,8 @@
 """Calls that no rule takes become the calls that PyTorch itself says they are made of.
 
 Each is traced alone, from its operands' shapes, and put in the place of the call; the program is
-not traced again. What the parts need in turn is done the same way.
+not traced again. What the parts need in turn is done the same way. Recurrent layers have parts
+of our own making.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from torch import fx
 
 from tosaic.front import torchapi
 from tosaic.front.choice import CHOICE
+from tosaic.front.recurrent import steps
 from tosaic.front.writes import is_functional
 
 _HOME = ("stack_trace", "nn_module_stack", CHOICE)
@@ -57,7 +59,7 @@ def _parts(
     if depth == 0 or not _is_spread_by_index(node):
         return None
     torchapi.make_new(node)  # the program reads no value that a call has written to
-    traced = torchapi.decomposed(node)
+    traced = steps(node) or torchapi.decomposed(node)
     if traced is None or not is_functional(traced):
         return None
     _find_constants(traced.graph, node, known)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -26,6 +28,9 @@ ONLY_OUTSIDE = "TOSA has uint8 at the boundary of a graph only: quantize to int8
 
 
 _LARGEST = 1 << 24  # elements that are computed here; more are left to the target
+
+
+Meaning = tuple[Quant, d.DType]
 
 
 class Walker:
@@ -92,6 +97,7 @@ class Walker:
         if target == "getitem":
             return self.argument(node.args[0])[node.args[1]]
         if torchapi.is_region_call(node):
+            self.b.items = self._wanted_items(node)
             return rule_of(target).lower(self.b, *map(self.argument, node.args))
         if torchapi.overload_of(node) is None:
             raise Unsupported(f"{target or node.target} is no operator of PyTorch")
@@ -169,7 +175,7 @@ class Walker:
         return all(u.args[1:] == node.args[1:] and u.target is node.target
                    for u in self.program.users[source])  # fmt: skip
 
-    def _wanted(self, node: fx.Node) -> tuple[Quant, d.DType] | None:
+    def _wanted(self, node: fx.Node) -> Meaning | None:
         """What the program quantizes the result to: right after the call, or after a rider."""
         users = self.program.users.get(node, [])
         if len(users) == 1 and rides(torchapi.target_name(node), torchapi.target_name(users[0])):
@@ -178,6 +184,11 @@ class Walker:
             if torchapi.target_name(user) == QUANTIZE:
                 return parameters(torchapi.bound_arguments(user))
         return None
+
+    def _wanted_items(self, node: fx.Node) -> dict[int, Meaning]:
+        """The same for the results of a call that gives several, by their places."""
+        found = {u.args[1]: self._wanted(u) for u in self.program.users.get(node, ())}
+        return {int(str(i)): wanted for i, wanted in found.items() if wanted is not None}
 
     def argument(self, argument: Any) -> Any:
         """An argument with nodes replaced by values; a tensor becomes a constant on the way."""
@@ -213,7 +224,8 @@ def narrowed(b: Lowering, weight: Value) -> Value:
 def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
     """Whether a call reads tensors alone that are known, so that its result is, too."""
     overload, example = torchapi.overload_of(node), node.meta.get("val")
-    if overload is None or not isinstance(example, torch.Tensor) or example.numel() > _LARGEST:
+    shape = torchapi.known_shape(example) if isinstance(example, torch.Tensor) else None
+    if overload is None or shape is None or math.prod(shape) > _LARGEST:
         return False
     if not all(isinstance(values.get(n), torch.Tensor) for n in node.all_input_nodes):
         return False
@@ -227,11 +239,12 @@ class Region:
         self.program, self.is_checked = from_module(module), is_checked
 
     def lower(
-        self, b: Lowering, operands: list[Value], name: str, limits: dict[int, Interval]
-    ) -> Graph:
+        self, b: Lowering, operands: list[Value], name: str, limits: dict[int, Interval],
+        wanted: Mapping[int, Meaning] = MappingProxyType({}),
+    ) -> Graph:  # fmt: skip
         """The function as a graph of its own; constants among the operands stay constants.
 
-        ``limits`` are known ranges of operands, by position.
+        ``limits`` are known ranges of operands, by position, ``wanted`` what results must become.
         """
         inner = Lowering(b.env, Graph(name, version=b.env.version), b.constraints)
         ranges = Ranges(self.program.tensors) if self.is_checked else None
@@ -247,9 +260,18 @@ class Region:
         for node in self.program.calls:
             walker.call(node)
         taken: set[Value] = set()
-        for result in self.program.outputs:
-            inner.output(named_output(inner, walker.argument(result), "", taken))
+        for index, result in enumerate(self.program.outputs):
+            value = walker.argument(result)
+            if index in wanted and isinstance(value, Value):
+                value = inner.settle(value, *wanted[index])
+            inner.output(named_output(inner, value, "", taken))
         return inner.graph
+
+    def reads(self, index: int) -> Meaning | None:
+        """What an operand is quantized to before anything else, if it is."""
+        node = self.program.inputs[index]
+        users = [u for u in self.program.users.get(node, ()) if torchapi.target_name(u) == QUANTIZE]
+        return parameters(torchapi.bound_arguments(users[0])) if users else None
 
     def limit(self) -> tuple[int, Interval] | None:
         """For the condition of a loop: the operand that it compares with a number, and the range

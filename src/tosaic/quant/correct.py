@@ -24,18 +24,27 @@ class LayerRun(fx.Interpreter):
 
     def __init__(self, prepared: fx.GraphModule) -> None:
         super().__init__(prepared)
-        self._layers: dict[fx.Node, _Layer] = {}
+        self._layers: dict[BiasObserver, _Layer] = {}  # calls that share a bias are one
         self._together: dict[WeightObserver, Together | None] = {}
         self._observed = {n: o for n in prepared.graph.nodes if (o := _observers(prepared, n))}
 
     def run_node(self, n: fx.Node) -> Any:
         if n in self._observed:
             (x, weight, *_), _ = self.fetch_args_kwargs_from_env(n)
-            if n not in self._layers:
-                self._layers[n] = self._layer(n, weight.detach())
+            bias = self._observed[n][1]
+            if bias not in self._layers:
+                self._layers[bias] = self._layer(n, weight.detach())
             behind = weight.dim() - 2  # axes that windows move over
-            self._layers[n].see(x.detach(), x.dim() - 1 - behind)
+            self._layers[bias].see(x.detach(), x.dim() - 1 - behind)
+        if torchapi.is_region_call(n) and torchapi.target_name(n) == "cond":
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            return self._both(*args)
         return super().run_node(n)
+
+    def _both(self, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        """What a branch gives; the other one sees the data, too."""
+        given, otherwise = true_fn(*operands), false_fn(*operands)
+        return given if bool(pred) else otherwise
 
     def _layer(self, node: fx.Node, values: Tensor) -> _Layer:
         """Layers with one weight look at its inputs together, if it is so coarse that it counts."""

@@ -20,9 +20,11 @@ from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.known import fold_known
+from tosaic.quant.magnitudes import mark_magnitudes
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.quant.regions import apart, each_region, move_constants_in
 from tosaic.quant.schemes import Scheme
-from tosaic.quant.selection import Schemes
+from tosaic.quant.selection import Schemes, check_names
 from tosaic.targets.base import Target
 
 _NO_DATA = (
@@ -92,10 +94,9 @@ def quantized(
     data, examples = _given(source, examples, calibration)
     module = float_module(source, quantizer)
     with torch.no_grad():
-        prepared = prepare_pt2e(module, quantizer)
+        prepared = apart(module, lambda part: prepare_pt2e(part, quantizer))
         doubts = calibrate(prepared, examples, data)
-        converted: fx.GraphModule = convert_pt2e(prepared)
-    torchapi.drop_unread(converted)
+        converted = apart(prepared, _converted)
     if source.changes.count:
         source.remember(converted)
     for sentence in doubts if calibration is not None else [_NO_DATA, *doubts]:
@@ -108,11 +109,26 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
     assert isinstance(source.model, ExportedProgram)
     with torch.no_grad():
         module = torchapi.module_of(source.model)
-        fold_known(module)
-        quantizer.expand(module)
-        fold_batch_norms(module)
-        add_biases(module)
+        move_constants_in(module)
+        check_names(module, quantizer.schemes)
+        return _ready(module, quantizer)
+
+
+def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
+    each_region(module, lambda region: _ready(region, quantizer))
+    fold_known(module)
+    mark_magnitudes(module.graph)
+    quantizer.expand(module)
+    fold_batch_norms(module)
+    add_biases(module)
     return module
+
+
+def _converted(prepared: fx.GraphModule) -> fx.GraphModule:
+    """With integers in the place of observers."""
+    made: fx.GraphModule = convert_pt2e(prepared)
+    torchapi.drop_unread(made)
+    return made
 
 
 def _given(

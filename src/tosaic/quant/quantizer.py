@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
-    FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     Quantizer,
     SharedQuantizationSpec,
@@ -20,15 +20,29 @@ from tosaic.front import trial as front
 from tosaic.front.calls import joins, rides
 from tosaic.front.choice import CHOICE, Choice
 from tosaic.front.expand import expand
-from tosaic.front.registry import rule_of
+from tosaic.front.lower import TYPES
+from tosaic.front.marks import MARK, mark_of
+from tosaic.front.registry import RULES, rule_of
 from tosaic.front.trial import constants
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real, role_of
-from tosaic.quant.schemes import Scheme
+from tosaic.quant.schemes import Scheme, wider
 from tosaic.quant.selection import ANNOTATION as _KEY
-from tosaic.quant.selection import BoundarySpec, Schemes, choices, is_marked, mark, schemes_of
+from tosaic.quant.selection import (
+    BoundarySpec,
+    Schemes,
+    check_names,
+    choices,
+    is_marked,
+    mark,
+    resolved,
+    schemes_of,
+)
+from tosaic.quant.ties import share_observers
 from tosaic.quant.trial import Trial
 from tosaic.quant.weights import BiasObserver, WeightObserver
+from tosaic.spec.dtypes import DType
+from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 
 
@@ -61,34 +75,36 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         self.refused: dict[str, Unsupported] = {}
         self.choices: dict[str, Choice] = {}
         self._made: dict[fx.Node, Choice] = {}
-        self._fixed: dict[fx.Node, Any] = {}
-        self._trials: dict[Any, Trial] = {}
+        self._specs: dict[fx.Node, Any] = {}  # of values that have another than most
+        self._narrowed: set[fx.Node] = set()  # calls that take no value as wide as it is
 
     def expand(self, module: fx.GraphModule) -> None:
         """Replace calls that are refused by their parts, if none of these is."""
         mark(module.graph, self.schemes)
-        known = constants(module.graph)
-        self._trials = {}
-        has_floats = self.target is not None and "FP" in self.target.env.profiles
+        known, self._made = constants(module.graph), {}
+        trial, plain = self._trial(known), self._float_trial(known)
 
         def refuses(node: fx.Node) -> bool:
-            if node in known:
-                return False
-            scheme = node.meta[CHOICE].scheme
-            if scheme is not None:
-                return self._trial(known, scheme).refusal(node) is not None
-            if self.target is None or not has_floats:
-                return False
-            trial = front.Trial(self.target.env, known, self.target.constraints)
-            return trial.refusal(node) is not None
+            judge = plain if self._scheme(node) is None else trial
+            return node not in known and judge is not None and judge.refusal(node) is not None
 
         expand(module, refuses, constants=known)
 
-    def _trial(self, known: set[fx.Node], scheme: Scheme, out: Scheme | None = None) -> Trial:
-        key = scheme, out or scheme
-        if key not in self._trials:
-            self._trials[key] = Trial(scheme, known, self.target, out or scheme)
-        return self._trials[key]
+    def _trial(self, known: set[fx.Node]) -> Trial:
+        target = self.target or Target(self.schemes.env, Env.parse(self.schemes.env))
+        return Trial(known, target, self._kind, self._scheme)
+
+    def _float_trial(self, known: set[fx.Node]) -> front.Trial | None:
+        """For calls that are left in float, where the target has floats."""
+        target = self.target
+        if target is None or "FP" not in target.env.profiles:
+            return None
+        return front.Trial(target.env, known, target.constraints)
+
+    def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
+        """The integers that a call reads an operand in, or gives its result in."""
+        spec = self._spec(call) if operand is None else self._read(operand, call)
+        return TYPES[spec.dtype]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""
@@ -101,40 +117,55 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         """Annotate what no other quantizer has; the boundary comes last."""
         known, done = constants(model.graph), set[fx.Node]()
         if not is_marked(model.graph, self.schemes):
+            check_names(model, self.schemes)
             mark(model.graph, self.schemes)
         others = {node for node in model.graph.nodes if _KEY in node.meta}
-        self._made, self._trials, self._fixed = choices(model.graph, self.schemes), {}, {}
-        joined = self._joined(model.graph, known) if self.sums_ride else {}
+        self._made, self._specs = choices(model.graph, self.schemes), {}
+        trial = self._trial(known)
+        joined = self._joined(model.graph, trial) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
         for node in model.graph.nodes:
-            if node.op != "call_function" or node in done or node in known or _KEY in node.meta:
+            if _KEY in node.meta or node in done or node in known or self._scheme(node) is None:
                 continue
-            if node in inside:
+            if node.op == "placeholder" and MARK in node.meta and is_real(node):  # of a region
+                node.meta[_KEY] = _annotation({}, self._spec(node))
+            elif torchapi.is_region_call(node):
+                self._border(node)
+            elif node in inside:
                 self._annotate(node, None)
-            elif self._made[node].scheme is not None:
-                done |= self._close(node, known, joined.get(node, ()))
-        for node, choice in self._made.items():
-            if node not in others:
-                node.meta[CHOICE] = choice
-            if node not in known | others and (is_real(node) or choice.reason):
-                self.choices[node.name] = choice
+            elif node.op == "call_function":
+                done |= self._close(node, trial, joined.get(node, ()))
+        self._come_in_once(model.graph)
+        self._tell(set(known) | others)
         if isinstance(self.schemes.io, BoundarySpec):
             self.schemes.io.annotate(model.graph, self)
         return model
 
-    def _close(
-        self, node: fx.Node, known: set[fx.Node], before: tuple[fx.Node, ...]
-    ) -> set[fx.Node]:
+    def _come_in_once(self, graph: fx.Graph) -> None:
+        """An input that is read in several types has the widest, and is rescaled inside."""
+        for node in graph.find_nodes(op="placeholder"):
+            readers = [u for u in node.users if node in _inputs(u) and self._scheme(u) is not None]
+            kinds = {getattr(_inputs(u)[node], "dtype", None) for u in readers} - {None}
+            if len(kinds) > 1 and _KEY not in node.meta:
+                specs = [self._usual(user) for user in readers]
+                widest = max(specs, key=lambda spec: int(spec.quant_max))
+                node.meta[_KEY] = _annotation({}, widest)
+
+    def _tell(self, others: set[fx.Node]) -> None:
+        """Let calls and users know what was chosen, but for what is not ours."""
+        for node, choice in self._made.items():
+            if node not in others:
+                node.meta[CHOICE] = choice
+                if is_real(node) or choice.reason:
+                    self.choices[node.name] = choice
+
+    def _close(self, node: fx.Node, trial: Trial, before: tuple[fx.Node, ...]) -> set[fx.Node]:
         """Annotate a call with what rides on it, or say why not; what it is done with."""
-        scheme = self._made[node].scheme
-        assert scheme is not None
         norm = _norm(node) if self.training else None
         rider = self._rider(norm or node)
-        if rider is not None:
-            trial = self._trial(known, scheme, self._made[rider].scheme)
-            if trial.refusal(*before, node, rider) is not None:
-                rider = None
-        refusal = None if rider is not None else self._trial(known, scheme).refusal(*before, node)
+        if rider is not None and trial.refusal(*before, node, rider) is not None:
+            rider = None
+        refusal = None if rider is not None else self._refusal(trial, *before, node)
         if refusal is not None:
             self.refused[node.name] = refusal
             self._made[node] = self._made[node].refused(refusal.reason)
@@ -142,8 +173,23 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         last = rider or norm
         self._annotate(node, None if last is not None else self._spec(node), before)
         if last is not None:
-            last.meta[_KEY] = _annotation({}, self._spec(last if last is rider else node))
+            spec = self._spec(last if last is rider else node)
+            last.meta[_KEY] = _annotation({}, spec)
+            self._remember(last, spec)
         return {n for n in (norm, rider) if n is not None}
+
+    def _refusal(self, trial: Trial, *calls: fx.Node) -> Unsupported | None:
+        """Why calls are refused, be their operands as wide as they are or as most are."""
+        refusal, call = trial.refusal(*calls), calls[-1]
+        usual = self._usual(call)
+        if refusal is None or all(self._read(n, call) is usual for n in call.all_input_nodes):
+            return refusal
+        self._narrowed.add(call)
+        again = trial.refusal(*calls)
+        if again is not None:
+            self._narrowed.discard(call)
+            return refusal
+        return None
 
     def validate(self, model: fx.GraphModule) -> None:
         """Nothing to add: what was annotated has been tried."""
@@ -152,30 +198,78 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
     ) -> None:
         """Biases are observed together with their layer, values with regard to who reads them."""
-        tell_readers(model, edge_or_node_to_obs_or_fq)
-        found = edge_or_node_to_obs_or_fq
+        found, made = edge_or_node_to_obs_or_fq, dict[Any, BiasObserver]()
+        share_observers(found)
+        tell_readers(model, found)
         for edge, observer in found.items():
             scheme = self._scheme(edge[1]) if isinstance(edge, tuple) else None
             if isinstance(observer, DerivedObserverOrFakeQuantize) and scheme is not None:
-                # Layers that share a bias do not share its scale, which is that of their inputs.
+                # The scale of a bias is that of its layer's inputs: layers with others share none.
                 layer = edge[1]
                 source, weight = (found[n, layer] for n in layer.args[:2])
                 if isinstance(weight, WeightObserver):
-                    found[edge] = BiasObserver(source, weight, scheme.is_wide)
+                    key = edge[0], source, weight
+                    if key not in made:
+                        made[key] = BiasObserver(source, weight, source.dtype is torch.int16)
+                    found[edge] = made[key]
                 else:
                     found[edge] = scheme.derived(source, weight, observer.derive_qparams_fn)
         if isinstance(self.schemes.io, BoundarySpec):
             self.schemes.io.link(found)
 
     def _scheme(self, node: fx.Node) -> Scheme | None:
-        choice = self._made.get(node)
+        """What is chosen for a call; what comes into a region is as most is."""
+        choice = self._made.get(node) or node.meta.get(CHOICE)
+        if choice is None and node.op == "placeholder":
+            return resolved(self.schemes.global_)
         return None if choice is None else choice.scheme
 
-    def _spec(self, node: fx.Node) -> Any:
-        """How a call's activations are observed."""
+    def _usual(self, node: fx.Node) -> Any:
+        """How the activations of a call's scheme are observed."""
         scheme = self._scheme(node)
         assert scheme is not None
         return scheme.activation(self.training)
+
+    def _widened(self, node: fx.Node) -> Scheme:
+        """The scheme of a call, with 16 bits if it asks for them."""
+        scheme = self._scheme(node)
+        assert scheme is not None
+        return wider(scheme, self.target) if mark_of(node).wide else scheme
+
+    def _spec(self, node: fx.Node) -> Any:
+        """How the result of a call is observed."""
+        scheme, limits = self._widened(node), mark_of(node).limits
+        if mark_of(node).wide and limits is not None and scheme.is_wide:
+            return scheme.fixed(limits)
+        return scheme.activation(self.training)
+
+    def _read(self, operand: fx.Node, call: fx.Node) -> Any:
+        """What a call takes a value as: as it is, if it is of the call's own scheme.
+
+        A value may be wider than its scheme; layers with weights take it so.
+        """
+        usual, source = self._usual(call), self._scheme(operand)
+        same = source is None or source.activation(self.training) is usual
+        given = self._specs.get(operand, usual) if same else usual
+        if call in self._narrowed and given.dtype is not usual.dtype:
+            return usual
+        wide = self._widened(call).activation(self.training)
+        if not mark_of(call).wide or given.dtype is wide.dtype:
+            return given
+        rule = RULES.get(torchapi.target_name(call))
+        return given if rule is not None and rule.policy == "WEIGHTED" else wide
+
+    def _remember(self, node: fx.Node, spec: Any) -> None:
+        """That a value, or all values of a call that gives several, are not as most are."""
+        if spec is not None and spec is not self._usual(node):
+            several = not isinstance(node.meta.get("val"), Tensor)
+            self._specs |= dict.fromkeys([node, *(node.users if several else ())], spec)
+
+    def _border(self, node: fx.Node) -> None:
+        """Real numbers that enter a branch or a loop, and those that come out."""
+        if self.target is not None and self.target.env.has("cf"):
+            inputs = {n: self._read(n, node) for n in node.all_input_nodes if is_real(n)}
+            self._results(node, inputs, self._usual(node))
 
     def _annotate(self, node: fx.Node, output: Any, before: tuple[fx.Node, ...] = ()) -> None:
         """What a call reads and gives; what comes ``before`` it is read as an accumulator."""
@@ -190,20 +284,10 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
             self._weighted(node, output)
         elif rule.policy in ("FREE", "FIXED"):
             operands = [n for n in _operands(node, "activation") if n not in before]
-            inputs = {n: self._of(n, node) for n in operands}
+            inputs = {n: self._read(n, node) for n in operands}
             if rule.limits is not None and output is not None:
-                scheme = self._scheme(node)
-                assert scheme is not None
-                output = scheme.fixed(rule.limits)
+                output = self._widened(node).fixed(rule.limits)
             self._results(node, inputs, output)
-
-    def _of(self, node: fx.Node, reader: fx.Node) -> Any:
-        """What a value is quantized to: as its limits say, or as it will be observed."""
-        spec, fixed = self._spec(reader), self._fixed.get(node)
-        same = fixed is not None and (fixed.dtype, fixed.quant_min, fixed.quant_max) == (
-            spec.dtype, spec.quant_min, spec.quant_max
-        )  # fmt: skip
-        return fixed if same else spec
 
     def _results(self, node: fx.Node, inputs: dict[fx.Node, Any], output: Any) -> None:
         """Annotate a call; of several results each real one."""
@@ -212,8 +296,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         for part in node.users if several else ():
             if is_real(part):
                 part.meta[_KEY] = _annotation({}, output)
-        if isinstance(output, FixedQParamsQuantizationSpec):
-            self._fixed |= dict.fromkeys([node, *(node.users if several else ())], output)
+        if not isinstance(output, SharedQuantizationSpec):
+            self._remember(node, output)
 
     def _shared(self, node: fx.Node) -> None:
         """All inputs and all results have the parameters of the first input.
@@ -222,27 +306,25 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         comes in; otherwise all are observed together, and such an input is rescaled.
         """
         operands = list(dict.fromkeys(_operands(node, "activation")))
-        given = {self._of(n, node) for n in operands}
-        own = self._spec(node)
-        (spec,) = given if len(given) == 1 and not _brings_numbers(node) else {own}
+        given = {self._read(n, node) for n in operands}
+        (spec,) = given if len(given) == 1 and not _brings_numbers(node) else {self._spec(node)}
         same = SharedQuantizationSpec((operands[0], node))
         inputs = dict.fromkeys(operands, same) | {operands[0]: spec}
         self._results(node, inputs, same)
-        if spec is not own:
-            several = not isinstance(node.meta.get("val"), Tensor)
-            self._fixed |= dict.fromkeys([node, *(node.users if several else ())], spec)
+        self._remember(node, spec)
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
         source, weight, bias = (_operands(node, kind) for kind in ("activation", "weight", "bias"))
         axis, scheme = role_of(node, "weight").axis, self._scheme(node)
         assert scheme is not None
-        inputs: dict[fx.Node, Any] = {n: self._of(n, node) for n in source}
+        inputs: dict[fx.Node, Any] = {n: self._read(n, node) for n in source}
         inputs |= dict.fromkeys(weight, scheme.weight(axis, self.training))
         for b in bias:
             repeats = b.meta["val"].numel() // weight[0].meta["val"].shape[axis]
             values = None if self.training else _values(b)
             inputs[b] = scheme.bias(source[0], weight[0], node, values, repeats)
         node.meta[_KEY] = _annotation(inputs, output)
+        self._remember(node, output)
 
     def _rider(self, node: fx.Node) -> fx.Node | None:
         """The activation that alone reads the result and rides on its accumulator."""
@@ -253,7 +335,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         before = name if "batch_norm" not in name else "aten.conv2d.default"
         return user if rides(before, torchapi.target_name(user)) else None
 
-    def _joined(self, graph: fx.Graph, known: set[fx.Node]) -> dict[fx.Node, tuple[fx.Node, ...]]:
+    def _joined(self, graph: fx.Graph, trial: Trial) -> dict[fx.Node, tuple[fx.Node, ...]]:
         """For each sum the layers that nothing else reads, if it can add their accumulators."""
         found: dict[fx.Node, tuple[fx.Node, ...]] = {}
         for node in graph.nodes:
@@ -263,13 +345,19 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
             name = torchapi.target_name(node)
             layers = tuple(
                 n for n in node.all_input_nodes
-                if n.op == "call_function" and n not in known and is_real(n)
+                if n.op == "call_function" and n not in trial.constants and is_real(n)
                 and self._scheme(n) == scheme and _KEY not in n.meta
                 and joins(torchapi.target_name(n), name) and _only_user(n) is node
             )  # fmt: skip
-            if layers and self._trial(known, scheme).refusal(*layers, node) is None:
+            if layers and trial.refusal(*layers, node) is None:
                 found[node] = layers
         return found
+
+
+def _inputs(node: fx.Node) -> dict[fx.Node, Any]:
+    """What a call reads its operands as."""
+    found: dict[fx.Node, Any] = node.meta[_KEY].input_qspec_map if _KEY in node.meta else {}
+    return found
 
 
 def _brings_numbers(node: fx.Node) -> bool:

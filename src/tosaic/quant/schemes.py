@@ -27,6 +27,7 @@ from tosaic.quant.weights import PerChannelWeightObserver, PerTensorWeightObserv
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import fits_int4
 from tosaic.spec.env import Env
+from tosaic.targets.base import Target
 
 # The largest magnitude that is a float32, in which biases are rounded, and an int32.
 _BIAS_MOST = 2**31 - 128
@@ -185,3 +186,9 @@ def scheme_of(name: str) -> Scheme:
     if name not in SCHEMES:
         raise InvalidInput(f"there is no scheme {name!r}; there are {', '.join(SCHEMES)}")
     return SCHEMES[name]
+
+
+def wider(scheme: Scheme, target: Target | None) -> Scheme:
+    """The scheme of values that want 16 bits, where the target has functions of such."""
+    env = Env.parse(scheme.env) if target is None else target.env
+    return SCHEMES["a16w8"] if env.has("int16") else scheme

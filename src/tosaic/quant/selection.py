@@ -55,16 +55,23 @@ class Schemes:
                 kind = type(getattr(self, name)).__name__
                 raise InvalidInput(f"{name} is a dict of schemes, not {kind}")
         for part in self._parts():
-            _resolved(part)
+            resolved(part)
 
     def _parts(self) -> Iterator[Part]:
         yield self.global_
         for chosen in (self.module_names, self.module_types, self.nodes):
             yield from chosen.values()
 
+    @property
+    def env(self) -> str:
+        """A specification with what all schemes need."""
+        found = [scheme.env for part in self._parts() if (scheme := resolved(part)) is not None]
+        names = dict.fromkeys(name for env in found or ["TOSA-1.0+INT"] for name in env.split("+"))
+        return "+".join(names)
+
     def check(self, env: Env) -> None:
         """InvalidInput if a specification lacks what one of the schemes needs."""
-        for scheme in map(_resolved, self._parts()):
+        for scheme in map(resolved, self._parts()):
             if scheme is not None:
                 scheme.check(env)
 
@@ -82,14 +89,12 @@ def schemes_of(given: Any) -> Schemes:
 
 
 def mark(graph: fx.Graph, schemes: Schemes) -> None:
-    """Let every call know its choice; InvalidInput for a name that nothing in the model has.
+    """Let every call know its choice.
 
     What another quantizer has annotated keeps what that one has chosen.
     """
-    calls = [n for n in graph.nodes if n.op == "call_function"]
-    _check_names(calls, schemes)
-    for node in calls:
-        if ANNOTATION not in node.meta:
+    for node in graph.nodes:
+        if node.op == "call_function" and ANNOTATION not in node.meta:
             node.meta[CHOICE] = choice_of(node, schemes)
 
 
@@ -101,7 +106,7 @@ def is_marked(graph: fx.Graph, schemes: Schemes) -> bool:
 def choice_of(node: fx.Node, schemes: Schemes) -> Choice:
     """The choice for a call by itself."""
     part, rule, rank = _named(node, schemes)
-    return Choice(_resolved(part), rule, rank, schemes=schemes)
+    return Choice(resolved(part), rule, rank, schemes=schemes)
 
 
 def _named(node: fx.Node, schemes: Schemes) -> tuple[Part, str, int]:
@@ -159,7 +164,8 @@ def _moves(node: fx.Node) -> bool:
     return rule is not None and rule.policy == "SHARED"
 
 
-def _resolved(part: Any) -> Scheme | None:
+def resolved(part: Any) -> Scheme | None:
+    """The scheme of a name; None for float."""
     if part is None or isinstance(part, Scheme):
         return part
     return scheme_of(part if isinstance(part, str) else type(part).__name__)
@@ -180,7 +186,10 @@ def qualified(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
 
 
-def _check_names(calls: list[fx.Node], schemes: Schemes) -> None:
+def check_names(module: fx.GraphModule, schemes: Schemes) -> None:
+    """InvalidInput for a name that nothing in a program has, its branches and loops included."""
+    graphs = [part.graph for part in module.modules() if isinstance(part, fx.GraphModule)]
+    calls = [n for graph in graphs for n in graph.nodes if n.op == "call_function"]
     modules = [pair for node in calls for pair in torchapi.modules_of(node)]
     paths = {p for path, _ in modules for p in _prefixes(path)} - {""}
     types = {qualified(kind) for _, kind in modules}

@@ -37,6 +37,7 @@ class WeightObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
         self.biases: list[BiasObserver] = []
         self.scale: Tensor | None = None
         self.levels: Tensor | None = None  # if they are not the nearest ones
+        self.names: list[str] = []  # of the integers and their scales, once they are stored
 
     def forward(self, x: Tensor) -> Tensor:
         if self.scale is None:
@@ -84,11 +85,14 @@ class WeightObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
         limits = self.quant_min, self.quant_max, self.dtype
         source = node.all_input_nodes[0]
         if source.op == "get_attr":
-            real = torchapi.attribute(model, str(source.target)).detach()
-            _replace(model, node, self.rounded(real), scale, self.ch_axis, limits)
+            if not self.names:
+                real = torchapi.attribute(model, str(source.target)).detach()
+                self.names = _stored(model, node, self.rounded(real), scale)
+            _replace(model, node, self.names, scale, self.ch_axis, limits)
             return
         with model.graph.inserting_before(node):  # computed from constants: torchao folds it
-            meaning = _meaning(model, node, scale, self.ch_axis)
+            names = _stored(model, node, None, scale)
+            meaning = _meaning(model, names, scale, self.ch_axis)
             levels = _call(model, "quantize", self.ch_axis, source, meaning, limits)
             real_again = _call(model, "dequantize", self.ch_axis, levels, meaning, limits)
         node.replace_all_uses_with(real_again)
@@ -119,6 +123,7 @@ class BiasObserver(ObserverBase):  # type: ignore[misc]
         self._layer = source, weight  # in a tuple: modules with places of their own
         self.bits = _WIDE_BITS if wide else _BITS
         self.values = torch.zeros(0)
+        self.names: list[str] = []
         weight.biases.append(self)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -146,31 +151,32 @@ class BiasObserver(ObserverBase):  # type: ignore[misc]
             node.replace_all_uses_with(node.all_input_nodes[0])
             model.graph.erase_node(node)
             return
-        limits = -_MOST, _MOST, torch.int32
-        _replace(model, node, levels.to(torch.int32), scale, self.ch_axis, limits)
+        if not self.names:
+            self.names = _stored(model, node, levels.to(torch.int32), scale)
+        _replace(model, node, self.names, scale, self.ch_axis, (-_MOST, _MOST, torch.int32))
 
 
 def _replace(
-    model: fx.GraphModule, node: fx.Node, levels: Tensor, scale: Tensor, axis: int | None,
+    model: fx.GraphModule, node: fx.Node, names: list[str], scale: Tensor, axis: int | None,
     limits: tuple[Any, ...],
 ) -> None:  # fmt: skip
     """Stored integers and a dequantize call in place of an observer."""
     with model.graph.inserting_before(node):
-        (stored,) = _stored(model, node, levels=levels)
-        made = _call(model, "dequantize", axis, stored, _meaning(model, node, scale, axis), limits)
+        levels = model.graph.get_attr(names[0])
+        meaning = _meaning(model, names[1:], scale, axis)
+        made = _call(model, "dequantize", axis, levels, meaning, limits)
     made.meta = {k: v for k, v in node.meta.items() if k != "val"}
     node.replace_all_uses_with(made)
     model.graph.erase_node(node)
 
 
 def _meaning(
-    model: fx.GraphModule, node: fx.Node, scale: Tensor, axis: int | None
+    model: fx.GraphModule, names: list[str], scale: Tensor, axis: int | None
 ) -> tuple[Any, ...]:
-    """Scale and zero point as the operators of torchao take them: numbers, or tensors."""
+    """Scale and zero point as the operators of torchao take them: numbers, or stored tensors."""
     if axis is None:
         return float(scale), 0
-    zeros = torch.zeros(scale.shape, dtype=torch.int64)
-    return *_stored(model, node, scale=scale, zero_point=zeros), axis
+    return *map(model.graph.get_attr, names), axis
 
 
 def _call(
@@ -182,13 +188,16 @@ def _call(
     return model.graph.call_function(operator, (source, *meaning, *limits))
 
 
-def _stored(model: fx.GraphModule, node: fx.Node, **tensors: Tensor) -> list[fx.Node]:
+def _stored(
+    model: fx.GraphModule, node: fx.Node, levels: Tensor | None, scale: Tensor
+) -> list[str]:
     """Buffers named after the observed parameter and the observer, which is unique."""
     number = node.name.rpartition("_")[2]
     owner = str(node.all_input_nodes[0].target if node.all_input_nodes[0].op == "get_attr" else "")
+    zeros = torch.zeros(scale.shape, dtype=torch.int64)
     made = []
-    for kind, tensor in tensors.items():
-        path = f"{owner.replace('.', '_')}_{kind}_{number}"
-        model.register_buffer(path, tensor.clone())
-        made.append(model.graph.get_attr(path))
+    for kind, tensor in (("levels", levels), ("scale", scale), ("zero_point", zeros)):
+        if tensor is not None:
+            made.append(f"{owner.replace('.', '_')}_{kind}_{number}")
+            model.register_buffer(made[-1], tensor.clone())
     return made
