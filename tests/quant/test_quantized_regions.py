@@ -8,7 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import tosaic
-from judges.levels import levels
+from judges.programs import fed
 from judges.reference import run_reference
 from tosaic.targets.artifact import Artifact
 
@@ -81,7 +81,7 @@ def check(net: nn.Module, target: str, scheme: str, least: float) -> Artifact:
     assert len(art.partition.graphs) == 1
     model = tosaic.load(art.bytes)
     for x in unseen[:6]:
-        ours, theirs = model.run(*levels(art, x)), run_reference(art.bytes, levels(art, x))
+        ours, theirs = model.run(*fed(art, x)), run_reference(art.bytes, fed(art, x))
         assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     with torch.no_grad():
         real = torch.cat([net(*x) for x in unseen])
