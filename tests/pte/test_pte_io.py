@@ -165,3 +165,21 @@ def test_a_partitioner_takes_bytes_of_a_program_as_they_are(in_turn: bool) -> No
     got, expected = (v[0] if isinstance(v, (list, tuple)) else v for v in (got, expected))
     assert (got - expected).abs().max() < 0.05
     assert len(got.unique()) > 3
+
+
+def test_floats_go_into_a_delegate_that_has_them(tmp_path: Path) -> None:
+    data = pictures(4)
+    program = tosaic.quantize(seeded(Plain()), data[0], calibration=data)
+    (x,) = data[1]
+    results = []
+    for preserve, operators in ((False, 0), (True, 2)):
+        art = tosaic.compile(
+            program, data[0], target="TOSA-1.0+INT+FP", preserve_io_quantization=preserve
+        )
+        art.save(tmp_path / "net.pte")
+        plan = plan_of(tmp_path / "net.pte")
+        assert len(plan.operators) == operators
+        assert ends(plan) == [torch.float32] * 2
+        results += [art.run(x), tosaic.load(tmp_path / "net.pte").run(x)]
+    assert all(torch.equal(result, results[0]) for result in results)
+    assert len(results[0].unique()) > 3

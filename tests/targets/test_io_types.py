@@ -213,10 +213,15 @@ CASES: dict[str, tuple[Callable[..., Any], int]] = {
 }  # fmt: skip
 
 
+@cache
+def case(name: str, io: Any = "uint8", target: str = INTEGERS) -> Artifact:
+    return made(CASES[name][0], io, target=target)
+
+
 @pytest.mark.parametrize("name", CASES)
 def test_forms_at_the_boundary_agree_with_the_reference_model(name: str) -> None:
-    function, outputs = CASES[name]
-    art, floats = made(function), made(function, None)
+    outputs = CASES[name][1]
+    art, floats = case(name), case(name, None)
     assert not art.report.refused
     assert [p.dtype for p in art.boundary.outputs] == ["uint8"] * outputs
     (picture,) = camera(art)
@@ -237,11 +242,11 @@ def test_forms_at_the_boundary_agree_with_the_reference_model(name: str) -> None
 @pytest.mark.parametrize("target", NPUS)
 @pytest.mark.parametrize("name", CASES)
 def test_forms_at_the_boundary_run_on_the_npu(name: str, target: str) -> None:
-    art = made(CASES[name][0], target=target)
+    art = case(name, target=target)
     assert not art.report.refused
     (picture,) = camera(art)
     stream, graph = (leaves(art.run(picture, engine=engine)) for engine in ("npu", "tosa"))
-    plain = leaves(made(CASES[name][0]).run(picture))
+    plain = leaves(case(name).run(picture))
     for mine, theirs, interpreted in zip(stream, graph, plain, strict=True):
         assert torch.equal(mine, theirs)
         assert mine.dtype is torch.uint8
@@ -454,3 +459,59 @@ def test_a_float_target_has_no_integers_at_its_boundary() -> None:
         warnings.simplefilter("error")
         art = tosaic.compile(cnn(), images(1)[0], target="TOSA-1.0+FP", io="float")
     assert [p.dtype for p in art.boundary.inputs] == ["float32"]
+
+
+class Camera(nn.Module):
+    """A model that takes bytes itself."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        super().__init__()
+        torch.manual_seed(1)
+        self.conv, self.function = nn.Conv2d(3, 4, 3, padding=1), function
+
+    def forward(self, frame: Tensor) -> Any:
+        return self.function(self.conv, frame)
+
+
+@pytest.mark.parametrize("target", [INTEGERS, *NPUS])
+@pytest.mark.parametrize("io", [None, (None, "uint8"), {0: "uint8"}])
+def test_bytes_that_the_model_itself_casts_are_read_in_the_graph(io: Any, target: str) -> None:
+    def function(conv: nn.Module, frame: Tensor) -> Tensor:
+        return conv(frame.float() / 255)
+
+    torch.manual_seed(2)
+    data = [(torch.randint(0, 256, (1, 3, 8, 8), dtype=torch.uint8),) for _ in range(4)]
+    net = Camera(function)
+    art = tosaic.compile(net, data[0], calibration=data, io=io, target=target)
+    assert not art.report.refused
+    (port,) = art.boundary.inputs
+    assert (port.dtype, port.scale, port.zero_point) == ("uint8", 1.0, 0)
+    (frame,) = data[1]
+    with torch.no_grad():
+        real = net(frame)
+    assert (art.run(frame, raw=False) - real).abs().max() < 0.02
+    arrays = run_reference(art.bytes, [frame.view(torch.int8).numpy()])
+    codes = art.run(frame) if io == (None, "uint8") else None
+    if codes is not None:
+        assert np.array_equal(arrays[0].view(np.uint8), codes.numpy())
+    assert [side for _, side, _ in flagged(art.graph)][:1] == ["input"]
+
+
+def test_bytes_that_are_computed_with_as_such_stay_in_pytorch() -> None:
+    data = [(torch.randint(0, 256, (1, 3, 8, 8), dtype=torch.uint8),) for _ in range(2)]
+    net = Camera(lambda conv, frame: conv((frame + 1).float() / 255))
+    art = tosaic.compile(net, data[0], calibration=data)
+    assert "frame is torch.uint8, which TOSA does not have" in art.report.refused[0].reason
+    with torch.no_grad():
+        assert (art.run(*data[1]) - net(*data[1])).abs().max() < 0.02
+
+
+def test_a_tosa_file_takes_bytes_as_bytes() -> None:
+    art = compiled("uint8")
+    (picture,) = camera(art)
+    loaded = tosaic.load(art.bytes)
+    expected = by_reference(art, [picture])
+    for given in (picture, picture.numpy(), picture.view(torch.int8)):
+        assert np.array_equal(loaded.run(given)[0].view(np.uint8), expected[0])
+    with pytest.raises(InvalidInput, match="takes int8 elements, not uint8"):
+        tosaic.load(compiled("int8").bytes).run(picture)

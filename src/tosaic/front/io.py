@@ -69,6 +69,7 @@ class Leaf:
     """A tensor that a program takes or gives; ``fixed`` says why its type cannot be chosen."""
 
     name: str
+    dtype: str = FLOAT
     fixed: str = ""
 
 
@@ -110,9 +111,12 @@ def _side(side: str, io: Any, leaves: Sequence[Leaf]) -> list[IO | None]:
     for key, value in io.items():
         index, wanted = _index(side, key, leaves), _io(value)
         leaf = leaves[index]
-        if leaf.fixed and wanted is not None:
+        is_already = (
+            wanted is not None and wanted == IO(wanted.dtype) and wanted.dtype == leaf.dtype
+        )
+        if leaf.fixed and wanted is not None and not is_already:
             raise InvalidInput(f"{side} {leaf.name} cannot be {wanted.dtype}: {leaf.fixed}")
-        found[index] = wanted
+        found[index] = None if leaf.fixed else wanted
     return found
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -18,13 +18,14 @@ from torch.export import ExportedProgram
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.imported import Imported
 from tosaic.front.io import IO, Leaf, requested
 from tosaic.front.program import Program
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE, label, origin
+from tosaic.front.walk import label, origin
 
 TYPES = {"uint8": torch.uint8, "int8": torch.int8, "int16": torch.int16}
-_NAMES = {dtype: name for name, dtype in TYPES.items()}
+_TO_FLOAT = {"aten.to.dtype", "aten._to_copy.default"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +117,44 @@ class Ends:
 
 def ends_of(program: Program, io: Any) -> Ends:
     """What ``io`` asks of a program's arguments and results; InvalidInput if it has no such."""
-    taken = [
-        Leaf(label(n), "the model writes to it" if i in program.written else _fixed(n))
-        for i, n in enumerate(program.arguments)
-    ]
+    taken = [_leaf(label(n), n) for n in program.arguments]
+    for position in program.written:
+        taken[position] = replace(taken[position], fixed="the model writes to it")
     own = program.outputs[: len(program.outputs) - program.changes]
-    given = [Leaf(name, _fixed(n)) for name, n in zip(names_of(program), own)]
+    given = [_leaf(name, n) for name, n in zip(names_of(program), own)]
     inputs, outputs = requested(io, taken, given)
     return Ends(tuple(inputs), tuple(outputs))
 
 
 def with_ends(source: Imported, ends: Ends) -> Imported:
-    """A quantized program with other types of inputs and outputs."""
+    """A quantized program with other types of inputs and outputs.
+
+    An input that the model itself takes as uint8, and makes floats of, is uint8 with a scale of 1.
+    """
     model = source.model
+    if not ends and not any(_casts(n) for n in model.graph.nodes if n.op == "placeholder"):
+        return source
     module = torchapi.module_of(model) if isinstance(model, ExportedProgram) else _copied(model)
     return source.with_model(_Ports(module, source).apply(ends))
+
+
+def _is_check(call: fx.Node) -> bool:
+    """Whether a call only checks the type of a tensor, as export has it."""
+    return torchapi.target_name(call) == "aten._assert_tensor_metadata.default"
+
+
+def _casts(node: fx.Node) -> list[fx.Node]:
+    """The calls that make float32 of an input of uint8, if nothing else is computed with it."""
+    example = node.meta.get("val")
+    calls = [user for user in node.users if user.op != "output" and not _is_check(user)]
+    if not isinstance(example, Tensor) or example.dtype is not torch.uint8:
+        return []
+    is_cast = (
+        torchapi.target_name(call) in _TO_FLOAT
+        and torchapi.bound_arguments(call).get("dtype") is torch.float32
+        for call in calls
+    )
+    return calls if all(is_cast) else []
 
 
 def _copied(module: fx.GraphModule) -> fx.GraphModule:
@@ -152,6 +176,8 @@ class _Ports:
 
     def apply(self, ends: Ends) -> fx.GraphModule:
         for node, io in zip(self.inputs, ends.inputs):
+            for cast in _casts(node):
+                self._read(node, cast)
             if io is not None:
                 self._take(node, io)
         for index, io in enumerate(ends.outputs):
@@ -167,6 +193,17 @@ class _Ports:
                 self.graph.erase_node(node)
         self.module.recompile()
         return self.module
+
+    def _read(self, node: fx.Node, cast: fx.Node) -> None:
+        """Bytes as the whole numbers that they are."""
+        meaning = Meaning(1.0, 0, 0, 255, torch.uint8)
+        with self.graph.inserting_before(cast):
+            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
+        real.meta = dict(cast.meta)
+        cast.replace_all_uses_with(real)
+        self.outputs = [real if output is cast else output for output in self.outputs]
+        for call in (cast, *filter(_is_check, list(node.users))):
+            self.graph.erase_node(call)
 
     def _take(self, node: fx.Node, io: IO) -> None:
         """Let an input be integers; calls that quantize it to just these fall away."""
@@ -252,20 +289,16 @@ def _first(node: Any) -> Any:
     return _first(before)
 
 
-def _fixed(node: Any) -> str:
-    """Why a tensor is none of real numbers, whose type can be chosen."""
-    example = node.meta.get("val") if isinstance(node, fx.Node) else None
-    while example is None and isinstance(node, fx.Node) and node.all_input_nodes:
-        if torchapi.target_name(node) not in (QUANTIZE, *DEQUANTIZE):
-            break
-        node = node.all_input_nodes[0]  # PT2E gives its calls no examples
-        example = node.meta.get("val")
+def _leaf(name: str, node: Any) -> Leaf:
+    """A tensor at the boundary; only one of real numbers has a type that can be chosen."""
+    source = origin(node) if isinstance(node, fx.Node) else None
+    example = source.meta.get("val") if source is not None else None
     if not isinstance(example, Tensor):
-        return "it is no tensor"
-    if example.dtype is not torch.float32:
-        kind = str(example.dtype).removeprefix("torch.")
-        return f"it is {kind} in the model, and only float32 is quantized"
-    return ""
+        return Leaf(name, fixed="it is no tensor")
+    if example.dtype is torch.float32:
+        return Leaf(name)
+    kind = str(example.dtype).removeprefix("torch.")
+    return Leaf(name, kind, f"it is {kind} in the model, and only float32 is quantized")
 
 
 def _meant(what: str, found: list[Meaning], io: IO) -> Meaning:

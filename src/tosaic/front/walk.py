@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -10,27 +12,25 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, rides
 from tosaic.front.io import misfit
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.masks import mask_input
 from tosaic.front.program import Program, from_module
 from tosaic.front.ranges import Interval, Ranges
-from tosaic.front.registry import rule_of
+from tosaic.front.reals import Reals
+from tosaic.front.registry import RULES, rule_of
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
 
-_NAMESPACE = "quantized_decomposed"
-QUANTIZE = f"{_NAMESPACE}.quantize_per_tensor.default"
-DEQUANTIZE = {
-    f"{_NAMESPACE}.dequantize_per_tensor.default",
-    f"{_NAMESPACE}.dequantize_per_channel.default",
-}
 ONLY_OUTSIDE = "TOSA has uint8 at the boundary of a graph only: quantize to int8 within"
 
 
 _LARGEST = 1 << 24  # elements that are computed here; more are left to the target
+
+
+Meaning = tuple[Quant, d.DType]
 
 
 class Walker:
@@ -51,6 +51,7 @@ class Walker:
         self.codes: set[fx.Node] = set()
         self.unsigned: set[fx.Node] = set()
         self._names: set[str] = set()
+        self._reals = Reals(program, self.b)
 
     def name(self, node: fx.Node) -> str:
         """What a tensor at the boundary is called: as what it is the quantized form of."""
@@ -70,7 +71,7 @@ class Walker:
 
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
-        self.b.loc = torchapi.location(node)
+        self.b.loc, known = torchapi.location(node), dict(self._reals.made)
         if is_known(node, self.values):
             return self._evaluate(node)
         try:
@@ -78,6 +79,7 @@ class Walker:
                 self.ranges.check(node)
             result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
+            self._reals.made = known  # the others are dropped with the call
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result
@@ -95,6 +97,7 @@ class Walker:
         if target == "getitem":
             return self.argument(node.args[0])[node.args[1]]
         if torchapi.is_region_call(node):
+            self.b.items = self._wanted_items(node)
             return rule_of(target).lower(self.b, *map(self.argument, node.args))
         if torchapi.overload_of(node) is None:
             raise Unsupported(f"{target or node.target} is no operator of PyTorch")
@@ -116,8 +119,9 @@ class Walker:
             if rule.policy != "SHARED":
                 raise Unsupported("it computes with the integers of a quantized value themselves")
             self.codes.add(node)
-        self.b.wanted = self._wanted(node)
-        result = rule.lower(self.b, **arguments)
+        real = self._reals.operands(node, arguments)
+        self.b.wanted = self._wanted(node) if real is None else None
+        result = rule.lower(self.b, **(arguments if real is None else real))
         if isinstance(result, (list, tuple)):
             self._check_items(node, result)
         elif self.b.wanted is not None and isinstance(result, Value):
@@ -147,6 +151,8 @@ class Walker:
         """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
         meaning = constant_parameters(arguments)
+        if value.is_const and self._is_narrow(node, arguments):
+            value = narrowed(self.b, value)
         is_given = value.quant is None and value.producer is None
         if value.is_const or (is_given and self._only_dequantized(node)):
             value.quant = meaning
@@ -154,13 +160,22 @@ class Walker:
             raise Unsupported("these integers were not quantized with the scale they are read with")
         return value
 
+    def _is_narrow(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
+        """Whether the integers of a constant are weights, and int4 has them all."""
+        if arguments["dtype"] is not torch.int8 or not d.fits_int4(
+            arguments["quant_min"], arguments["quant_max"]
+        ):
+            return False
+        users = self.program.users.get(node, [])
+        return bool(users) and all(_is_weight(user, node) for user in users)
+
     def _only_dequantized(self, node: fx.Node) -> bool:
         """Whether every reader of the integers takes them for the same real numbers."""
         (source,) = node.all_input_nodes
         return all(u.args[1:] == node.args[1:] and u.target is node.target
                    for u in self.program.users[source])  # fmt: skip
 
-    def _wanted(self, node: fx.Node) -> tuple[Quant, d.DType] | None:
+    def _wanted(self, node: fx.Node) -> Meaning | None:
         """What the program quantizes the result to: right after the call, or after a rider."""
         users = self.program.users.get(node, [])
         if len(users) == 1 and rides(torchapi.target_name(node), torchapi.target_name(users[0])):
@@ -169,6 +184,11 @@ class Walker:
             if torchapi.target_name(user) == QUANTIZE:
                 return parameters(torchapi.bound_arguments(user))
         return None
+
+    def _wanted_items(self, node: fx.Node) -> dict[int, Meaning]:
+        """The same for the results of a call that gives several, by their places."""
+        found = {u.args[1]: self._wanted(u) for u in self.program.users.get(node, ())}
+        return {int(str(i)): wanted for i, wanted in found.items() if wanted is not None}
 
     def argument(self, argument: Any) -> Any:
         """An argument with nodes replaced by values; a tensor becomes a constant on the way."""
@@ -186,10 +206,26 @@ class Walker:
         return argument
 
 
+def _is_weight(user: fx.Node, node: fx.Node) -> bool:
+    rule = RULES.get(torchapi.target_name(user))
+    if rule is None or rule.policy != "WEIGHTED":
+        return False
+    bound = torchapi.bound_arguments(user)
+    return [name for name, value in bound.items() if value is node] == ["weight"]
+
+
+def narrowed(b: Lowering, weight: Value) -> Value:
+    """The same numbers in int4."""
+    source = weight.const
+    assert source is not None
+    return b.const(lambda: source.array, d.I4, quant=weight.quant, shape=weight.shape)
+
+
 def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
     """Whether a call reads tensors alone that are known, so that its result is, too."""
     overload, example = torchapi.overload_of(node), node.meta.get("val")
-    if overload is None or not isinstance(example, torch.Tensor) or example.numel() > _LARGEST:
+    shape = torchapi.known_shape(example) if isinstance(example, torch.Tensor) else None
+    if overload is None or shape is None or math.prod(shape) > _LARGEST:
         return False
     if not all(isinstance(values.get(n), torch.Tensor) for n in node.all_input_nodes):
         return False
@@ -203,11 +239,12 @@ class Region:
         self.program, self.is_checked = from_module(module), is_checked
 
     def lower(
-        self, b: Lowering, operands: list[Value], name: str, limits: dict[int, Interval]
-    ) -> Graph:
+        self, b: Lowering, operands: list[Value], name: str, limits: dict[int, Interval],
+        wanted: Mapping[int, Meaning] = MappingProxyType({}),
+    ) -> Graph:  # fmt: skip
         """The function as a graph of its own; constants among the operands stay constants.
 
-        ``limits`` are known ranges of operands, by position.
+        ``limits`` are known ranges of operands, by position, ``wanted`` what results must become.
         """
         inner = Lowering(b.env, Graph(name, version=b.env.version), b.constraints)
         ranges = Ranges(self.program.tensors) if self.is_checked else None
@@ -223,9 +260,18 @@ class Region:
         for node in self.program.calls:
             walker.call(node)
         taken: set[Value] = set()
-        for result in self.program.outputs:
-            inner.output(named_output(inner, walker.argument(result), "", taken))
+        for index, result in enumerate(self.program.outputs):
+            value = walker.argument(result)
+            if index in wanted and isinstance(value, Value):
+                value = inner.settle(value, *wanted[index])
+            inner.output(named_output(inner, value, "", taken))
         return inner.graph
+
+    def reads(self, index: int) -> Meaning | None:
+        """What an operand is quantized to before anything else, if it is."""
+        node = self.program.inputs[index]
+        users = [u for u in self.program.users.get(node, ()) if torchapi.target_name(u) == QUANTIZE]
+        return parameters(torchapi.bound_arguments(users[0])) if users else None
 
     def limit(self) -> tuple[int, Interval] | None:
         """For the condition of a loop: the operand that it compares with a number, and the range

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
+from tosaic.files.whole import write_whole
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
 from tosaic.front.masks import Mask
@@ -25,6 +27,7 @@ from tosaic.targets import formats
 from tosaic.targets.boundary import ordered, restored
 from tosaic.targets.delegate import Delegate
 from tosaic.targets.interface import Boundary, boundary_of
+from tosaic.targets.quantization import quantization_of
 from tosaic.targets.report import Report, report_of
 
 if TYPE_CHECKING:
@@ -37,12 +40,14 @@ class Artifact:
 
     ``run`` takes and gives what the program does, in its own structure. For an Ethos-U,
     ``delegates`` are the graphs as Vela compiled them, in the order of ``partition.graphs``.
+    ``options`` are what it was compiled with beside the target.
     """
 
     program: Program
     partition: Partition
     target: str
     delegates: tuple[Delegate, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def graph(self) -> Graph:
@@ -55,6 +60,11 @@ class Artifact:
     @cached_property
     def _files(self) -> dict[int, bytes]:
         return {id(g): flatbuffer.write(g) for g in self.partition.graphs}
+
+    @property
+    def files(self) -> list[bytes]:
+        """The TOSA files of all graphs, in their order."""
+        return [self._files[id(graph)] for graph in self.partition.graphs]
 
     @property
     def bytes(self) -> bytes:
@@ -81,8 +91,12 @@ class Artifact:
 
     @cached_property
     def report(self) -> Report:
-        """Operators, graphs with their boundaries, and refusals; prints as a table."""
-        return report_of(self.target, self.partition, self.delegates, self.boundary)
+        """Operators, graphs with their boundaries, and refusals; prints as a table.
+
+        ``report.quantization`` is a table of its own: what each call computes in, and why.
+        """
+        made = quantization_of(self.program)
+        return report_of(self.target, self.partition, self.delegates, self.boundary, made)
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:
@@ -182,6 +196,8 @@ class Artifact:
         """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
 
         ``.pte`` and ``.bpte`` are ExecuTorch's; ``tosaic.executorch.package.save`` has options.
+        ``.html`` is a page to look at; with ``model=``, the original, and ``inputs=`` for it, it
+        also shows how far each layer is from the original. ``.json`` is for Model Explorer.
         """
         suffix = os.path.splitext(os.fspath(path))[1]
         writer = formats.WRITERS.get(suffix)
@@ -192,8 +208,7 @@ class Artifact:
         elif suffix == ".tosa":
             flatbuffer.write(self.graph, path)
         elif suffix == ".mlir":
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(print_graph(self.graph))
+            write_whole(path, print_graph(self.graph).encode())
         else:
             known = ", ".join((".mlir", *formats.WRITERS))
             raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")

@@ -13,7 +13,9 @@ from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu_check import CHEAP, check_stream
+from tosaic.targets.ethosu_costs import cycles
 from tosaic.targets.ethosu_forms import DEDICATED, FAMILIES, constraint
+from tosaic.targets.ethosu_outputs import own_outputs
 from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
 
@@ -52,8 +54,9 @@ def _target(name: str) -> Target:
     product = family(name)
     emit = partial(_emit, VelaConfig(name), Options())
     return Target(
-        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False
-    )
+        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False,
+        cost=cycles(product, ACCELERATORS[name][0]),
+    )  # fmt: skip
 
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
@@ -77,6 +80,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
 
 def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
     repair(graph, ETHOS_U[config.accelerator].env, family(config.accelerator))
+    own_outputs(graph, ETHOS_U[config.accelerator].env)
     made = compile_graph(graph, config)
     cheap = len(made.result.weights) <= CHEAP
     if options.check or (options.check is None and cheap):
