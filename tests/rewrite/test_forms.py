@@ -19,9 +19,9 @@ from tosaic.ir import verify
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import improve
+from tosaic.rewrite.axes import merged_axes
 from tosaic.rewrite.columns import fold
 from tosaic.rewrite.peak import peak
-from tosaic.rewrite.turns import merged_axes
 from tosaic.sim.ethosu import load
 from tosaic.spec.dtypes import I8, I16, I32, DType
 from tosaic.targets.delegate import compile_graph
@@ -142,6 +142,15 @@ def spread(b: Builder, random: Random) -> Value:
     return b.RESHAPE(b.TRANSPOSE(apart, perms=(0, 1, 4, 2, 5, 3)), b.shape((1, 16, 16, 8)))
 
 
+def windows(b: Builder, random: Random) -> Value:
+    """Windows of an image, each with its channels in heads, as attention takes them."""
+    x = conv(b, random, b.input(I8, (1, 8, 8, 16)), 3 * 32, (1, 1))
+    apart = b.RESHAPE(x, b.shape((4, 16, 3, 2, 16)))
+    perms = (2, 0, 3, 1, 4) if random.integers(2) else (0, 3, 2, 4, 1)
+    y = b.TRANSPOSE(apart, perms=perms)
+    return b.SLICE(y, b.shape((1, 0, 0, 0, 0)), b.shape((1, *y.shape[1:])))
+
+
 def gapped(b: Builder, random: Random) -> Value:
     gaps = int(random.integers(3, 5)), int(random.integers(3, 5))
     rows = 12 + int(random.integers(0, 3))
@@ -200,6 +209,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (spread, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 2),
     (gapped, "ethos-u55-128", lambda old, new: new["CONCAT"] == 1),
     (gapped, "ethos-u85-256", lambda old, new: new["CONCAT"] == 1),
+    (windows, "ethos-u55-128", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
+    (windows, "ethos-u85-256", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (tabled, "ethos-u55-128", lambda old, new: True),

@@ -11,6 +11,7 @@ import numpy as np
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.rewrite.chains import FUNCTIONS, again, chain, product_of
 from tosaic.rewrite.match import Allowed, Cost, Matcher
+from tosaic.rewrite.turns import merge_axes
 from tosaic.spec.dtypes import I32, I48
 from tosaic.spec.env import Env
 
@@ -28,8 +29,7 @@ def lower_peak(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> N
     for _ in range(_MOST):
         before, outputs = [(op, op.ins) for op in graph.ops], list(graph.outputs)
         m = Matcher(graph, env, allowed, cost)
-        ends = (_end(m, value) for value in largest)
-        changed = any(m.attempt(part_channels, end) for end in ends if end is not None)
+        changed = any(_relieve(m, value) for value in largest)
         m.run()
         now, largest = peak(graph)
         if not changed or now > _ENOUGH * least:
@@ -38,6 +38,18 @@ def lower_peak(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> N
             graph.ops, graph.outputs = [op for op, _ in before], outputs
             return
         least = now
+
+
+def _relieve(m: Matcher, value: Value) -> bool:
+    """Make a value in parts, or have it without gaps in memory before it is transposed."""
+    end = _end(m, value)
+    if end is not None:
+        return m.attempt(part_channels, end)
+    reader = next(m.readers(value)) if m.only(value) else None
+    gaps = value.type.rank == 4 and value.shape[-1] % _BRICK
+    if reader is None or reader.name != "TRANSPOSE" or not gaps:
+        return False
+    return m.attempt(merge_axes, reader)
 
 
 def peak(graph: Graph) -> tuple[int, list[Value]]:
@@ -63,17 +75,32 @@ def peak(graph: Graph) -> tuple[int, list[Value]]:
             (0, stop) if value in graph.inputs else (start, len(graph.ops))
         )
     changes = [0] * (len(graph.ops) + 2)
+    bricks = _bricks(graph, readers)
+    need = {value: _bytes(value, value in bricks) for value in lives}
     for value, (start, stop) in lives.items():
-        changes[start] += _bytes(value)
-        changes[stop + 1] -= _bytes(value)
+        changes[start] += need[value]
+        changes[stop + 1] -= need[value]
     sums = np.cumsum(changes)
     moment = int(sums.argmax())
     there = [v for v, (start, stop) in lives.items() if start <= moment <= stop]
-    return int(sums[moment]), sorted(there, key=_bytes, reverse=True)
+    return int(sums[moment]), sorted(there, key=need.__getitem__, reverse=True)
 
 
-def _bytes(value: Value) -> int:
-    return value.type.size * max(value.dtype.bits // 8, 1)
+def _bricks(graph: Graph, readers: dict[Value, list[int]]) -> set[Value]:
+    """Images that lie in memory by 16 channels each: those that no shape or border touches."""
+    found = set()
+    for op in graph.ops:
+        for value in op.outs if op.name not in (*_VIEWS, "CONCAT") else ():
+            behind = {graph.ops[i].name for i in readers.get(value, ())}
+            if value.type.rank == 4 and behind.isdisjoint((*_VIEWS, "CONCAT")):
+                found.add(value)
+    return found.difference(graph.outputs)
+
+
+def _bytes(value: Value, in_bricks: bool) -> int:
+    channels = value.shape[-1] if value.shape else 1
+    whole = -(-channels // _BRICK) * _BRICK if in_bricks else channels
+    return value.type.size // channels * whole * max(value.dtype.bits // 8, 1)
 
 
 def _places(graph: Graph, readers: dict[Value, list[int]]) -> dict[Value, Value]:

@@ -12,9 +12,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
+from tosaic.rewrite.axes import merged_axes
 from tosaic.rewrite.chains import again, chain, product_of
 from tosaic.rewrite.match import Matcher, form
-from tosaic.rewrite.turns import merged_axes
 
 _MOST_PARTS = 8
 _MOST_FRONT = 64

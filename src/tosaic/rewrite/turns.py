@@ -8,27 +8,13 @@ from collections.abc import Sequence
 import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
+from tosaic.rewrite.axes import merged_axes
 from tosaic.rewrite.match import Matcher, form, sizes
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
 _AXES = 3  # that an NPU moves in one operation; more take many
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
 _BLOCKS = (8, 4, 2, 1)  # neighbours that are moved together; more are more work for products
-
-
-def merged_axes(shape: Sequence[int], perms: Sequence[int]) -> tuple[list[int], list[int]]:
-    """A transposition over as few axes as there are: neighbours that stay such are one."""
-    groups: list[list[int]] = []
-    for axis in (p for p in perms if shape[p] != 1):
-        between = range(groups[-1][-1] + 1, axis) if groups else range(0)
-        follows = groups and groups[-1][-1] < axis and all(shape[a] == 1 for a in between)
-        if follows:
-            groups[-1].append(axis)
-        else:
-            groups.append([axis])
-    order = sorted(range(len(groups)), key=lambda g: groups[g][0])
-    extents = [int(np.prod([shape[a] for a in groups[g]])) for g in order]
-    return extents, [order.index(g) for g in range(len(groups))]
 
 
 @form("TRANSPOSE")

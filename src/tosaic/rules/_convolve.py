@@ -105,6 +105,39 @@ def convolved(b: Lowering, x: Value, c: Convolution) -> Value:
     return first(b, *forms)
 
 
+def _is_upright(x: Value, c: Convolution) -> bool:
+    """Whether an image and a kernel have a single column."""
+    if len(c.stride) != 2 or (x.shape[2], c.spatial[1], c.padding[1]) != (1, 1, (0, 0)):
+        return False
+    return x.shape[1] > 1
+
+
+def _lying(b: Lowering, c: Convolution) -> Convolution:
+    """The same along the width, along which an NPU is faster and kernels may be longer."""
+    axes = list(c.kernel.shape)
+    axes[c.start : c.start + 2] = axes[c.start + 1], axes[c.start]
+    kernel = remade(b, c.kernel, axes, lambda a: a.reshape(axes))
+    stride, dilation = (1, c.stride[0]), (1, c.dilation[0])
+    return replace(
+        c, kernel=kernel, stride=stride, dilation=dilation, padding=(c.padding[1], c.padding[0])
+    )
+
+
+def _in_blocks(b: Lowering, x: Value, c: Convolution) -> Value:
+    """Columns of a stride as channels, where the width is made of whole strides."""
+    (batch, height, width, channels), stride = x.shape, c.stride[1]
+    found = fold(width, c.spatial[1], stride, c.padding[1], 1)
+    if found is None or stride == 1 or c.dilation[1] != 1:
+        raise Unsupported("the width is not made of whole strides")
+    shape = (c.kernel.shape[0], c.spatial[0], found.blocks, stride * channels)
+    kernel = remade(b, c.kernel, shape, lambda a: found.kernel(a, stride, c.weight_zero))
+    deep = b.reshape(x, (batch, height, width // stride, stride * channels))
+    return convolved(b, deep, replace(
+        c, kernel=kernel, stride=(c.stride[0], 1),
+        padding=(c.padding[0], (found.before, found.after)),
+    ))  # fmt: skip
+
+
 def _reaching(b: Lowering, x: Value, c: Convolution) -> Convolution:
     """Without the rows and columns of a kernel that see nothing but padding."""
     if not c.kernel.is_const or not any(map(any, c.padding)):
@@ -142,39 +175,6 @@ def _filled(b: Lowering, c: Convolution) -> Convolution:
 
     kernel = remade(b, c.kernel, shape, make)
     return replace(c, kernel=kernel, dilation=(1,) * len(c.dilation))
-
-
-def _is_upright(x: Value, c: Convolution) -> bool:
-    """Whether an image and a kernel have a single column."""
-    if len(c.stride) != 2 or (x.shape[2], c.spatial[1], c.padding[1]) != (1, 1, (0, 0)):
-        return False
-    return x.shape[1] > 1
-
-
-def _lying(b: Lowering, c: Convolution) -> Convolution:
-    """The same along the width, along which an NPU is faster and kernels may be longer."""
-    axes = list(c.kernel.shape)
-    axes[c.start : c.start + 2] = axes[c.start + 1], axes[c.start]
-    kernel = remade(b, c.kernel, axes, lambda a: a.reshape(axes))
-    stride, dilation = (1, c.stride[0]), (1, c.dilation[0])
-    return replace(
-        c, kernel=kernel, stride=stride, dilation=dilation, padding=(c.padding[1], c.padding[0])
-    )
-
-
-def _in_blocks(b: Lowering, x: Value, c: Convolution) -> Value:
-    """Columns of a stride as channels, where the width is made of whole strides."""
-    (batch, height, width, channels), stride = x.shape, c.stride[1]
-    found = fold(width, c.spatial[1], stride, c.padding[1], 1)
-    if found is None or stride == 1 or c.dilation[1] != 1:
-        raise Unsupported("the width is not made of whole strides")
-    shape = (c.kernel.shape[0], c.spatial[0], found.blocks, stride * channels)
-    kernel = remade(b, c.kernel, shape, lambda a: found.kernel(a, stride, c.weight_zero))
-    deep = b.reshape(x, (batch, height, width // stride, stride * channels))
-    return convolved(b, deep, replace(
-        c, kernel=kernel, stride=(c.stride[0], 1),
-        padding=(c.padding[0], (found.before, found.after)),
-    ))  # fmt: skip
 
 
 def _whole(b: Lowering, x: Value, c: Convolution) -> Value:

@@ -133,8 +133,8 @@ def _looked_up(b: Lowering, rows: Value, index: Value) -> Value:
     def weights() -> Array:
         spare = np.full(((groups << bits) - count, channels), zero)
         whole = np.concatenate([np.asarray(source.array)[0], spare])
-        turned: Array = whole.reshape(groups, -1).T.reshape(-1, 1, 1, groups)
-        return turned
+        made: Array = whole.reshape(groups, -1).T.reshape(-1, 1, 1, groups)
+        return made
 
     size = channels << bits
     high = _group(b, index, bits)

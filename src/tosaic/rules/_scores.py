@@ -176,10 +176,10 @@ def exact(b: Lowering, s: Scores) -> Exponentials:
     upper, last = two_bytes(b, steps)
     high, low = two_bytes(b, upper)
     unit = far * s.unit / (1 << 24)
-    first, second = (
+    upper, lower = (
         paired(b, b.SUB(b.number(0, v), v), size * unit) for v, size in ((high, 65536), (low, 256))
     )
-    fine = product(b, first, second, 14)
+    fine = product(b, upper, lower, 14)
     less, shift = multiplier_and_shift(unit, 22)
     share = product(b, last, b.number(less, last))  # of 8 and 22 bits
     return _kept(b, Exponentials(b.SUB(fine, product(b, fine, share, shift)), 30), s.mask)

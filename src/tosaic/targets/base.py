@@ -17,10 +17,10 @@ class Target:
     """A device or specification to compile for, under the name a user gives.
 
     ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``sums_ride``
-    says that an int32 accumulator costs a sum no more than int8 does. Where there are floats beside
-    integers, graphs quantize and dequantize at their boundary, unless
-    ``preserve_io_quantization``. ``cost`` estimates what an operator takes there: among equal forms
-    the cheapest is chosen by it.
+    says that an int32 accumulator costs a sum no more than int8 does. ``cost`` estimates what an
+    operator takes there: among equal forms the cheapest is chosen by it. Where there are floats
+    beside integers, graphs quantize and dequantize at their boundary, unless
+    ``preserve_io_quantization``.
     """
 
     name: str
@@ -28,8 +28,8 @@ class Target:
     constraints: tuple[Constraint, ...] = ()
     emit: Callable[[Graph], Any] | None = None
     sums_ride: bool = True
-    preserve_io_quantization: bool = False
     cost: Cost | None = None
+    preserve_io_quantization: bool = False
 
     @property
     def has_casts(self) -> bool:

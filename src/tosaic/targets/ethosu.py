@@ -52,11 +52,11 @@ def family(accelerator: str) -> str:
 
 
 def _target(name: str) -> Target:
-    config, product = VelaConfig(name), family(name)
+    config = VelaConfig(name)
     emit = partial(_emit, config, Options())
     return Target(
-        name, Env.parse(_ENVS[product]), _constraints(config), emit, sums_ride=False,
-        cost=cycles(product, ACCELERATORS[name][0]),
+        name, Env.parse(_ENVS[family(name)]), _constraints(config), emit, sums_ride=False,
+        cost=cycles(family(name), ACCELERATORS[name][0]),
     )  # fmt: skip
 
 
