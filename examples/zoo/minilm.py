@@ -26,8 +26,10 @@ class MiniLM(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         os.environ.setdefault("HF_HUB_OFFLINE", "1")
-        from transformers import BertModel
+        from transformers import BertModel, logging
 
+        logging.set_verbosity_error()
+        logging.disable_progress_bar()
         self.bert = BertModel.from_pretrained(folder(), add_pooling_layer=False)
 
     def forward(self, words: Tensor, is_word: Tensor) -> Tensor:

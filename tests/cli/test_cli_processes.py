@@ -8,12 +8,14 @@ import signal
 import subprocess
 import sys
 import time
+from io import StringIO
 from pathlib import Path
 
 import pytest
 
-from tosaic.cli import main, options
+from tosaic.cli import main, options, show
 from tosaic.cli.examples import NAMES
+from tosaic.progress import shown
 from tosaic.targets.vela import ACCELERATORS
 
 COMMAND = (sys.executable, "-m", "tosaic.cli")
@@ -137,3 +139,27 @@ def test_every_example_is_named_in_help(capsys: pytest.CaptureFixture[str]) -> N
         main(["compile", "--help"])
     told = capsys.readouterr().out
     assert all(name in told for name in NAMES)
+
+
+class Terminal(StringIO):
+    def isatty(self) -> bool:
+        return True
+
+
+def test_a_long_run_says_what_it_does_on_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(show, "_PATIENCE", 0.05)
+    monkeypatch.setenv("TERM", "xterm")
+    told = {}
+    for name, stream, quiet in (
+        ("terminal", Terminal(), False), ("quiet", Terminal(), True), ("file", StringIO(), False)
+    ):  # fmt: skip
+        monkeypatch.setattr(sys, "stderr", stream)
+        with show.busy("loading", quiet):
+            for _ in shown([1, 2], "calibrating: input"):
+                time.sleep(0.25)
+        with show.bar("digits", 2, quiet) as step:
+            step(2)
+        told[name] = stream.getvalue()
+    assert "calibrating: input 2 of 2" in told["terminal"]
+    assert "digits" in told["terminal"]
+    assert told["quiet"] == told["file"] == ""

@@ -228,14 +228,12 @@ def chain(machine: str, seed: int, most: int = 4) -> tuple[Graph, list[np.ndarra
     for _ in range(_TRIES):
         if steps == 0:
             break
-        given = len(m.data)
         try:
             with m.b.scratch() as trial:
                 made = m.pick(*(MOVES if m.chance(0.5) else OPERATORS))(m, x)
                 need(made.type.size <= _MOST)
                 trial.commit()
-        except (Unsupported, InvalidGraph):
-            del m.data[given:]
+        except (Unsupported, InvalidGraph):  # inputs stay, and are left out below
             continue
         x, steps = made, steps - 1
     graph = m.finish(x if x.producer is not None else m.b.IDENTITY(x))

@@ -54,13 +54,13 @@ def test_small_graphs_have_places(count: int) -> None:
 
 def test_a_thousand_nodes_take_under_a_second_and_time_grows_with_size() -> None:
     spent = {}
-    for count in (1000, 4000):
+    for count in (1000, 3000):
         edges = network(count)
         start = time.process_time()
         layout(count, edges)
         spent[count] = time.process_time() - start
     assert spent[1000] < 1
-    assert spent[4000] < 10 * spent[1000]
+    assert spent[3000] < 7 * spent[1000]
 
 
 def test_a_tensor_that_all_read_costs_no_square() -> None:

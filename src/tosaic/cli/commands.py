@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -17,7 +18,7 @@ if TYPE_CHECKING:
     from tosaic.cli.sources import Source
 
 _LABELS = ".npz with inputs x and classes y, .pt with a pair, or file.py:name"
-_COMPARED = 8  # sets of calibration data that a report is made with
+_COMPARED = 4  # sets of calibration data that a report is made with
 
 
 def compile(
@@ -156,6 +157,8 @@ def _check_output(path: Path) -> None:
         raise InvalidInput(f"there is no folder '{path.parent}' to write to")
     if path.is_dir():
         raise InvalidInput(f"'{path}' is a folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InvalidInput(f"cannot write '{path}': there is no permission to")
     if path.suffix in (".pte", ".bpte"):
         from tosaic.executorch.api import require_executorch
 

@@ -14,9 +14,11 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
+from tosaic.front.choice import CHOICE
 from tosaic.front.recurrent import steps
 from tosaic.front.writes import is_functional
 
+_HOME = ("stack_trace", "nn_module_stack", CHOICE)
 _DEEPEST = 4  # parts of parts of parts: deeper, a call is made of things that no rule knows
 
 
@@ -61,7 +63,9 @@ def _parts(
     if traced is None or not is_functional(traced):
         return None
     _find_constants(traced.graph, node, known)
+    home = {k: v for k, v in node.meta.items() if k in _HOME}
     for part in list(traced.graph.nodes):
+        part.meta.update(home)
         if part.op != "call_function" or torchapi.target_name(part) == "getitem":
             continue
         torchapi.make_new(part)
@@ -115,7 +119,6 @@ def _inline(
     """Copy a graph before a call; what it returns, as nodes of the larger graph."""
     known: dict[fx.Node, fx.Node] = {}
     given = iter(node.all_input_nodes)
-    home = {k: v for k, v in node.meta.items() if k in ("stack_trace", "nn_module_stack")}
     for part in parts.graph.nodes:
         if part.op == "placeholder":
             known[part] = next(given)
@@ -124,7 +127,6 @@ def _inline(
         else:
             with module.graph.inserting_before(node):
                 known[part] = module.graph.node_copy(part, lambda n: known[n])
-            known[part].meta.update(home)
             if part in constants:
                 constants.add(known[part])
             if part.op == "get_attr":

@@ -17,19 +17,13 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.casts import to_real
+from tosaic.front.choice import left_in_float
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
-from tosaic.front.walk import (
-    DEQUANTIZE,
-    QUANTIZE,
-    Walker,
-    is_unsigned,
-    named_output,
-    origin,
-    parameters,
-)
+from tosaic.front.walk import Walker, is_unsigned, named_output, origin, parameters
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec.check import check_level
@@ -139,8 +133,8 @@ class _Partitioner:
                 self._can_pass(result)
                 scratch.commit()
         except Unsupported as refusal:
-            place = torchapi.location(node).place
-            self.refused.append(Refusal(target, refusal.reason, place, node.name))
+            place, reason = torchapi.location(node).place, left_in_float(node) + refusal.reason
+            self.refused.append(Refusal(target, reason, place, node.name))
             if target == QUANTIZE:
                 self._boundary(node)
             else:

@@ -18,10 +18,11 @@ from torch.export import ExportedProgram
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.imported import Imported
 from tosaic.front.io import IO, Leaf, requested
 from tosaic.front.program import Program
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE, label, origin
+from tosaic.front.walk import label, origin
 
 TYPES = {"uint8": torch.uint8, "int8": torch.int8, "int16": torch.int16}
 _TO_FLOAT = {"aten.to.dtype", "aten._to_copy.default"}

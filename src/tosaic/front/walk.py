@@ -12,23 +12,18 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, rides
 from tosaic.front.io import misfit
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.masks import mask_input
 from tosaic.front.program import Program, from_module
 from tosaic.front.ranges import Interval, Ranges
-from tosaic.front.registry import rule_of
+from tosaic.front.reals import Reals
+from tosaic.front.registry import RULES, rule_of
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
 
-_NAMESPACE = "quantized_decomposed"
-QUANTIZE = f"{_NAMESPACE}.quantize_per_tensor.default"
-DEQUANTIZE = {
-    f"{_NAMESPACE}.dequantize_per_tensor.default",
-    f"{_NAMESPACE}.dequantize_per_channel.default",
-}
 ONLY_OUTSIDE = "TOSA has uint8 at the boundary of a graph only: quantize to int8 within"
 
 
@@ -56,6 +51,7 @@ class Walker:
         self.codes: set[fx.Node] = set()
         self.unsigned: set[fx.Node] = set()
         self._names: set[str] = set()
+        self._reals = Reals(program, self.b)
 
     def name(self, node: fx.Node) -> str:
         """What a tensor at the boundary is called: as what it is the quantized form of."""
@@ -75,7 +71,7 @@ class Walker:
 
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
-        self.b.loc = torchapi.location(node)
+        self.b.loc, known = torchapi.location(node), dict(self._reals.made)
         if is_known(node, self.values):
             return self._evaluate(node)
         try:
@@ -83,6 +79,7 @@ class Walker:
                 self.ranges.check(node)
             result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
+            self._reals.made = known  # the others are dropped with the call
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result
@@ -122,8 +119,9 @@ class Walker:
             if rule.policy != "SHARED":
                 raise Unsupported("it computes with the integers of a quantized value themselves")
             self.codes.add(node)
-        self.b.wanted = self._wanted(node)
-        result = rule.lower(self.b, **arguments)
+        real = self._reals.operands(node, arguments)
+        self.b.wanted = self._wanted(node) if real is None else None
+        result = rule.lower(self.b, **(arguments if real is None else real))
         if isinstance(result, (list, tuple)):
             self._check_items(node, result)
         elif self.b.wanted is not None and isinstance(result, Value):
@@ -153,12 +151,23 @@ class Walker:
         """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
         meaning = constant_parameters(arguments)
+        if value.is_const and self._is_narrow(node, arguments):
+            value = narrowed(self.b, value)
         is_given = value.quant is None and value.producer is None
         if value.is_const or (is_given and self._only_dequantized(node)):
             value.quant = meaning
         if value.quant != meaning:
             raise Unsupported("these integers were not quantized with the scale they are read with")
         return value
+
+    def _is_narrow(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
+        """Whether the integers of a constant are weights, and int4 has them all."""
+        if arguments["dtype"] is not torch.int8 or not d.fits_int4(
+            arguments["quant_min"], arguments["quant_max"]
+        ):
+            return False
+        users = self.program.users.get(node, [])
+        return bool(users) and all(_is_weight(user, node) for user in users)
 
     def _only_dequantized(self, node: fx.Node) -> bool:
         """Whether every reader of the integers takes them for the same real numbers."""
@@ -195,6 +204,21 @@ class Walker:
         if isinstance(argument, (list, tuple)):
             return [self.argument(a) for a in argument]
         return argument
+
+
+def _is_weight(user: fx.Node, node: fx.Node) -> bool:
+    rule = RULES.get(torchapi.target_name(user))
+    if rule is None or rule.policy != "WEIGHTED":
+        return False
+    bound = torchapi.bound_arguments(user)
+    return [name for name, value in bound.items() if value is node] == ["weight"]
+
+
+def narrowed(b: Lowering, weight: Value) -> Value:
+    """The same numbers in int4."""
+    source = weight.const
+    assert source is not None
+    return b.const(lambda: source.array, d.I4, quant=weight.quant, shape=weight.shape)
 
 
 def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:

@@ -32,13 +32,18 @@ class Bytes:
     """uint8 for a model's inputs and outputs, whatever the calls within have.
 
     It is an annotation of inputs and of the result alone, so nothing within shares it. Where what
-    reads an input or gives an output is int8, the bytes have its scale: see ``link``.
+    reads an input or gives an output is int8, the bytes have its scale: see ``link``. Elsewhere
+    their scale is ``eps`` at least.
     """
+
+    eps: float = LEAST
 
     def annotate(self, graph: fx.Graph, quantizer: Any) -> None:
         """Say so on a graph whose calls are annotated."""
-        spec = _unsigned(bool(quantizer.training))
+        spec = _unsigned(bool(quantizer.training), self.eps)
         for node in graph.nodes:
+            if _KEY in node.meta:
+                continue
             if node.op == "placeholder" and is_real(node):
                 node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
             elif node.op == "output":
@@ -60,10 +65,10 @@ class Bytes:
                 )
 
 
-def _unsigned(training: bool) -> QuantizationSpec:
-    made: Any = RangeObserver
+def _unsigned(training: bool, eps: float) -> QuantizationSpec:
+    made: Any = RangeObserver.with_args(eps=eps)
     if training:
-        made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=LEAST)
+        made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
     return QuantizationSpec(torch.uint8, made, 0, 255, torch.per_tensor_affine, is_dynamic=False)
 
 

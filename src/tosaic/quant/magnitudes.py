@@ -18,13 +18,21 @@ _ROOTS = frozenset({"aten.sqrt.default", "aten.sqrt_.default"})
 _SUMS = frozenset({"aten.add.Tensor", "aten.sum.dim_IntList", "aten.mean.dim"})
 
 
-def mark_magnitudes(graph: fx.Graph) -> None:
-    """Ask for 16 bits from the layers whose squares are added up to where the root is taken."""
-    for root in graph.nodes:
-        if root.op == "call_function" and torchapi.target_name(root) in _ROOTS:
-            found = _squares(root.all_input_nodes[0])
-            for node in found or ():
-                node.meta[MARK] = replace(mark_of(node), wide=True)
+def mark_wide(graph: fx.Graph) -> None:
+    """Ask for 16 bits from the layers whose squares are added up to where the root is taken, and
+    for what a rule wants so."""
+    for call in graph.nodes:
+        if call.op != "call_function":
+            continue
+        name, found = torchapi.target_name(call), []
+        if name in _ROOTS:
+            found = _squares(call.all_input_nodes[0]) or []
+        elif name in RULES and RULES[name].wide:
+            bound = torchapi.bound_arguments(call)
+            wanted = [bound[argument] for argument in RULES[name].wide]
+            found = [n for n in wanted if n.op == "call_function" and len(n.users) == 1]
+        for node in found:
+            node.meta[MARK] = replace(mark_of(node), wide=True)
 
 
 def _squares(node: fx.Node) -> list[fx.Node] | None:

@@ -9,7 +9,7 @@ from torch import fx
 
 from tosaic.front.marks import mark_of
 from tosaic.quant.observer import RangeObserver
-from tosaic.quant.weights import PerChannelWeightObserver
+from tosaic.quant.weights import WeightObserver
 
 
 def share_observers(observers: dict[Any, Any]) -> None:
@@ -32,7 +32,7 @@ def share_observers(observers: dict[Any, Any]) -> None:
 
 def _tie(key: Any, observer: Any) -> Any:
     """What an observer has in common with those that it is to be one with; None if nothing."""
-    if isinstance(observer, PerChannelWeightObserver) and isinstance(key, tuple):
+    if isinstance(observer, WeightObserver) and isinstance(key, tuple):
         limits = observer.ch_axis, observer.dtype, observer.quant_min, observer.quant_max
         return key[0], limits
     if isinstance(observer, RangeObserver) and isinstance(key, fx.Node) and mark_of(key).tie:

@@ -67,6 +67,25 @@ class _Drawing:
         for node, layer in enumerate(self.layer):
             self.rows[layer].append(node)
         self.x = [0.0] * len(self.layer)
+        self.trunk = self._trunk()
+
+    def _trunk(self) -> set[int]:
+        """The nodes of a longest way from layer to layer."""
+        height = [0] * len(self.layer)
+        for row in reversed(self.rows):
+            for node in row:
+                near = (n for n in self.below[node] if self.layer[n] == self.layer[node] + 1)
+                height[node] = max((height[n] + 1 for n in near if n < self.count), default=0)
+        found: list[int] = []
+        heads: Sequence[int] = range(self.count)
+        while heads:
+            found.append(max(heads, key=height.__getitem__))
+            last = found[-1]
+            heads = [
+                n for n in self.below[last]
+                if n < self.count and self.layer[n] == self.layer[last] + 1
+            ]  # fmt: skip
+        return set(found)
 
     def _lead(self, start: int, end: int) -> None:
         last, passed = start, range(self.layer[start] + 1, self.layer[end])
@@ -142,8 +161,11 @@ class _Drawing:
     def _wish(self, node: int, joined: list[int]) -> tuple[float, float]:
         """Where a node wants to be, and how much: nodes follow nodes, so that chains are straight.
 
-        What passes by makes way for nodes, and goes straight itself.
+        The longest way is straight in any case; what passes by makes way for nodes.
         """
+        if node in self.trunk:
+            on = [self.x[j] for j in joined if j in self.trunk]
+            return (on[0] if on else self.x[node]), 1000.0
         if node >= self.count:
             return _median([self.x[j] for j in joined], self.x[node]), 0.001
         near = [self.x[j] for j in joined if j < self.count]

@@ -14,7 +14,15 @@ from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Value
 from tosaic.rules._convolve import Convolution, convolved, remade, spread
-from tosaic.rules._sums import accumulator, finished, offsets, product, zero_of, zero_point
+from tosaic.rules._sums import (
+    accumulator,
+    by_weights,
+    finished,
+    offsets,
+    product,
+    zero_of,
+    zero_point,
+)
 from tosaic.rules._windows import (
     Pads,
     channels_first,
@@ -142,7 +150,15 @@ def convolve(
     b: Lowering, input: Value, weight: Value, bias: Value | None, w: Windows, groups: int,
     extra: Sequence[int] | None = None,
 ) -> Value:  # fmt: skip
-    """A convolution, transposed where ``extra`` output padding is given, group by group."""
+    """A convolution, transposed where ``extra`` output padding is given."""
+    return by_weights(b, weight, lambda k: _by_groups(b, input, k, bias, w, groups, extra))
+
+
+def _by_groups(
+    b: Lowering, input: Value, weight: Value, bias: Value | None, w: Windows, groups: int,
+    extra: Sequence[int] | None,
+) -> Value:  # fmt: skip
+    """Group by group, but for one channel in each group."""
     x = channels_last(b, input, w.axes)
     if extra is not None and w.axes == 3:
         raise Unsupported("TOSA has no transposed convolution over three axes")

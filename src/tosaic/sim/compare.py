@@ -14,10 +14,12 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values, given_values
+from tosaic.front.calls import QUANTIZE
+from tosaic.front.choice import CHOICE
 from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
-from tosaic.front.walk import QUANTIZE, parameters
+from tosaic.front.walk import parameters
 from tosaic.ir.graph import Quant
 from tosaic.progress import shown
 from tosaic.sim.histogram import Histogram, Values
@@ -132,7 +134,8 @@ def _original(model: Any, artifact: Artifact, example: tuple[Any, ...]) -> Progr
         from tosaic.quant.flow import float_module
         from tosaic.quant.quantizer import TosaicQuantizer
 
-        scheme = "a16w8" if I16 in kinds else "int8"
+        chosen = [n.meta[CHOICE].schemes for n in artifact.program.calls if CHOICE in n.meta]
+        scheme = chosen[0] if chosen else "a16w8" if I16 in kinds else "int8"
         source = source.with_model(
             float_module(source, TosaicQuantizer(scheme, target=target_of(artifact.target)))
         )

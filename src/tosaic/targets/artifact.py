@@ -27,6 +27,7 @@ from tosaic.targets import formats
 from tosaic.targets.boundary import ordered, restored
 from tosaic.targets.delegate import Delegate
 from tosaic.targets.interface import Boundary, boundary_of
+from tosaic.targets.quantization import quantization_of
 from tosaic.targets.report import Report, report_of
 
 if TYPE_CHECKING:
@@ -90,8 +91,12 @@ class Artifact:
 
     @cached_property
     def report(self) -> Report:
-        """Operators, graphs with their boundaries, and refusals; prints as a table."""
-        return report_of(self.target, self.partition, self.delegates, self.boundary)
+        """Operators, graphs with their boundaries, and refusals; prints as a table.
+
+        ``report.quantization`` is a table of its own: what each call computes in, and why.
+        """
+        made = quantization_of(self.program)
+        return report_of(self.target, self.partition, self.delegates, self.boundary, made)
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:

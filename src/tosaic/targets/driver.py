@@ -31,7 +31,7 @@ def compile_model(
     model: Any,
     example_inputs: tuple[Any, ...],
     target: str,
-    scheme: str | None,
+    scheme: Any,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
     options: Mapping[str, Any] = MappingProxyType({}),
@@ -53,31 +53,31 @@ def program_for(
     model: Any,
     example_inputs: tuple[Any, ...],
     target: Target,
-    scheme: str | None,
+    scheme: Any,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
     io: Any = None,
 ) -> Program:
-    """The model as calls, quantized where the target has integers alone, with types as in io."""
+    """The model as calls, quantized by a scheme, or where the target has integers alone."""
     check_examples(example_inputs)
     say("exporting the model")
     source = import_model(model, example_inputs, dynamic_shapes)
     program = program_of(source)  # what no target takes is refused before anything is calibrated
-    ends = ends_of(program, io)
+    ends = ends_of(program, getattr(scheme, "io", None) if io is None else io)
     source = replace(source, outputs=names_of(program))
     if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
-    elif target.env.profiles == {"INT"}:
+    elif "INT" in target.env.profiles and (scheme is not None or "FP" not in target.env.profiles):
         say("quantizing")
         from tosaic.quant.flow import quantized  # torchao is for those who quantize
 
         source = quantized(
-            source, example_inputs, scheme=scheme or "int8", calibration=calibration,
-            target=target, ends=ends,
+            source, example_inputs, scheme="int8" if scheme is None else scheme,
+            calibration=calibration, target=target, ends=ends,
         )  # fmt: skip
     elif scheme is not None:
-        raise InvalidInput(f"{target.name} takes floats; a scheme needs a target of integers alone")
+        raise InvalidInput(f"{target.name} has floats alone; a scheme needs a target with integers")
     elif ends:
         raise InvalidInput(
             f"integers at the boundary are for quantized models, and {target.name} takes this one "

@@ -8,7 +8,7 @@ repair is exact, so a later Vela at most loses a little by it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -21,7 +21,6 @@ from tosaic.spec.env import Env
 Uses = Mapping[Value, Sequence[Op]]
 _PIECES = {"SLICE", "CONCAT", "PAD", "TILE"}
 _COPIED = {d.I8, d.I16, d.I32, d.BOOL}
-_TURNS = {"RESHAPE", "TRANSPOSE", "REVERSE"}
 _WINDOWS = {"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D"}
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
 _OLDER, _ALL = ("u55", "u65"), ("u55", "u65", "u85")
@@ -73,15 +72,23 @@ def _copy(value: Value, env: Env) -> tuple[Value, Op]:
     return made, op
 
 
-def _maker(value: Value, through: Container[str] = ("RESHAPE",)) -> Op | None:
+def _maker(value: Value) -> Op | None:
     """The operator that a value is made by, whatever shape it is given after that."""
-    while value.producer is not None and value.producer.name in through:
+    while value.producer is not None and _keeps_order(value.producer):
         value = value.producer.ins[0]
     return value.producer
 
 
-def _source(value: Value, through: Container[str] = ("RESHAPE",)) -> str:
-    made = _maker(value, through)
+def _keeps_order(op: Op) -> bool:
+    """A RESHAPE, or a TRANSPOSE that moves axes of one element alone."""
+    if op.name != "TRANSPOSE":
+        return op.name == "RESHAPE"
+    moved = [axis for axis in op.attrs["perms"] if op.ins[0].shape[axis] > 1]
+    return moved == sorted(moved)
+
+
+def _source(value: Value) -> str:
+    made = _maker(value)
     return made.name if made is not None else ""
 
 
@@ -136,7 +143,7 @@ def _wide(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE with 32 bits becomes several operators on U55 and U65, without the place."""
     if op.name != "RESCALE" or position or d.I32 not in (op.ins[0].dtype, op.outs[0].dtype):
         return False
-    return _source(op.ins[0], _TURNS) in _PIECES and not _rides(op, uses)
+    return _source(op.ins[0]) in _PIECES and not _rides(op, uses)
 
 
 def _shared(op: Op, position: int, uses: Uses) -> bool:
@@ -151,7 +158,7 @@ def _by_channel(op: Op, position: int, uses: Uses) -> bool:
     """Scales by channel are counted anew in each piece."""
     if op.name != "RESCALE" or position or not op.attrs["per_channel"]:
         return False
-    return _source(op.ins[0], _TURNS) in _PIECES
+    return _source(op.ins[0]) in _PIECES
 
 
 def _sliced(op: Op, position: int, uses: Uses) -> bool:
@@ -207,9 +214,10 @@ def _unsigned(op: Op, position: int, uses: Uses) -> bool:
 
 def _turned(op: Op, position: int, uses: Uses) -> bool:
     """Limits behind a REVERSE of a table's results, which has no place for them."""
-    if op.name != "CLAMP" or _source(op.ins[0]) != "REVERSE":
+    made = _maker(op.ins[position])
+    if op.name != "CLAMP" or made is None or made.name != "REVERSE":
         return False
-    return _source(op.ins[0], _TURNS) == "TABLE"
+    return _source(made.ins[0]) == "TABLE"
 
 
 def _chosen(op: Op, position: int, uses: Uses) -> bool:

@@ -19,6 +19,8 @@ from tosaic.targets.interface import Boundary as Interface
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
 
+    from tosaic.targets.quantization import Quantization
+
 _WIDTH = 100  # of a report that is not printed to a terminal
 _SHOWN = 12  # modules in a table of costs
 
@@ -126,6 +128,7 @@ class Report(Printed):
     delegates: tuple[Delegate, ...]
     refused: list[Refusal] = field(default_factory=list)
     boundary: Interface = field(default_factory=Interface)
+    quantization: Quantization | None = None
 
     @property
     def ops(self) -> dict[str, int]:
@@ -156,17 +159,20 @@ class Report(Printed):
             yield _boundary_table(number, delegate)
             if delegate.npu is not None:
                 yield from _npu_tables(number, delegate.npu)
+        if self.quantization is not None:
+            yield f"{self.quantization.summary}\n"
         yield from refusals(self.refused)
 
 
 def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled] = (),
-    boundary: Interface | None = None,
+    boundary: Interface | None = None, quantization: Quantization | None = None,
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with Vela's estimates where it has compiled them."""
     estimates: dict[int, Npu] = {id(each.graph): _npu(each) for each in compiled}
     made = [_delegate(graph, estimates.get(id(graph))) for graph in partition.graphs]
-    return Report(target, tuple(made), list(partition.refused), boundary or Interface())
+    ends = boundary or Interface()
+    return Report(target, tuple(made), list(partition.refused), ends, quantization)
 
 
 def _npu(made: Compiled) -> Npu:

@@ -59,7 +59,12 @@ const wired = (wire) => wire.dtype + " " + sizes(wire.shape);
 
 // Colours, which follow the theme.
 const dark = matchMedia("(prefers-color-scheme: dark)");
-const css = (name) => getComputedStyle(document.documentElement).getPropertyValue(name).trim();
+const known = new Map();  // of styles, until the theme changes
+function css(name) {
+  if (!known.has(name)) known.set(name, getComputedStyle(document.documentElement).getPropertyValue(name).trim());
+  return known.get(name);
+}
+dark.addEventListener("change", () => known.clear());
 const PLACES = { npu: "NPU", tosa: "TOSA interpreter", cpu: "CPU", port: "Input or output" };
 const placeColour = (place) => css("--" + place);
 const RAMP = { light: [[232, 240, 250], [120, 176, 236], [38, 108, 205], [16, 50, 120]],
