@@ -8,6 +8,7 @@ import torch
 from torch import Tensor, nn
 
 import tosaic
+from judges.programs import fed
 from judges.reference import run_reference
 from tosaic.targets.artifact import Artifact
 
@@ -72,13 +73,6 @@ def data(count: int, seed: int) -> list[tuple[Tensor]]:
     return [(torch.randn(4, 6, generator=make),) for _ in range(count)]
 
 
-def levels(art: Artifact, x: Tensor) -> np.ndarray:
-    port = art.graph.inputs[0]
-    assert port.quant is not None
-    steps = np.round(x.double().numpy() / port.quant.scale) + port.quant.zero_point
-    return np.clip(steps, *port.dtype.range).astype(port.dtype.array)
-
-
 def check(net: nn.Module, target: str, scheme: str, least: float) -> Artifact:
     """One graph without refusals, as the reference model runs it, near to float."""
     calibration, unseen = data(32, 1), data(24, 2)
@@ -87,7 +81,7 @@ def check(net: nn.Module, target: str, scheme: str, least: float) -> Artifact:
     assert len(art.partition.graphs) == 1
     model = tosaic.load(art.bytes)
     for x in unseen[:6]:
-        ours, theirs = model.run(levels(art, *x)), run_reference(art.bytes, [levels(art, *x)])
+        ours, theirs = model.run(*fed(art, x)), run_reference(art.bytes, fed(art, x))
         assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     with torch.no_grad():
         real = torch.cat([net(*x) for x in unseen])

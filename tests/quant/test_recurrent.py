@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx, nn
 
 import tosaic
+from judges.programs import fed
 from judges.reference import run_reference
 from tosaic.front import torchapi
 from tosaic.front.expand import expand
@@ -96,14 +97,7 @@ def test_a_layer_in_integers_is_whole_exact_and_near(
     net, data, unseen = made(name), drawn(name, 64, 1), drawn(name, 12, 2)
     art = tosaic.compile(net, data[0], target=target, scheme=scheme, calibration=data)
     assert not art.report.refused, art.report
-    given = []
-    named = dict(zip((node.name for node in art.program.inputs), flat(unseen[0]), strict=True))
-    assert len(art.graph.inputs) <= len(named)
-    for port in art.graph.inputs:
-        real = named[port.name]
-        assert port.quant is not None
-        steps = np.round(real.double().numpy() / port.quant.scale) + port.quant.zero_point
-        given.append(np.clip(steps, *port.dtype.range).astype(port.dtype.array))
+    given = fed(art, unseen[0])
     ours, theirs = tosaic.load(art.bytes).run(*given), run_reference(art.bytes, given)
     assert all(np.array_equal(a, b) for a, b in zip(ours, theirs, strict=True))
     with torch.no_grad():

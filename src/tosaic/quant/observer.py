@@ -44,6 +44,7 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
         self.low = self.high = self.zeros = 0.0
         self.bad = 0  # values that are no numbers
         self.reader: Reader | None = None
+        self.room = 1.0  # how much larger the range is than what was seen asks for
         self._found: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
@@ -76,7 +77,7 @@ class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         if self._found is None:
             low, high = self._best() if self.reach else (-128 * _OF_ZERO, 127 * _OF_ZERO)
-            ends = torch.tensor(low), torch.tensor(high)
+            ends = torch.tensor(low * self.room), torch.tensor(high * self.room)
             self._found = self._calculate_qparams(*ends)
         return self._found
 

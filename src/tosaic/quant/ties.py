@@ -11,6 +11,9 @@ from tosaic.front.marks import mark_of
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.weights import WeightObserver
 
+# What goes round may go beyond what calibration has seen, and 16 bits have room for it.
+_ROOM = 1.5
+
 
 def share_observers(observers: dict[Any, Any]) -> None:
     """Let values with one tie have one range, and each weight one scale for each channel.
@@ -24,6 +27,8 @@ def share_observers(observers: dict[Any, Any]) -> None:
         tie = _tie(key, observer)
         if tie is not None:
             root = _root(instead, first.setdefault(tie, observer))
+            if isinstance(root, RangeObserver) and root.dtype is torch.int16:
+                root.room = _ROOM
             if _root(instead, observer) is not root:
                 instead[_root(instead, observer)] = root
     for key, observer in observers.items():
