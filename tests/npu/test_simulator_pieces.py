@@ -234,6 +234,19 @@ def test_a_form_that_vela_compiles_wrongly_is_right_with_a_copy(
     assert not problem(graph, maker.data, machine)
 
 
+@pytest.mark.parametrize("machine", BOTH, ids=["u55", "u85"])
+def test_a_product_with_a_constant_and_a_long_shift_rounds_once(machine: Configuration) -> None:
+    """Vela asks for double rounding beyond a shift of 31; a RESCALE is the same and rounds once."""
+    m = Maker((7,), machine is U85)
+    x = m.input(I32, (1, 6, 7, 30), m.rng.integers(-(1 << 31), 1 << 31, (1, 6, 7, 30)))
+    factor = m.b.const([[[[1703183453]]]], I32)
+    graph = m.finish(m.b.MUL(x, factor, m.zero(I8, 36)))
+    assert problem(graph, m.data, machine)
+    repair(graph, ETHOS_U[f"ethos-{machine.accelerator}"].env, machine.accelerator[:3])
+    assert [op.name for op in graph.ops] == ["RESCALE"]
+    assert not problem(graph, m.data, machine)
+
+
 def test_every_fault_has_a_form() -> None:
     assert {fault.lost.__name__ for fault in FAULTS} == {piece.fault for piece in FORMS.values()}
 

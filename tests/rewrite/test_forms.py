@@ -151,6 +151,23 @@ def windows(b: Builder, random: Random) -> Value:
     return b.SLICE(y, b.shape((1, 0, 0, 0, 0)), b.shape((1, *y.shape[1:])))
 
 
+def gates(b: Builder, random: Random) -> Value:
+    """Pieces of a sum with a table each, as the gates of a recurrent cell."""
+    sums = []
+    for number in (0, 1):
+        x = b.input(I8, (1, 1, 4, 48))
+        factor = 0.5 if number else 1.0
+        sums.append(b.RESCALE(
+            x, b.const([int(factor * (1 << 30))], I32), b.const([11], I8), b.const([3], I8),
+            b.const([0], I32), scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
+            out=I32,
+        ))  # fmt: skip
+    whole = rescale(b, b.ADD(*sums), random, bits=20)
+    parts = [b.SLICE(whole, b.shape((0, 0, 0, at)), b.shape((1, 1, 4, 16))) for at in (0, 16, 32)]
+    tables = [b.TABLE(part, b.const(random.permutation(256) - 128, I8)) for part in parts[:2]]
+    return b.CONCAT(tables[1], tables[0], parts[2], axis=3)
+
+
 def gapped(b: Builder, random: Random) -> Value:
     gaps = int(random.integers(3, 5)), int(random.integers(3, 5))
     rows = 12 + int(random.integers(0, 3))
@@ -211,6 +228,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (gapped, "ethos-u85-256", lambda old, new: new["CONCAT"] == 1),
     (windows, "ethos-u55-128", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (windows, "ethos-u85-256", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
+    (gates, "ethos-u55-128", lambda old, new: new["ADD"] == 3),
+    (gates, "ethos-u85-256", lambda old, new: new["ADD"] == 3),
     (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (tabled, "ethos-u55-128", lambda old, new: True),

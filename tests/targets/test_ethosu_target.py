@@ -150,7 +150,6 @@ def test_a_call_that_vela_refuses_after_all_stays_in_pytorch(
     bare = {name: replace(target, constraints=none) for name, target in ETHOS_U.items()}
     monkeypatch.setattr(ethosu, "ETHOS_U", bare)
     monkeypatch.setattr(catalog, "ETHOS_U", bare)
-    monkeypatch.setattr(ethosu, "_constraints", lambda config: none)
     art = compiled(net=Fallen().eval())
     (refusal,) = art.report.refused
     assert refusal.op == "aten.flip.default"

@@ -19,10 +19,13 @@ from tosaic.front.ports import Ends
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.fold import add_biases, fold_batch_norms
+from tosaic.quant.idle import drop_idle
+from tosaic.quant.inputs import Arguments
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import apart, each_region, move_constants_in
+from tosaic.quant.residuals import mark_residuals
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
 from tosaic.targets.base import Target
@@ -94,6 +97,8 @@ def quantized(
     data, examples = _given(source, examples, calibration)
     module = float_module(source, quantizer)
     with torch.no_grad():
+        for leaves in Arguments(module, examples).each([examples]):
+            mark_residuals(module, leaves)
         prepared = apart(module, lambda part: prepare_pt2e(part, quantizer))
         doubts = calibrate(prepared, examples, data)
         converted = apart(prepared, _converted)
@@ -116,6 +121,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
 
 def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
     each_region(module, lambda region: _ready(region, quantizer))
+    drop_idle(module)
     fold_known(module)
     mark_wide(module.graph)
     quantizer.expand(module)

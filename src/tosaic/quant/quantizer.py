@@ -8,7 +8,6 @@ import torch
 from torch import Tensor, fx
 from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
 from torchao.quantization.pt2e.quantizer import (
-    QuantizationAnnotation,
     Quantizer,
     SharedQuantizationSpec,
 )
@@ -24,10 +23,19 @@ from tosaic.front.lower import TYPES
 from tosaic.front.marks import MARK, mark_of
 from tosaic.front.registry import RULES, rule_of
 from tosaic.front.trial import constants
+from tosaic.quant.annotations import ANNOTATION as _KEY
+from tosaic.quant.annotations import (
+    annotation,
+    brings_numbers,
+    inputs_of,
+    norm_of,
+    only_user,
+    operands_of,
+    values_of,
+)
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme, wider
-from tosaic.quant.selection import ANNOTATION as _KEY
 from tosaic.quant.selection import (
     BoundarySpec,
     Schemes,
@@ -128,7 +136,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
             if _KEY in node.meta or node in done or node in known or self._scheme(node) is None:
                 continue
             if node.op == "placeholder" and MARK in node.meta and is_real(node):  # of a region
-                node.meta[_KEY] = _annotation({}, self._spec(node))
+                node.meta[_KEY] = annotation({}, self._spec(node))
             elif torchapi.is_region_call(node):
                 self._border(node)
             elif node in inside:
@@ -144,12 +152,14 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     def _come_in_once(self, graph: fx.Graph) -> None:
         """An input that is read in several types has the widest, and is rescaled inside."""
         for node in graph.find_nodes(op="placeholder"):
-            readers = [u for u in node.users if node in _inputs(u) and self._scheme(u) is not None]
-            kinds = {getattr(_inputs(u)[node], "dtype", None) for u in readers} - {None}
+            readers = [
+                u for u in node.users if node in inputs_of(u) and self._scheme(u) is not None
+            ]
+            kinds = {getattr(inputs_of(u)[node], "dtype", None) for u in readers} - {None}
             if len(kinds) > 1 and _KEY not in node.meta:
                 specs = [self._usual(user) for user in readers]
                 widest = max(specs, key=lambda spec: int(spec.quant_max))
-                node.meta[_KEY] = _annotation({}, widest)
+                node.meta[_KEY] = annotation({}, widest)
 
     def _tell(self, others: set[fx.Node]) -> None:
         """Let calls and users know what was chosen, but for what is not ours."""
@@ -161,7 +171,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def _close(self, node: fx.Node, trial: Trial, before: tuple[fx.Node, ...]) -> set[fx.Node]:
         """Annotate a call with what rides on it, or say why not; what it is done with."""
-        norm = _norm(node) if self.training else None
+        norm = norm_of(node) if self.training else None
         rider = self._rider(norm or node)
         if rider is not None and trial.refusal(*before, node, rider) is not None:
             rider = None
@@ -174,7 +184,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         self._annotate(node, None if last is not None else self._spec(node), before)
         if last is not None:
             spec = self._spec(last if last is rider else node)
-            last.meta[_KEY] = _annotation({}, spec)
+            last.meta[_KEY] = annotation({}, spec)
             self._remember(last, spec)
         return {n for n in (norm, rider) if n is not None}
 
@@ -279,7 +289,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     def _annotate(self, node: fx.Node, output: Any, before: tuple[fx.Node, ...] = ()) -> None:
         """What a call reads and gives; what comes ``before`` it is read as an accumulator."""
         rule = rule_of(torchapi.target_name(node))
-        if not _operands(node, "activation"):
+        if not operands_of(node, "activation"):
             if node.all_input_nodes:  # masks or indices become real numbers
                 self._results(node, {}, output)
             return
@@ -288,7 +298,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         elif rule.policy == "WEIGHTED":
             self._weighted(node, output)
         elif rule.policy in ("FREE", "FIXED"):
-            operands = [n for n in _operands(node, "activation") if n not in before]
+            operands = [n for n in operands_of(node, "activation") if n not in before]
             inputs = {n: self._read(n, node) for n in operands}
             if rule.limits is not None and output is not None:
                 output = self._widened(node).fixed(rule.limits)
@@ -297,10 +307,10 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
     def _results(self, node: fx.Node, inputs: dict[fx.Node, Any], output: Any) -> None:
         """Annotate a call; of several results each real one."""
         several = not isinstance(node.meta.get("val"), Tensor)
-        node.meta[_KEY] = _annotation(inputs, output if is_real(node) else None)
+        node.meta[_KEY] = annotation(inputs, output if is_real(node) else None)
         for part in node.users if several else ():
             if is_real(part):
-                part.meta[_KEY] = _annotation({}, output)
+                part.meta[_KEY] = annotation({}, output)
         if not isinstance(output, SharedQuantizationSpec):
             self._remember(node, output)
 
@@ -310,30 +320,32 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         Parameters that limits have fixed are passed on if all inputs have them and nothing else
         comes in; otherwise all are observed together, and such an input is rescaled.
         """
-        operands = list(dict.fromkeys(_operands(node, "activation")))
+        operands = list(dict.fromkeys(operands_of(node, "activation")))
         given = {self._read(n, node) for n in operands}
-        (spec,) = given if len(given) == 1 and not _brings_numbers(node) else {self._spec(node)}
+        (spec,) = given if len(given) == 1 and not brings_numbers(node) else {self._spec(node)}
         same = SharedQuantizationSpec((operands[0], node))
         inputs = dict.fromkeys(operands, same) | {operands[0]: spec}
         self._results(node, inputs, same)
         self._remember(node, spec)
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
-        source, weight, bias = (_operands(node, kind) for kind in ("activation", "weight", "bias"))
+        source, weight, bias = (
+            operands_of(node, kind) for kind in ("activation", "weight", "bias")
+        )
         axis, scheme = role_of(node, "weight").axis, self._scheme(node)
         assert scheme is not None
         inputs: dict[fx.Node, Any] = {n: self._read(n, node) for n in source}
         inputs |= dict.fromkeys(weight, scheme.weight(axis, self.training))
         for b in bias:
             repeats = b.meta["val"].numel() // weight[0].meta["val"].shape[axis]
-            values = None if self.training else _values(b)
+            values = None if self.training else values_of(b)
             inputs[b] = scheme.bias(source[0], weight[0], node, values, repeats)
-        node.meta[_KEY] = _annotation(inputs, output)
+        node.meta[_KEY] = annotation(inputs, output)
         self._remember(node, output)
 
     def _rider(self, node: fx.Node) -> fx.Node | None:
         """The activation that alone reads the result and rides on its accumulator."""
-        user = _only_user(node)
+        user = only_user(node)
         if user is None or _KEY in user.meta or self._scheme(user) is None:
             return None
         name = torchapi.target_name(node)
@@ -352,59 +364,8 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
                 n for n in node.all_input_nodes
                 if n.op == "call_function" and n not in trial.constants and is_real(n)
                 and self._scheme(n) == scheme and _KEY not in n.meta
-                and joins(torchapi.target_name(n), name) and _only_user(n) is node
+                and joins(torchapi.target_name(n), name) and only_user(n) is node
             )  # fmt: skip
             if layers and trial.refusal(*layers, node) is None:
                 found[node] = layers
         return found
-
-
-def _inputs(node: fx.Node) -> dict[fx.Node, Any]:
-    """What a call reads its operands as."""
-    found: dict[fx.Node, Any] = node.meta[_KEY].input_qspec_map if _KEY in node.meta else {}
-    return found
-
-
-def _brings_numbers(node: fx.Node) -> bool:
-    """Whether a call writes a number of its own beside what it moves, as padding does."""
-    value = torchapi.bound_arguments(node).get("value", 0)
-    return isinstance(value, (int, float)) and value != 0
-
-
-def _values(node: fx.Node) -> Tensor | None:
-    """The numbers of a parameter."""
-    module = node.graph.owning_module
-    if node.op != "get_attr" or module is None:
-        return None
-    found: Tensor = torchapi.attribute(module, str(node.target))
-    return found
-
-
-def _operands(node: fx.Node, kind: str) -> list[fx.Node]:
-    """The tensors of real numbers that a call reads in that role."""
-    bound = torchapi.bound_arguments(node)
-    flat = [(role_of(node, name), v) for name, value in bound.items() for v in _leaves(value)]
-    return [v for role, v in flat if role.kind == kind and is_real(v)]
-
-
-def _leaves(value: Any) -> list[fx.Node]:
-    if isinstance(value, (list, tuple)):
-        return [leaf for item in value for leaf in _leaves(item)]
-    return [value] if isinstance(value, fx.Node) else []
-
-
-def _annotation(inputs: dict[fx.Node, Any], output: Any) -> QuantizationAnnotation:
-    return QuantizationAnnotation(input_qspec_map=inputs, output_qspec=output, _annotated=True)
-
-
-def _norm(node: fx.Node) -> fx.Node | None:
-    """The batch norm that alone reads a convolution's result, and becomes part of it."""
-    user = _only_user(node)
-    if user is None or torchapi.target_name(user) != "aten.batch_norm.default":
-        return None
-    return user if torchapi.target_name(node).startswith("aten.conv") else None
-
-
-def _only_user(node: fx.Node) -> fx.Node | None:
-    users = list(node.users)
-    return users[0] if len(users) == 1 and users[0].op == "call_function" else None

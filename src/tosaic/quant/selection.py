@@ -14,10 +14,10 @@ from tosaic.front import torchapi
 from tosaic.front.calls import rides
 from tosaic.front.choice import CHOICE, UNNAMED, Choice
 from tosaic.front.registry import RULES
+from tosaic.quant.annotations import ANNOTATION
 from tosaic.quant.schemes import Scheme, scheme_of
 from tosaic.spec.env import Env
 
-ANNOTATION = "quantization_annotation"  # where torchao keeps it
 Part = str | Scheme | None
 
 

@@ -13,6 +13,7 @@ from tosaic.rewrite import (  # noqa: F401
     moves,
     pads,
     phases,
+    pieces,
     scalings,
     shuffles,
     turns,

@@ -8,7 +8,6 @@ from functools import partial
 from typing import Any
 
 from tosaic.errors import InvalidInput, ToolFailed
-from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
@@ -52,25 +51,20 @@ def family(accelerator: str) -> str:
 
 
 def _target(name: str) -> Target:
-    config = VelaConfig(name)
-    emit = partial(_emit, config, Options())
+    product = family(name)
+    emit = partial(_emit, VelaConfig(name), Options())
     return Target(
-        name, Env.parse(_ENVS[family(name)]), _constraints(config), emit, sums_ride=False,
-        cost=cycles(family(name), ACCELERATORS[name][0]),
+        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False,
+        cost=cycles(product, ACCELERATORS[name][0]),
     )  # fmt: skip
-
-
-def _constraints(config: VelaConfig) -> tuple[Constraint, ...]:
-    forms = FAMILIES[family(config.accelerator)]
-    return (constraint((*forms, *DEDICATED) if config.has_dedicated_sram else forms),)
 
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
     """A target with options by their names; InvalidInput if Vela's configuration has no such."""
-    known = [field.name for field in fields(Options)]
+    names = [field.name for field in fields(Options)]
     for option in given:
-        if option not in known:
-            raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(known)}")
+        if option not in names:
+            raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(names)}")
     options = Options(**{key: value for key, value in given.items() if value is not None})
     flags = options.vela_flags
     config = VelaConfig(
@@ -78,9 +72,10 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
         (flags,) if isinstance(flags, str) else tuple(flags),
     )  # fmt: skip
     check(config)
-    return replace(
-        ETHOS_U[name], emit=partial(_emit, config, options), constraints=_constraints(config)
-    )
+    known = ETHOS_U[name]
+    more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
+    emit = partial(_emit, config, options)
+    return replace(known, emit=emit, constraints=(*known.constraints, *more))
 
 
 def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:

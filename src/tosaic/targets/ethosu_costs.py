@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from tosaic.ir.graph import Op, Value
-from tosaic.spec.dtypes import I8, I32, I48
+from tosaic.spec.dtypes import I8, I16, I32, I48
 
 _PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "MATMUL", "TRANSPOSE_CONV2D")
 _SCALE_BYTES = 10  # of a channel: bias, multiplier and shift
@@ -20,6 +20,7 @@ _SCALE_BYTES = 10  # of a channel: bias, multiplier and shift
 _WEIGHT_BYTES = 0.25
 
 
+_TABLE_BYTES = {I8: 256, I16: 2048}  # a cycle each, unless the table is part of what computes
 _READ = 0.2  # a byte of a convolution's input
 _AXES = 3  # that change places in one operation or two
 _MIXED = 3.0  # an element of several axes that change places
@@ -64,7 +65,8 @@ def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
     if op.name == "CONCAT":
         return sum(_copied(rates, v, "", "SLICE", "RESHAPE", "CONCAT") for v in op.ins)
     if op.name in ("TABLE", "CLAMP"):
-        return 0.0 if _is_rescaled(op.ins[0]) else rates.copy * op.outs[0].type.size
+        loaded = _TABLE_BYTES.get(op.ins[0].dtype, 0) if op.name == "TABLE" else 0
+        return 0.0 if _is_rescaled(op.ins[0]) else loaded + rates.copy * op.outs[0].type.size
     if op.name == "PAD":
         return rates.copy * op.outs[0].type.size
     if op.name == "RESCALE":

@@ -42,6 +42,7 @@ def repair(graph: Graph, env: Env, product: str) -> None:
     faults = [fault for fault in FAULTS if product in fault.products]
     uses, copies, ops = graph.uses(), dict[Value, Value](), list[Op]()
     for op in graph.ops:
+        op = _rounded_once(op, env)
         for position, value in enumerate(op.ins):
             if value.is_const or value.dtype not in _COPIED:
                 continue
@@ -70,6 +71,33 @@ def _copy(value: Value, env: Env) -> tuple[Value, Op]:
     (op,) = b.graph.ops
     op.loc = value.producer.loc if value.producer else None
     return made, op
+
+
+def _rounded_once(op: Op, env: Env) -> Op:
+    """A RESCALE for a product with a constant whose shift is so long that it rounds twice."""
+    if op.name != "MUL" or op.ins[0].dtype is not d.I32 or not op.ins[2].is_const:
+        return op
+    shift = _number(op.ins[2])
+    for value, factor in (op.ins[:2], op.ins[1::-1]):
+        if shift > 31 and factor.is_const and factor.type.size == 1 and _number(factor) >= 0:
+            b, zero = Builder(env), np.zeros(1)
+            b.RESCALE(
+                value, b.const([_number(factor)], d.I32), b.const([shift], d.I8),
+                b.const(zero, d.I32), b.const(zero, d.I32), out=d.I32, scale32=True,
+                rounding_mode="SINGLE_ROUND", per_channel=False,
+            )  # fmt: skip
+            (made,) = b.graph.ops
+            if made.outs[0].shape != op.outs[0].shape:
+                continue
+            made.outs, made.loc = op.outs, op.loc
+            made.outs[0].producer = made
+            return made
+    return op
+
+
+def _number(value: Value) -> int:
+    assert value.const is not None
+    return int(value.const.array.reshape(-1)[0])
 
 
 def _maker(value: Value) -> Op | None:
@@ -213,11 +241,11 @@ def _unsigned(op: Op, position: int, uses: Uses) -> bool:
 
 
 def _turned(op: Op, position: int, uses: Uses) -> bool:
-    """Limits behind a REVERSE of a table's results, which has no place for them."""
+    """Limits or a table behind a REVERSE of what had others, which has one place for them."""
     made = _maker(op.ins[position])
-    if op.name != "CLAMP" or made is None or made.name != "REVERSE":
+    if op.name not in ("CLAMP", "TABLE") or made is None or made.name != "REVERSE":
         return False
-    return _source(made.ins[0]) == "TABLE"
+    return _source(made.ins[0]) in ("CLAMP", "TABLE")
 
 
 def _chosen(op: Op, position: int, uses: Uses) -> bool:

@@ -1,0 +1,66 @@
+"""What annotations are made of: operands by their roles, and calls that go together."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from torch import Tensor, fx
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
+
+from tosaic.front import torchapi
+from tosaic.quant.roles import is_real, role_of
+
+ANNOTATION = "quantization_annotation"  # where torchao keeps it
+
+
+def inputs_of(node: fx.Node) -> dict[fx.Node, Any]:
+    """What a call reads its operands as."""
+    found: dict[fx.Node, Any] = (
+        node.meta[ANNOTATION].input_qspec_map if ANNOTATION in node.meta else {}
+    )
+    return found
+
+
+def brings_numbers(node: fx.Node) -> bool:
+    """Whether a call writes a number of its own beside what it moves, as padding does."""
+    value = torchapi.bound_arguments(node).get("value", 0)
+    return isinstance(value, (int, float)) and value != 0
+
+
+def values_of(node: fx.Node) -> Tensor | None:
+    """The numbers of a parameter."""
+    module = node.graph.owning_module
+    if node.op != "get_attr" or module is None:
+        return None
+    found: Tensor = torchapi.attribute(module, str(node.target))
+    return found
+
+
+def operands_of(node: fx.Node, kind: str) -> list[fx.Node]:
+    """The tensors of real numbers that a call reads in that role."""
+    bound = torchapi.bound_arguments(node)
+    flat = [(role_of(node, name), v) for name, value in bound.items() for v in _leaves(value)]
+    return [v for role, v in flat if role.kind == kind and is_real(v)]
+
+
+def _leaves(value: Any) -> list[fx.Node]:
+    if isinstance(value, (list, tuple)):
+        return [leaf for item in value for leaf in _leaves(item)]
+    return [value] if isinstance(value, fx.Node) else []
+
+
+def annotation(inputs: dict[fx.Node, Any], output: Any) -> QuantizationAnnotation:
+    return QuantizationAnnotation(input_qspec_map=inputs, output_qspec=output, _annotated=True)
+
+
+def norm_of(node: fx.Node) -> fx.Node | None:
+    """The batch norm that alone reads a convolution's result, and becomes part of it."""
+    user = only_user(node)
+    if user is None or torchapi.target_name(user) != "aten.batch_norm.default":
+        return None
+    return user if torchapi.target_name(node).startswith("aten.conv") else None
+
+
+def only_user(node: fx.Node) -> fx.Node | None:
+    users = list(node.users)
+    return users[0] if len(users) == 1 and users[0].op == "call_function" else None
