@@ -61,7 +61,7 @@ def import_model(
         return Imported(model, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
     if isinstance(model, torch.nn.Module):
         examples = _beside(model, example_inputs)
-        model = torchapi.export(model, examples, dynamic_shapes)
+        model = torchapi.captured(model, examples, dynamic_shapes)
     elif dynamic_shapes is not None:
         raise InvalidInput("dynamic_shapes is for an nn.Module: the program is exported already")
     if not isinstance(model, ExportedProgram):

@@ -9,15 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.imported import Imported, import_model
 from tosaic.quant.calibrate import calibrate
+from tosaic.quant.convert import convert
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.known import fold_known
+from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.targets.base import Target
 
@@ -81,9 +82,9 @@ def quantized(
     data, examples = _given(source, examples, calibration)
     module = float_module(source, quantizer)
     with torch.no_grad():
-        prepared = prepare_pt2e(module, quantizer)
+        prepared = prepare(module, quantizer)
         doubts = calibrate(prepared, examples, data)
-        converted: fx.GraphModule = convert_pt2e(prepared)
+        converted = convert(prepared)
     torchapi.drop_unread(converted)
     if source.changes.count:
         source.remember(converted)

@@ -6,13 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
-from torchao.quantization.pt2e.quantizer import (
-    FixedQParamsQuantizationSpec,
-    QuantizationAnnotation,
-    Quantizer,
-    SharedQuantizationSpec,
-)
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
@@ -21,6 +14,13 @@ from tosaic.front.calls import joins, rides
 from tosaic.front.expand import expand
 from tosaic.front.registry import rule_of
 from tosaic.front.trial import constants
+from tosaic.quant.pt2e import (
+    DerivedObserverOrFakeQuantize,
+    FixedQParamsQuantizationSpec,
+    QuantizationAnnotation,
+    SharedQuantizationSpec,
+    join_torchao,
+)
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme, scheme_of
@@ -31,7 +31,7 @@ from tosaic.targets.base import Target
 _KEY = "quantization_annotation"
 
 
-class TosaicQuantizer(Quantizer):  # type: ignore[misc]
+class TosaicQuantizer:
     """A PT2E quantizer. What its rule refuses is not annotated and stays in float.
 
     ``refused`` holds those calls with the reason. ``training`` is for ``prepare_qat_pt2e``: values
@@ -48,7 +48,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         training: bool = False,
         target: Target | None = None,
     ) -> None:
-        super().__init__()
+        join_torchao()
         self.target = target
         self.sums_ride = not training and (target is None or target.sums_ride)
         self.scheme = scheme if isinstance(scheme, Scheme) else scheme_of(scheme)
@@ -68,6 +68,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""
+        join_torchao()
         for node in model.graph.nodes:
             if any(isinstance(value, fx.Node) for value in node.kwargs.values()):
                 torchapi.by_position(node)

@@ -8,20 +8,14 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e import (
-    DerivedObserverOrFakeQuantize,
-    FakeQuantize,
-    MovingAverageMinMaxObserver,
-    MovingAveragePerChannelMinMaxObserver,
-)
-from torchao.quantization.pt2e.quantizer import (
+
+from tosaic.errors import InvalidInput
+from tosaic.quant.observer import LEAST, RangeObserver
+from tosaic.quant.pt2e import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
     QuantizationSpec,
 )
-
-from tosaic.errors import InvalidInput
-from tosaic.quant.observer import LEAST, RangeObserver
 from tosaic.quant.weights import PerChannelWeightObserver
 
 # The largest magnitude that is a float32, in which biases are rounded, and an int32.
@@ -43,6 +37,8 @@ class Scheme:
     def activation(self, training: bool = False) -> QuantizationSpec:
         made: Any = RangeObserver
         if training:
+            from torchao.quantization.pt2e import FakeQuantize, MovingAverageMinMaxObserver
+
             made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=LEAST)
         return QuantizationSpec(
             self.dtype, made, self.low, self.high, self.qscheme, is_dynamic=False
@@ -62,6 +58,11 @@ class Scheme:
         """Symmetric, without −128: its negative would not fit."""
         made: Any = PerChannelWeightObserver
         if training:
+            from torchao.quantization.pt2e import (
+                FakeQuantize,
+                MovingAveragePerChannelMinMaxObserver,
+            )
+
             observer = MovingAveragePerChannelMinMaxObserver
             made = FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=LEAST)
         return QuantizationSpec(torch.int8, made, -127, 127, torch.per_channel_symmetric, axis)
@@ -73,8 +74,10 @@ class Scheme:
             torch.per_channel_symmetric, 0,
         )  # fmt: skip
 
-    def derived(self, source: Any, weight: Any) -> DerivedObserverOrFakeQuantize:
+    def derived(self, source: Any, weight: Any) -> Any:
         """The same for a layer in training."""
+        from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
+
         return DerivedObserverOrFakeQuantize(
             torch.int32, [source, weight], _products, -_BIAS_MOST, _BIAS_MOST,
             torch.per_channel_symmetric, 0,

@@ -10,18 +10,17 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e import PerChannelMinMaxObserver
-from torchao.quantization.pt2e.observer import ObserverBase
 
 from tosaic.front import torchapi
 from tosaic.quant.observer import LEAST
+from tosaic.quant.pt2e import ObserverBase, PerChannelMinMaxObserver
 
 # A bias leaves room beside it for the products: the accumulator must hold both.
 _BITS, _WIDE_BITS = 30, 46
 _MOST = 2**31 - 1
 
 
-class PerChannelWeightObserver(PerChannelMinMaxObserver):  # type: ignore[misc]
+class PerChannelWeightObserver(PerChannelMinMaxObserver):
     """The largest magnitude of each channel, looked at once: weights do not change.
 
     A channel with a bias that would not fit its accumulator gets a larger scale, so that it does:
@@ -66,7 +65,7 @@ class PerChannelWeightObserver(PerChannelMinMaxObserver):  # type: ignore[misc]
         model.graph.erase_node(node)
 
 
-class BiasObserver(ObserverBase):  # type: ignore[misc]
+class BiasObserver(ObserverBase):
     """A bias in the scale of the products, so that it adds to the accumulator as it is.
 
     ``wide`` says that the accumulator has 48 bits. A bias that needs more than 32 of them stays
