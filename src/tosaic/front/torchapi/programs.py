@@ -157,7 +157,7 @@ def _is_wrapped(node: fx.Node) -> bool:
 def _program_around(
     module: fx.GraphModule, exported: ExportedProgram, verifiers: Any
 ) -> ExportedProgram:
-    return ExportedProgram(
+    return type(exported)(
         root=module, graph=module.graph, graph_signature=exported.graph_signature,
         state_dict=exported.state_dict, range_constraints=exported.range_constraints,
         module_call_graph=exported.module_call_graph, constants=exported.constants,

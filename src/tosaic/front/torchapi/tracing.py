@@ -61,13 +61,11 @@ def traced(module: nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
         raise Untraced(str(problem)) from problem
 
 
-class _AsTraced(TrainingIRVerifier):
-    """Nothing is checked that was just traced: the check loads an algebra system."""
+class TracedProgram(ExportedProgram):
+    """A program that is not checked, since that loads an algebra system."""
 
-    dialect = "TRACED"
-
-    def check(self, ep: ExportedProgram) -> None:
-        """A traced program holds what torch.export checks by its construction."""
+    def _validate(self) -> None:
+        """It is as it was traced."""
 
 
 class _Traced(Tensor):
@@ -192,11 +190,11 @@ class _Trace:
         self.graph.eliminate_dead_code()
         specs = [OutputSpec(OutputKind.USER_OUTPUT, _argument(out.node), None) for out in outs]
         call = ModuleCallSignature([], [], in_spec, out_spec, self._names())
-        return ExportedProgram(
+        return TracedProgram(
             root=nn.Module(), graph=self.graph,
             graph_signature=ExportGraphSignature(self.inputs, specs), state_dict=self.state,
             range_constraints={}, module_call_graph=[ModuleCallEntry("", call)],
-            constants=self.constants, verifiers=[_AsTraced],
+            constants=self.constants, verifiers=[TrainingIRVerifier],
         )  # fmt: skip
 
     def _hold(self) -> dict[str, Tensor]:
