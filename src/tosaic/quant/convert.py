@@ -14,9 +14,7 @@ from tosaic.quant.prepare import KEY
 from tosaic.quant.pt2e import ObserverBase
 
 _KEPT = "nn_module_stack", "stack_trace"
-_QUANTIZE = {
-    f"quantized_decomposed.quantize_per_{kind}.default" for kind in ("tensor", "channel")
-}
+_QUANTIZE = {f"quantized_decomposed.quantize_per_{kind}.default" for kind in ("tensor", "channel")}
 
 
 def convert(module: fx.GraphModule) -> fx.GraphModule:

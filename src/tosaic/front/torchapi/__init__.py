@@ -43,6 +43,7 @@ from tosaic.front.torchapi.trees import (
     is_written_as_text,
     structure,
     unflatten,
+    written_structure,
 )
 
 __all__ = [
@@ -52,4 +53,5 @@ __all__ = [
     "is_region_call", "is_stand_in", "is_written_as_text", "known_shape", "known_size", "load",
     "location", "make_new", "module_of", "modules_of", "overload_of", "quiet", "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written_positions",
+    "written_structure",
 ]  # fmt: skip

@@ -25,6 +25,11 @@ def is_written_as_text(spec: pytree.TreeSpec) -> bool:
     return True
 
 
+def written_structure(spec: pytree.TreeSpec) -> str:
+    """A structure as text; NotImplementedError if it is of a kind that torch does not write."""
+    return pytree.treespec_dumps(spec)
+
+
 def structure(text: str) -> pytree.TreeSpec | None:
     """The structure that torch wrote as text; None if this is none that it can read back."""
     try:
