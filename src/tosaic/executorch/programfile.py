@@ -72,15 +72,16 @@ class Method:
 def write_program(method: Method) -> bytes:
     """The whole file."""
     writer = FlatbufferWriter()
-    segments, behind = [], bytearray()
+    # The first segment is for constants, of which there is an empty one alone.
+    segments, behind = [writer.table("QQ", 0, 0)], bytearray()
     for delegate in method.delegates:
         behind += bytes(-len(behind) % _ALIGNMENT)
         segments.append(writer.table("QQ", len(behind), len(delegate.data)))
         behind += delegate.data
     root = writer.table(
         "Iooooo", 0, writer.offsets([_method(writer, method)]),
-        writer.offsets([writer.table("o", writer.ints(()))]), writer.offsets([]),
-        writer.offsets(segments), writer.table("Io", 0, writer.longs(())),
+        writer.offsets([]), writer.offsets([]),
+        writer.offsets(segments), writer.table("Io", 0, writer.longs((0,))),
     )  # fmt: skip
     plain = writer.finish(root, _IDENTIFIER)
     (start,) = struct.unpack_from("<I", plain)
@@ -133,7 +134,7 @@ def _delegate(writer: FlatbufferWriter, index: int, delegate: DelegateData) -> i
     specs = [
         writer.table("oo", writer.string(key), writer.data(value)) for key, value in delegate.specs
     ]
-    where = writer.table("BI", _SEGMENT, index)
+    where = writer.table("BI", _SEGMENT, index + 1)
     return writer.table("ooo", writer.string(delegate.backend), where, writer.offsets(specs))
 
 
