@@ -70,7 +70,7 @@ class _Plain:
         )  # fmt: skip
 
     def _input(self, node: fx.Node) -> int:
-        example = node.meta.get("val")
+        example: Any = node.meta.get("val")
         shape = torchapi.known_shape(example) if isinstance(example, Tensor) else None
         if shape is None:
             raise NotPlain(f"{node.name} has no fixed sizes")

@@ -23,7 +23,7 @@ def convert(module: fx.GraphModule) -> fx.GraphModule:
     for node in list(graph.nodes):
         if node.op != "call_module":
             continue
-        observer = module.get_submodule(str(node.target))
+        observer: Any = module.get_submodule(str(node.target))
         if hasattr(observer, "convert"):
             observer.convert(module, node)
         elif isinstance(observer, ObserverBase):
@@ -62,7 +62,7 @@ def _replace(graph: fx.Graph, node: fx.Node, observer: Any) -> None:
     meaning = (
         float(scale), int(zero_point), observer.quant_min, observer.quant_max, observer.dtype
     )  # fmt: skip
-    example = source.meta.get("val")
+    example: Any = source.meta.get("val")
     real = isinstance(example, torch.Tensor) and example.dtype is not torch.float32
     options = {"out_dtype": example.dtype} if real else {}
     with graph.inserting_before(node):
@@ -76,7 +76,7 @@ def _replace(graph: fx.Graph, node: fx.Node, observer: Any) -> None:
     for user in list(again.users) if len(again.users) > 1 else ():
         if KEY in user.meta:
             with graph.inserting_before(again):
-                own = graph.call_function(again.target, again.args, again.kwargs)
+                own = graph.node_copy(again)
             user.replace_input_with(again, own)
     if not again.users:
         graph.erase_node(again)

@@ -18,17 +18,19 @@ from torch.utils import _pytree as pytree
 
 from tosaic.errors import InvalidInput
 
+_CPU = torch.device("cpu")
+
 
 class StandIn(Tensor):
     """A tensor on the CPU that has no values; operators give stand-ins of their results."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     like: Tensor  # on the meta device
 
     @staticmethod
     def __new__(cls, like: Tensor) -> StandIn:
-        made: StandIn = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, like.size(), strides=like.stride(), dtype=like.dtype, device="cpu"
+        made: StandIn = Tensor._make_wrapper_subclass(
+            cls, like.size(), strides=like.stride(), dtype=like.dtype, device=_CPU
         )
         made.like = like
         return made
@@ -40,7 +42,7 @@ class StandIn(Tensor):
         return f"StandIn({tuple(self.shape)}, {self.dtype})"
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls,
         func: Any,
         types: Any,

@@ -15,6 +15,7 @@ import re
 import sys
 from collections.abc import Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from types import FrameType
 from typing import Any
 
 import torch
@@ -37,7 +38,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from tosaic.front.torchapi.standin import stand_in
 
-_TORCH = os.path.dirname(torch.__file__)
+_TORCH, _CPU = os.path.dirname(torch.__file__), torch.device("cpu")
 _SKIPPED = tuple(
     os.path.join(_TORCH, *path)
     for path in (("_ops.py",), ("_library",), ("utils",), ("nn", "functional.py"),
@@ -64,21 +65,21 @@ def traced(module: nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
 class TracedProgram(ExportedProgram):
     """A program that is not checked, since that loads an algebra system."""
 
-    def _validate(self) -> None:
+    def _validate(self) -> None:  # type: ignore[misc]
         """It is as it was traced."""
 
 
 class _Traced(Tensor):
     """A value of the run, and the node that makes it."""
 
-    __torch_function__ = torch._C._disabled_torch_function_impl
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
     value: Tensor
     node: fx.Node
 
     @staticmethod
     def __new__(cls, value: Tensor, node: fx.Node) -> _Traced:
-        made: _Traced = Tensor._make_wrapper_subclass(  # type: ignore[attr-defined]
-            cls, value.size(), strides=value.stride(), dtype=value.dtype, device="cpu"
+        made: _Traced = Tensor._make_wrapper_subclass(
+            cls, value.size(), strides=value.stride(), dtype=value.dtype, device=_CPU
         )
         made.value, made.node = value, node
         return made
@@ -90,11 +91,13 @@ class _Traced(Tensor):
         return f"{self.node.name}: {tuple(self.shape)}, {self.dtype}"
 
     @classmethod
-    def __torch_dispatch__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    def __torch_dispatch__(  # type: ignore[override]
+        cls, func: Any, types: Any, args: Any = (), kwargs: Any = None
+    ) -> Any:
         raise Untraced(f"{func} is called beside the run")
 
 
-class _Recorder(SchemaCheckMode):
+class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
     """Runs each operator for real and notes it; torch lets few modes see operators whole."""
 
     @classmethod
@@ -102,7 +105,8 @@ class _Recorder(SchemaCheckMode):
         return False  # that would import it
 
     def __init__(self, graph: fx.Graph) -> None:
-        TorchDispatchMode.__init__(self, torch._C.DispatchKey.PreDispatch)
+        key = torch._C.DispatchKey.PreDispatch
+        TorchDispatchMode.__init__(self, key)  # type: ignore[no-untyped-call]
         self.graph = graph
         self.given: set[int] = set()  # memory of inputs, parameters and buffers
         self.stack: list[tuple[str, tuple[str, str]]] = []
@@ -119,10 +123,9 @@ class _Recorder(SchemaCheckMode):
     ) -> Any:
         kwargs = kwargs or {}
         self._check(func, args, kwargs)
-        node = self.graph.create_node(
-            "call_function", func, *pytree.tree_map(_node, (args, kwargs)),
-            name=func.overloadpacket.__name__,
-        )  # fmt: skip
+        positional, named = pytree.tree_map(_node, (args, kwargs))
+        name = func.overloadpacket.__name__
+        node = self.graph.create_node("call_function", func, positional, named, name=name)
         node.meta["nn_module_stack"] = dict(self.stack)
         node.meta["stack_trace"] = _stack_trace()
         same: dict[int, _Traced] = {}
@@ -200,10 +203,10 @@ class _Trace:
     def _hold(self) -> dict[str, Tensor]:
         """Parameters and buffers by name, as values of the run."""
         made: dict[str, Tensor] = {}
-        for name, tensor in self.module.named_parameters():
-            made[name] = self._held(name, tensor, InputKind.PARAMETER, "p_")
-            made[name]._is_param = True  # type: ignore[attr-defined]
-            self.state[name] = tensor
+        for name, parameter in self.module.named_parameters():
+            made[name] = self._held(name, parameter, InputKind.PARAMETER, "p_")
+            made[name]._is_param = True
+            self.state[name] = parameter
         for name, tensor in self.module.named_buffers():
             parent, _, own = name.rpartition(".")
             lasts = own not in self.module.get_submodule(parent)._non_persistent_buffers_set
@@ -262,13 +265,17 @@ class _Trace:
             entry = f"L__self__{path}", (path, kind)
             handles += [
                 part.register_forward_pre_hook(lambda *_, e=entry: stack.append(e), prepend=True),
-                part.register_forward_hook(lambda *_: stack.pop() and None),
+                part.register_forward_hook(lambda *_: _ended(stack)),
             ]
         try:
             yield
         finally:
             for handle in handles:
                 handle.remove()
+
+
+def _ended(stack: list[Any]) -> None:
+    stack.pop()
 
 
 def _depends_on_values(func: Any, args: tuple[Any, ...]) -> bool:
@@ -290,7 +297,8 @@ def _plain(value: Any) -> Tensor:
         raise Untraced(f"{type(value).__name__} is no plain tensor")
     if value.device.type != "cpu" or value.is_quantized or value.is_complex():
         raise Untraced("a tensor is not on the CPU, or is not of plain numbers")
-    return value.detach()
+    plain: Tensor = value.detach()
+    return plain
 
 
 def _node(value: Any) -> Any:
@@ -313,12 +321,12 @@ def _real(value: Any, same: dict[int, _Traced]) -> Any:
 def _stack_trace() -> str:
     """Where in the user's source and in PyTorch's modules an operator is called."""
     lines = []
-    frame = sys._getframe(2)
+    frame: FrameType | None = sys._getframe(2)
     while frame is not None and frame.f_code is not _Trace._run.__code__:
         code = frame.f_code
         if not code.co_filename.startswith(_SKIPPED):
             lines.append(f'File "{code.co_filename}", line {frame.f_lineno}, in {code.co_name}')
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return "\n  ".join(reversed(lines))
 
 
@@ -337,7 +345,7 @@ def _without_fast_paths() -> Iterator[None]:
 def _unchanged(module: nn.Module) -> Iterator[None]:
     """Untraced if attributes of modules change in a run; they are set back."""
     before = [(part.__dict__, dict(part.__dict__)) for part in module.modules()]
-    inside = [
+    inside: list[tuple[Any, Any]] = [
         (value, value.copy()) for _, attributes in before for value in attributes.values()
         if isinstance(value, (list, dict, set))
     ]  # fmt: skip
@@ -348,10 +356,10 @@ def _unchanged(module: nn.Module) -> Iterator[None]:
         for now, was in changed:
             now.clear()
             now.update(was)
-        mixed = [(now, was) for now, was in inside if not _is_same(now, was)]
-        for now, was in mixed:
-            now.clear()
-            now.extend(was) if isinstance(now, list) else now.update(was)
+        mixed = [(held, kept) for held, kept in inside if not _is_same(held, kept)]
+        for held, kept in mixed:
+            held.clear()
+            held.extend(kept) if isinstance(held, list) else held.update(kept)
     if changed or mixed:
         raise Untraced("an attribute of a module changes")
 
