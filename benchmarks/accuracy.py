@@ -4,6 +4,9 @@ Both sides get the same exported program, the same calibration data and the same
 judged by, which calibration has not seen. Ours is the run of the compiled bytes; the peer's is its
 converted program in PyTorch. The figure is the power of the float result over the power of the
 error, in decibels, for each output; of a network the outputs count together.
+
+With ``--schemes`` it is int16 activations and int4 weights beside int8 instead, on our side alone:
+int16 has to gain, int4 may cost, and training with rounding has to win back what it costs.
 """
 
 from __future__ import annotations
@@ -23,12 +26,17 @@ import tosaic
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 
+import qat_digits
+
 import zoo
-from zoo import digits
+from zoo import digits, listening
 
 JUDGED = 32  # inputs
 LOST = 0.5  # percentage points of digits
+AGREED = 95.0  # percent of frames of speech or none, where 16 bits are to be had
 TARGET = "TOSA-1.0+INT"
+GAIN = 6.0  # decibels of int16 activations over int8
+SCHEMES = {"int8": TARGET, "a16w8": f"{TARGET}+int16", "a8w4": f"{TARGET}+int4"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +74,7 @@ def prepare(name: str, folder: Path) -> nn.Module:
     with torch.no_grad():
         exported = torch.export.export(net.eval(), example, strict=False)
     torch.export.save(exported, folder / f"{name}.pt2")
-    judged = [(each,) for each in zoo.samples(name, JUDGED, seed=5000)]
+    judged = zoo.samples(name, JUDGED, seed=5000)
     torch.save({"calibration": calibration, "evaluation": judged}, folder / f"{name}.inputs")
     return net
 
@@ -108,18 +116,68 @@ def show(rows: list[Row]) -> None:
         print(f"{row.name:20}{row.ours:9.1f}{peers:>9}{ahead:>9}  {verdict}")
 
 
+def by_scheme(names: list[str]) -> int:
+    """A table of schemes, networks and digits; how many bounds are missed."""
+    print(f"{'network':20}" + "".join(f"{name:>9}" for name in SCHEMES) + f"{'gain':>9}")
+    missed = 0
+    for name in names:
+        if package := zoo.missing(name):
+            print(f"{name:20}not measured: {package} is not installed")
+            continue
+        net, example, calibration = zoo.build(name)
+        judged = zoo.samples(name, JUDGED, seed=5000)
+        with torch.no_grad():
+            real = [net.eval()(*each) for each in judged]
+        found = {}
+        for scheme, target in SCHEMES.items():
+            art = tosaic.compile(
+                net, example, target=target, scheme=scheme, calibration=calibration
+            )
+            found[scheme] = decibels([art.run(*each) for each in judged], real)
+        gain = found["a16w8"] - found["int8"]
+        missed += gain < GAIN
+        figures = "".join(f"{value:9.1f}" for value in found.values())
+        print(f"{name:20}{figures}{gain:+9.1f}{'' if gain >= GAIN else '  too little'}", flush=True)
+    for name, percent in digits.by_scheme(SCHEMES).items():
+        print(f"digits, {name:18}{percent:8.2f} %")
+    small = qat_digits.results()
+    for name, percent in small.items():
+        print(f"fewer weights, {name:14}{percent:5.2f} %")
+    learnt = small["a8w4, trained"]
+    missed += learnt < small["float"] - 1 or learnt <= small["a8w4"]
+    return missed
+
+
+def listen() -> int:
+    """Silero VAD over a recording; how many bounds are missed."""
+    if package := zoo.missing("silero_vad"):
+        print(f"speech: not measured, {package} is not installed")
+        return 0
+    found = listening.accuracy()
+    print(f"{'speech':40}{'as float':>10}{'right':>10}")
+    for name, (same, right) in found.items():
+        print(f"{name:40}{same:8.1f} %{right:8.1f} %")
+    return sum(found[name][0] < AGREED for name, (t, _) in listening.FORMS.items() if "int16" in t)
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=[], help="of the zoo; all if none is named")
     peer.add_option(parser)
+    parser.add_argument("--schemes", action="store_true", help="int16 and int4 beside int8")
     options = parser.parse_args()
-    rows = compare(options.networks or list(zoo.ZOO), options.peer_python)
+    names = options.networks or list(zoo.ZOO)
+    if options.schemes:
+        missed = by_scheme(names)
+        print(f"{missed} bounds missed" if missed else "all bounds hold")
+        return 1 if missed else 0
+    rows = compare(names, options.peer_python)
     show(rows)
     if not options.peer_python:
         print(f"not judged: {peer.ABSENT}")
     real, int8 = digits.accuracy()
     print(f"digits: {real:.2f} % in float, {int8:.2f} % in int8, {real - int8:.2f} points lost")
-    missed = sum(row.missed for row in rows) + (real - int8 > LOST)
+    missed = sum(row.missed for row in rows) + (real - int8 > LOST) + listen()
     print(f"{missed} bounds missed" if missed else "all bounds hold")
     return 1 if missed else 0
 

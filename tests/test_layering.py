@@ -16,7 +16,7 @@ import pytest
 SOURCE = Path(__file__).resolve().parent.parent / "src" / "tosaic"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
-    ("errors",),
+    ("errors", "progress"),
     ("spec",),
     ("ir",),
     ("files", "interp", "rewrite"),

@@ -14,6 +14,24 @@ from tosaic.targets.support import COLUMNS, Row, support
 PAGE = Path(__file__).parents[1] / "docs" / "op-support.md"
 
 
+# What a user may look for here and not find.
+ABSENT = {
+    "`aten.fft_*`, `aten.stft`": "Complex numbers are in no TOSA tensor; spectra that a network "
+    "needs are a convolution with sines and cosines, which lowers.",
+    "`aten.nonzero`, `aten.masked_select`, `aten.unique*`, `x[mask]`": "The size of the result "
+    "depends on the data, and sizes are fixed; `where` keeps the size.",
+    "`aten.sym_size.int` and dynamic shapes": "Sizes are fixed: compile for those of the example.",
+    "`aten.as_strided*` other than of all elements in order": "It reads memory, not a tensor; "
+    "slices, views and `unfold` say the same and lower.",
+    "`aten.linalg_*` beyond norms and products, `aten.special_*`": "There is no rule.",
+    "`aten.bernoulli*`, `aten.rand*`, dropout in training": "TOSA has no random numbers.",
+    "indices of `max_pool*` and `cummax`, second results of `embedding_bag`": "They have no form "
+    "in TOSA; the first results lower, alone.",
+    "microscaled (MX) convolutions and products": "They are in the 1.1 draft's table and files, "
+    "and lower from no PyTorch operator yet.",
+}
+
+
 def page() -> str:
     """The page as text."""
     rows, notes = support(), dict[str, int]()
@@ -33,6 +51,15 @@ def page() -> str:
         "| operator | " + " | ".join(c.title for c in COLUMNS) + " |",
         "|---" * (len(COLUMNS) + 1) + "|",
         *lines,
+        "",
+        "## Not here",
+        "",
+        "| what | why |",
+        "|---|---|",
+        *(f"| {what} | {why} |" for what, why in ABSENT.items()),
+        "",
+        "Recurrent layers, `einsum`, `multi_head_attention`, `cosine_similarity` and other calls "
+        "that are not listed but are made of listed ones are compiled by their parts.",
         "",
         "## Why not",
         "",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import torch
 from sklearn.datasets import load_digits
 from torch import Tensor, nn
@@ -58,11 +60,19 @@ def right(scores: Tensor, wanted: Tensor) -> float:
 
 def accuracy() -> tuple[float, float]:
     """Percent of unseen digits told right, in float and by the compiled int8 bytes."""
+    found = by_scheme({"int8": "TOSA-1.0+INT"})
+    return found["float"], found["int8"]
+
+
+def by_scheme(targets: Mapping[str, str]) -> dict[str, float]:
+    """The same for schemes, each with the specification that it is compiled for."""
     pictures, wanted = data()
     net = train(pictures[:TRAINED], wanted[:TRAINED])
     unseen, digits = pictures[TRAINED:], wanted[TRAINED:]
     given = [(each,) for each in pictures[:CALIBRATION].split(1)]
-    art = tosaic.compile(net, (unseen[:1],), target="TOSA-1.0+INT", calibration=given)
     with torch.no_grad():
-        real = right(net(unseen), digits)
-    return real, right(torch.cat([art.run(each) for each in unseen.split(1)]), digits)
+        found = {"float": right(net(unseen), digits)}
+    for scheme, target in targets.items():
+        art = tosaic.compile(net, (unseen[:1],), target=target, scheme=scheme, calibration=given)
+        found[scheme] = right(torch.cat([art.run(each) for each in unseen.split(1)]), digits)
+    return found

@@ -19,6 +19,7 @@ from tosaic.errors import (
     Unpredictable,
     Unsupported,
 )
+from tosaic.front.io import IO
 from tosaic.targets import formats
 
 if TYPE_CHECKING:
@@ -26,15 +27,24 @@ if TYPE_CHECKING:
 
     from tosaic.executorch.runner import Runner
     from tosaic.interp.model import Model
+    from tosaic.quant.selection import Schemes
     from tosaic.sim.compare import Comparison
     from tosaic.targets.artifact import Artifact
     from tosaic.targets.explain import Explanation
 
 __all__ = [
-    "InvalidGraph", "InvalidInput", "ToolFailed", "TosaicError", "Unpredictable", "Unsupported",
-    "compare", "compile", "explain", "load", "quantize",
+    "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
+    "Unsupported", "compare", "compile", "convert", "explain", "load", "prepare_qat", "quantize",
 ]  # fmt: skip
 __version__ = "0.1.0"
+
+
+def __getattr__(name: str) -> Any:
+    if name == "Schemes":  # it knows PyTorch, which importing tosaic does not load
+        from tosaic.quant import Schemes
+
+        return Schemes
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 def load(
@@ -75,18 +85,28 @@ def compile(
     example_inputs: tuple[Any, ...],
     *,
     target: str = "TOSA-1.0+INT",
-    scheme: str | None = None,
+    scheme: str | Schemes | None = None,
     calibration: Iterable[Any] | None = None,
     dynamic_shapes: Any = None,
+    io: Any = None,
+    preserve_io_quantization: bool = False,
     **options: Any,
 ) -> Artifact:
     """Lower a PyTorch model to TOSA, and compile it for an Ethos-U where one is the target.
 
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
     path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
-    ``scheme`` says otherwise), calibrated with the inputs in ``calibration``. What cannot be
-    lowered stays in PyTorch; ``report`` has the operator, the reason and the line of the user's
-    own source. ``dynamic_shapes`` goes to torch.export.
+    ``scheme`` says otherwise, see ``quantize``), calibrated with the inputs in ``calibration``;
+    for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in
+    PyTorch; ``report`` has the operator, the reason and the line of the user's own source.
+    ``dynamic_shapes`` goes to torch.export.
+
+    ``io`` is the type of inputs and outputs: "uint8", "int8", "int16" or "float", which is what
+    they are unless told; ``IO("uint8", scale=1 / 255)`` says what the integers mean as well. It
+    is for all, a dict of types by name or by index of an input, or a pair: (inputs, outputs).
+    Everything within stays as the scheme has it; ``Artifact.boundary`` tells what came of it.
+    Floats are quantized outside of the graphs, and within them where the target has floats, too,
+    unless ``preserve_io_quantization``.
 
     ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
     ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
@@ -95,20 +115,23 @@ def compile(
     from tosaic.targets.driver import compile_model
 
     return compile_model(
-        model, example_inputs, target, scheme, calibration, dynamic_shapes, options
-    )
+        model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io,
+        preserve_io_quantization,
+    )  # fmt: skip
 
 
 def quantize(
     model: Any,
     example_inputs: tuple[Any, ...],
     *,
-    scheme: str = "int8",
+    scheme: str | Schemes = "int8",
     calibration: Iterable[Any] | None = None,
 ) -> fx.GraphModule:
     """Quantize a model after training; the result is a program of PT2E, which ``compile`` takes.
 
-    ``scheme`` is "int8" or "a16w8" (int16 activations, int8 weights). ``calibration`` is any
+    ``scheme`` is "int8", "a16w8" (int16 activations, int8 weights) or "a8w4" (int4 weights), each
+    also with one scale for all channels of a weight, as "int8_per_tensor". ``tosaic.Schemes``
+    chooses for each part of a model. ``calibration`` is any
     iterable of inputs like those that will come: tensors, tuples of arguments, or dicts by name;
     without it the example inputs serve, and a warning says so. Data that looks unlike what will
     come is warned about, and what does not fit the model raises InvalidInput.
@@ -118,12 +141,32 @@ def quantize(
     return quantized(model, example_inputs, scheme=scheme, calibration=calibration)
 
 
+def prepare_qat(
+    model: Any, example_inputs: tuple[Any, ...], *, scheme: str | Schemes = "int8"
+) -> fx.GraphModule:
+    """A model that computes with the rounded numbers of a scheme, to be trained as any other.
+
+    Its weights are those of the model; batch norms are part of the layers before them. The batch
+    is that of the examples. ``convert`` makes a quantized program of it when it is trained.
+    """
+    from tosaic.quant.training import prepare_qat as prepared
+
+    return prepared(model, example_inputs, scheme=scheme)
+
+
+def convert(prepared: fx.GraphModule) -> fx.GraphModule:
+    """What ``prepare_qat`` has made, trained, as the quantized program that ``compile`` takes."""
+    from tosaic.quant.training import convert as converted
+
+    return converted(prepared)
+
+
 def explain(
     model: Any,
     example_inputs: tuple[Any, ...],
     *,
     target: str = "TOSA-1.0+INT",
-    scheme: str | None = None,
+    scheme: str | Schemes | None = None,
 ) -> Explanation:
     """What of a model would be compiled, and the reason and the line for each call that would not.
 
@@ -151,4 +194,17 @@ def _save_pte(artifact: Artifact, path: str | os.PathLike[str], **options: Any) 
     save(artifact, path, **options)
 
 
+def _save_report(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
+    from tosaic.report import write_report
+
+    write_report(artifact, path, **options)
+
+
+def _save_explorer(artifact: Artifact, path: str | os.PathLike[str]) -> None:
+    from tosaic.report.explorer import write_explorer
+
+    write_explorer(artifact, path)
+
+
 formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))
+formats.WRITERS.update({".html": _save_report, ".json": _save_explorer})

@@ -29,11 +29,11 @@ class Mixed(nn.Module):
         self.norm = nn.LayerNorm(12)
         self.register_buffer("places", torch.arange(5), persistent=False)
 
-    def forward(self, given: dict[str, Tensor], scale: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+    def forward(self, given: dict[str, Tensor], input: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
         x = self.embedding(given["tokens"]) + self.places[:, None]
         y, _ = self.attention(x, x, x, need_weights=False)
         first, second = self.norm(x + y).chunk(2, -1)
-        first = torch.relu_(first * scale)
+        first = torch.relu_(first * input)
         mask = torch.ones(5, 5).tril().bool()
         return first[:, self.places[1:3]], {"all": second.masked_fill(~mask[:, :1], 0.0)}
 

@@ -12,6 +12,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.samples import Case, lowered, operands
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
+from tosaic.rewrite import Cost
 from tosaic.spec.dtypes import DType
 from tosaic.spec.env import Env
 
@@ -28,9 +29,10 @@ class Integers:
 
 
 def in_integers(
-    case: Case, kind: DType, env: Env, constraints: Sequence[Constraint] = ()
-) -> Integers:
+    case: Case, kind: DType, env: Env, constraints: Sequence[Constraint] = (),
+    cost: Cost | None = None,
+) -> Integers:  # fmt: skip
     """The sample lowered in int8 or int16; Unsupported where the target refuses it."""
     b = Lowering(env, constraints=constraints)
     made = operands(b, case, kind)
-    return Integers(finish(b, lowered(b, case, made, kind), env, constraints), made.arrays)
+    return Integers(finish(b, lowered(b, case, made, kind), env, constraints, cost), made.arrays)

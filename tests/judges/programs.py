@@ -6,6 +6,7 @@ import copy
 import warnings
 from collections.abc import Sequence
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import torch
@@ -78,6 +79,20 @@ def check(
     for graph in art.partition.graphs:
         agrees_with_reference(graph)
     return art
+
+
+def fed(art: Artifact, inputs: Sequence[Any]) -> list[np.ndarray]:
+    """What the one graph of a program is given when the program runs on some inputs."""
+    seen: list[np.ndarray] = []
+
+    def watch(graph: Any, ready: list[Tensor], engine: str) -> list[Any]:
+        seen.extend(np.asarray(tensor) for tensor in ready)
+        return Artifact._arrays(art, graph, ready, engine)
+
+    with patch.object(art, "_arrays", watch):
+        art.run(*inputs, engine="tosa")
+    art.reset()
+    return seen
 
 
 def agrees_with_reference(graph: Any) -> None:

@@ -18,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 import tosaic
-import tosaic.rules  # noqa: F401  (fills the registry)
+import tosaic.rules
 from judges.programs import assert_same, compiled
 from judges.reference import run_reference
 from tosaic.front.samples import Case, cases
@@ -31,12 +31,14 @@ LARGEST = 1_000.0  # results beyond are not used further: the next exponential w
 MOST = 4_096  # elements of a result that is used further
 
 # Where a step lies, two right answers in float may be on its two sides.
-STEPS = frozenset(
-    "floor ceil round trunc fix frac fmod remainder floor_divide sign sgn heaviside eq ne lt le gt "
-    "ge isclose argmax argmin sort msort topk kthvalue median mode histc bucketize searchsorted "
-    "nonzero unique div_ floor_ ceil_ round_ trunc_ frac_ fmod_ remainder_ sign_ eq_ ne_ lt_ le_ "
-    "gt_ ge_ hardshrink threshold threshold_ isnan isinf isfinite logical_not".split()
-)
+STEPS = frozenset({
+    "argmax", "argmin", "bucketize", "ceil", "ceil_", "div_", "eq", "eq_", "fix", "floor",
+    "floor_", "floor_divide", "fmod", "fmod_", "frac", "frac_", "ge", "ge_", "gt", "gt_",
+    "hardshrink", "heaviside", "histc", "isclose", "isfinite", "isinf", "isnan", "kthvalue", "le",
+    "le_", "logical_not", "lt", "lt_", "median", "mode", "msort", "ne", "ne_", "nonzero",
+    "remainder", "remainder_", "round", "round_", "searchsorted", "sgn", "sign", "sign_", "sort",
+    "threshold", "threshold_", "topk", "trunc", "trunc_", "unique",
+})  # fmt: skip
 
 Step = Callable[[list[Tensor]], Any]
 
@@ -47,14 +49,17 @@ class _Tape:
 
     random: np.random.Generator
     values: list[Tensor]
-    steps: list[tuple[str, Step]] = field(default_factory=list)
-    constants: list[Tensor] = field(default_factory=list)
+    steps: list[tuple[str, list[int], Step]] = field(default_factory=list)
     used: list[str] = field(default_factory=list)
 
-    def add(self, name: str, step: Step) -> int:
+    def add(self, name: str, reads: list[int], step: Step) -> int:
         self.values.append(step(self.values))
-        self.steps.append((name, step))
+        self.steps.append((name, reads, step))
         return len(self.values) - 1
+
+    def unread(self) -> set[int]:
+        read = {i for _, reads, _ in self.steps for i in reads}
+        return set(range(len(self.values) - len(self.steps), len(self.values))) - read
 
     def pick(self) -> int:
         """A value that numbers can be computed with, a late one more often than an early one."""
@@ -80,12 +85,12 @@ class RandomProgram(nn.Module):
             if random.random() < 0.3:
                 _residual(tape)
         self.steps, self.used = tape.steps, tape.used
-        inputs = len(self.example)
-        self.results = sorted({len(tape.values) - 1, *random.integers(inputs, len(tape.values), 2)})
+        some = random.integers(len(self.example), len(tape.values), 2)
+        self.results = sorted(tape.unread() | {int(i) for i in some})
 
     def forward(self, *inputs: Tensor) -> list[Tensor]:
         values = list(inputs)
-        for _, step in self.steps:
+        for _, _, step in self.steps:
             values.append(step(values))
         return [values[i] for i in self.results]
 
@@ -113,12 +118,12 @@ def _compose(tape: _Tape, case: Case) -> None:
     turn = int(tape.random.integers(8))
 
     def step(values: list[Tensor]) -> Tensor:
-        given = [s if isinstance(s, Tensor) else values[s].clone() for s in sources]
-        result = case.call(given)
+        given = [s if isinstance(s, Tensor) else values[s] for s in sources]
+        result = case.call([given[0].clone(), *given[1:]])  # it may be written to
         return result[turn % len(result)] if isinstance(result, list | tuple) else result
 
     try:
-        tape.add(case.target, step)
+        tape.add(case.target, [s for s in sources if isinstance(s, int)], step)
     except (RuntimeError, IndexError):  # the operator refuses such operands
         usable = False
     else:
@@ -142,23 +147,25 @@ def _brought(tape: _Tape, shape: tuple[int, ...], domain: tuple[float, float]) -
     value = tape.values[index]
     low, high = domain
     if float(value.min()) < low or float(value.max()) > high:
-        index = tape.add("squash", lambda v, i=index: low + (high - low) * torch.sigmoid(v[i]))
+        index = tape.add(
+            "squash", [index], lambda v, i=index: low + (high - low) * torch.sigmoid(v[i])
+        )
     if tuple(value.shape) == shape:
         return index
     size = int(np.prod(shape))
     if value.numel() == size:
-        return tape.add("view", lambda v, i=index: v[i].reshape(shape))
+        return tape.add("view", [index], lambda v, i=index: v[i].reshape(shape))
     if value.numel() > size:
-        return tape.add("cut", lambda v, i=index: v[i].flatten()[:size].view(shape))
+        return tape.add("cut", [index], lambda v, i=index: v[i].flatten()[:size].view(shape))
     times = -(-size // max(value.numel(), 1))
     return tape.add(
-        "repeat", lambda v, i=index: v[i].flatten().repeat(times)[:size].reshape(shape)
+        "repeat", [index], lambda v, i=index: v[i].flatten().repeat(times)[:size].reshape(shape)
     )
 
 
 def _mask(tape: _Tape, shape: tuple[int, ...]) -> int:
     index = _brought(tape, shape, (-LARGEST, LARGEST))
-    return tape.add("mask", lambda v, i=index: v[i] > 0.1)
+    return tape.add("mask", [index], lambda v, i=index: v[i] > 0.1)
 
 
 def _residual(tape: _Tape) -> None:
@@ -166,7 +173,7 @@ def _residual(tape: _Tape) -> None:
     other = tape.pick()
     last = len(tape.values) - 1
     if tape.values[last].dtype != torch.float32:
-        tape.add("real", lambda v, i=last: v[i].float() * 0.5)
+        tape.add("real", [last], lambda v, i=last: v[i].float() * 0.5)
         return
     joins: list[Step] = [
         lambda v: v[last] + v[other],
@@ -176,7 +183,7 @@ def _residual(tape: _Tape) -> None:
         lambda v: v[last].transpose(0, -1) - v[other],
     ]
     try:
-        tape.add("join", joins[int(tape.random.integers(len(joins)))])
+        tape.add("join", [last, other], joins[int(tape.random.integers(len(joins)))])
     except (RuntimeError, IndexError):
         return
     if not _usable(tape.values[-1]):

@@ -23,7 +23,7 @@ from tosaic.interp.model import Model
 from tosaic.ir import verify
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Value
-from tosaic.rewrite import improve
+from tosaic.rewrite import Cost, improve
 from tosaic.spec.env import Env
 
 __all__ = [
@@ -32,10 +32,14 @@ __all__ = [
 ]  # fmt: skip
 
 
-def finish(b: Lowering, result: Value, env: Env, constraints: Sequence[Constraint] = ()) -> Graph:
+def finish(
+    b: Lowering, result: Value, env: Env, constraints: Sequence[Constraint] = (),
+    cost: Cost | None = None,
+) -> Graph:  # fmt: skip
     """The graph with its output, rewritten and verified; an input that passes through is copied."""
     b.output(result if result.producer is not None else b.IDENTITY(result))
-    graph = improve(b.graph, env, *constraints)
+    refuses = constraints[0] if constraints else None
+    graph = improve(b.graph, env, refuses, cost)
     verify(graph, env, constraints)
     return graph
 

@@ -88,6 +88,7 @@ def _convolutions() -> Iterator[Form]:
             )
         for dilation in ((2, 2), (3, 3), (1, 4)):
             yield form(f"i8 dilation {dilation}", size=(16, 16), dilation=dilation)
+        yield form("i8 dilation (3, 3) of 2 rows", ALL, size=(2, 16), pad=(5, 0), dilation=(3, 3))
         for pad, never in (((127, 0), NONE), ((128, 0), ALL), ((0, 127), NONE), ((0, 128), ALL)):
             kernel = (64, 1) if pad[0] else (1, 64)
             yield form(f"i8 padding {pad} kernel {kernel}", never, pad=pad, kernel=kernel)
@@ -191,6 +192,11 @@ def _others() -> Iterator[Form]:
             lambda b, p=out_pad: _transposed(b, (3, 3), (2, 2), p),
             never,
         )
+    yield Form(
+        "TRANSPOSE_CONV2D i8 out_pad (0, 0, -2, -2) of 2 columns",
+        lambda b: _transposed(b, (3, 3), (2, 2), (0, 0, -2, -2), size=(4, 2)),
+        ALL,
+    )
     for kind, weights, depth in product(("i8", "i16"), ("i8", "i4"), (1, 2, 3)):
         if (kind, weights) != ("i16", "i4"):
             yield Form(
@@ -200,6 +206,11 @@ def _others() -> Iterator[Form]:
     for kind in ("i8", "i16"):
         for shape in ((1, 5, 8, 6), (4, 5, 8, 6), (1, 1, 8, 1)):
             yield Form(f"MATMUL {kind} {shape}", lambda b, k=kind, s=shape: _matmul(b, k, s))
+    yield Form(
+        "MATMUL i8 with scales by column",
+        lambda b: _matmul(b, "i8", (1, 5, 8, 6), 6),
+        frozenset({"u85"}),
+    )
     for shape in ((1, 1, 65536, 1), (1, 1, 65537, 1), (1, 1, 2, 65537), (1, 65537, 2, 1)):
         yield Form(f"MATMUL i8 {shape}", lambda b, s=shape: _matmul(b, "i8", s), slow=True)
 
@@ -220,7 +231,7 @@ def _conv3d(b: Builder, kind: str, weights: str, depth: int) -> Value:
     return rescaled(b, y, "i8", shift=[36])
 
 
-def _matmul(b: Builder, kind: str, shape: Sequence[int]) -> Value:
+def _matmul(b: Builder, kind: str, shape: Sequence[int], scales: int = 1) -> Value:
     batch, rows, inner, columns = shape
     acc = b.const([0], "i48" if kind == "i16" else "i32").dtype
     y = b.MATMUL(
@@ -230,7 +241,7 @@ def _matmul(b: Builder, kind: str, shape: Sequence[int]) -> Value:
         b.const([0], kind),
         out=acc,
     )
-    return rescaled(b, y, kind, shift=[36])
+    return rescaled(b, y, kind, [(1 << 30) + 5 * n for n in range(scales)], [36] * scales)
 
 
 def _pool(

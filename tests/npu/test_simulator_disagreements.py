@@ -22,6 +22,7 @@ from tosaic.errors import TosaicError, Unsupported
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Value
 from tosaic.spec.dtypes import I8, I32
+from tosaic.targets.ethosu import ETHOS_U, with_options
 
 U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
 U85 = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
@@ -121,6 +122,21 @@ def test_output_padding_before_a_transposed_convolution_is_lost_on_u55() -> None
     assert not outcome(enlarged(1, 0, 1, 0), U85)
 
 
+def test_a_transposed_convolution_cut_to_one_column_starts_at_the_wrong_place() -> None:
+    def make(width: int) -> Callable[[Maker], Value]:
+        def cut(m: Maker) -> Value:
+            x, weight = m.input(I8, (1, 9, width, 5)), m.draw(I8, (6, 3, 3, 5))
+            acc = convolve(m, x, weight, op="TRANSPOSE_CONV2D", out_pad=(0, 0, -2, -2),
+                           stride=(2, 2))  # fmt: skip
+            return m.settle(acc, I8, per_channel=False)
+
+        return cut
+
+    for machine in (U55, U85):
+        assert outcome(make(2), machine)
+        assert not outcome(make(3), machine)
+
+
 def doubled(border: tuple[int, int]) -> Callable[[Maker], Value]:
     def make(m: Maker) -> Value:
         shapes = [m.b.shape(s) for s in ([4, 2, 4, 2], (-1, -1), border)]
@@ -158,6 +174,21 @@ def test_scales_by_channel_are_lost_where_weights_are_an_input() -> None:
     assert not outcome(given_weights(False), U85)
 
 
+def multiplied(per_channel: bool) -> Callable[[Maker], Value]:
+    def make(m: Maker) -> Value:
+        x, y = m.input(I8, (2, 5, 9)), m.input(I8, (2, 9, 8))
+        acc = m.b.MATMUL(x, y, m.zero(I8), m.zero(I8), out=I32)
+        return m.settle(acc, I8, per_channel=per_channel)
+
+    return make
+
+
+def test_scales_by_column_of_a_product_are_those_of_the_first_on_u85() -> None:
+    assert outcome(multiplied(True), U85)
+    assert not outcome(multiplied(False), U85)
+    assert not outcome(multiplied(True), U55)
+
+
 def dilated(width: int) -> Callable[[Maker], Value]:
     def make(m: Maker) -> Value:
         x = m.input(I8, (1, 15, width, 8))
@@ -187,6 +218,14 @@ def test_a_loop_with_memory_of_its_own_uses_bytes_that_vela_does_not_ask_for() -
     assert compiled.scratch_fast_size == 0
     with pytest.raises(TosaicError, match="region 2"):
         simulate(compiled, maker.data, run_reference(data, maker.data))
+
+
+def test_a_loop_is_refused_beforehand_where_the_npu_has_memory_of_its_own() -> None:
+    _, graph = build("loop", "u85", 24)
+    (loop,) = [op for op in graph.ops if op.name == "WHILE_LOOP"]
+    assert ETHOS_U["ethos-u85-256"].refuses(loop) is None
+    dedicated = with_options("ethos-u85-256", {"memory_mode": "Dedicated_Sram_384KB"})
+    assert "memory that Vela does not ask for" in (dedicated.refuses(loop) or "")
 
 
 def narrowed_into(make: Callable[[Maker, Value], Value]) -> Callable[[Maker], Value]:

@@ -1,49 +1,74 @@
 """The command line: ``tosaic compile``, ``run``, ``explain``, ``compare`` and their kin.
 
 Exit codes: 0 fine, 1 finished with refusals under ``--strict`` or with a difference, 2 wrong
-input, 3 a tool failed.
+input, 3 a tool failed, 130 interrupted.
 """
 
 from __future__ import annotations
 
 import sys
 import warnings
+from collections.abc import Callable
+from functools import wraps
 from typing import Any
 
 import typer
 
-from tosaic.cli import commands
+from tosaic.cli import about, commands, files
 from tosaic.errors import ToolFailed, TosaicError
 
+
+class Interrupted(Exception):
+    """Ctrl-C in a command."""
+
+
+def _guarded(command: Callable[..., None]) -> Callable[..., None]:
+    @wraps(command)
+    def run(**options: Any) -> None:
+        try:
+            command(**options)
+        except KeyboardInterrupt as stop:
+            raise Interrupted from stop
+
+    return run
+
+
 app = typer.Typer(
-    name="tosaic", help="Takes PyTorch models to Arm edge devices.", no_args_is_help=True,
-    pretty_exceptions_enable=False, add_completion=True,
+    name="tosaic", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=True,
+    help="Takes PyTorch models to Arm edge devices. With --debug, errors come with their trace.",
 )  # fmt: skip
-for _command in commands.ALL:
-    app.command()(_command)
+for _command in (*commands.ALL, *files.ALL, *about.ALL):
+    app.command()(_guarded(_command))
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; what goes wrong is a sentence and an exit code."""
     words = sys.argv[1:] if arguments is None else arguments
-    debug = "--debug" in words
-    warnings.showwarning = _warn
+    before, warnings.showwarning = warnings.showwarning, _warn
     try:
         app([w for w in words if w != "--debug"], standalone_mode=True)
-    except TosaicError as problem:
-        if debug:
+    except Exception as problem:
+        if "--debug" in words:
             raise
-        _complain(str(problem))
-        sys.exit(3 if isinstance(problem, ToolFailed) else 2)
-    except OSError as problem:
-        if debug:
-            raise
-        _complain(f"{problem.strerror or problem}: '{problem.filename}'")
-        sys.exit(2)
+        sentence, code = _told(problem)
+        _say("error:", "bold red", sentence)
+        sys.exit(code)
+    finally:
+        warnings.showwarning = before
 
 
-def _complain(sentence: str) -> None:
-    _say("error:", "bold red", sentence)
+def _told(problem: Exception) -> tuple[str, int]:
+    """What a user reads of a problem, and the exit code."""
+    if isinstance(problem, Interrupted):
+        return "interrupted; nothing is left half-written", 130
+    if isinstance(problem, TosaicError):
+        return str(problem), 3 if isinstance(problem, ToolFailed) else 2
+    if isinstance(problem, OSError):
+        named = f": '{problem.filename}'" if problem.filename else ""
+        return f"{problem.strerror or problem}{named}", 2
+    lines = str(problem).strip().splitlines() or ["no reason given"]
+    what = f"{type(problem).__name__}: {lines[0]}"
+    return f"Tosaic itself failed, which it should not ({what}); --debug shows where", 3
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
@@ -56,4 +81,4 @@ def _say(word: str, style: str, sentence: str) -> None:
 
     console = Console(stderr=True, soft_wrap=True)
     console.print(word, style=style, end=" ")
-    console.print(sentence, markup=False, highlight=False)
+    console.print(sentence, markup=False, highlight=False, emoji=False)

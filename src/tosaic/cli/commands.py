@@ -1,194 +1,199 @@
-"""The commands. Each imports what it needs when it runs, so that help is quick."""
+"""The commands that take a model. Each imports what it needs when it runs, so help is quick."""
 
 from __future__ import annotations
 
-import json
-import sys
+import os
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from tosaic.cli import boundary
+from tosaic.cli import options as o
+from tosaic.cli.show import bar, busy, console, show, show_data
 from tosaic.errors import InvalidInput
 
 if TYPE_CHECKING:
-    from tosaic.targets.report import Printed
+    from tosaic.cli.sources import Source
 
-_MODEL = "file.py[:name] (a module, or a function that gives module and inputs), or file.pt2"
-Model = Annotated[str, typer.Argument(help=_MODEL, show_default=False)]
-Target = Annotated[str, typer.Option("--target", "-t", help="ethos-u55-128, TOSA-1.0+INT, …")]
-Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
-Calibration = Annotated[str | None, typer.Option(help=".npy, .npz, .pt, a folder, file.py:name")]
-Scheme = Annotated[str | None, typer.Option(help="int8 (default) or a16w8")]
-Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
-Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
+_LABELS = ".npz with inputs x and classes y, .pt with a pair, or file.py:name"
+_COMPARED = 4  # sets of calibration data that a report is made with
 
 
 def compile(
-    model: Model,
-    target: Target = "TOSA-1.0+INT",
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help=".tosa, .mlir, .pte")
-    ] = None,
-    shape: Shape = None,
-    calibration: Calibration = None,
-    scheme: Scheme = None,
-    strict: Annotated[bool, typer.Option(help="exit with 1 if a call stays in PyTorch")] = False,
-    as_json: Json = False,
-    quiet: Quiet = False,
+    model: o.Model,
+    target: o.Target = "TOSA-1.0+INT",
+    output: o.Output = None,
+    shape: o.Shape = None,
+    calibration: o.Calibration = None,
+    scheme: o.Scheme = None,
+    io: o.Io = None,
+    report: o.Report = None,
+    vela_ini: o.VelaIni = None,
+    system_config: o.SystemConfig = None,
+    memory_mode: o.MemoryMode = None,
+    max_scratch: o.MaxScratch = None,
+    max_flash: o.MaxFlash = None,
+    strict: o.Strict = False,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:
     """Compile a model, and write the file that a device runs."""
     import tosaic
-    from tosaic.cli.sources import data, model_and_inputs
 
-    if output is not None and not output.parent.is_dir():
-        raise InvalidInput(f"there is no folder '{output.parent}' to write to")
-    module, inputs = model_and_inputs(model, shape or [])
-    given = data(calibration) if calibration else None
-    artifact = tosaic.compile(module, inputs, target=target, scheme=scheme, calibration=given)
-    if output is not None:
-        artifact.save(output)
-    _show(artifact.report, as_json, quiet)
+    for path in filter(None, (output, report)):
+        _check_output(path)
+    if report is not None and report.suffix != ".html":
+        raise InvalidInput(f"a report is an .html file, not '{report}'")
+    given = o.vela_options(vela_ini, system_config, memory_mode, max_scratch, max_flash)
+    with busy("loading the model", quiet):
+        source, kept = _source(model, shape), _Kept(_COMPARED)
+        chosen = _calibration(source, calibration)
+        artifact = tosaic.compile(
+            source.model, source.inputs, target=target, scheme=scheme,
+            calibration=None if chosen is None else kept.of(chosen),
+            io=boundary.boundary(io or []), **given,
+        )  # fmt: skip
+        if output is not None:
+            artifact.save(output)
+        if report is not None:
+            artifact.save(
+                report, model=source.model, inputs=kept.items or [source.inputs],
+                title=_title(source, model),
+            )  # fmt: skip
+    show(artifact.report, as_json, quiet)
+    written = ", ".join(str(path) for path in (output, report) if path is not None)
+    if written and not as_json and not quiet:
+        typer.echo(f"written: {written}")
     if strict and artifact.report.refused:
         raise typer.Exit(1)
 
 
 def explain(
-    model: Model, target: Target = "TOSA-1.0+INT", shape: Shape = None, scheme: Scheme = None,
-    strict: Annotated[bool, typer.Option(help="exit with 1 if a call stays in PyTorch")] = False,
-    as_json: Json = False,
+    model: o.Model, target: o.Target = "TOSA-1.0+INT", shape: o.Shape = None,
+    scheme: o.Scheme = None, strict: o.Strict = False, as_json: o.Json = False,
+    quiet: o.Quiet = False,
 ) -> None:  # fmt: skip
     """Say what of a model would be compiled, and why not all of it."""
     import tosaic
-    from tosaic.cli.sources import model_and_inputs
 
-    module, inputs = model_and_inputs(model, shape or [])
-    told = tosaic.explain(module, inputs, target=target, scheme=scheme)
-    _show(told, as_json)
+    with busy("loading the model", quiet):
+        source = _source(model, shape)
+        told = tosaic.explain(source.model, source.inputs, target=target, scheme=scheme)
+    show(told, as_json, quiet)
     if strict and told.refused:
         raise typer.Exit(1)
 
 
 def compare(
-    model: Model, target: Target = "TOSA-1.0+INT", shape: Shape = None,
-    calibration: Calibration = None, scheme: Scheme = None,
+    model: o.Model, target: o.Target = "TOSA-1.0+INT", shape: o.Shape = None,
+    calibration: o.Calibration = None, scheme: o.Scheme = None,
     inputs: Annotated[str | None, typer.Option(help="data to compare on")] = None,
-    as_json: Json = False,
+    as_json: o.Json = False, quiet: o.Quiet = False,
 ) -> None:  # fmt: skip
     """Compile a model and compare it with the original, layer by layer."""
     import tosaic
-    from tosaic.cli.sources import data, model_and_inputs
+    from tosaic.cli.data import data
 
-    module, example = model_and_inputs(model, shape or [])
-    given = data(calibration) if calibration else None
-    artifact = tosaic.compile(module, example, target=target, scheme=scheme, calibration=given)
-    sets = list(data(inputs)) if inputs else [example]
-    _show(tosaic.compare(module, artifact, sets), as_json)
+    with busy("loading the model", quiet):
+        source = _source(model, shape)
+        artifact = tosaic.compile(
+            source.model, source.inputs, target=target, scheme=scheme,
+            calibration=_calibration(source, calibration),
+        )  # fmt: skip
+        sets = list(data(inputs)) if inputs else [source.inputs]
+        told = tosaic.compare(source.model, artifact, sets)
+    show(told, as_json, quiet)
 
 
-def run(
-    file: Annotated[Path, typer.Argument(help=".tosa or .pte", show_default=False)],
-    inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help="one .npy each")] = None,
-    output: Annotated[
-        Path | None, typer.Option("--output", "-o", help="a folder for results")
-    ] = None,
-    expect: Annotated[list[str] | None, typer.Option(help="one .npy each, to compare")] = None,
-) -> None:
-    """Run a compiled file on this machine, exactly."""
-    import numpy as np
-
+def evaluate(
+    model: o.Model,
+    labels: Annotated[str, typer.Option("--data", "-d", help=_LABELS)],
+    target: o.Target = "TOSA-1.0+INT", shape: o.Shape = None,
+    calibration: o.Calibration = None, scheme: o.Scheme = None,
+    engine: Annotated[str | None, typer.Option(help="npu or tosa")] = None,
+    batch: Annotated[int, typer.Option(help="inputs at a time for the float model")] = 32,
+    limit: Annotated[int | None, typer.Option(help="take so many inputs only")] = None,
+    as_json: o.Json = False, quiet: o.Quiet = False,
+) -> None:  # fmt: skip
+    """Compile a classifier, and count how often it and the original are right."""
     import tosaic
-    from tosaic.cli.sources import data
+    from tosaic.cli import judge
+    from tosaic.cli.data import labelled
 
-    model = tosaic.load(file)
-    given = [array for name in inputs or [] for each in data(name) for array in each]
-    results = [np.asarray(r) for r in model.run(*given)]
-    for number, result in enumerate(results):
-        typer.echo(f"output {number}: {result.dtype} {'×'.join(map(str, result.shape))}")
-    if output is not None:
-        output.mkdir(parents=True, exist_ok=True)
-        for number, result in enumerate(results):
-            np.save(output / f"output_{number}.npy", result)
-    wanted = [np.asarray(a) for name in expect or [] for each in data(name) for a in each]
-    for number, (result, right) in enumerate(zip(results, wanted)):
-        wrong = result.shape != right.shape or not np.array_equal(result, right)
-        typer.echo(f"output {number}: {'differs' if wrong else 'as expected'}")
-        if wrong:
-            raise typer.Exit(1)
-
-
-def ops(as_json: Json = False) -> None:
-    """List the PyTorch operators that lower, and to what."""
-    from tosaic.targets.report import grid
-    from tosaic.targets.support import COLUMNS, support
-
-    rows = support()
+    if batch < 1 or (limit is not None and limit < 1):
+        raise InvalidInput("--batch and --limit are at least 1")
+    x, y = (part[:limit] for part in labelled(labels))
+    with busy("loading the model", quiet):
+        source = _source(model, shape)
+    with bar("float", len(x), quiet) as step:
+        real = judge.original(source, x, batch, step)
+    with busy("compiling", quiet):
+        artifact = tosaic.compile(
+            source.model, source.inputs, target=target, scheme=scheme,
+            calibration=_calibration(source, calibration),
+        )  # fmt: skip
+    with bar(artifact.target, len(x), quiet) as step:
+        ours = judge.compiled(artifact, source, x, engine, step)
+    found = judge.Verdict.of(artifact.target, real, ours, y)
     if as_json:
-        names = [column.title for column in COLUMNS]
-        typer.echo(
-            json.dumps({r.op: dict(zip(names, map(str, r.answers))) for r in rows}, indent=1)
-        )
-        return
-    table = grid("operator", *(column.title for column in COLUMNS))
-    for row in rows:
-        table.add_row(row.op, *map(str, row.answers))
-    _console().print(table)
-
-
-def dump(file: Annotated[Path, typer.Argument(help=".tosa", show_default=False)]) -> None:
-    """Print a compiled graph as text."""
-    from tosaic.files.flatbuffer import read
-    from tosaic.files.text import print_graph
-
-    sys.stdout.write(print_graph(read(file)))
-
-
-def targets() -> None:
-    """List what can be compiled for."""
-    from tosaic.targets.vela import ACCELERATORS
-
-    typer.echo("TOSA-1.0+INT, TOSA-1.0+FP, TOSA-1.1+INT+FP+int16 and the like: plain TOSA")
-    for name in ACCELERATORS:
-        typer.echo(name)
-
-
-def doctor() -> None:
-    """Say what is installed, and how to get the rest."""
-    from importlib import metadata
-
-    from rich.markup import escape
-
-    from tosaic.targets.report import grid
-
-    table = grid("package", "version", "for")
-    for name, use, get in _PACKAGES:
-        try:
-            version = metadata.version(name)
-        except metadata.PackageNotFoundError:
-            version = f"absent: pip install {get}"
-        table.add_row(name, escape(version), use)
-    _console().print(table)
-
-
-_PACKAGES = (
-    ("torch", "models", '"torch==2.13.*"'),
-    ("torchao", "quantization", '"torchao==0.18.*"'),
-    ("tosa-tools", "the reference model", "tosa-tools"),
-    ("ethos-u-vela", "Ethos-U targets", "ethos-u-vela"),
-    ("executorch", ".pte files", '"tosaic[executorch]"'),
-)
-
-ALL = (compile, run, explain, compare, ops, dump, targets, doctor)
-
-
-def _console() -> Any:
-    from rich.console import Console
-
-    return Console()
-
-
-def _show(told: Printed, as_json: bool, quiet: bool = False) -> None:
-    if as_json:
-        typer.echo(json.dumps(told.data(), indent=1))
+        show_data(found.data())
     elif not quiet:
-        _console().print(told)
+        console().print(found)
+
+
+ALL = (compile, explain, compare, evaluate)
+
+
+def _check_output(path: Path) -> None:
+    """What can be known before a long run about writing its result."""
+    from tosaic.targets import formats
+
+    if path.suffix not in (".tosa", ".mlir", *formats.WRITERS):
+        known = ", ".join((".tosa", ".mlir", *formats.WRITERS))
+        raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")
+    if not path.parent.is_dir():
+        raise InvalidInput(f"there is no folder '{path.parent}' to write to")
+    if path.is_dir():
+        raise InvalidInput(f"'{path}' is a folder")
+    if not os.access(path if path.exists() else path.parent, os.W_OK):
+        raise InvalidInput(f"cannot write '{path}': there is no permission to")
+    if path.suffix in (".pte", ".bpte"):
+        from tosaic.executorch.api import require_executorch
+
+        require_executorch()
+
+
+def _title(source: Source, name: str) -> str:
+    """What a report is called: the model's class, or its file where the class says nothing."""
+    kind = type(source.model).__name__
+    vague = kind in ("Sequential", "GraphModule", "ExportedProgram")
+    return Path(name.partition(":")[0]).stem if vague else kind
+
+
+def _source(model: str, shape: list[str] | None) -> Source:
+    from tosaic.cli.sources import source_of
+
+    return source_of(model, shape or [])
+
+
+def _calibration(source: Source, given: str | None) -> Iterable[Any] | None:
+    """The data that was named, else the model's own."""
+    from tosaic.cli.data import data
+
+    return data(given) if given else source.calibration
+
+
+class _Kept:
+    """The first items of an iterable, kept while it is gone through."""
+
+    def __init__(self, most: int) -> None:
+        self.items: list[Any] = []
+        self.most = most
+
+    def of(self, items: Iterable[Any]) -> Iterator[Any]:
+        for item in items:
+            if len(self.items) < self.most:
+                self.items.append(item)
+            yield item

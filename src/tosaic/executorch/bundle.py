@@ -25,8 +25,9 @@ def bundle(manager: Any, artifact: Artifact, test_inputs: Iterable[Any]) -> byte
         cases = []
         for given in test_inputs:
             arguments = tuple(given) if isinstance(given, (list, tuple)) else (given,)
-            made = artifact.run(*arguments)
-            cases.append(MethodTestCase(_leaves(arguments), _leaves(made)))
+            made = artifact.run(*arguments, raw=True)
+            taken = artifact.boundary.quantized(_leaves(arguments))
+            cases.append(MethodTestCase(taken, _leaves(made)))
         if not cases:
             raise InvalidInput("test_inputs is empty: give at least one input")
         suite = [MethodTestSuite("forward", cases)]

@@ -16,7 +16,7 @@ from tosaic.files import flatbuffer, velabin
 from tosaic.front import torchapi
 from tosaic.front.lower import TYPES
 from tosaic.front.partition import Piece
-from tosaic.ir.graph import Graph, Value
+from tosaic.ir.graph import Graph, Unsigned, Value
 from tosaic.targets.boundary import restored
 
 TOSA_BACKEND, ETHOSU_BACKEND, VGF_BACKEND = "TOSABackend", "EthosUBackend", "VgfBackend"
@@ -40,6 +40,8 @@ class Blob:
 def torch_type(value: Value) -> torch.dtype:
     """The type of PyTorch that holds a value at the boundary of a graph."""
     found = _TORCH_TYPES.get(value.dtype)
+    if isinstance(value.quant, Unsigned):
+        return torch.uint8
     if found is None:
         raise Unsupported(f"{value.name} is {value.dtype}, which PyTorch has no tensors of")
     return found

@@ -17,11 +17,11 @@ import torch
 from tosaic.errors import InvalidInput, TosaicError, Unsupported
 from tosaic.executorch.api import quiet, require_executorch
 from tosaic.executorch.delegates import Blob, ethosu_blob, lowered_module, tosa_blob
-from tosaic.executorch.files import write_together
 from tosaic.executorch.outer import example_inputs, outer_module
 from tosaic.executorch.plain import NotPlain, plain_method
 from tosaic.executorch.programfile import write_program
 from tosaic.executorch.specs import LinuxOptions
+from tosaic.files.whole import write_together
 from tosaic.front import torchapi
 from tosaic.ir.graph import Graph
 from tosaic.targets.artifact import Artifact

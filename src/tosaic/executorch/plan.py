@@ -22,6 +22,7 @@ from tosaic.front import torchapi
 from tosaic.front.lower import TYPES
 from tosaic.front.partition import Partition, Piece, partition
 from tosaic.front.program import Program, from_exported, program_of
+from tosaic.front.walk import is_unsigned
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import TensorType
 from tosaic.targets.artifact import Artifact
@@ -80,11 +81,12 @@ class Plan:
 def mismatch(node: fx.Node, value: Value) -> str | None:
     """Why the bytes of a tensor of PyTorch are not those of a value of TOSA."""
     example = node.meta.get("val")
-    if isinstance(example, Tensor) and example.dtype is torch_type(value):
+    kind = torch.uint8 if is_unsigned(node) else torch_type(value)
+    if isinstance(example, Tensor) and example.dtype is kind:
         plain = example.is_contiguous() or order_of(node) is not None
         return None if plain else f"{node.name} lies in memory in an order that TOSA does not have"
-    kind = getattr(example, "dtype", type(example).__name__)
-    return f"{node.name} is {kind} outside of the delegate and {value.dtype} inside"
+    given = getattr(example, "dtype", type(example).__name__)
+    return f"{node.name} is {given} outside of the delegate and {value.dtype} inside"
 
 
 def plan_of(
@@ -176,7 +178,7 @@ def _ordered(program: Program, piece: Piece) -> Graph:
 def _unread(node: fx.Node) -> Value:
     """An input that nothing reads: the runtime gives it all the same."""
     example = node.meta["val"]
-    kind = TYPES.get(example.dtype)
+    kind = TYPES.get(torch.int8 if is_unsigned(node) else example.dtype)
     if kind is None:
         raise Unsupported(f"{node.name} is {example.dtype}, which TOSA does not have")
     return Value(TensorType(kind, tuple(example.shape)), node.name)

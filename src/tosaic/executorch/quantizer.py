@@ -6,12 +6,12 @@ module by name, else by type, else the global one. None leaves the call in float
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Any, TypeVar
 
 from torch import fx
-from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, Quantizer
+from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from tosaic.errors import InvalidInput
 from tosaic.executorch.configs import QuantizationConfig
@@ -21,18 +21,16 @@ from tosaic.executorch.specs import (
     TosaCompileSpec,
     VgfCompileSpec,
 )
-from tosaic.front import torchapi
-from tosaic.front.calls import rides
-from tosaic.quant import TosaicQuantizer
-from tosaic.quant.readers import tell_readers
+from tosaic.quant import Scheme, Schemes, TosaicQuantizer
+from tosaic.quant.boundary import Bytes
 from tosaic.quant.roles import is_real
-from tosaic.targets.base import Target
 
 _KEY = "quantization_annotation"
 Config = QuantizationConfig | None
+Own = TypeVar("Own", bound="ArmQuantizer")
 
 
-class ArmQuantizer(Quantizer):  # type: ignore[misc]
+class ArmQuantizer(TosaicQuantizer):
     """What a compile spec's target lowers in integers is quantized, as the configs say."""
 
     spec_type: type[CompileSpec] = CompileSpec
@@ -41,150 +39,84 @@ class ArmQuantizer(Quantizer):  # type: ignore[misc]
         if not isinstance(compile_spec, self.spec_type):
             wanted, kind = self.spec_type.__name__, type(compile_spec).__name__
             raise InvalidInput(f"{type(self).__name__} takes a {wanted}, not a {kind}")
-        super().__init__()
+        super().__init__(Schemes(None), target=compile_spec.device)
         self.compile_spec = compile_spec
-        self.refused: dict[str, Any] = {}
-        self._global: Config = None
-        self._io: Config = None
-        self._nodes: dict[str, Config] = {}
-        self._targets: dict[Any, Config] = {}
-        self._names: dict[str, Config] = {}
-        self._types: dict[Any, Config] = {}
-        self._chosen: dict[fx.Node, QuantizationConfig] = {}
-        self._used: dict[QuantizationConfig, TosaicQuantizer] = {}
+        self._trains: bool | None = None
 
-    def set_global(self, quantization_config: Config) -> ArmQuantizer:
+    def set_global(self: Own, quantization_config: Config) -> Own:
         """For everything that has no config of its own."""
-        self._global = _checked(quantization_config)
-        return self
+        return self._set(global_=self._scheme_of(quantization_config))
 
-    def set_io(self, quantization_config: Config) -> ArmQuantizer:
+    def set_io(self: Own, quantization_config: Config) -> Own:
         """For the model's inputs and outputs, also where what reads them stays in float."""
-        self._io = _checked(quantization_config)
-        return self
+        scheme = self._scheme_of(quantization_config, is_boundary=True)
+        if quantization_config is None or scheme is None:
+            return self._set(io=None)
+        unsigned = quantization_config.is_unsigned
+        return self._set(io=Bytes(scheme.eps) if unsigned else _Boundary(scheme))
 
-    def set_module_name(self, module_name: str, quantization_config: Config) -> ArmQuantizer:
+    def set_module_name(self: Own, module_name: str, quantization_config: Config) -> Own:
         """For a module and all within it, by its path, as ``features.0``."""
-        self._names[module_name] = _checked(quantization_config)
-        return self
+        return self._add("module_names", module_name, quantization_config)
 
-    def set_module_type(self, module_type: Any, quantization_config: Config) -> ArmQuantizer:
+    def set_module_type(self: Own, module_type: Any, quantization_config: Config) -> Own:
         """For every module of a class and all within it."""
-        self._types[module_type] = _checked(quantization_config)
-        return self
+        return self._add("module_types", module_type, quantization_config)
 
-    def set_node_name(self, node_name: str, quantization_config: Config) -> ArmQuantizer:
+    def set_node_name(self: Own, node_name: str, quantization_config: Config) -> Own:
         """For one call, by the name of its node."""
-        self._nodes[node_name] = _checked(quantization_config)
-        return self
+        return self._add("nodes", node_name, quantization_config)
 
-    def set_node_target(self, node_target: Any, quantization_config: Config) -> ArmQuantizer:
+    def set_node_target(self: Own, node_target: Any, quantization_config: Config) -> Own:
         """For every call of an operator, as ``torch.ops.aten.relu.default``."""
-        self._targets[node_target] = _checked(quantization_config)
+        return self._add("nodes", node_target, quantization_config)
+
+    def _add(self: Own, kind: str, name: Any, config: Config) -> Own:
+        chosen = {**getattr(self.schemes, kind), name: self._scheme_of(config)}
+        return self._set(**{kind: chosen})
+
+    def _set(self: Own, **parts: Any) -> Own:
+        self.schemes = replace(self.schemes, **parts)
+        self.schemes.check(self.compile_spec.device.env)
         return self
 
-    def config_of(self, node: fx.Node) -> Config:
-        """The config that counts for a call."""
-        if node.name in self._nodes:
-            return self._nodes[node.name]
-        if node.target in self._targets:
-            return self._targets[node.target]
-        modules = [*torchapi.modules_of(node)]
-        for path, _ in modules:
-            if path in self._names:
-                return self._names[path]
-        for _, kind in modules:
-            for wanted, config in self._types.items():
-                if kind in (wanted, _qualified(wanted)):
-                    return config
-        return self._global
+    def _scheme_of(self, config: Any, is_boundary: bool = False) -> Scheme | None:
+        """The scheme of a config; all configs are for training, or none is."""
+        if config is None:
+            return None
+        if not isinstance(config, QuantizationConfig):
+            raise InvalidInput(
+                "a quantization config is None or made by tosaic.executorch, as by "
+                f"get_symmetric_quantization_config(); this is a {type(config).__name__}"
+            )
+        if config.is_unsigned and not is_boundary:
+            raise InvalidInput("uint8 is for the boundary of a model: give this config to set_io")
+        if self._trains not in (None, config.is_qat):
+            raise InvalidInput("the configs of a quantizer have is_qat all alike, True or False")
+        self._trains = self.training = config.is_qat
+        self.sums_ride = not config.is_qat and self.compile_spec.device.sums_ride
+        return config.scheme
 
-    def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        return TosaicQuantizer().transform_for_annotation(model)
 
-    def prepare_obs_or_fq_callback(
-        self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
-    ) -> None:
-        """Each quantizer sees the edges of its own calls."""
-        found = edge_or_node_to_obs_or_fq
-        for config, quantizer in self._used.items():
-            own = {
-                edge: observer for edge, observer in found.items()
-                if isinstance(edge, tuple) and self._chosen.get(edge[1]) == config
-            }  # fmt: skip
-            quantizer.prepare_obs_or_fq_callback(model, own)
-            found.update(own)
-        tell_readers(model, found)  # of all calls, whatever their configs
+@dataclass(frozen=True, slots=True)
+class _Boundary:
+    """Inputs and outputs in the integers of a scheme."""
 
-    def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
-        """Each scheme annotates the whole model; each call keeps what its own config gave it."""
-        choices = dict(self._choices(model.graph))
-        chosen = {n: c for n, c in choices.items() if c is not None}
-        found: dict[fx.Node, QuantizationAnnotation] = {}
-        device = self.compile_spec.device
-        if len(set(choices.values())) > 1:  # a sum and its layers may have different configs
-            device = replace(device, sums_ride=False)
-        self._used = {c: _quantizer(c, device) for c in dict.fromkeys(chosen.values())}
-        self._chosen = chosen
-        for config, quantizer in self._used.items():
-            quantizer.annotate(model)
-            self.refused |= quantizer.refused
-            for node in model.graph.nodes:
-                annotation = node.meta.pop(_KEY, None)
-                if annotation is not None and chosen.get(node) == config:
-                    found[node] = annotation
-        for node, annotation in found.items():
-            node.meta[_KEY] = annotation
-        self._annotate_io(model.graph)
-        return model
+    scheme: Scheme
 
-    def _choices(self, graph: fx.Graph) -> Iterator[tuple[fx.Node, Config]]:
-        """A config for each call; what rides on another call, or takes its results, follows it."""
-        made: dict[fx.Node, Config] = {}
+    def annotate(self, graph: fx.Graph, quantizer: TosaicQuantizer) -> None:
+        spec = self.scheme.activation(quantizer.training)
         for node in graph.nodes:
-            if node.op != "call_function":
+            if _KEY in node.meta:
                 continue
-            first = node.all_input_nodes[0] if node.all_input_nodes else None
-            follows = first in made and first is not None and _follows(first, node)
-            made[node] = made[first] if follows and first is not None else self.config_of(node)
-            yield node, made[node]
-
-    def _annotate_io(self, graph: fx.Graph) -> None:
-        if self._io is None:
-            return
-        spec = _quantizer(self._io, self.compile_spec.device).scheme.activation(self._io.is_qat)
-        for node in graph.nodes:
             if node.op == "placeholder" and is_real(node):
                 node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
             elif node.op == "output":
                 inputs = {n: spec for n in node.all_input_nodes if is_real(n)}
                 node.meta[_KEY] = QuantizationAnnotation(input_qspec_map=inputs, _annotated=True)
 
-    def validate(self, model: fx.GraphModule) -> None:
-        """Nothing to add: what was annotated has been tried."""
-
-
-def _quantizer(config: QuantizationConfig, device: Target) -> TosaicQuantizer:
-    return TosaicQuantizer(config.scheme, training=config.is_qat, target=device)
-
-
-def _follows(first: fx.Node, node: fx.Node) -> bool:
-    names = torchapi.target_name(first), torchapi.target_name(node)
-    return names[1] == "getitem" or (len(first.users) == 1 and rides(*names))
-
-
-def _checked(config: Any) -> Config:
-    if config is None or isinstance(config, QuantizationConfig):
-        return config
-    kind = type(config).__name__
-    raise InvalidInput(
-        f"a quantization config is None or made by tosaic.executorch, as by "
-        f"get_symmetric_quantization_config(); this is a {kind}"
-    )
-
-
-def _qualified(kind: Any) -> str:
-    return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
+    def link(self, observers: dict[Any, Any]) -> None:
+        """Nothing to add: they are integers of their own."""
 
 
 class TOSAQuantizer(ArmQuantizer):

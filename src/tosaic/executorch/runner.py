@@ -97,6 +97,17 @@ class Runner:
         self.inputs = self._infos(self._plan.inputs)
         self.outputs = self._infos(self._plan.outputs)
 
+    @property
+    def operators(self) -> list[str]:
+        """What runs on the CPU, by ExecuTorch's names."""
+        named = ((op.name, op.overload) for op in self._plan.operators)
+        return [".".join(filter(None, each)) for each in named]
+
+    @property
+    def delegates(self) -> list[Executor]:
+        """What runs the delegates, in their order."""
+        return list(self._executors)
+
     def _infos(self, indices: list[int]) -> tuple[TensorInfo | None, ...]:
         return tuple(self._memory.infos.get(index) for index in indices)
 

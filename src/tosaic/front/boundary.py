@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -11,20 +12,32 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.ports import Meaning, input_meaning
 from tosaic.front.program import Program
 from tosaic.ir.graph import Quant
 
 INT32 = torch.iinfo(torch.int32)
 
 
-def given_values(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
-    """The leaves of a call's arguments, each checked; InvalidInput says what does not fit."""
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A leaf of a call's arguments; ``was_real`` if integers were made of real numbers."""
+
+    value: Any
+    was_real: bool = False
+
+
+def given_values(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Given]:
+    """The leaves of a call's arguments, each checked; InvalidInput says what does not fit.
+
+    Where the program takes integers for real numbers, both are accepted.
+    """
     flat = _leaves(program, args, kwargs)
     if len(flat) != len(program.arguments):
         wanted = len(program.arguments)
         raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
     return [
-        _checked(number, node, value)
+        _checked(number, node, value, input_meaning(program, node))
         for number, (node, value) in enumerate(zip(program.arguments, flat))
     ]
 
@@ -57,7 +70,7 @@ def _leaves(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         raise InvalidInput(f"the inputs are not nested like the example: {text}") from None
 
 
-def _checked(number: int, node: fx.Node, value: Any) -> Any:
+def _checked(number: int, node: fx.Node, value: Any, meaning: Meaning | None) -> Given:
     example = node.meta.get("val")
     if not isinstance(example, Tensor):
         if "val" in node.meta and (type(value) is not type(example) or value != example):
@@ -65,13 +78,16 @@ def _checked(number: int, node: fx.Node, value: Any) -> Any:
                 f"input {number} ({node.name}) was {example!r} at export and is part of the "
                 f"program, so it cannot be {value!r}: compile again for that value"
             )
-        return value
-    wanted = _described(example)
+        return Given(value)
+    wanted = _described(example) + (" or the floats it stands for" if meaning else "")
     if isinstance(value, np.ndarray):
         value = torch.as_tensor(value)
     if not isinstance(value, Tensor):
         kind = type(value).__name__
         raise InvalidInput(f"input {number} ({node.name}) must be {wanted}, not a {kind}")
+    was_real = meaning is not None and value.dtype.is_floating_point
+    if meaning is not None and was_real:
+        value = meaning.quantize(value)
     if value.dtype is not example.dtype or torchapi.known_shape(value) != torchapi.known_shape(
         example
     ):
@@ -79,7 +95,7 @@ def _checked(number: int, node: fx.Node, value: Any) -> Any:
             f"input {number} ({node.name}) must be {wanted}, as in the export, "
             f"not {_described(value)}"
         )
-    return value.cpu()
+    return Given(value.cpu(), was_real)
 
 
 def _described(tensor: Tensor) -> str:

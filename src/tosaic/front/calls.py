@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+_NAMESPACE = "quantized_decomposed"
+QUANTIZE = f"{_NAMESPACE}.quantize_per_tensor.default"
+DEQUANTIZE = {
+    f"{_NAMESPACE}.dequantize_per_tensor.default",
+    f"{_NAMESPACE}.dequantize_per_channel.default",
+}
 _PRODUCTS = frozenset({
     "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d",
     "convolution", "linear", "addmm", "mm", "bmm", "matmul",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable
 from typing import Any
@@ -130,6 +131,15 @@ def _mm(b: dict[str, Any]) -> Call | None:
     return None if weight is None else (aten.linear.default, (b["self"], weight))
 
 
+def _strided(b: dict[str, Any]) -> Call | None:
+    """All of a tensor that lies as it is read: then only its shape changes."""
+    source, size = b["self"].meta["val"], list(b["size"])
+    shape, dense = torchapi.known_shape(source), torch.empty(size, device="meta").stride()
+    whole = shape is not None and math.prod(shape) == math.prod(size)
+    plain = whole and source.is_contiguous() and tuple(b["stride"]) == dense
+    return (aten.view.default, (b["self"], size)) if plain and not b["storage_offset"] else None
+
+
 _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
     "aten.max_pool2d_with_indices.default": _max_pool,
@@ -138,6 +148,8 @@ _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._softmax.default": _softmax,
     "aten._log_softmax.default": _log_softmax,
     "aten.convolution.default": _convolution,
+    "aten.as_strided.default": _strided,
+    "aten.as_strided_copy.default": _strided,
     "aten.addmm.default": _addmm,
     "aten.mm.default": _mm,
 }

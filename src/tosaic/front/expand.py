@@ -1,7 +1,8 @@
 """Calls that no rule takes become the calls that PyTorch itself says they are made of.
 
 Each is traced alone, from its operands' shapes, and put in the place of the call; the program is
-not traced again. What the parts need in turn is done the same way.
+not traced again. What the parts need in turn is done the same way. Recurrent layers have parts
+of our own making.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
+from tosaic.front.choice import CHOICE
+from tosaic.front.recurrent import steps
 from tosaic.front.writes import is_functional
 
+_HOME = ("stack_trace", "nn_module_stack", CHOICE)
 _DEEPEST = 4  # parts of parts of parts: deeper, a call is made of things that no rule knows
 
 
@@ -55,11 +59,13 @@ def _parts(
     if depth == 0 or not _is_spread_by_index(node):
         return None
     torchapi.make_new(node)  # the program reads no value that a call has written to
-    traced = torchapi.decomposed(node)
+    traced = steps(node) or torchapi.decomposed(node)
     if traced is None or not is_functional(traced):
         return None
     _find_constants(traced.graph, node, known)
+    home = {k: v for k, v in node.meta.items() if k in _HOME}
     for part in list(traced.graph.nodes):
+        part.meta.update(home)
         if part.op != "call_function" or torchapi.target_name(part) == "getitem":
             continue
         torchapi.make_new(part)
@@ -113,7 +119,6 @@ def _inline(
     """Copy a graph before a call; what it returns, as nodes of the larger graph."""
     known: dict[fx.Node, fx.Node] = {}
     given = iter(node.all_input_nodes)
-    home = {k: v for k, v in node.meta.items() if k in ("stack_trace", "nn_module_stack")}
     for part in parts.graph.nodes:
         if part.op == "placeholder":
             known[part] = next(given)
@@ -122,7 +127,6 @@ def _inline(
         else:
             with module.graph.inserting_before(node):
                 known[part] = module.graph.node_copy(part, lambda n: known[n])
-            known[part].meta.update(home)
             if part in constants:
                 constants.add(known[part])
             if part.op == "get_attr":

@@ -18,6 +18,7 @@ from tosaic.front.state import Changes, explicit
 from tosaic.front.writes import is_functional
 
 _KEPT = "tosaic.imported"
+_OBSERVER = "activation_post_process_"  # what torchao calls them
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,12 +26,14 @@ class Imported:
     """A program with the structure of the user's arguments and results, and what it changes.
 
     If it changes anything, the program itself takes and gives flat lists: see ``Changes``.
+    ``outputs`` are names of the results, where they are known from before it was quantized.
     """
 
     model: ExportedProgram | fx.GraphModule
     in_spec: Any
     out_spec: Any
     changes: Changes = field(default_factory=Changes)
+    outputs: tuple[str, ...] = ()
 
     @property
     def is_quantized(self) -> bool:
@@ -60,6 +63,8 @@ def import_model(
             return kept.with_model(model)
         return Imported(model, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
     if isinstance(model, torch.nn.Module):
+        if any(name.startswith(_OBSERVER) for name, _ in model.named_children()):
+            raise InvalidInput("the model is prepared, and not converted yet: see tosaic.convert")
         examples = _beside(model, example_inputs)
         model = torchapi.captured(model, examples, dynamic_shapes)
     elif dynamic_shapes is not None:

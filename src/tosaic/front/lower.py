@@ -8,7 +8,8 @@ call comes next: ``wanted`` says what the result must become, or None if it may 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -16,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
+from tosaic.front.casts import to_integers
 from tosaic.front.tables import table8, table16
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Quant, Value
@@ -23,6 +25,7 @@ from tosaic.spec import dtypes as d
 
 # The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
 SUM_BITS = {d.I8: 19, d.I16: 14}
+_FUNCTIONS = {(d.I8, d.I8), (d.I16, d.I16), (d.I16, d.I8)}
 TYPES: dict[torch.dtype, d.DType] = {
     torch.bool: d.BOOL,
     torch.int8: d.I8,
@@ -39,6 +42,9 @@ class Lowering(Builder):
     """A Builder with the vocabulary of the rules."""
 
     wanted: tuple[Quant, d.DType] | None = None
+    items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType(
+        {}
+    )  # the same for several results
 
     if TYPE_CHECKING:  # the operators that rules use have one result
 
@@ -68,8 +74,12 @@ class Lowering(Builder):
         return self.const(np.full((1,) * like.type.rank, value, dtype=like.dtype.array), like.dtype)
 
     def quantized_number(self, value: float, quant: Quant, kind: d.DType, rank: int) -> Value:
-        """A constant of one element, rounded to the nearest of some parameters; saturates."""
-        steps = float(np.clip(value / _scale(quant) + _zero(quant), *kind.range))
+        """A constant of one element, rounded to the nearest of some parameters; saturates.
+
+        What is no number becomes 0, as integers have nothing for it.
+        """
+        real = 0.0 if math.isnan(value) else value
+        steps = float(np.clip(real / _scale(quant) + _zero(quant), *kind.range))
         return self.const(np.full((1,) * rank, round(steps)), kind, quant=quant)
 
     def marked(self, value: Value, quant: Quant | None) -> Value:
@@ -138,6 +148,8 @@ class Lowering(Builder):
         """The value in other parameters; nothing if it has them already."""
         if x.quant is None and x.is_const and x.dtype.is_float:
             return self._rounded(x, quant, out)
+        if x.quant is None and x.dtype.is_float:
+            return to_integers(self, x, quant, out)
         given = self._meaning(x)
         if given == quant and x.dtype is out:
             return x
@@ -224,18 +236,30 @@ class Lowering(Builder):
         value: Value = self.CLAMP(x, min_val=low, max_val=high)
         return value
 
-    def table(self, x: Value, function: Callable[[Tensor], Tensor]) -> Value:
-        """A function of one value: exact in int8, between 513 nodes in int16."""
+    def table(
+        self, x: Value, function: Callable[[Tensor], Tensor], reach: float = math.inf
+    ) -> Value:
+        """A function of one value: exact in int8, between 513 nodes in int16.
+
+        Beyond ``reach`` it changes no more than int16 shows, so no nodes are spent there.
+        """
         given, (quant, out) = self._meaning(x), self.wanted or (None, None)
-        if quant is None or x.dtype is not out or out not in (d.I8, d.I16):
-            raise Unsupported("a function of integers needs int8 or int16, the same on both sides")
-        sides = (_scale(given), _zero(given)), (_scale(quant), _zero(quant))
-        if out is d.I8:
-            entries = table8(function, *sides)
-            return self.marked(self.TABLE(x, self.const(entries.numpy(), out)), quant)
-        entries, factor = table16(function, *sides)
-        value = self.TABLE(x, self.const(entries.numpy(), out))  # with 7 more bits
-        return self.marked(self.rescale(value, [1 / 128 / factor], 0, out), quant)
+        if quant is None or out is None or (x.dtype, out) not in _FUNCTIONS:
+            raise Unsupported("a function of integers needs int8 or int16, and no more of them")
+        if x.dtype is d.I8:
+            entries = table8(function, (_scale(given), _zero(given)), (_scale(quant), _zero(quant)))
+            return self.marked(self.TABLE(x, self.const(entries.numpy(), d.I8)), quant)
+        if _scale(given) * 2**15 > 1.25 * reach:
+            given = Quant(reach / 2**15)
+            x = self.settle(x, given, d.I16)
+        finer = 1 if out is d.I16 else 128  # int8 with any zero point fits int16 so
+        entries, factor = table16(
+            function, (_scale(given), _zero(given)), (_scale(quant) / finer, 0)
+        )
+        value = self.TABLE(x, self.const(entries.numpy(), d.I16))  # with 7 more bits
+        return self.marked(
+            self.rescale(value, [1 / 128 / factor / finer], _zero(quant), out), quant
+        )
 
 
 def multiplier_and_shift(factor: float, bits: int) -> tuple[int, int]:

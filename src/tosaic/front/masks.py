@@ -101,7 +101,48 @@ def compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
             raise Unsupported("the difference of any two int32 may not fit int32")
         return _sign(b, name, b.SUB(left, right), small)
 
-    return first(b, lambda: _compared(b, name, left, right), difference)
+    forms = [lambda: _compared(b, name, left, right)]
+    if left.quant is None and d.I32 is left.dtype is right.dtype:
+        forms += [lambda: _stepped(b, name, left, right), lambda: _in_float(b, name, left, right)]
+    return first(b, *forms, difference)
+
+
+def _stepped(b: Lowering, name: str, left: Value, right: Value) -> Value:
+    """Any int32 and a constant: limited to the constant and its neighbours first."""
+    known, x = (right, left) if right.is_const else (left, right)
+    ends = {"==": (-1, 1), ">": (0, 1), ">=": (-1, 0)}[name]
+    low, high = ends if known is right else (-ends[1], -ends[0])
+    numbers = _numbers(known)
+    if (
+        numbers.min(initial=0) + low < d.I32.range[0]
+        or numbers.max(initial=0) + high > d.I32.range[1]
+    ):
+        raise Unsupported("an int32 is compared with the last int32 there is")
+    below, above = (b.const(numbers + end, d.I32) for end in (low, high))
+    limited = b.MINIMUM(b.MAXIMUM(x, below), above)
+    if name == "==":
+        y = b.SUB(b.number(1, x), b.ABS(b.SUB(limited, known)))
+    else:
+        y = b.SUB(limited, below) if known is right else b.SUB(above, limited)
+    return b.marked(_byte(b, y), MASK)
+
+
+def _in_float(b: Lowering, name: str, left: Value, right: Value) -> Value:
+    """The same without integers: float32 keeps the order of any int32 and a small constant."""
+    known = right if right.is_const else left
+    if np.abs(_numbers(known)).max(initial=0) >= 1 << 24:
+        raise Unsupported("float32 does not hold every int32")
+    return _compared(b, name, *(_float(b, v) for v in (left, right)))
+
+
+def _float(b: Lowering, x: Value) -> Value:
+    return b.const(_numbers(x), d.F32) if x.is_const else b.CAST(x, out=d.F32)
+
+
+def _numbers(x: Value) -> np.ndarray[Any, Any]:
+    if x.const is None or not x.is_const:
+        raise Unsupported("the difference of any two int32 may not fit int32")
+    return x.const.array.astype(np.int64)
 
 
 def _sign(b: Lowering, name: str, x: Value, small: bool) -> Value:

@@ -24,18 +24,18 @@ _LONG = 1 << 15  # elements of an axis that are added up at once where more are 
 
 
 def first(b: Lowering, *forms: Callable[[], Value]) -> Value:
-    """The first of several equal expressions that is not refused."""
-    refusal = Unsupported("there is no expression for this")
+    """The first of several equal expressions that is not refused; the first one's reason if all."""
+    refusal: Unsupported | None = None
     for form in forms:
         with b.scratch() as trial:
             try:
                 value = form()
             except Unsupported as reason:
-                refusal = reason
+                refusal = refusal or reason
                 continue
             trial.commit()
             return value
-    raise refusal
+    raise refusal or Unsupported("there is no expression for this")
 
 
 def _folded(

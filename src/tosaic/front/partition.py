@@ -17,10 +17,13 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
+from tosaic.front.casts import to_real
+from tosaic.front.choice import left_in_float
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE, Walker, named_output, parameters
+from tosaic.front.walk import Walker, is_unsigned, named_output, origin, parameters
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec.check import check_level
@@ -78,21 +81,24 @@ def partition(
     expose: bool = False,
     constraints: Sequence[Constraint] = (),
     kept: Mapping[str, str] = MappingProxyType({}),
+    has_casts: bool = False,
 ) -> Partition:
     """Split a program into TOSA graphs and what PyTorch runs round them.
 
     With ``expose`` the graphs give every value that they compute. ``kept`` are calls that PyTorch
-    keeps whatever their rules say, by the name of the node, with the reason.
+    keeps whatever their rules say, by the name of the node, with the reason. With ``has_casts``
+    graphs quantize and dequantize themselves what they take and give as real numbers.
     """
-    return _Partitioner(program, env, expose, constraints, kept).run()
+    return _Partitioner(program, env, expose, constraints, kept, has_casts).run()
 
 
 class _Partitioner:
     def __init__(
         self, program: Program, env: Env, expose: bool, constraints: Sequence[Constraint],
-        kept: Mapping[str, str],
+        kept: Mapping[str, str], has_casts: bool,
     ) -> None:  # fmt: skip
         self.program, self.env, self.expose = program, env, expose
+        self.has_casts, self.real = has_casts, set[fx.Node]()
         self.constraints, self.kept = constraints, kept
         self.ranges = Ranges(program.tensors)
         self.trial = Walker(program, Lowering(env, constraints=constraints), self.ranges)
@@ -109,13 +115,14 @@ class _Partitioner:
         for node in self.program.calls:
             self._try(node)
             self._place(node)
+        self._leave_steps()
         self._find_reads()
         return Partition(self._pieces(), self.refused)
 
     def _try(self, node: fx.Node) -> None:
         """Run the rule of a call; a boundary quantize is PyTorch's, and no refusal."""
         target = torchapi.target_name(node)
-        if target == QUANTIZE and not self._is_inside(node.args[0]):
+        if target == QUANTIZE and not self._is_inside(node.args[0]) and not self._casts(node):
             self._boundary(node)
             return
         try:
@@ -126,11 +133,14 @@ class _Partitioner:
                 self._can_pass(result)
                 scratch.commit()
         except Unsupported as refusal:
-            place = torchapi.location(node).place
-            self.refused.append(Refusal(target, refusal.reason, place, node.name))
-            self._outside(node)
+            place, reason = torchapi.location(node).place, left_in_float(node) + refusal.reason
+            self.refused.append(Refusal(target, reason, place, node.name))
+            if target == QUANTIZE:
+                self._boundary(node)
+            else:
+                self._outside(node)
             return
-        if isinstance(result, Value) and result.is_const:
+        if isinstance(result, torch.Tensor) or (isinstance(result, Value) and result.is_const):
             self.folded.add(node)
         elif target in DEQUANTIZE:
             self.meant.add(node)
@@ -146,7 +156,13 @@ class _Partitioner:
 
     def _is_inside(self, node: Any) -> bool:
         source = self.source(node)
-        return source in self.accepted or source in self.folded
+        return node in self.meant or source in self.accepted or source in self.folded
+
+    def _casts(self, node: fx.Node) -> bool:
+        """Whether a graph quantizes what PyTorch gives it: real numbers, and not to uint8."""
+        given = self.trial.values.get(node.args[0]) if isinstance(node.args[0], fx.Node) else None
+        is_real = isinstance(given, Value) and given.dtype.is_float
+        return self.has_casts and is_real and not is_unsigned(node)
 
     def source(self, node: fx.Node) -> fx.Node:
         """The node that a value comes from."""
@@ -156,8 +172,12 @@ class _Partitioner:
 
     def _boundary(self, node: fx.Node) -> None:
         """PyTorch quantizes; the integers it gives are an input."""
-        quant, kind = parameters(torchapi.bound_arguments(node))
-        example = node.args[0].meta.get("val") if isinstance(node.args[0], fx.Node) else None
+        try:
+            quant, kind = parameters(torchapi.bound_arguments(node))
+        except Unsupported as refusal:
+            self.trial.missing[node] = refusal.reason
+            return
+        example = origin(node).meta.get("val")  # PT2E gives its own calls none
         self.trial.codes.add(node)
         if isinstance(example, torch.Tensor):
             self._give(node, Value(TensorType(kind, tuple(example.shape)), node.name, quant=quant))
@@ -169,6 +189,8 @@ class _Partitioner:
         if not isinstance(example, torch.Tensor):
             return
         kind, shape = TYPES.get(example.dtype), torchapi.known_shape(example)
+        if example.dtype is torch.uint8 and self._only_dequantized(node):
+            kind = TYPES[torch.int8]
         if kind is None:
             self.trial.missing[node] = f"{node.name} is {example.dtype}, which TOSA does not have"
         elif node in self.ranges.wide:
@@ -177,6 +199,10 @@ class _Partitioner:
             self.trial.missing[node] = f"{node.name} has a size that depends on the input"
         else:
             self._give(node, Value(TensorType(kind, shape), node.name))
+
+    def _only_dequantized(self, node: fx.Node) -> bool:
+        users = self.program.users.get(node, ())
+        return all(torchapi.target_name(user) in DEQUANTIZE for user in users)
 
     def _give(self, node: fx.Node, value: Value) -> None:
         """An input of the trial, unless no graph of the level can have such an input."""
@@ -197,15 +223,30 @@ class _Partitioner:
                 level = max(level, self.level[argument] + crossing)
         self.level[node] = level
 
+    def _leave_steps(self) -> None:
+        """Where a group would do nothing but quantize again, PyTorch does that."""
+        levels: dict[int, list[fx.Node]] = {}
+        for node in self.accepted:
+            levels.setdefault(self.level[node], []).append(node)
+        for nodes in levels.values():
+            if all(torchapi.target_name(node) == QUANTIZE for node in nodes):
+                self.accepted -= set(nodes)
+
     def _find_reads(self) -> None:
-        """For each call whether PyTorch reads its result, dequantized or not; readers first."""
+        """For each call whether PyTorch reads its result, dequantized or not; readers first.
+
+        What a graph gives as real numbers it does not give as integers for that.
+        """
+        if self.has_casts:
+            ends = self.meant & self.program.results
+            self.real = {n for n in ends if self.source(n) in self.accepted and not is_unsigned(n)}
         for node in reversed(self.program.calls):
-            self.reads[node] = node in self.program.results or any(
+            self.reads[node] = node not in self.real and (node in self.program.results or any(
                 self.reads[user]
                 if user in self.folded or user in self.meant
                 else user not in self.accepted
                 for user in self.program.users.get(node, ())
-            )
+            ))  # fmt: skip
 
     def _pieces(self) -> list[Piece]:
         levels: dict[int, tuple[list[fx.Node], list[fx.Node]]] = {}
@@ -233,6 +274,7 @@ class _Partitioner:
         b = Lowering(self.env, constraints=self.constraints)
         walker, members = Walker(self.program, b), set(nodes)
         walker.codes, walker.missing = self.trial.codes, self.trial.missing
+        walker.unsigned = self.trial.unsigned
         inputs: list[fx.Node] = []
         for node in nodes:
             for argument in node.all_input_nodes:
@@ -246,7 +288,14 @@ class _Partitioner:
             value = named_output(walker.b, walker.values[node], walker.name(node), taken)
             walker.b.output(value)
             piece.outputs.append(node)
-            piece.meanings.append(None if node in self.trial.codes else value.quant)
+            is_real = self.reads[node] and node not in self.trial.codes
+            piece.meanings.append(value.quant if is_real else None)
+        for node in self.program.calls if self.real else ():
+            if node in self.real and self.source(node) in members:
+                real = to_real(walker.b, walker.values[self.source(node)])
+                walker.b.output(named_output(walker.b, real, walker.name(node), taken))
+                piece.outputs.append(node)
+                piece.meanings.append(None)
         piece.input_orders = [None] * len(piece.inputs)
         piece.output_orders = [None] * len(piece.outputs)
         return piece
@@ -262,6 +311,8 @@ class _Partitioner:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
+        elif isinstance(given, torch.Tensor):
+            walker.values[node] = given
         elif not isinstance(given, Value):
             raise Unsupported(f"{node.name} cannot be an input of a TOSA graph")
         elif given.is_const:

@@ -21,7 +21,8 @@ class Program:
 
     ``inputs`` are the leaves of the user's arguments, then the buffers in ``states``, each with
     its first value. ``outputs`` are the leaves of the result, then the new values of the states,
-    then those of the inputs at the positions in ``written``.
+    then those of the inputs at the positions in ``written``. ``names`` are those of the results,
+    where they are known from elsewhere.
     """
 
     calls: list[fx.Node]
@@ -33,14 +34,24 @@ class Program:
     regions: dict[fx.Node, fx.GraphModule] = field(default_factory=dict)
     states: tuple[tuple[str, Tensor], ...] = ()
     written: tuple[int, ...] = ()
+    names: tuple[str, ...] = ()
     users: dict[fx.Node, list[fx.Node]] = field(default_factory=dict)
     results: set[fx.Node] = field(default_factory=set)
 
     def __post_init__(self) -> None:
+        self.results = {n for n in self.outputs if isinstance(n, fx.Node)}
+        self._drop_unread()
         for node in self.calls:
             for argument in node.all_input_nodes:
                 self.users.setdefault(argument, []).append(node)
-        self.results = {n for n in self.outputs if isinstance(n, fx.Node)}
+
+    def _drop_unread(self) -> None:
+        """Calls only make new values here, so one that nothing reads has no effect."""
+        read = set(self.results)
+        for node in reversed(self.calls):
+            if node in read:
+                read.update(node.all_input_nodes)
+        self.calls = [node for node in self.calls if node in read]
 
     @property
     def changes(self) -> int:
@@ -60,6 +71,7 @@ def program_of(model: Any, example_inputs: tuple[Any, ...] = ()) -> Program:
     made = from_exported(graph) if isinstance(graph, ExportedProgram) else from_module(graph)
     made.in_spec, made.out_spec = source.in_spec, source.out_spec
     made.states, made.written = source.changes.states, source.changes.written
+    made.names = source.outputs
     _check_static(made)
     return made
 

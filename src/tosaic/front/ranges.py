@@ -79,8 +79,14 @@ class Ranges:
             return _joined([self.of(v) for v in value])
         return (float(value), float(value)) if isinstance(value, (int, float)) else ALL
 
+    def learn(self, node: fx.Node, tensor: Tensor) -> None:
+        """A value that is known as a whole."""
+        self.known[node] = self._of_tensor(node, tensor)
+
     def _of_constant(self, node: fx.Node) -> Interval:
-        tensor: Any = self.tensors.get(node)
+        return self._of_tensor(node, self.tensors.get(node))
+
+    def _of_tensor(self, node: fx.Node, tensor: Any) -> Interval:
         if isinstance(tensor, (int, float)):
             return self.of(tensor)
         if tensor is None or not tensor.numel() or tensor.dtype.is_complex:
@@ -158,10 +164,13 @@ def _of_type(example: Any) -> Interval:
 
 def _sizes(node: fx.Node, bound: dict[str, Any]) -> float:
     """How many elements of the operand one element of the result comes from."""
-    source, result = _example(bound["self"]), _example(node)
-    if not isinstance(source, Tensor) or not isinstance(result, Tensor):
-        return math.inf
-    return source.numel() / max(result.numel(), 1)
+    return _count(_example(bound["self"])) / max(_count(_example(node)), 1)
+
+
+def _count(example: Any) -> float:
+    """How many elements a tensor has; no end to them where that is not known."""
+    shape = torchapi.known_shape(example) if isinstance(example, Tensor) else None
+    return math.inf if shape is None else math.prod(shape)
 
 
 def _sum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
@@ -173,16 +182,17 @@ def _cumsum(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
     if not isinstance(example, Tensor):
         return ALL
     low, high = r.of(bound["self"])
-    terms = example.shape[bound["dim"]] if example.dim() else 1
+    shape = torchapi.known_shape(example)
+    if shape is None:
+        return ALL
+    terms = shape[bound["dim"]] if shape else 1
     return min(low, low * terms), max(high, high * terms)
 
 
 def _accumulated(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
     """Every element of the source may be added to one place."""
     source = next(bound[k] for k in ("src", "source", "values") if k in bound)
-    example = _example(source)
-    terms = example.numel() if isinstance(example, Tensor) else math.inf
-    low, high = _scaled(r.of(source), max(terms, 1))
+    low, high = _scaled(r.of(source), max(_count(_example(source)), 1))
     return _added(r.of(bound["self"]), (min(low, 0.0), max(high, 0.0)))
 
 

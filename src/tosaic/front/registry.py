@@ -61,6 +61,7 @@ class Rule:
     constants: bool = False  # tensors after the first are constants, which stay in float
     limits: tuple[float, float] | None = None
     masks: tuple[str, ...] = ()  # arguments that stay in float where they are constants
+    wide: tuple[str, ...] = ()  # arguments that want 16 bits where the target has them
 
 
 RULES: dict[str, Rule] = {}
@@ -76,6 +77,7 @@ def rule(
     constants: bool = False,
     limits: tuple[float, float] | None = None,
     masks: tuple[str, ...] = (),
+    wide: tuple[str, ...] = (),
 ) -> Callable[[Function], Function]:
     """Register a rule for overloads such as ``aten.relu.default``.
 
@@ -85,7 +87,7 @@ def rule(
     def register(lower: Function) -> Function:
         made = Rule(
             targets, lower, policy, tuple(samples), tuple(integers), why, weight_axis, constants,
-            limits, masks,
+            limits, masks, wide,
         )  # fmt: skip
         RULES.update((target, made) for target in targets)
         return lower

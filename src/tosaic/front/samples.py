@@ -12,12 +12,12 @@ from torch import Tensor
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.masks import mask_input
+from tosaic.front.masks import is_mask, mask_input
 from tosaic.front.moves import joined
 from tosaic.front.registry import RULES, Rule, Sample
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Op, Quant, Value
-from tosaic.spec.dtypes import I16, I32, I48, DType
+from tosaic.spec.dtypes import I8, I16, I32, I48, DType
 from tosaic.spec.env import Env
 
 Array = np.ndarray[Any, np.dtype[Any]]
@@ -179,7 +179,18 @@ class Operands:
             self.arrays.append(array)
 
 
-def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
+@dataclass(frozen=True, slots=True)
+class Weights:
+    """The integers of weights: their type, and whether each channel has a scale."""
+
+    kind: DType = I8
+    per_channel: bool = True
+
+
+USUAL = Weights()
+
+
+def operands(b: Lowering, case: Case, kind: DType | None, weights: Weights = USUAL) -> Operands:
     """Float operands, or quantized ones of a type with parameters that cover them."""
     made, tensors = Operands(), case.tensors()
     weighted, constants = case.rule.policy == "WEIGHTED", case.rule.constants
@@ -191,7 +202,7 @@ def operands(b: Lowering, case: Case, kind: DType | None) -> Operands:
         elif kind is None or (constants and i):
             made.add(b.tensor(tensor), tensor if kind is None else tensor.double())
         elif weighted and i == 1:
-            made.add(*weight_constant(b, tensor, case.rule.weight_axis))
+            made.add(*weight_constant(b, tensor, case.rule.weight_axis, weights))
         elif weighted and i:
             quant = made.values[0].quant
             assert quant is not None
@@ -214,15 +225,19 @@ def _plain(b: Lowering, tensor: Tensor, given: str, name: str) -> tuple[Value, T
     return value, tensor, tensor.numpy().astype(value.dtype.array)
 
 
-def lowered(b: Lowering, case: Case, made: Operands, kind: DType | None) -> Value:
-    """The result of the rule in the parameters that a quantizer would give it."""
+def lowered(
+    b: Lowering, case: Case, made: Operands, kind: DType | None, out: DType | None = None
+) -> Value:
+    """The result of the rule in the parameters that a quantizer would give it, in a type."""
     if kind is None or not (expected := case.eager(made.real)).dtype.is_floating_point:
         plain: Value = case.lower(b, made.values)
         return plain
-    given = next(v.quant for v in made.values if v.quant is not None)
-    wanted = given if case.rule.policy == "SHARED" else range_quant(expected, kind)
-    b.wanted = (wanted, kind)
-    return b.settle(case.lower(b, made.values), wanted, kind)
+    given = next((v.quant for v in made.values if v.quant is not None and not is_mask(v)), None)
+    wanted = given if case.rule.policy == "SHARED" else None
+    out = out or kind
+    wanted = wanted or range_quant(expected, out)
+    b.wanted = (wanted, out)
+    return b.settle(case.lower(b, made.values), wanted, out)
 
 
 def emitted(
@@ -270,13 +285,19 @@ def dequantized(values: Array, quant: Quant) -> Tensor:
     return torch.as_tensor((values.astype(np.float64) - quant.zero_point) * quant.scale)
 
 
-def weight_constant(b: Lowering, weight: Tensor, axis: int = 0) -> tuple[Value, Tensor]:
-    """int8 with a scale for each output channel, and the weights it stands for."""
-    others = [i for i in range(weight.dim()) if i != axis]
-    shaped = weight.abs().amax(others, keepdim=True).clamp(min=1e-6).double() / 127
-    levels = (weight.double() / shaped).round().clamp(-127, 127)
+def weight_constant(
+    b: Lowering, weight: Tensor, axis: int = 0, weights: Weights = USUAL
+) -> tuple[Value, Tensor]:
+    """Integers with a scale for each output channel or one, and the weights they stand for."""
+    others = [i for i in range(weight.dim()) if i != axis or not weights.per_channel]
+    most = weights.kind.range[1]
+    shaped = weight.abs().amax(others, keepdim=True).clamp(min=1e-6).double() / most
+    levels = (weight.double() / shaped).round().clamp(-most, most)
     quant = Quant(tuple(shaped.flatten().tolist()), 0, axis)
-    return b.tensor(levels.to(torch.int8), quant), levels * shaped
+    if not weights.per_channel:
+        quant = Quant(float(shaped))
+    made = b.const(levels.numpy(), weights.kind, quant=quant, shape=tuple(weight.shape))
+    return made, levels * shaped
 
 
 def bias_constant(
@@ -284,7 +305,7 @@ def bias_constant(
 ) -> tuple[Value, Tensor]:
     """A bias in the scale of the products, and the numbers it stands for."""
     assert weight.quant is not None
-    scales = torch.as_tensor(np.multiply(weight.quant.scale, input.scale))
+    scales = torch.as_tensor(np.multiply(weight.quant.scale, input.scale)).reshape(-1)
     scales = scales.repeat(len(bias) // len(scales))  # groups share those of a transposed one
     levels = (bias.double() / scales).round()
     return b.const(levels.numpy(), I48 if kind is I16 else I32), levels * scales

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 
 import torch
 from torch import Tensor
@@ -23,6 +24,7 @@ def table8(function: Function, given: Affine, wanted: Affine) -> Tensor:
     return real.nan_to_num(nan=wanted[1]).round().clamp(-128, 127)
 
 
+@lru_cache(256)  # the steps of a recurrent layer ask for the same ones
 def table16(function: Function, given: Affine, wanted: Affine) -> tuple[Tensor, float]:
     """513 nodes, between which TABLE interpolates, and how much larger than meant they are.
 
@@ -35,8 +37,8 @@ def table16(function: Function, given: Affine, wanted: Affine) -> tuple[Tensor, 
     inside = (real.abs() <= 32767).double()
     near = torch.nn.functional.max_pool1d(inside[None], 3, 1, 1)[0] > 0
     most = float(real[near & real.isfinite()].abs().max()) if near.any() else 0.0
-    tried = [_nodes(function, given, wanted, real, factor)
-             for factor in (1.0, 32767 / most if 32767 < most < 65534 else 1.0)]  # fmt: skip
+    factors = {1.0, 32767 / most if 32767 < most < 65534 else 1.0}
+    tried = [_nodes(function, given, wanted, real, f) for f in sorted(factors, reverse=True)]
     off, nodes, factor = min(tried, key=lambda t: max(t[0], NEAR))
     if off > LIMIT:
         raise Unsupported(f"a table of 513 int16 entries is {off:.0f} steps off this function")

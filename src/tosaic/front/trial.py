@@ -26,21 +26,59 @@ class Trial:
         self, env: Env, constants: set[fx.Node], constraints: Sequence[Constraint] = ()
     ) -> None:
         self.env, self.constants, self.constraints = env, constants, constraints
-        self.wanted: tuple[Quant, d.DType] | None = None
+        self._answers: dict[Any, Unsupported | None] = {}
+
+    def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
+        """What the result of a call must become; None if it may stay as it is."""
+        return None
 
     def refusal(self, *calls: fx.Node) -> Unsupported | None:
-        """Why calls, each on the accumulators of those before it, do not lower; None if they do."""
+        """Why calls, each on the accumulators of those before it, do not lower; None if they do.
+
+        Calls that differ in nothing that a rule sees are tried once.
+        """
+        key = self._key(calls)
+        if key is None:
+            return self._tried(calls)
+        if key not in self._answers:
+            self._answers[key] = self._tried(calls)
+        return self._answers[key]
+
+    def _key(self, calls: tuple[fx.Node, ...]) -> Any:
+        """All that a rule sees of calls; None if it sees numbers."""
+        if any(self._integers(n) is not None for call in calls for n in call.all_input_nodes):
+            return None
+        parts: list[Any] = []
+        for call in calls:
+
+            def described(node: fx.Node, call: fx.Node = call) -> Any:
+                place = calls.index(node) if node in calls else -1
+                return place, node in self.constants, self.described(call, node)
+
+            given = str(fx.map_arg((call.args, call.kwargs), described))
+            parts.append((call.target, given, self.wanted(call)))
+        return tuple(parts)
+
+    def described(self, call: fx.Node, node: fx.Node) -> Any:
+        """What stands for an operand, in short."""
+        example = node.meta.get("val")
+        if not isinstance(example, Tensor):
+            return node.name
+        return example.dtype, tuple(example.shape)
+
+    def _tried(self, calls: tuple[fx.Node, ...]) -> Unsupported | None:
         b, known = Lowering(self.env, constraints=self.constraints), dict[fx.Node, Value]()
         result: Any = None
+        wanted = self.wanted(calls[-1])
         try:
             for call in calls:
-                b.wanted = self.wanted if call is calls[-1] else None
+                b.wanted = wanted if call is calls[-1] else None
                 rule = rule_of(torchapi.target_name(call))
                 result = known[call] = rule.lower(b, **self._arguments(b, call, known))
             for value in result if isinstance(result, (list, tuple)) else [result]:
-                if self.wanted is None or value is None or value.quant is None or is_mask(value):
+                if wanted is None or value is None or value.quant is None or is_mask(value):
                     continue  # a result without a form is refused where it is read
-                b.settle(value, *self.wanted)
+                b.settle(value, *wanted)
         except Unsupported as refusal:
             return refusal
         return None

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -10,22 +12,25 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, rides
+from tosaic.front.io import misfit
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.masks import mask_input
 from tosaic.front.program import Program, from_module
 from tosaic.front.ranges import Interval, Ranges
-from tosaic.front.registry import rule_of
+from tosaic.front.reals import Reals
+from tosaic.front.registry import RULES, rule_of
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
 
-_NAMESPACE = "quantized_decomposed"
-QUANTIZE = f"{_NAMESPACE}.quantize_per_tensor.default"
-DEQUANTIZE = {
-    f"{_NAMESPACE}.dequantize_per_tensor.default",
-    f"{_NAMESPACE}.dequantize_per_channel.default",
-}
+ONLY_OUTSIDE = "TOSA has uint8 at the boundary of a graph only: quantize to int8 within"
+
+
+_LARGEST = 1 << 24  # elements that are computed here; more are left to the target
+
+
+Meaning = tuple[Quant, d.DType]
 
 
 class Walker:
@@ -34,6 +39,8 @@ class Walker:
     With ``ranges`` it refuses int64 results that may not fit. ``missing`` says why a value is
     none that a graph can read. ``codes`` are the integers of quantized values as such: between
     quantize and dequantize, where only moves mean the same for them and for the real numbers.
+    ``unsigned`` are the values that uint8 stands for. In a graph they are int8 with a zero point
+    less by 128; its boundary alone makes bytes of 0 to 255 of them.
     """
 
     def __init__(self, program: Program, b: Lowering | Env, ranges: Ranges | None = None) -> None:
@@ -42,12 +49,13 @@ class Walker:
         self.ranges = ranges
         self.missing: dict[fx.Node, str] = {}
         self.codes: set[fx.Node] = set()
+        self.unsigned: set[fx.Node] = set()
         self._names: set[str] = set()
+        self._reals = Reals(program, self.b)
 
     def name(self, node: fx.Node) -> str:
         """What a tensor at the boundary is called: as what it is the quantized form of."""
-        source = node.args[0] if torchapi.target_name(node) == QUANTIZE else node
-        name = source.name if isinstance(source, fx.Node) else node.name
+        name = label(origin(node))
         if name in self._names:
             name = node.name
         self._names.add(name)
@@ -63,41 +71,69 @@ class Walker:
 
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
-        self.b.loc = torchapi.location(node)
+        self.b.loc, known = torchapi.location(node), dict(self._reals.made)
+        if is_known(node, self.values):
+            return self._evaluate(node)
         try:
             if self.ranges is not None:
                 self.ranges.check(node)
             result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
+            self._reals.made = known  # the others are dropped with the call
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result
+
+    def _evaluate(self, node: fx.Node) -> torch.Tensor:
+        """What a call makes of the program's own tensors: no target has to compute it."""
+        with torch.no_grad():
+            made: torch.Tensor = torchapi.evaluate(node, self.values)
+        self.values[node] = made
+        if self.ranges is not None:
+            self.ranges.learn(node, made)
+        return made
 
     def _lower(self, node: fx.Node, target: str) -> Any:
         if target == "getitem":
             return self.argument(node.args[0])[node.args[1]]
         if torchapi.is_region_call(node):
+            self.b.items = self._wanted_items(node)
             return rule_of(target).lower(self.b, *map(self.argument, node.args))
         if torchapi.overload_of(node) is None:
             raise Unsupported(f"{target or node.target} is no operator of PyTorch")
         arguments = {k: self.argument(v) for k, v in torchapi.bound_arguments(node).items()}
         if target == QUANTIZE:
+            if is_unsigned(node):
+                self._check_leaves(node)
             self.codes.add(node)
             return self.b.settle(arguments["input"], *parameters(arguments))
         if target in DEQUANTIZE:
+            if is_unsigned(node):
+                self.unsigned.add(node)
             return self._dequantize(node, arguments)
+        for operand in node.all_input_nodes:
+            if operand in self.unsigned or (operand in self.codes and is_unsigned(operand)):
+                raise Unsupported(f"it reads uint8 ({label(origin(operand))}), and {ONLY_OUTSIDE}")
         rule = rule_of(target)
         if self._reads_codes(node):
             if rule.policy != "SHARED":
                 raise Unsupported("it computes with the integers of a quantized value themselves")
             self.codes.add(node)
-        self.b.wanted = self._wanted(node)
-        result = rule.lower(self.b, **arguments)
+        real = self._reals.operands(node, arguments)
+        self.b.wanted = self._wanted(node) if real is None else None
+        result = rule.lower(self.b, **(arguments if real is None else real))
         if isinstance(result, (list, tuple)):
             self._check_items(node, result)
         elif self.b.wanted is not None and isinstance(result, Value):
             result = self.b.settle(result, *self.b.wanted)
         return result
+
+    def _check_leaves(self, node: fx.Node) -> None:
+        """uint8 is what a graph gives; it goes on with the int8 before it."""
+        users = self.program.users
+        for user in users.get(node, ()):
+            if torchapi.target_name(user) not in DEQUANTIZE or users.get(user):
+                raise Unsupported(f"uint8 is computed with behind this call, and {ONLY_OUTSIDE}")
 
     def _check_items(self, node: fx.Node, results: Sequence[Any]) -> None:
         """Of several results, those that the program reads must have a form."""
@@ -115,6 +151,8 @@ class Walker:
         """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
         meaning = constant_parameters(arguments)
+        if value.is_const and self._is_narrow(node, arguments):
+            value = narrowed(self.b, value)
         is_given = value.quant is None and value.producer is None
         if value.is_const or (is_given and self._only_dequantized(node)):
             value.quant = meaning
@@ -122,13 +160,22 @@ class Walker:
             raise Unsupported("these integers were not quantized with the scale they are read with")
         return value
 
+    def _is_narrow(self, node: fx.Node, arguments: dict[str, Any]) -> bool:
+        """Whether the integers of a constant are weights, and int4 has them all."""
+        if arguments["dtype"] is not torch.int8 or not d.fits_int4(
+            arguments["quant_min"], arguments["quant_max"]
+        ):
+            return False
+        users = self.program.users.get(node, [])
+        return bool(users) and all(_is_weight(user, node) for user in users)
+
     def _only_dequantized(self, node: fx.Node) -> bool:
         """Whether every reader of the integers takes them for the same real numbers."""
         (source,) = node.all_input_nodes
         return all(u.args[1:] == node.args[1:] and u.target is node.target
                    for u in self.program.users[source])  # fmt: skip
 
-    def _wanted(self, node: fx.Node) -> tuple[Quant, d.DType] | None:
+    def _wanted(self, node: fx.Node) -> Meaning | None:
         """What the program quantizes the result to: right after the call, or after a rider."""
         users = self.program.users.get(node, [])
         if len(users) == 1 and rides(torchapi.target_name(node), torchapi.target_name(users[0])):
@@ -137,6 +184,11 @@ class Walker:
             if torchapi.target_name(user) == QUANTIZE:
                 return parameters(torchapi.bound_arguments(user))
         return None
+
+    def _wanted_items(self, node: fx.Node) -> dict[int, Meaning]:
+        """The same for the results of a call that gives several, by their places."""
+        found = {u.args[1]: self._wanted(u) for u in self.program.users.get(node, ())}
+        return {int(str(i)): wanted for i, wanted in found.items() if wanted is not None}
 
     def argument(self, argument: Any) -> Any:
         """An argument with nodes replaced by values; a tensor becomes a constant on the way."""
@@ -154,6 +206,32 @@ class Walker:
         return argument
 
 
+def _is_weight(user: fx.Node, node: fx.Node) -> bool:
+    rule = RULES.get(torchapi.target_name(user))
+    if rule is None or rule.policy != "WEIGHTED":
+        return False
+    bound = torchapi.bound_arguments(user)
+    return [name for name, value in bound.items() if value is node] == ["weight"]
+
+
+def narrowed(b: Lowering, weight: Value) -> Value:
+    """The same numbers in int4."""
+    source = weight.const
+    assert source is not None
+    return b.const(lambda: source.array, d.I4, quant=weight.quant, shape=weight.shape)
+
+
+def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
+    """Whether a call reads tensors alone that are known, so that its result is, too."""
+    overload, example = torchapi.overload_of(node), node.meta.get("val")
+    shape = torchapi.known_shape(example) if isinstance(example, torch.Tensor) else None
+    if overload is None or shape is None or math.prod(shape) > _LARGEST:
+        return False
+    if not all(isinstance(values.get(n), torch.Tensor) for n in node.all_input_nodes):
+        return False
+    return torchapi.is_repeatable(overload)
+
+
 class Region:
     """A function that a call takes, such as a branch of ``cond``: rules lower it to a graph."""
 
@@ -161,11 +239,12 @@ class Region:
         self.program, self.is_checked = from_module(module), is_checked
 
     def lower(
-        self, b: Lowering, operands: list[Value], name: str, limits: dict[int, Interval]
-    ) -> Graph:
+        self, b: Lowering, operands: list[Value], name: str, limits: dict[int, Interval],
+        wanted: Mapping[int, Meaning] = MappingProxyType({}),
+    ) -> Graph:  # fmt: skip
         """The function as a graph of its own; constants among the operands stay constants.
 
-        ``limits`` are known ranges of operands, by position.
+        ``limits`` are known ranges of operands, by position, ``wanted`` what results must become.
         """
         inner = Lowering(b.env, Graph(name, version=b.env.version), b.constraints)
         ranges = Ranges(self.program.tensors) if self.is_checked else None
@@ -181,9 +260,18 @@ class Region:
         for node in self.program.calls:
             walker.call(node)
         taken: set[Value] = set()
-        for result in self.program.outputs:
-            inner.output(named_output(inner, walker.argument(result), "", taken))
+        for index, result in enumerate(self.program.outputs):
+            value = walker.argument(result)
+            if index in wanted and isinstance(value, Value):
+                value = inner.settle(value, *wanted[index])
+            inner.output(named_output(inner, value, "", taken))
         return inner.graph
+
+    def reads(self, index: int) -> Meaning | None:
+        """What an operand is quantized to before anything else, if it is."""
+        node = self.program.inputs[index]
+        users = [u for u in self.program.users.get(node, ()) if torchapi.target_name(u) == QUANTIZE]
+        return parameters(torchapi.bound_arguments(users[0])) if users else None
 
     def limit(self) -> tuple[int, Interval] | None:
         """For the condition of a loop: the operand that it compares with a number, and the range
@@ -216,12 +304,39 @@ def named_output(b: Lowering, value: Any, name: str, taken: set[Value]) -> Value
     return result
 
 
+def origin(node: fx.Node) -> fx.Node:
+    """What a value is the quantized form of."""
+    while torchapi.target_name(node) in (QUANTIZE, *DEQUANTIZE):
+        source = node.args[0]
+        if not isinstance(source, fx.Node):
+            break
+        node = source
+    return node
+
+
+def label(node: fx.Node) -> str:
+    """What a tensor is called: an input as the model's author called it."""
+    return str(node.target) if node.op == "placeholder" else node.name
+
+
+def is_unsigned(node: fx.Node) -> bool:
+    """Whether a node is a tensor of uint8, or quantizes to it or dequantizes from it."""
+    if torchapi.target_name(node) in (QUANTIZE, *DEQUANTIZE):
+        return torchapi.bound_arguments(node).get("dtype") is torch.uint8
+    example = node.meta.get("val")
+    return isinstance(example, torch.Tensor) and example.dtype is torch.uint8
+
+
 def parameters(arguments: dict[str, Any]) -> tuple[Quant, d.DType]:
-    """Scale, zero point and type of a quantize or dequantize call."""
-    kind = TYPES.get(arguments["dtype"])
+    """Scale, zero point and type of a quantize or dequantize call; uint8 is int8 in a graph."""
+    given, scale, zero = arguments["dtype"], float(arguments["scale"]), arguments["zero_point"]
+    kind = d.I8 if given is torch.uint8 else TYPES.get(given)
     if kind is None or not kind.is_int:
-        raise Unsupported(f"values cannot be quantized to {arguments['dtype']}")
-    return Quant(float(arguments["scale"]), int(arguments["zero_point"])), kind
+        raise Unsupported(f"values cannot be quantized to {given}")
+    problem = misfit(str(given).removeprefix("torch."), int(zero))
+    if problem:
+        raise Unsupported(problem)
+    return Quant(scale, int(zero) - (128 if given is torch.uint8 else 0)), kind
 
 
 def constant_parameters(arguments: dict[str, Any]) -> Quant:

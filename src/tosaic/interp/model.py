@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -22,11 +22,12 @@ _BATCH_PLANS_KEPT = 2
 
 @dataclass(frozen=True, slots=True)
 class Port:
-    """An input or output of a graph."""
+    """An input or output of a graph; ``is_unsigned`` if its integers are read from 0 upwards."""
 
     name: str
     dtype: DType
     shape: tuple[int, ...]
+    is_unsigned: bool = False
 
     def __str__(self) -> str:
         return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
@@ -36,12 +37,14 @@ class Model:
     """A TOSA graph ready to run.
 
     ``run`` takes numpy arrays or torch tensors in graph order and gives a list of arrays. Inputs
-    whose first axis is n times the graph's run as a batch of n.
+    whose first axis is n times the graph's run as a batch of n. Bytes that the graph reads as
+    uint8 may be given as such; it gives them in int8, as TOSA has them.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
-        self.inputs = [_port(v) for v in graph.inputs]
+        unsigned = {op.ins[0] for op in graph.ops if op.attrs.get("input_unsigned")}
+        self.inputs = [replace(_port(v), is_unsigned=v in unsigned) for v in graph.inputs]
         self.outputs = [_port(v) for v in graph.outputs]
         self._plan = Plan(graph)
         self._batched: dict[int, Plan | None] = {}
@@ -151,6 +154,8 @@ def _samples(port: Port, shape: tuple[int, ...]) -> int:
 
 def _tensor(port: Port, given: Any) -> Tensor:
     """A tensor over the caller's memory; the type must be the port's own."""
+    if port.is_unsigned and _kind(given) == f"u{np.dtype(port.dtype.array).name}":
+        given = np.asarray(given).view(port.dtype.array)
     if isinstance(given, Tensor):
         if given.layout is not torch.strided or given.is_meta or given.is_nested:
             layout = str(given.layout).removeprefix("torch.")
@@ -171,6 +176,10 @@ def _tensor(port: Port, given: Any) -> Tensor:
         kind = type(given).__name__ if made else str(array.dtype)
         raise _wrong_type(port, kind)
     return _checked(port, to_torch(array, port.dtype))
+
+
+def _kind(given: Any) -> str:
+    return str(getattr(given, "dtype", "")).removeprefix("torch.")
 
 
 def _wrong_type(port: Port, kind: str) -> InvalidInput:

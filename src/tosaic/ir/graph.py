@@ -47,6 +47,11 @@ class Quant:
     axis: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class Unsigned(Quant):
+    """The same for bytes that hold 0 to 255, which only inputs and outputs of a graph do."""
+
+
 class Const:
     """An array that is made when it is first asked for, and kept."""
 

@@ -10,8 +10,10 @@ for _logger in _LOGGERS:
 try:
     from tosaic.quant.flow import quantize
     from tosaic.quant.quantizer import TosaicQuantizer
+    from tosaic.quant.schemes import Scheme
+    from tosaic.quant.selection import Schemes
 finally:
     for _logger, _level in zip(_LOGGERS, _LEVELS):
         _logger.setLevel(_level)
 
-__all__ = ["TosaicQuantizer", "quantize"]
+__all__ = ["Scheme", "Schemes", "TosaicQuantizer", "quantize"]

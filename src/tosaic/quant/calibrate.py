@@ -9,10 +9,10 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.progress import shown
 from tosaic.quant.correct import LayerRun
 from tosaic.quant.inputs import Arguments, InputWatch
 from tosaic.quant.observer import RangeObserver
-from tosaic.quant.progress import shown
 
 _CLIPPED = 0.05  # of the values of a tensor
 

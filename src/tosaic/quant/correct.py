@@ -11,12 +11,12 @@ import math
 from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.quant.roles import role_of
-from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
+from tosaic.quant.rounding import Together, rounded, together
+from tosaic.quant.weights import BiasObserver, WeightObserver
 
 
 class LayerRun(fx.Interpreter):
@@ -24,17 +24,34 @@ class LayerRun(fx.Interpreter):
 
     def __init__(self, prepared: fx.GraphModule) -> None:
         super().__init__(prepared)
-        self._layers: dict[fx.Node, _Layer] = {}
+        self._layers: dict[BiasObserver, _Layer] = {}  # calls that share a bias are one
+        self._together: dict[WeightObserver, Together | None] = {}
         self._observed = {n: o for n in prepared.graph.nodes if (o := _observers(prepared, n))}
 
     def run_node(self, n: fx.Node) -> Any:
         if n in self._observed:
             (x, weight, *_), _ = self.fetch_args_kwargs_from_env(n)
-            if n not in self._layers:
-                self._layers[n] = _Layer(n, *self._observed[n], weight.detach())
+            bias = self._observed[n][1]
+            if bias not in self._layers:
+                self._layers[bias] = self._layer(n, weight.detach())
             behind = weight.dim() - 2  # axes that windows move over
-            self._layers[n].see(x.detach(), x.dim() - 1 - behind)
+            self._layers[bias].see(x.detach(), x.dim() - 1 - behind)
+        if torchapi.is_region_call(n) and torchapi.target_name(n) == "cond":
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            return self._both(*args)
         return super().run_node(n)
+
+    def _both(self, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
+        """What a branch gives; the other one sees the data, too."""
+        given, otherwise = true_fn(*operands), false_fn(*operands)
+        return given if bool(pred) else otherwise
+
+    def _layer(self, node: fx.Node, values: Tensor) -> _Layer:
+        """Layers with one weight look at its inputs together, if it is so coarse that it counts."""
+        weight, bias = self._observed[node]
+        if weight.by_data and weight not in self._together:
+            self._together[weight] = together(node, values)
+        return _Layer(node, weight, bias, values, self._together.get(weight))
 
     def correct_biases(self) -> None:
         """Once all data has been seen."""
@@ -47,13 +64,16 @@ class _Layer:
     """A layer and the mean of each of its input channels."""
 
     node: fx.Node
-    weight: PerChannelWeightObserver
+    weight: WeightObserver
     bias: BiasObserver
     values: Tensor
+    together: Together | None
     total: Tensor | None = None
     count: int = 0
 
     def see(self, x: Tensor, axis: int) -> None:
+        if self.together is not None:
+            self.together.see(x)
         mean = x.float().mean([i for i in range(x.dim()) if i != axis]).double()
         if x.numel() and bool(mean.isfinite().all()):
             self.total = mean if self.total is None else self.total + mean
@@ -62,12 +82,12 @@ class _Layer:
     def correct(self) -> None:
         if self.total is None:
             return
-        operators, observer = torch.ops.quantized_decomposed, self.weight
-        given = *observer.calculate_qparams(), observer.ch_axis
-        limits = observer.quant_min, observer.quant_max, observer.dtype
-        levels = operators.quantize_per_channel(self.values.float(), *given, *limits)
-        rounded = operators.dequantize_per_channel(levels, *given, *limits)
-        lost = self.values.double() - rounded.double()
+        scale, _ = self.weight.calculate_qparams()
+        steps = self.weight.along(scale, self.values.dim())
+        if self.together is not None and self.together.count and self.weight.levels is None:
+            limits = self.weight.quant_min, self.weight.quant_max
+            self.weight.levels = rounded(self.values, steps, limits, self.together)
+        lost = self.values.double() - self.weight.rounded(self.values) * steps
         mean = self._through(lost.reshape(*lost.shape[:2], -1).sum(2), self.total / self.count)
         self.bias.values = self.bias.values + mean.to(self.bias.values.dtype)
 
@@ -89,7 +109,7 @@ class _Layer:
 
 def _observers(
     prepared: fx.GraphModule, node: fx.Node
-) -> tuple[PerChannelWeightObserver, BiasObserver] | None:
+) -> tuple[WeightObserver, BiasObserver] | None:
     """The observers of a layer's weight and bias, where it has both."""
     if node.op != "call_function" or len(node.args) < 3:
         return None
@@ -99,6 +119,6 @@ def _observers(
             return None
         found.append(prepared.get_submodule(str(argument.target)))
     weight, bias = found
-    if isinstance(weight, PerChannelWeightObserver) and isinstance(bias, BiasObserver):
+    if isinstance(weight, WeightObserver) and isinstance(bias, BiasObserver):
         return weight, bias
     return None

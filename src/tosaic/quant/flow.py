@@ -14,12 +14,18 @@ from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.imported import Imported, import_model
+from tosaic.front.ports import Ends
+from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.convert import convert
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.known import fold_known
+from tosaic.quant.magnitudes import mark_wide
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.quant.regions import apart, each_region, move_constants_in
+from tosaic.quant.schemes import Scheme
+from tosaic.quant.selection import Schemes, check_names
 from tosaic.targets.base import Target
 
 _NO_DATA = (
@@ -32,7 +38,7 @@ def quantize(
     model: Any,
     example_inputs: tuple[Any, ...],
     *,
-    scheme: str = "int8",
+    scheme: str | Scheme | Schemes = "int8",
     calibration: Iterable[Any] | None = None,
     target: Target | None = None,
 ) -> fx.GraphModule:
@@ -46,8 +52,10 @@ def quantize(
     it with. A buffer that the model changes is an argument of the result behind the others, and
     its new value a result behind the others.
 
-    ``scheme`` is ``"int8"`` (activations and weights) or ``"a16w8"`` (int16 activations, int8
-    weights). Weights have a scale for each output channel.
+    ``scheme`` is ``"int8"`` (activations and weights), ``"a16w8"`` (int16 activations, int8
+    weights) or ``"a8w4"`` (int8 activations, int4 weights); ``Schemes`` chooses for each part of a
+    model. Weights have a scale for each output channel, or one with ``"int8_per_tensor"`` and so
+    on.
 
     ``calibration`` is any iterable of inputs like those that the network will see, a generator
     included; a few dozen are enough. An input is a tensor, a tuple of arguments, or a dict of
@@ -59,6 +67,8 @@ def quantize(
     InvalidInput says what is wrong with a model, a scheme or data.
     """
     check_examples(example_inputs)
+    if isinstance(scheme, Schemes) and scheme.io is not None:
+        raise InvalidInput("types at the boundary (io) are for tosaic.compile, not for quantize")
     source = import_model(model, example_inputs)
     made = quantized(
         source, example_inputs, scheme=scheme, calibration=calibration, target=target
@@ -71,21 +81,23 @@ def quantized(
     source: Imported,
     examples: tuple[Any, ...],
     *,
-    scheme: str,
+    scheme: str | Scheme | Schemes,
     calibration: Iterable[Any] | None = None,
     target: Target | None = None,
+    ends: Ends | None = None,
 ) -> Imported:
-    """The same for a program that is imported already."""
+    """The same for a program that is imported already; ``ends`` are types at its boundary."""
     if source.is_quantized:
         raise InvalidInput("the model is quantized already; give it without a scheme")
     quantizer = TosaicQuantizer(scheme, target=target)
+    if ends:
+        quantizer = WithEnds(scheme, target=target, ends=ends)
     data, examples = _given(source, examples, calibration)
     module = float_module(source, quantizer)
     with torch.no_grad():
-        prepared = prepare(module, quantizer)
+        prepared = apart(module, lambda part: prepare(part, quantizer))
         doubts = calibrate(prepared, examples, data)
-        converted = convert(prepared)
-    torchapi.drop_unread(converted)
+        converted = apart(prepared, _converted)
     if source.changes.count:
         source.remember(converted)
     for sentence in doubts if calibration is not None else [_NO_DATA, *doubts]:
@@ -98,11 +110,26 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
     assert isinstance(source.model, ExportedProgram)
     with torch.no_grad():
         module = torchapi.module_of(source.model)
-        fold_known(module)
-        quantizer.expand(module)
-        fold_batch_norms(module)
-        add_biases(module)
+        move_constants_in(module)
+        check_names(module, quantizer.schemes)
+        return _ready(module, quantizer)
+
+
+def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
+    each_region(module, lambda region: _ready(region, quantizer))
+    fold_known(module)
+    mark_wide(module.graph)
+    quantizer.expand(module)
+    fold_batch_norms(module)
+    add_biases(module)
     return module
+
+
+def _converted(prepared: fx.GraphModule) -> fx.GraphModule:
+    """With integers in the place of observers."""
+    made = convert(prepared)
+    torchapi.drop_unread(made)
+    return made
 
 
 def _given(

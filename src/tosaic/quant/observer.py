@@ -12,6 +12,9 @@ from tosaic.quant.pt2e import UniformQuantizationObserverBase
 from tosaic.quant.ranges import Histogram, Reader, best_range, lost_share
 
 _BINS = 2048
+# Where there are integers enough, half as much again is left for what calibration has not seen:
+# the steps of 16 bits do not show beside the errors of weights, but what saturates does.
+_MANY, _ROOM = 1 << 12, 1.5
 # Smaller steps leave no rescale that TOSA has; zero alone says nothing of what may come.
 LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
 # Masks are written as infinities, or as the largest numbers that there are.
@@ -88,7 +91,9 @@ class RangeObserver(UniformQuantizationObserverBase):
     def _best(self) -> tuple[float, float]:
         is_symmetric = self.qscheme == torch.per_tensor_symmetric
         steps = self.quant_max - self.quant_min
-        return best_range(self._seen(self.zeros), steps, is_symmetric, self.reader)
+        low, high = best_range(self._seen(self.zeros), steps, is_symmetric, self.reader)
+        room = _ROOM if steps >= _MANY else 1.0
+        return low * room, high * room
 
     def _seen(self, zeros: float) -> Histogram:
         """What was seen without so many zeros."""

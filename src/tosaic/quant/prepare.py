@@ -39,6 +39,7 @@ def prepare(module: fx.GraphModule, quantizer: Any) -> fx.GraphModule:
         found[key] = made[root]
     quantizer.prepare_obs_or_fq_callback(module, found)
     _Insertion(module, found).run()
+    module.recompile()
     return module
 
 
@@ -97,7 +98,10 @@ def _observer(spec: Any, found: dict[EdgeOrNode, Any]) -> Any:
     if isinstance(spec, FixedQParamsQuantizationSpec):
         return FixedQParamsObserver(spec)
     if isinstance(spec, DerivedQuantizationSpec):
-        return DerivedObserverOrFakeQuantize(spec, [found[key] for key in spec.derived_from])
+        return DerivedObserverOrFakeQuantize(
+            spec.dtype, [found[key] for key in spec.derived_from], spec.derive_qparams_fn,
+            spec.quant_min, spec.quant_max, spec.qscheme, spec.ch_axis,
+        )  # fmt: skip
     kind = spec.observer_or_fake_quant_ctr
     options = {
         "dtype": spec.dtype, "quant_min": spec.quant_min, "quant_max": spec.quant_max,

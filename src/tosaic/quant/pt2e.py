@@ -11,7 +11,6 @@ import sys
 from abc import ABC
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 import torch
@@ -77,6 +76,24 @@ class QuantizationAnnotation:
     _annotated: bool = False
 
 
+@dataclass(frozen=True, eq=False)
+class Making:
+    """How observers of a kind are made, with some of their options."""
+
+    kind: type[ObserverBase]
+    options: dict[str, Any]
+
+    @property
+    def __name__(self) -> str:
+        return self.kind.__name__
+
+    def with_args(self, **options: Any) -> Making:
+        return Making(self.kind, self.options | options)
+
+    def __call__(self) -> ObserverBase:
+        return self.kind(**self.options)
+
+
 class ObserverBase(nn.Module):
     """Looks at values and says what integers stand for them."""
 
@@ -85,8 +102,8 @@ class ObserverBase(nn.Module):
         self.dtype, self.is_dynamic = dtype, is_dynamic
 
     @classmethod
-    def with_args(cls, **options: Any) -> Callable[[], ObserverBase]:
-        return partial(cls, **options)
+    def with_args(cls, **options: Any) -> Making:
+        return Making(cls, options)
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """Scale and zero point."""
@@ -124,33 +141,6 @@ class UniformQuantizationObserverBase(ObserverBase):
         return scale, zero_point.clamp(self.quant_min, self.quant_max)
 
 
-class PerChannelMinMaxObserver(UniformQuantizationObserverBase):
-    """The smallest and the largest value of each channel."""
-
-    min_val: Tensor
-    max_val: Tensor
-
-    def __init__(self, ch_axis: int = 0, **options: Any) -> None:
-        super().__init__(**options)
-        self.ch_axis = ch_axis
-        self.register_buffer("min_val", torch.zeros(0))
-        self.register_buffer("max_val", torch.zeros(0))
-
-    def forward(self, x: Tensor) -> Tensor:
-        if x.numel():
-            rows = x.detach().to(torch.float32).transpose(self.ch_axis, 0).flatten(1)
-            low, high = torch.aminmax(rows, dim=1)
-            if self.min_val.numel():
-                low, high = torch.minimum(low, self.min_val), torch.maximum(high, self.max_val)
-            self.min_val, self.max_val = low, high
-        return x
-
-    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
-        if not self.min_val.numel():
-            return torch.ones(1), torch.zeros(1, dtype=torch.int64)
-        return self._calculate_qparams(self.min_val, self.max_val)
-
-
 class FixedQParamsObserver(ObserverBase):
     """Scale and zero point that are given."""
 
@@ -169,13 +159,20 @@ class FixedQParamsObserver(ObserverBase):
 class DerivedObserverOrFakeQuantize(ObserverBase, ABC):
     """Scale and zero point from those of other observers."""
 
-    def __init__(self, spec: DerivedQuantizationSpec, others: list[Any]) -> None:
-        super().__init__(spec.dtype)
-        self.derive_qparams_fn, self.qscheme, self.ch_axis = (
-            spec.derive_qparams_fn, spec.qscheme, spec.ch_axis
-        )  # fmt: skip
-        self.quant_min, self.quant_max = spec.quant_min, spec.quant_max
-        self._others = tuple(others)  # modules with places of their own
+    def __init__(
+        self,
+        dtype: torch.dtype,
+        obs_or_fqs: list[Any],
+        derive_qparams_fn: Callable[[list[Any]], tuple[Tensor, Tensor]],
+        quant_min: int | None = None,
+        quant_max: int | None = None,
+        qscheme: torch.qscheme | None = None,
+        ch_axis: int | None = None,
+    ) -> None:
+        super().__init__(dtype)
+        self.derive_qparams_fn, self.qscheme, self.ch_axis = derive_qparams_fn, qscheme, ch_axis
+        self.quant_min, self.quant_max = quant_min, quant_max
+        self._others = tuple(obs_or_fqs)  # modules with places of their own
 
     def forward(self, x: Tensor) -> Tensor:
         return x

@@ -10,32 +10,49 @@ from torch import Tensor, fx
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
+from tosaic.front import trial as front
 from tosaic.front.calls import joins, rides
+from tosaic.front.choice import CHOICE, Choice
 from tosaic.front.expand import expand
-from tosaic.front.registry import rule_of
+from tosaic.front.lower import TYPES
+from tosaic.front.marks import MARK, mark_of
+from tosaic.front.registry import RULES, rule_of
 from tosaic.front.trial import constants
 from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
-    FixedQParamsQuantizationSpec,
     QuantizationAnnotation,
     SharedQuantizationSpec,
     join_torchao,
 )
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real, role_of
-from tosaic.quant.schemes import Scheme, scheme_of
+from tosaic.quant.schemes import Scheme, wider
+from tosaic.quant.selection import ANNOTATION as _KEY
+from tosaic.quant.selection import (
+    BoundarySpec,
+    Schemes,
+    check_names,
+    choices,
+    is_marked,
+    mark,
+    resolved,
+    schemes_of,
+)
+from tosaic.quant.ties import share_observers
 from tosaic.quant.trial import Trial
-from tosaic.quant.weights import BiasObserver, PerChannelWeightObserver
+from tosaic.quant.weights import BiasObserver, WeightObserver
+from tosaic.spec.dtypes import DType
+from tosaic.spec.env import Env
 from tosaic.targets.base import Target
-
-_KEY = "quantization_annotation"
 
 
 class TosaicQuantizer:
     """A PT2E quantizer. What its rule refuses is not annotated and stays in float.
 
-    ``refused`` holds those calls with the reason. ``training`` is for ``prepare_qat_pt2e``: values
-    are rounded while the network learns, and a batch norm stays with the layer before it.
+    ``scheme`` is one for the whole model or, as ``Schemes``, one for each of its parts.
+    ``choices`` holds what was chosen for each call by the name of its node, ``refused`` those that
+    could not be followed, with the reason. ``training`` is for ``prepare_qat_pt2e``: values are
+    rounded while the network learns, and a batch norm stays with the layer before it.
 
     ``target`` is what the program will be compiled for. If its ``sums_ride``, a sum takes the
     accumulator of a layer that nothing else reads: a rescaling and a rounding fewer.
@@ -43,7 +60,7 @@ class TosaicQuantizer:
 
     def __init__(
         self,
-        scheme: str | Scheme = "int8",
+        scheme: str | Scheme | Schemes = "int8",
         *,
         training: bool = False,
         target: Target | None = None,
@@ -51,20 +68,43 @@ class TosaicQuantizer:
         join_torchao()
         self.target = target
         self.sums_ride = not training and (target is None or target.sums_ride)
-        self.scheme = scheme if isinstance(scheme, Scheme) else scheme_of(scheme)
+        self.schemes = schemes_of(scheme)
+        if target is not None:
+            self.schemes.check(target.env)
         self.training = training
         self.refused: dict[str, Unsupported] = {}
-        self._spec = self.scheme.activation(training)
-        self._fixed: dict[fx.Node, Any] = {}
+        self.choices: dict[str, Choice] = {}
+        self._made: dict[fx.Node, Choice] = {}
+        self._specs: dict[fx.Node, Any] = {}  # of values that have another than most
+        self._narrowed: set[fx.Node] = set()  # calls that take no value as wide as it is
 
     def expand(self, module: fx.GraphModule) -> None:
         """Replace calls that are refused by their parts, if none of these is."""
-        known = constants(module.graph)
-        trial = self._trial(known)
-        expand(module, lambda n: n not in known and trial.refusal(n) is not None, constants=known)
+        mark(module.graph, self.schemes)
+        known, self._made = constants(module.graph), {}
+        trial, plain = self._trial(known), self._float_trial(known)
+
+        def refuses(node: fx.Node) -> bool:
+            judge = plain if self._scheme(node) is None else trial
+            return node not in known and judge is not None and judge.refusal(node) is not None
+
+        expand(module, refuses, constants=known)
 
     def _trial(self, known: set[fx.Node]) -> Trial:
-        return Trial(self.scheme, known, self.target)
+        target = self.target or Target(self.schemes.env, Env.parse(self.schemes.env))
+        return Trial(known, target, self._kind, self._scheme)
+
+    def _float_trial(self, known: set[fx.Node]) -> front.Trial | None:
+        """For calls that are left in float, where the target has floats."""
+        target = self.target
+        if target is None or "FP" not in target.env.profiles:
+            return None
+        return front.Trial(target.env, known, target.constraints)
+
+    def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
+        """The integers that a call reads an operand in, or gives its result in."""
+        spec = self._spec(call) if operand is None else self._read(operand, call)
+        return TYPES[spec.dtype]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""
@@ -75,31 +115,82 @@ class TosaicQuantizer:
         return model
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
+        """Annotate what no other quantizer has; the boundary comes last."""
         known, done = constants(model.graph), set[fx.Node]()
+        if not is_marked(model.graph, self.schemes):
+            check_names(model, self.schemes)
+            mark(model.graph, self.schemes)
+        others = {node for node in model.graph.nodes if _KEY in node.meta}
+        self._made, self._specs = choices(model.graph, self.schemes), {}
         trial = self._trial(known)
-        joined = _joined(model.graph, trial) if self.sums_ride else {}
+        joined = self._joined(model.graph, trial) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
         for node in model.graph.nodes:
-            if node.op != "call_function" or node in done or node in known:
+            if _KEY in node.meta or node in done or node in known or self._scheme(node) is None:
                 continue
-            if node in inside:
+            if node.op == "placeholder" and MARK in node.meta and is_real(node):  # of a region
+                node.meta[_KEY] = _annotation({}, self._spec(node))
+            elif torchapi.is_region_call(node):
+                self._border(node)
+            elif node in inside:
                 self._annotate(node, None)
-                continue
-            before = joined.get(node, ())
-            norm = _norm(node) if self.training else None
-            rider = _rider(norm or node)
-            if rider is not None and trial.refusal(*before, node, rider) is not None:
-                rider = None
-            refusal = None if rider is not None else trial.refusal(*before, node)
-            if refusal is not None:
-                self.refused[node.name] = refusal
-                continue
-            last = rider or norm
-            self._annotate(node, None if last is not None else self._spec, before)
-            if last is not None:
-                last.meta[_KEY] = _annotation({}, self._spec)
-            done |= {n for n in (norm, rider) if n is not None}
+            elif node.op == "call_function":
+                done |= self._close(node, trial, joined.get(node, ()))
+        self._come_in_once(model.graph)
+        self._tell(set(known) | others)
+        if isinstance(self.schemes.io, BoundarySpec):
+            self.schemes.io.annotate(model.graph, self)
         return model
+
+    def _come_in_once(self, graph: fx.Graph) -> None:
+        """An input that is read in several types has the widest, and is rescaled inside."""
+        for node in graph.find_nodes(op="placeholder"):
+            readers = [u for u in node.users if node in _inputs(u) and self._scheme(u) is not None]
+            kinds = {getattr(_inputs(u)[node], "dtype", None) for u in readers} - {None}
+            if len(kinds) > 1 and _KEY not in node.meta:
+                specs = [self._usual(user) for user in readers]
+                widest = max(specs, key=lambda spec: int(spec.quant_max))
+                node.meta[_KEY] = _annotation({}, widest)
+
+    def _tell(self, others: set[fx.Node]) -> None:
+        """Let calls and users know what was chosen, but for what is not ours."""
+        for node, choice in self._made.items():
+            if node not in others:
+                node.meta[CHOICE] = choice
+                if is_real(node) or choice.reason:
+                    self.choices[node.name] = choice
+
+    def _close(self, node: fx.Node, trial: Trial, before: tuple[fx.Node, ...]) -> set[fx.Node]:
+        """Annotate a call with what rides on it, or say why not; what it is done with."""
+        norm = _norm(node) if self.training else None
+        rider = self._rider(norm or node)
+        if rider is not None and trial.refusal(*before, node, rider) is not None:
+            rider = None
+        refusal = None if rider is not None else self._refusal(trial, *before, node)
+        if refusal is not None:
+            self.refused[node.name] = refusal
+            self._made[node] = self._made[node].refused(refusal.reason)
+            return set()
+        last = rider or norm
+        self._annotate(node, None if last is not None else self._spec(node), before)
+        if last is not None:
+            spec = self._spec(last if last is rider else node)
+            last.meta[_KEY] = _annotation({}, spec)
+            self._remember(last, spec)
+        return {n for n in (norm, rider) if n is not None}
+
+    def _refusal(self, trial: Trial, *calls: fx.Node) -> Unsupported | None:
+        """Why calls are refused, be their operands as wide as they are or as most are."""
+        refusal, call = trial.refusal(*calls), calls[-1]
+        usual = self._usual(call)
+        if refusal is None or all(self._read(n, call) is usual for n in call.all_input_nodes):
+            return refusal
+        self._narrowed.add(call)
+        again = trial.refusal(*calls)
+        if again is not None:
+            self._narrowed.discard(call)
+            return refusal
+        return None
 
     def validate(self, model: fx.GraphModule) -> None:
         """Nothing to add: what was annotated has been tried."""
@@ -108,22 +199,90 @@ class TosaicQuantizer:
         self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
     ) -> None:
         """Biases are observed together with their layer, values with regard to who reads them."""
-        tell_readers(model, edge_or_node_to_obs_or_fq)
-        found, wide = edge_or_node_to_obs_or_fq, self.scheme.dtype is torch.int16
+        found, made = edge_or_node_to_obs_or_fq, dict[Any, BiasObserver]()
+        share_observers(found)
+        tell_readers(model, found)
         for edge, observer in found.items():
-            if isinstance(observer, DerivedObserverOrFakeQuantize):
-                # Layers that share a bias do not share its scale, which is that of their inputs.
+            scheme = self._scheme(edge[1]) if isinstance(edge, tuple) else None
+            if isinstance(observer, DerivedObserverOrFakeQuantize) and scheme is not None:
+                # The scale of a bias is that of its layer's inputs: layers with others share none.
                 layer = edge[1]
                 source, weight = (found[n, layer] for n in layer.args[:2])
-                if isinstance(weight, PerChannelWeightObserver):
-                    found[edge] = BiasObserver(source, weight, wide)
+                if isinstance(weight, WeightObserver):
+                    key = edge[0], source, weight
+                    if key not in made:
+                        made[key] = BiasObserver(source, weight, source.dtype is torch.int16)
+                    found[edge] = made[key]
                 else:
-                    found[edge] = self.scheme.derived(source, weight)
+                    found[edge] = scheme.derived(source, weight, observer.derive_qparams_fn)
+        if isinstance(self.schemes.io, BoundarySpec):
+            self.schemes.io.link(found)
+
+    def _scheme(self, node: fx.Node) -> Scheme | None:
+        """What is chosen for a call; what comes into a region is as most is."""
+        choice = self._made.get(node) or node.meta.get(CHOICE)
+        if choice is None and node.op == "placeholder":
+            return resolved(self.schemes.global_)
+        return None if choice is None else choice.scheme
+
+    def _usual(self, node: fx.Node) -> Any:
+        """How the activations of a call's scheme are observed."""
+        scheme = self._scheme(node)
+        assert scheme is not None
+        return scheme.activation(self.training)
+
+    def _widened(self, node: fx.Node) -> Scheme:
+        """The scheme of a call, with 16 bits if it asks for them."""
+        scheme = self._scheme(node)
+        assert scheme is not None
+        return wider(scheme, self.target) if mark_of(node).wide else scheme
+
+    def _spec(self, node: fx.Node) -> Any:
+        """How the result of a call is observed."""
+        scheme, limits = self._widened(node), mark_of(node).limits
+        if mark_of(node).wide and limits is not None and scheme.is_wide:
+            return scheme.fixed(limits)
+        return scheme.activation(self.training)
+
+    def _read(self, operand: fx.Node, call: fx.Node) -> Any:
+        """What a call takes a value as: as it is, if it is of the call's own scheme.
+
+        A value may be wider than its scheme; layers with weights take it so.
+        """
+        usual, source = self._usual(call), self._scheme(operand)
+        same = source is None or source.activation(self.training) is usual
+        given = self._specs.get(operand, usual) if same else usual
+        if call in self._narrowed and given.dtype is not usual.dtype:
+            return usual
+        rule, scheme = RULES.get(torchapi.target_name(call)), self._scheme(call)
+        assert scheme is not None
+        wide = wider(scheme, self.target).activation(self.training)
+        if given.dtype is wide.dtype:
+            return given
+        if rule is not None and rule.wide:
+            bound = torchapi.bound_arguments(call)
+            return wide if operand in map(bound.get, rule.wide) else given
+        takes = mark_of(call).wide and (rule is None or rule.policy != "WEIGHTED")
+        return wide if takes else given
+
+    def _remember(self, node: fx.Node, spec: Any) -> None:
+        """That a value, or all values of a call that gives several, are not as most are."""
+        if spec is not None and spec is not self._usual(node):
+            several = not isinstance(node.meta.get("val"), Tensor)
+            self._specs |= dict.fromkeys([node, *(node.users if several else ())], spec)
+
+    def _border(self, node: fx.Node) -> None:
+        """Real numbers that enter a branch or a loop, and those that come out."""
+        if self.target is not None and self.target.env.has("cf"):
+            inputs = {n: self._read(n, node) for n in node.all_input_nodes if is_real(n)}
+            self._results(node, inputs, self._usual(node))
 
     def _annotate(self, node: fx.Node, output: Any, before: tuple[fx.Node, ...] = ()) -> None:
         """What a call reads and gives; what comes ``before`` it is read as an accumulator."""
         rule = rule_of(torchapi.target_name(node))
         if not _operands(node, "activation"):
+            if node.all_input_nodes:  # masks or indices become real numbers
+                self._results(node, {}, output)
             return
         if rule.policy == "SHARED":
             self._shared(node)
@@ -131,14 +290,10 @@ class TosaicQuantizer:
             self._weighted(node, output)
         elif rule.policy in ("FREE", "FIXED"):
             operands = [n for n in _operands(node, "activation") if n not in before]
-            inputs = {n: self._of(n) for n in operands}
+            inputs = {n: self._read(n, node) for n in operands}
             if rule.limits is not None and output is not None:
-                output = self.scheme.fixed(rule.limits)
+                output = self._widened(node).fixed(rule.limits)
             self._results(node, inputs, output)
-
-    def _of(self, node: fx.Node) -> Any:
-        """What a value is quantized to: as its limits say, or as it will be observed."""
-        return self._fixed.get(node, self._spec)
 
     def _results(self, node: fx.Node, inputs: dict[fx.Node, Any], output: Any) -> None:
         """Annotate a call; of several results each real one."""
@@ -147,8 +302,8 @@ class TosaicQuantizer:
         for part in node.users if several else ():
             if is_real(part):
                 part.meta[_KEY] = _annotation({}, output)
-        if isinstance(output, FixedQParamsQuantizationSpec):
-            self._fixed |= dict.fromkeys([node, *(node.users if several else ())], output)
+        if not isinstance(output, SharedQuantizationSpec):
+            self._remember(node, output)
 
     def _shared(self, node: fx.Node) -> None:
         """All inputs and all results have the parameters of the first input.
@@ -157,28 +312,73 @@ class TosaicQuantizer:
         comes in; otherwise all are observed together, and such an input is rescaled.
         """
         operands = list(dict.fromkeys(_operands(node, "activation")))
-        given = {self._of(n) for n in operands}
-        (spec,) = given if len(given) == 1 and not _brings_numbers(node) else {self._spec}
+        given = {self._read(n, node) for n in operands}
+        (spec,) = given if len(given) == 1 and not _brings_numbers(node) else {self._spec(node)}
         same = SharedQuantizationSpec((operands[0], node))
         inputs = dict.fromkeys(operands, same) | {operands[0]: spec}
         self._results(node, inputs, same)
-        if spec is not self._spec:
-            several = not isinstance(node.meta.get("val"), Tensor)
-            self._fixed |= dict.fromkeys([node, *(node.users if several else ())], spec)
+        self._remember(node, spec)
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
         source, weight, bias = (_operands(node, kind) for kind in ("activation", "weight", "bias"))
-        axis = role_of(node, "weight").axis
-        inputs: dict[fx.Node, Any] = {n: self._of(n) for n in source}
-        inputs |= dict.fromkeys(weight, self.scheme.weight(axis, self.training))
-        inputs |= {b: self.scheme.bias(source[0], weight[0], node) for b in bias}
+        axis, scheme = role_of(node, "weight").axis, self._scheme(node)
+        assert scheme is not None
+        inputs: dict[fx.Node, Any] = {n: self._read(n, node) for n in source}
+        inputs |= dict.fromkeys(weight, scheme.weight(axis, self.training))
+        for b in bias:
+            repeats = b.meta["val"].numel() // weight[0].meta["val"].shape[axis]
+            values = None if self.training else _values(b)
+            inputs[b] = scheme.bias(source[0], weight[0], node, values, repeats)
         node.meta[_KEY] = _annotation(inputs, output)
+        self._remember(node, output)
+
+    def _rider(self, node: fx.Node) -> fx.Node | None:
+        """The activation that alone reads the result and rides on its accumulator."""
+        user = _only_user(node)
+        if user is None or _KEY in user.meta or self._scheme(user) is None:
+            return None
+        name = torchapi.target_name(node)
+        before = name if "batch_norm" not in name else "aten.conv2d.default"
+        return user if rides(before, torchapi.target_name(user)) else None
+
+    def _joined(self, graph: fx.Graph, trial: Trial) -> dict[fx.Node, tuple[fx.Node, ...]]:
+        """For each sum the layers that nothing else reads, if it can add their accumulators."""
+        found: dict[fx.Node, tuple[fx.Node, ...]] = {}
+        for node in graph.nodes:
+            scheme = self._scheme(node) if node.op == "call_function" and is_real(node) else None
+            if scheme is None or _KEY in node.meta:
+                continue
+            name = torchapi.target_name(node)
+            layers = tuple(
+                n for n in node.all_input_nodes
+                if n.op == "call_function" and n not in trial.constants and is_real(n)
+                and self._scheme(n) == scheme and _KEY not in n.meta
+                and joins(torchapi.target_name(n), name) and _only_user(n) is node
+            )  # fmt: skip
+            if layers and trial.refusal(*layers, node) is None:
+                found[node] = layers
+        return found
+
+
+def _inputs(node: fx.Node) -> dict[fx.Node, Any]:
+    """What a call reads its operands as."""
+    found: dict[fx.Node, Any] = node.meta[_KEY].input_qspec_map if _KEY in node.meta else {}
+    return found
 
 
 def _brings_numbers(node: fx.Node) -> bool:
     """Whether a call writes a number of its own beside what it moves, as padding does."""
     value = torchapi.bound_arguments(node).get("value", 0)
     return isinstance(value, (int, float)) and value != 0
+
+
+def _values(node: fx.Node) -> Tensor | None:
+    """The numbers of a parameter."""
+    module = node.graph.owning_module
+    if node.op != "get_attr" or module is None:
+        return None
+    found: Tensor = torchapi.attribute(module, str(node.target))
+    return found
 
 
 def _operands(node: fx.Node, kind: str) -> list[fx.Node]:
@@ -196,33 +396,6 @@ def _leaves(value: Any) -> list[fx.Node]:
 
 def _annotation(inputs: dict[fx.Node, Any], output: Any) -> QuantizationAnnotation:
     return QuantizationAnnotation(input_qspec_map=inputs, output_qspec=output, _annotated=True)
-
-
-def _rider(node: fx.Node) -> fx.Node | None:
-    """The activation that alone reads the result and rides on its accumulator."""
-    user = _only_user(node)
-    if user is None:
-        return None
-    name = torchapi.target_name(node)
-    before = name if "batch_norm" not in name else "aten.conv2d.default"
-    return user if rides(before, torchapi.target_name(user)) else None
-
-
-def _joined(graph: fx.Graph, trial: Trial) -> dict[fx.Node, tuple[fx.Node, ...]]:
-    """For each sum the layers that nothing else reads, if it can add their accumulators."""
-    found: dict[fx.Node, tuple[fx.Node, ...]] = {}
-    for node in graph.nodes:
-        if node.op != "call_function" or not is_real(node):
-            continue
-        name = torchapi.target_name(node)
-        layers = tuple(
-            n for n in node.all_input_nodes
-            if n.op == "call_function" and n not in trial.constants and is_real(n)
-            and joins(torchapi.target_name(n), name) and _only_user(n) is node
-        )  # fmt: skip
-        if layers and trial.refusal(*layers, node) is None:
-            found[node] = layers
-    return found
 
 
 def _norm(node: fx.Node) -> fx.Node | None:

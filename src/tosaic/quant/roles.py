@@ -24,11 +24,11 @@ def role_of(call: fx.Node, argument: str) -> Role:
     rule = RULES.get(torchapi.target_name(call))
     if rule is None:
         return Role()
+    bound = torchapi.bound_arguments(call)
     if rule.policy == "WEIGHTED" and argument == "weight":
-        return Role("weight", rule.weight_axis)
+        return Role("weight", 1 if bound.get("transposed") else rule.weight_axis)
     if rule.policy == "WEIGHTED" and argument == "bias":
         return Role("bias")
-    bound = torchapi.bound_arguments(call)
     if argument in rule.masks:
         return Role("constant" if _is_constant(bound[argument]) else "activation")
     first = next(iter(bound))

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cache, partial
 from typing import Any
 
 import torch
@@ -12,11 +13,16 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput
 from tosaic.quant.observer import LEAST, RangeObserver
 from tosaic.quant.pt2e import (
+    DerivedObserverOrFakeQuantize,
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
     QuantizationSpec,
 )
-from tosaic.quant.weights import PerChannelWeightObserver
+from tosaic.quant.weights import PerChannelWeightObserver, PerTensorWeightObserver
+from tosaic.spec import dtypes as d
+from tosaic.spec.dtypes import fits_int4
+from tosaic.spec.env import Env
+from tosaic.targets.base import Target
 
 # The largest magnitude that is a float32, in which biases are rounded, and an int32.
 _BIAS_MOST = 2**31 - 128
@@ -24,25 +30,59 @@ _BIAS_MOST = 2**31 - 128
 
 @dataclass(frozen=True, slots=True)
 class Scheme:
-    """Integers of activations; weights are int8 with a scale for each channel."""
+    """Integers of activations and of weights.
+
+    Weights have a scale for each output channel, or one for all. Their smallest integer is left
+    out: its negative would not fit. Steps of activations are ``eps`` at least.
+    """
 
     name: str
     dtype: torch.dtype
     low: int
     high: int
     qscheme: torch.qscheme
-    env: str
-    """What a rule must lower to for its operator to be quantized."""
+    weight_low: int = -127
+    weight_high: int = 127
+    per_channel: bool = True
+    eps: float = LEAST
+
+    @property
+    def weight_kind(self) -> d.DType:
+        """The type of weights in a TOSA file that has it."""
+        return d.I4 if fits_int4(self.weight_low, self.weight_high) else d.I8
+
+    @property
+    def is_wide(self) -> bool:
+        """Whether activations are int16."""
+        return self.dtype is torch.int16
+
+    @property
+    def rounds_by_data(self) -> bool:
+        """Whether weights are coarser than activations, so that how they are rounded decides."""
+        return self.weight_high - self.weight_low < (self.high - self.low) // 2
+
+    @property
+    def env(self) -> str:
+        """What a rule must lower to for its operator to be quantized."""
+        return "+".join(("TOSA-1.0", "INT", *self._extensions))
+
+    @property
+    def _extensions(self) -> list[str]:
+        has = {"int16": self.is_wide, "int4": self.weight_kind is d.I4}
+        return [name for name, needed in has.items() if needed]
+
+    def check(self, env: Env) -> None:
+        """InvalidInput if a specification lacks what the scheme cannot do without."""
+        has = env.profiles | env.extensions
+        missing = [name for name in ("INT", *self._extensions) if name not in has]
+        if missing:
+            raise InvalidInput(
+                f"the scheme {self.name} needs {' and '.join(missing)}, which {env} does not have: "
+                f"compile for {self.env}, or take another scheme"
+            )
 
     def activation(self, training: bool = False) -> QuantizationSpec:
-        made: Any = RangeObserver
-        if training:
-            from torchao.quantization.pt2e import FakeQuantize, MovingAverageMinMaxObserver
-
-            made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=LEAST)
-        return QuantizationSpec(
-            self.dtype, made, self.low, self.high, self.qscheme, is_dynamic=False
-        )
+        return _activation(self.dtype, self.low, self.high, self.qscheme, self.eps, training)
 
     def fixed(self, limits: tuple[float, float]) -> FixedQParamsQuantizationSpec:
         """For results that lie within limits: steps of a power of two, the upper end left out."""
@@ -55,50 +95,94 @@ class Scheme:
         )
 
     def weight(self, axis: int, training: bool = False) -> QuantizationSpec:
-        """Symmetric, without −128: its negative would not fit."""
-        made: Any = PerChannelWeightObserver
-        if training:
-            from torchao.quantization.pt2e import (
-                FakeQuantize,
-                MovingAveragePerChannelMinMaxObserver,
-            )
+        """With the channels of the output along an axis of the weights."""
+        along = axis if self.per_channel else None
+        return _weight(along, self.weight_low, self.weight_high, self.rounds_by_data, training)
 
-            observer = MovingAveragePerChannelMinMaxObserver
-            made = FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=LEAST)
-        return QuantizationSpec(torch.int8, made, -127, 127, torch.per_channel_symmetric, axis)
+    def bias(
+        self, source: fx.Node, weight: fx.Node, node: fx.Node, values: Tensor | None, repeats: int
+    ) -> DerivedQuantizationSpec:
+        """In the scale of the products, so that it adds to the accumulator as it is.
 
-    def bias(self, source: fx.Node, weight: fx.Node, node: fx.Node) -> DerivedQuantizationSpec:
-        """In the scale of the products, so that it adds to the accumulator as it is."""
+        ``repeats`` says how often a weight's scales come in the bias: groups may share them.
+        """
+        derive = partial(_products, values=values, repeats=repeats if self.per_channel else 1)
         return DerivedQuantizationSpec(
-            [(source, node), (weight, node)], _products, torch.int32, -_BIAS_MOST, _BIAS_MOST,
-            torch.per_channel_symmetric, 0,
+            [(source, node), (weight, node)], derive, torch.int32, -_BIAS_MOST, _BIAS_MOST,
+            *self._channels,
         )  # fmt: skip
 
-    def derived(self, source: Any, weight: Any) -> Any:
+    def derived(self, source: Any, weight: Any, derive: Any) -> DerivedObserverOrFakeQuantize:
         """The same for a layer in training."""
-        from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
-
         return DerivedObserverOrFakeQuantize(
-            torch.int32, [source, weight], _products, -_BIAS_MOST, _BIAS_MOST,
-            torch.per_channel_symmetric, 0,
-        )  # fmt: skip
+            torch.int32, [source, weight], derive, -_BIAS_MOST, _BIAS_MOST, *self._channels
+        )
+
+    @property
+    def _channels(self) -> tuple[torch.qscheme, int | None]:
+        """How the scales of a bias are laid out."""
+        if self.per_channel:
+            return torch.per_channel_symmetric, 0
+        return torch.per_tensor_symmetric, None
 
 
-def _products(observers: list[Any]) -> tuple[Tensor, Tensor]:
+def rounding(eps: float, axis: int | None = None) -> Any:
+    """What rounds values in training, with a scale for each channel if there is an axis."""
+    from torchao.quantization import pt2e  # for those who train
+
+    if axis is None:
+        return pt2e.FakeQuantize.with_args(observer=pt2e.MovingAverageMinMaxObserver, eps=eps)
+    observer = pt2e.MovingAveragePerChannelMinMaxObserver
+    return pt2e.FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=eps)
+
+
+@cache
+def _activation(
+    dtype: torch.dtype, low: int, high: int, qscheme: torch.qscheme, eps: float, training: bool
+) -> QuantizationSpec:
+    made: Any = RangeObserver if eps == LEAST else RangeObserver.with_args(eps=eps)
+    if training:
+        made = rounding(eps)
+    return QuantizationSpec(dtype, made, low, high, qscheme, is_dynamic=False)
+
+
+@cache
+def _weight(
+    axis: int | None, low: int, high: int, by_data: bool, training: bool
+) -> QuantizationSpec:
+    if axis is None:
+        made: Any = PerTensorWeightObserver.with_args(by_data=by_data)
+        if training:
+            made = rounding(LEAST)
+        return QuantizationSpec(torch.int8, made, low, high, torch.per_tensor_symmetric)
+    made = PerChannelWeightObserver.with_args(by_data=by_data)
+    if training:
+        made = rounding(LEAST, axis)
+    return QuantizationSpec(torch.int8, made, low, high, torch.per_channel_symmetric, axis)
+
+
+def _products(
+    observers: list[Any], values: Tensor | None = None, repeats: int = 1
+) -> tuple[Tensor, Tensor]:
+    """The scale of a bias: that of the products, or larger where 32 bits would not hold it."""
     (source, _), (weight, _) = (observer.calculate_qparams() for observer in observers)
-    scales = source * weight
+    scales = (source * weight).repeat(repeats)
+    if values is not None:
+        most = values.detach().float().abs()
+        scales = torch.maximum(scales, (most if scales.numel() > 1 else most.max()) / _BIAS_MOST)
     return scales, torch.zeros(scales.shape, dtype=torch.int32)
 
 
-SCHEMES = {
-    scheme.name: scheme
-    for scheme in (
-        Scheme("int8", torch.int8, -128, 127, torch.per_tensor_affine, "TOSA-1.0+INT"),
-        Scheme(
-            "a16w8", torch.int16, -32767, 32767, torch.per_tensor_symmetric, "TOSA-1.0+INT+int16"
-        ),
-    )
-}
+def _per_tensor(scheme: Scheme) -> Scheme:
+    return replace(scheme, name=f"{scheme.name}_per_tensor", per_channel=False)
+
+
+_PER_CHANNEL = (
+    Scheme("int8", torch.int8, -128, 127, torch.per_tensor_affine),
+    Scheme("a16w8", torch.int16, -32767, 32767, torch.per_tensor_symmetric),
+    Scheme("a8w4", torch.int8, -128, 127, torch.per_tensor_affine, -7, 7),
+)
+SCHEMES = {s.name: s for s in (*_PER_CHANNEL, *map(_per_tensor, _PER_CHANNEL))}
 
 
 def scheme_of(name: str) -> Scheme:
@@ -106,3 +190,9 @@ def scheme_of(name: str) -> Scheme:
     if name not in SCHEMES:
         raise InvalidInput(f"there is no scheme {name!r}; there are {', '.join(SCHEMES)}")
     return SCHEMES[name]
+
+
+def wider(scheme: Scheme, target: Target | None) -> Scheme:
+    """The scheme of values that want 16 bits, where the target has functions of such."""
+    env = Env.parse(scheme.env) if target is None else target.env
+    return SCHEMES["a16w8"] if env.has("int16") else scheme

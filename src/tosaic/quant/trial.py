@@ -2,32 +2,46 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from typing import Any
+
 from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import trial
-from tosaic.front.lower import TYPES, Lowering
+from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Quant, Value
 from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme
 from tosaic.spec import dtypes as d
-from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 
 _STEP = 2.0**-6
 
 
 class Trial(trial.Trial):
-    """Runs rules on stand-ins in the integers of a scheme."""
+    """Runs rules on stand-ins in the integers of each call's scheme.
+
+    ``kind`` is the type that a call reads an operand in, or gives its result in.
+    """
 
     def __init__(
-        self, scheme: Scheme, constants: set[fx.Node], target: Target | None = None
+        self,
+        constants: set[fx.Node],
+        target: Target,
+        kind: Callable[[fx.Node, fx.Node | None], d.DType],
+        scheme: Callable[[fx.Node], Scheme | None],
     ) -> None:
-        used = target or Target(scheme.env, Env.parse(scheme.env))
-        super().__init__(used.env, constants, used.constraints)
-        self.kind = TYPES[scheme.dtype]
-        self.zero = 3 if self.kind is d.I8 else 0  # any zero point an activation may have
-        self.wanted = Quant(2 * _STEP, self.zero), self.kind
+        super().__init__(target.env, constants, target.constraints)
+        self.kind, self.scheme = kind, scheme
+
+    def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
+        kind = self.kind(call, None)
+        return Quant(2 * _STEP, _zero(kind)), kind
+
+    def described(self, call: fx.Node, node: fx.Node) -> Any:
+        kind = self.kind(call, node) if is_real(node) else None
+        return super().described(call, node), kind, self.scheme(call)
 
     def value(self, b: Lowering, node: fx.Node, call: fx.Node, name: str) -> Value:
         role = role_of(call, name)
@@ -37,7 +51,28 @@ class Trial(trial.Trial):
             return super().value(b, node, call, name)
         shape = node.meta["val"].shape
         if role.kind == "weight":
-            return self.made(b, node, d.I8, Quant((_STEP,) * shape[role.axis], 0, role.axis))
+            kind, meaning = self._weight(call, shape[role.axis], role.axis)
+            return self.made(b, node, kind, meaning)
         if role.kind == "bias":
-            return self.made(b, node, d.I32, Quant((_STEP * _STEP,) * shape[0], 0, 0))
-        return self.made(b, node, self.kind, Quant(_STEP, self.zero))
+            _, meaning = self._weight(call, shape[0], 0)
+            return self.made(b, node, d.I32, _times(meaning, _STEP))
+        kind = self.kind(call, node)
+        return self.made(b, node, kind, Quant(_STEP, _zero(kind)))
+
+    def _weight(self, call: fx.Node, channels: int, axis: int) -> tuple[d.DType, Quant]:
+        """The type of a call's weights, and what they mean."""
+        scheme = self.scheme(call)
+        assert scheme is not None
+        meaning = Quant((_STEP,) * channels, 0, axis) if scheme.per_channel else Quant(_STEP)
+        return scheme.weight_kind, meaning
+
+
+def _times(quant: Quant, factor: float) -> Quant:
+    scale = quant.scale
+    wider = tuple(s * factor for s in scale) if isinstance(scale, tuple) else scale * factor
+    return Quant(wider, quant.zero_point, quant.axis)
+
+
+def _zero(kind: d.DType) -> int:
+    """Any zero point an activation may have."""
+    return 3 if kind is d.I8 else 0

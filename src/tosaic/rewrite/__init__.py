@@ -5,23 +5,42 @@ from __future__ import annotations
 from tosaic.ir.graph import Graph
 
 # Each of these modules registers its rewrites.
-from tosaic.rewrite import affine, channels, moves, pads, values  # noqa: F401
+from tosaic.rewrite import (  # noqa: F401
+    affine,
+    channels,
+    columns,
+    gaps,
+    moves,
+    pads,
+    phases,
+    scalings,
+    shuffles,
+    turns,
+    values,
+)
 from tosaic.rewrite.clean import remove_dead
 from tosaic.rewrite.fold import share_constants
 from tosaic.rewrite.layout import sink_transposes
-from tosaic.rewrite.match import Allowed, simplify
+from tosaic.rewrite.match import Allowed, Cost, simplify
+from tosaic.rewrite.peak import lower_peak
 from tosaic.spec.env import Env
 
-__all__ = ["Allowed", "improve", "remove_dead", "simplify", "sink_transposes"]
+_NARROW = 8  # channels below which elementwise operators of an NPU idle
+__all__ = ["Allowed", "Cost", "improve", "remove_dead", "simplify", "sink_transposes"]
 
 
-def improve(graph: Graph, env: Env, allowed: Allowed | None = None) -> Graph:
+def improve(
+    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None
+) -> Graph:
     """The graph with every rewrite applied; the given one is used up.
 
     ``allowed`` is a constraint of the target: a reason why it cannot have an operator, or None.
+    ``cost`` is what an operator costs there, by which the cheapest of equal forms is chosen.
     """
-    simplify(graph, env, allowed)
-    graph = sink_transposes(graph, env, allowed)
-    simplify(graph, env, allowed)
+    simplify(graph, env, allowed, cost)
+    graph = sink_transposes(graph, env, allowed, _NARROW if cost is not None else 0)
+    simplify(graph, env, allowed, cost, forms=True)
+    if cost is not None:
+        lower_peak(graph, env, allowed, cost)
     share_constants(graph)
     return graph

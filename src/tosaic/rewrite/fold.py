@@ -35,6 +35,8 @@ def compute(m: Matcher, op: Op) -> Value | None:
         return None
     if _bytes(op.outs[0]) > max(SMALL, sum(map(_bytes, op.ins))):
         return None
+    if m.cost is not None and _widens(op):
+        return None
     result = op.outs[0]
     if op.name in _MOVES:  # cannot fail, so it can wait
         run = _kernel(op)
@@ -43,6 +45,10 @@ def compute(m: Matcher, op: Op) -> Value | None:
         return Value(result.type, "", Const(evaluate(op)), result.quant, op.loc)
     except TosaicError:  # unpredictable: let it be so when the graph runs
         return None
+
+
+def _widens(op: Op) -> bool:
+    return op.name in _WIDENING and op.outs[0].dtype is I32 and op.ins[0].dtype is not I32
 
 
 def _kernel(op: Op) -> Run:
@@ -70,7 +76,7 @@ def _bytes(value: Value) -> int:
 @rewrite("")
 def share(m: Matcher, op: Op) -> Value | None:
     """The result of an operator that computes the same."""
-    if op.name in _WIDENING and op.outs[0].dtype is I32 and op.ins[0].dtype is not I32:
+    if _widens(op):
         return None
     ins = tuple(_token(v) if v.is_const else v for v in op.ins)
     key = (op.name, ins, tuple(op.attrs.items()), op.outs[0].type)

@@ -25,6 +25,7 @@ _UNARY = {
     "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
     "RESCALE",
 }  # fmt: skip
+_SUMS = ("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "CONV3D", "MATMUL")
 _PAIRWISE = {
     "ADD", "SUB", "MUL", "POW", "INTDIV", "MAXIMUM", "MINIMUM", "EQUAL", "GREATER",
     "GREATER_EQUAL", "SELECT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "LOGICAL_AND",
@@ -37,8 +38,13 @@ _REDUCE = {
 }  # fmt: skip
 
 
-def sink_transposes(graph: Graph, env: Env, allowed: Allowed | None = None) -> Graph:
+def sink_transposes(
+    graph: Graph, env: Env, allowed: Allowed | None = None, narrow: int = 0
+) -> Graph:
     """The graph with fewer transpositions, or as many; the given one is left alone.
+
+    None sinks past an operator that works on far fewer channels than ``narrow`` by that, which is
+    slow on an NPU.
 
     The transposition of a value that several operators read sinks through each of them: often
     all cancel then. Where several of them end in the same one, the second try has it made early,
@@ -49,12 +55,12 @@ def sink_transposes(graph: Graph, env: Env, allowed: Allowed | None = None) -> G
         return graph
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
-    eager = _Sinker(graph, env, allowed, shared)
+    eager = _Sinker(graph, env, allowed, shared, narrow)
     found = [graph, eager.attempt()]
     if _cost(found[-1])[0] > 1:
-        found.append(_Sinker(graph, env, allowed, shared, early=eager.demanded()).attempt())
-        found.append(_Sinker(graph, env, allowed, shared, bold=True).attempt())
-        found.append(_Sinker(graph, env, allowed, shared, fixed=shared).attempt())
+        found.append(_Sinker(graph, env, allowed, shared, narrow, early=eager.demanded()).attempt())
+        found.append(_Sinker(graph, env, allowed, shared, narrow, bold=True).attempt())
+        found.append(_Sinker(graph, env, allowed, shared, narrow, fixed=shared).attempt())
     return min(found, key=_cost)
 
 
@@ -122,12 +128,13 @@ class _Sinker:
         env: Env,
         allowed: Allowed | None,
         shared: Collection[Value],
+        narrow: int = 0,
         early: Mapping[Value, Perms] = MappingProxyType({}),
         fixed: Collection[Value] = (),
         bold: bool = False,
     ) -> None:
         self.graph, self.shared, self.bold = graph, shared, bold
-        self.early, self.fixed = early, fixed
+        self.early, self.fixed, self.narrow = early, fixed, narrow
         self.turned: dict[tuple[Value, Perms], Value] = {}  # transpositions that were made
         new = Graph(graph.name, list(graph.inputs), version=graph.version)
         self.b = Builder(env, new, (allowed,) if allowed else ())
@@ -277,6 +284,8 @@ class _Sinker:
         if rule is None or not movable or len(movable) < sum(v in self.base for v in op.ins):
             return False
         perms = self.base[max(movable, key=lambda v: v.type.size)][1]
+        if self.narrows(op, perms):
+            return False
         try:
             form = rule(self, op, perms)
             if form is None:
@@ -291,6 +300,16 @@ class _Sinker:
         result.name, result.quant = "", _turned(op.outs[0].quant, inverse(perms))
         self.note(op.outs[0], result, perms)
         return True
+
+    def narrows(self, op: Op, perms: Perms) -> bool:
+        """Whether an operator would get few channels for many by that."""
+        result, made = op.outs[0], self.seen(op.ins[0])[0].producer
+        if not self.narrow or result.type.rank != len(perms):
+            return False
+        if op.name in _UNARY and made is not None and made.name in ("RESCALE", *_SUMS):
+            return False  # part of what makes the sums
+        channels = result.shape[inverse(perms)[-1]]
+        return channels < self.narrow <= result.shape[-1]
 
 
 Form = tuple[list[Value], dict[str, Any]] | None

@@ -3,7 +3,8 @@
 A rewrite looks at one operator and what is round it and gives a value to take the place of its
 result, or None. What it emits is checked by the table and the target's own constraint; a refusal
 of either leaves the graph as it was. Each rewrite makes the graph smaller or moves it towards one
-normal form, so the list runs empty; time grows with the number of operators.
+normal form, so the list runs empty; time grows with the number of operators. A form is a rewrite
+that takes place where what it emits costs a target less than what it makes needless.
 """
 
 from __future__ import annotations
@@ -20,7 +21,11 @@ from tosaic.spec.env import Env
 
 Allowed = Callable[[Op], str | None]
 Rewrite = Callable[["Matcher", Op], Value | None]
+Cost = Callable[[Op], float]
 REWRITES: dict[str, list[Rewrite]] = {}
+FORMS: dict[str, list[Rewrite]] = {}
+# What a form has to save for certain: costs are estimates.
+MARGIN = 0.98
 # What has to happen even if nothing reads a result, and what may give another one each time.
 LASTING = {"VARIABLE", "VARIABLE_WRITE", "ASSERT_EQUAL_SHAPE", "CUSTOM"}
 EFFECTS = {*LASTING, "VARIABLE_READ"}
@@ -39,11 +44,28 @@ def rewrite(*names: str) -> Callable[[Rewrite], Rewrite]:
     return register
 
 
-class Matcher:
-    """A graph under rewriting: who reads what, and a Builder for what is new."""
+def form(*names: str) -> Callable[[Rewrite], Rewrite]:
+    """Register an equal form of operators of those names, to be taken where it is cheaper."""
 
-    def __init__(self, graph: Graph, env: Env, allowed: Allowed | None = None) -> None:
-        self.graph, self.allowed = graph, allowed
+    def register(function: Rewrite) -> Rewrite:
+        for name in names:
+            FORMS.setdefault(name, []).append(function)
+        return function
+
+    return register
+
+
+class Matcher:
+    """A graph under rewriting: who reads what, and a Builder for what is new.
+
+    With the costs of a target, ``forms`` may be tried as well.
+    """
+
+    def __init__(
+        self, graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
+        forms: bool = False,
+    ) -> None:  # fmt: skip
+        self.graph, self.allowed, self.cost, self.forms = graph, allowed, cost, forms
         self.b = Builder(env, Graph(graph.name), (allowed,) if allowed else ())
         self.uses: dict[Value, Counter[Op]] = {}
         self.place: dict[Op, int] = {}  # where an operator, or the one it came from, stood
@@ -84,9 +106,12 @@ class Matcher:
         if len(op.outs) != 1 or op.regions or op.name in EFFECTS:
             return False
         functions = (*REWRITES.get("", ()), *REWRITES.get(op.name, ()))
-        return any(self._try(function, op) for function in functions)
+        if any(self.attempt(function, op) for function in functions):
+            return True
+        forms = FORMS.get(op.name, ()) if self.forms and self.cost is not None else ()
+        return any(self.attempt(function, op, by_cost=True) for function in forms)
 
-    def _try(self, function: Rewrite, op: Op) -> bool:
+    def attempt(self, function: Rewrite, op: Op, by_cost: bool = False) -> bool:
         """Whether a rewrite took place."""
         new, self.b.loc = self.b.graph.ops, op.loc
         new.clear()
@@ -96,7 +121,26 @@ class Matcher:
             return False
         if value is None or value.type != op.outs[0].type:
             return False
+        if by_cost and not self._saves(op, list(new)):
+            return False
         return self._replace(op, value, list(new))
+
+    def _saves(self, op: Op, new: list[Op]) -> bool:
+        """Whether new operators cost less than an operator and those that only it needs."""
+        assert self.cost is not None
+        read = {value for made in new for value in made.ins}
+        gone, stack = {op}, [op]
+        while stack:
+            for value in stack.pop().ins:
+                made = value.producer
+                if made is None or made not in self.place or made in gone or len(made.outs) > 1:
+                    continue
+                if value not in read and not self.results[value] and gone.issuperset(
+                    self.uses[value]
+                ):  # fmt: skip
+                    gone.add(made)
+                    stack.append(made)
+        return sum(map(self.cost, new)) < MARGIN * sum(map(self.cost, gone))
 
     def _replace(self, op: Op, value: Value, new: list[Op]) -> bool:
         """Let all read the new value; not if the target refuses one of them then."""
@@ -184,12 +228,15 @@ def lasts(op: Op) -> bool:
     return op.name in LASTING or any(o.name in LASTING for o in inner)
 
 
-def simplify(graph: Graph, env: Env, allowed: Allowed | None = None) -> None:
+def simplify(
+    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
+    forms: bool = False,
+) -> None:  # fmt: skip
     """Apply every local rewrite, in the regions of control flow first, until none is left."""
     for op in graph.ops:
         for region in op.regions:
-            simplify(region, env, allowed)
-    Matcher(graph, env, allowed).run()
+            simplify(region, env, allowed, cost, forms)
+    Matcher(graph, env, allowed, cost, forms).run()
 
 
 def known(value: Value) -> Array | None:

@@ -46,6 +46,12 @@ def merge_transposes(m: Matcher, op: Op) -> Value | None:
     return merged
 
 
+@rewrite("REVERSE")
+def cancel_reverses(m: Matcher, op: Op) -> Value | None:
+    before = m.made_by(op.ins[0], "REVERSE")
+    return before.ins[0] if before is not None and before.attrs == op.attrs else None
+
+
 @rewrite("RESHAPE")
 def merge_reshapes(m: Matcher, op: Op) -> Value | None:
     before = m.made_by(op.ins[0], "RESHAPE")
@@ -100,6 +106,30 @@ def slice_part(m: Matcher, op: Op) -> Value | None:
             return made
         offset = end
     return None
+
+
+@rewrite("SLICE")
+def slice_whole_parts(m: Matcher, op: Op) -> Value | None:
+    """Some of several values that follow one another in memory, whatever shape they got."""
+    reshape, start, size = m.made_by(op.ins[0], "RESHAPE"), sizes(op.ins[1]), sizes(op.ins[2])
+    before = m.made_by(reshape.ins[0], "CONCAT") if reshape is not None else None
+    if before is None or start is None or size is None:
+        return None
+    given, axis = op.ins[0].shape, before.attrs["axis"]
+    outer = next((i for i, n in enumerate(given) if n != 1), 0)
+    inner = math.prod(given[outer + 1 :])
+    if math.prod(before.outs[0].shape[:axis]) != 1 or math.prod(size[outer + 1 :]) != inner:
+        return None
+    first, last, at, parts = start[outer] * inner, (start[outer] + size[outer]) * inner, 0, []
+    for part in before.ins:
+        if first <= at and at + part.type.size <= last:
+            parts.append(part)
+        at += part.type.size
+    if sum(part.type.size for part in parts) != last - first:
+        return None
+    whole = parts[0] if len(parts) == 1 else m.b.CONCAT(*parts, axis=axis)
+    made: Value = m.b.RESHAPE(whole, m.b.shape(size))
+    return made
 
 
 @rewrite("CONCAT")

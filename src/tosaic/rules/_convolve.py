@@ -17,6 +17,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, piece, take
 from tosaic.ir.graph import Quant, Value
+from tosaic.rewrite.columns import fold
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d
@@ -82,6 +83,10 @@ class Convolution:
 
 def convolved(b: Lowering, x: Value, c: Convolution) -> Value:
     """The convolution as what is wanted of it."""
+    if _is_upright(x, c):
+        lying = convolved(b, b.reshape(x, (x.shape[0], 1, x.shape[1], x.shape[3])), _lying(b, c))
+        return b.reshape(lying, (lying.shape[0], lying.shape[2], 1, lying.shape[3]))
+    c = _reaching(b, x, c)
     forms: list[Callable[[], Value]] = [lambda: c.finish(b, c.sums(b, x))]
     if c.name == "CONV3D":
         forms.append(lambda: _layered(b, _padded(b, x, c), _unpadded(c)))
@@ -90,10 +95,86 @@ def convolved(b: Lowering, x: Value, c: Convolution) -> Value:
         forms.append(lambda: _whole(b, _padded(b, x, c), _unpadded(c)))
     if max(c.stride) > 1:
         fewer = _thinned if c.is_depthwise else _folded
+        if not c.is_depthwise:
+            forms.append(lambda: _in_blocks(b, x, c))
         forms.append(lambda: fewer(b, _padded(b, x, c), _unpadded(c)))
     if math.prod(c.spatial) > 1:
         forms.append(lambda: _parted(b, _padded(b, x, c), _unpadded(c)))
+    if max(c.dilation) > 1:
+        forms.append(lambda: convolved(b, x, _filled(b, c)))
     return first(b, *forms)
+
+
+def _is_upright(x: Value, c: Convolution) -> bool:
+    """Whether an image and a kernel have a single column."""
+    if len(c.stride) != 2 or (x.shape[2], c.spatial[1], c.padding[1]) != (1, 1, (0, 0)):
+        return False
+    return x.shape[1] > 1
+
+
+def _lying(b: Lowering, c: Convolution) -> Convolution:
+    """The same along the width, along which an NPU is faster and kernels may be longer."""
+    axes = list(c.kernel.shape)
+    axes[c.start : c.start + 2] = axes[c.start + 1], axes[c.start]
+    kernel = remade(b, c.kernel, axes, lambda a: a.reshape(axes))
+    stride, dilation = (1, c.stride[0]), (1, c.dilation[0])
+    return replace(
+        c, kernel=kernel, stride=stride, dilation=dilation, padding=(c.padding[1], c.padding[0])
+    )
+
+
+def _in_blocks(b: Lowering, x: Value, c: Convolution) -> Value:
+    """Columns of a stride as channels, where the width is made of whole strides."""
+    (batch, height, width, channels), stride = x.shape, c.stride[1]
+    found = fold(width, c.spatial[1], stride, c.padding[1], 1)
+    if found is None or stride == 1 or c.dilation[1] != 1:
+        raise Unsupported("the width is not made of whole strides")
+    shape = (c.kernel.shape[0], c.spatial[0], found.blocks, stride * channels)
+    kernel = remade(b, c.kernel, shape, lambda a: found.kernel(a, stride, c.weight_zero))
+    deep = b.reshape(x, (batch, height, width // stride, stride * channels))
+    return convolved(b, deep, replace(
+        c, kernel=kernel, stride=(c.stride[0], 1),
+        padding=(c.padding[0], (found.before, found.after)),
+    ))  # fmt: skip
+
+
+def _reaching(b: Lowering, x: Value, c: Convolution) -> Convolution:
+    """Without the rows and columns of a kernel that see nothing but padding."""
+    if not c.kernel.is_const or not any(map(any, c.padding)):
+        return c
+    cuts, padding = [slice(None)] * c.kernel.type.rank, list(c.padding)
+    for axis, (size, taps) in enumerate(zip(x.shape[1:-1], c.spatial)):
+        (before, after), gap, step = c.padding[axis], c.dilation[axis], c.stride[axis]
+        starts = range(-before, size + after - (taps - 1) * gap, step)  # of the windows
+        seen = [t for t in range(taps) if any(0 <= n + t * gap < size for n in starts)]
+        if not seen:
+            continue
+        left, right = seen[0] * gap, (taps - 1 - seen[-1]) * gap
+        if left <= before and right <= after:
+            cuts[c.start + axis] = slice(seen[0], seen[-1] + 1)
+            padding[axis] = (before - left, after - right)
+    if padding == list(c.padding):
+        return c
+    sizes = [len(range(n)[cut]) for n, cut in zip(c.kernel.shape, cuts)]
+    kernel = remade(b, c.kernel, sizes, lambda a: a[tuple(cuts)])
+    left_over = zip(sizes[c.start :], c.dilation)
+    dilation = tuple(1 if n == 1 else gap for n, gap in left_over)
+    return replace(c, kernel=kernel, padding=tuple(padding), dilation=dilation)
+
+
+def _filled(b: Lowering, c: Convolution) -> Convolution:
+    """The same kernel with zeros where it has gaps."""
+    ones, end = (slice(None),) * c.start, c.start + len(c.stride)
+    shape = (*c.kernel.shape[: c.start], *c.reach, *c.kernel.shape[end:])
+    gaps = (*ones, *(slice(None, None, n) for n in c.dilation))
+
+    def make(kernel: Array) -> Array:
+        wide: Array = np.zeros(shape, kernel.dtype)
+        wide[gaps] = kernel
+        return wide
+
+    kernel = remade(b, c.kernel, shape, make)
+    return replace(c, kernel=kernel, dilation=(1,) * len(c.dilation))
 
 
 def _whole(b: Lowering, x: Value, c: Convolution) -> Value:

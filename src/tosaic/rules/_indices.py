@@ -110,7 +110,58 @@ def rows_at(b: Lowering, rows: Value, index: Value) -> Value:
     def as_numbers() -> Value:
         return b.CAST(b.GATHER(b.CAST(rows, out=d.I8), index), out=d.BOOL)
 
-    return first(b, plain, as_numbers if rows.dtype is d.BOOL else by_product)
+    if rows.dtype is d.BOOL:
+        return first(b, plain, as_numbers)
+    return first(b, plain, lambda: _looked_up(b, rows, index), by_product)
+
+
+def _looked_up(b: Lowering, rows: Value, index: Value) -> Value:
+    """Rows of a constant table: a convolution finds the group of rows, a product the row in it.
+
+    Comparing each index with each row would take longer than all the rest, so groups have as
+    many rows as make comparing and choosing take about as long.
+    """
+    if not rows.is_const or rows.const is None or rows.shape[0] != 1 or rows.dtype is not d.I8:
+        raise Unsupported("only a constant table of int8 is looked up by a convolution")
+    if rows.quant is None or isinstance(rows.quant.zero_point, tuple):
+        raise Unsupported("a table that is looked up by a convolution has one scale")
+    (_, count, channels), wanted, source = rows.shape, index.shape[1], rows.const
+    zero = rows.quant.zero_point
+    bits = max(round(math.log2(7 * count / channels) / 2), 0)
+    groups = -(-count >> bits)
+
+    def weights() -> Array:
+        spare = np.full(((groups << bits) - count, channels), zero)
+        whole = np.concatenate([np.asarray(source.array)[0], spare])
+        made: Array = whole.reshape(groups, -1).T.reshape(-1, 1, 1, groups)
+        return made
+
+    size = channels << bits
+    high = _group(b, index, bits)
+    picks = counted(b, b.permute(hits(b, high, groups), (0, 2, 1)), d.I8)
+    none = b.const([0], d.I8)
+    found = b.CONV2D(
+        b.reshape(picks, (1, 1, wanted, groups)),
+        b.const(weights, d.I8, shape=(size, 1, 1, groups)), b.const(np.zeros(size), d.I32),
+        none, b.const([zero], d.I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1),
+        acc_type=d.I32,
+    )  # fmt: skip
+    chosen = b.settle(b.marked(found, Quant(rows.quant.scale)), rows.quant, d.I8)
+    if not bits:
+        return b.marked(b.reshape(chosen, (1, wanted, channels)), rows.quant)
+    low = b.SUB(index, b.LOGICAL_LEFT_SHIFT(high, b.number(bits, high)))
+    within = counted(b, hits(b, b.reshape(low, (wanted, 1)), 1 << bits), d.I8)
+    chosen = b.marked(b.reshape(chosen, (wanted, 1 << bits, channels)), rows.quant)
+    made = picked(b, b.reshape(within, (wanted, 1, 1 << bits)), chosen)
+    return b.marked(b.reshape(made, (1, wanted, channels)), rows.quant)
+
+
+def _group(b: Lowering, index: Value, bits: int) -> Value:
+    """index / 2^bits, rounded down by a shift that rounds to the nearest."""
+    if not bits:
+        return index
+    lower = b.SUB(index, b.number(1 << (bits - 1), index))
+    return b.ARITHMETIC_RIGHT_SHIFT(lower, b.number(bits, index), round=True)
 
 
 def small_compared(b: Lowering, name: str, x: Value, y: Value) -> Value:

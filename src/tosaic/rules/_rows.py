@@ -16,6 +16,7 @@ from tosaic.front.lower import Lowering, multiplier_and_shift
 from tosaic.ir.graph import Value
 from tosaic.spec import dtypes as d
 
+PAIR = 32640 * 128  # the largest entry of a pair table whose nodes all fit int16
 _STEPS = np.arange(-128, 128)
 _LEVEL = round(2.0**29 / 508)  # 1/u is in [1/2, 1]: 3/4 and a seed of ±127 steps
 _SEEDS = np.clip(np.round((1 / (1.5 + _STEPS / 256) - 0.75) * 508), -127, 127)
@@ -45,6 +46,17 @@ def tabled(b: Lowering, index: Value, levels: np.ndarray[tuple[int], np.dtype[np
     return b.ADD(product(b, upper, b.number(256, upper)), lower)
 
 
+def paired(b: Lowering, steps: Value, scale: float) -> Value:
+    """exp for −255 to 0 steps: one step beyond each even node a line is met at its 1/128."""
+    entries = np.round(PAIR * np.exp(scale * np.arange(-255, 1))).astype(np.int64)
+    nodes = np.zeros(513, np.int64)
+    nodes[0:512:2] = entries >> 7
+    nodes[1:512:2] = nodes[0:512:2] + (entries & 127)
+    nodes[512] = nodes[511]
+    far = b.ADD(product(b, steps, b.number(256, steps)), b.number(255 * 256 - 32767, steps))
+    return b.TABLE(b.rescale(far, [1.0], 0, d.I16), b.const(nodes, d.I16))
+
+
 @dataclass(frozen=True, slots=True)
 class Normal:
     """S = u · 2^(31 − zeros), what is known of 1/u, and how far off that is."""
@@ -71,14 +83,17 @@ def _missed(b: Lowering, u: Value, inverse: Value) -> Value:
     return b.SUB(b.number(1 << 30, u), product(b, u, inverse, 29))
 
 
-def reciprocal(b: Lowering, s: Normal, bits: int, exact: bool) -> Value:
-    """2^(28 + bits) / S for S of at least 2^(bits − 1).
-
-    One of Newton's steps leaves less than 2^-14; a second one, if it shall be exact, 2^-27.
-    """
+def mantissa_inverse(b: Lowering, s: Normal, exact: bool) -> Value:
+    """2^29 / u. One of Newton's steps leaves less than 2^-14; a second, if exact, 2^-27."""
     inverse = b.ADD(s.seed, product(b, s.seed, s.missed, 30))
     if exact:
         inverse = b.ADD(inverse, product(b, inverse, _missed(b, s.u, inverse), 30))
+    return inverse
+
+
+def reciprocal(b: Lowering, s: Normal, bits: int, exact: bool) -> Value:
+    """2^(28 + bits) / S for S of at least 2^(bits − 1)."""
+    inverse = mantissa_inverse(b, s, exact)
     down = b.SUB(b.number(32 - bits, s.zeros), s.zeros)
     return b.ARITHMETIC_RIGHT_SHIFT(inverse, down, round=True)
 

@@ -13,14 +13,15 @@ import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.extremes import extreme
-from tosaic.front.lower import Lowering
+from tosaic.front.lower import Lowering, multiplier_and_shift
 from tosaic.front.masks import number_of
 from tosaic.ir.graph import Array, Value
 from tosaic.rules._operands import scale_of
-from tosaic.rules._rows import product, scaled, tabled
+from tosaic.rules._rows import paired, product, scaled, tabled
 from tosaic.spec import dtypes as d
 
 FAR = 12.0  # exp(-12) is 0.2 of the 15 bits that an exponential has
+_FARTHEST = 16.0  # exp(-16) is 0.5 of 22 bits
 _STEPS = 65535  # of 16 bits
 _COARSEST = 0.5  # a step of int16 scores that leaves something of them
 
@@ -162,14 +163,26 @@ def _kept(b: Lowering, e: Exponentials, mask: Mask) -> Exponentials:
     return Exponentials(b.rescale(product(b, e.values, brief), [1.0], 0, d.I16), e.bits)
 
 
-def wide(b: Lowering, s: Scores) -> Exponentials:
-    """int32 scores: what is below the largest is exact. A table of int16."""
-    s, far = _coarse(b, s)
+def exact(b: Lowering, s: Scores) -> Exponentials:
+    """int32 scores and 30 bits: what is below the largest in steps of 2^-20, byte by byte.
+
+    exp of the upper two bytes is the product of two tables, and the lowest is so small that
+    exp of it is 1 less itself.
+    """
+    s, far = _coarse(b, s, _FARTHEST)
     below = _below(b, s, far)
-    shifted = b.ADD(scaled(b, below, _STEPS / far), b.number(32767, below))
-    index = b.rescale(shifted, [1.0], 0, d.I16)
-    reach = far * s.unit * (_STEPS + 1) / _STEPS
-    return _kept(b, _table(b, index, reach), s.mask)
+    steps = scaled(b, b.SUB(b.number(0, below), below), (1 << 24) / far)
+    steps = b.MINIMUM(steps, b.number((1 << 24) - 1, steps))
+    upper, last = two_bytes(b, steps)
+    high, low = two_bytes(b, upper)
+    unit = far * s.unit / (1 << 24)
+    upper, lower = (
+        paired(b, b.SUB(b.number(0, v), v), size * unit) for v, size in ((high, 65536), (low, 256))
+    )
+    fine = product(b, upper, lower, 14)
+    less, shift = multiplier_and_shift(unit, 22)
+    share = product(b, last, b.number(less, last))  # of 8 and 22 bits
+    return _kept(b, Exponentials(b.SUB(fine, product(b, fine, share, shift)), 30), s.mask)
 
 
 def in_bytes(b: Lowering, s: Scores) -> Exponentials:
@@ -194,18 +207,18 @@ def two_bytes(b: Lowering, x: Value) -> tuple[Value, Value]:
     return high, b.SUB(x, b.LOGICAL_LEFT_SHIFT(high, eight))
 
 
-def _coarse(b: Lowering, s: Scores) -> tuple[Scores, int]:
-    """Scores in units of which FAR are at most 2^27, and how many those are."""
-    spare = spare_bits(s.unit)
+def _coarse(b: Lowering, s: Scores, far: float = FAR) -> tuple[Scores, int]:
+    """Scores in units of which ``far`` are at most 2^27, and how many those are."""
+    spare = spare_bits(s.unit, far)
     if spare:
         sums = b.rescale(s.sums, [2.0**-spare], 0, d.I32)
         s = Scores(sums, s.unit * 2.0**spare, s.bound, s.mask)
-    return s, math.ceil(FAR / s.unit)
+    return s, math.ceil(far / s.unit)
 
 
-def spare_bits(unit: float) -> int:
+def spare_bits(unit: float, far: float = FAR) -> int:
     """By how many bits scores of a unit are finer than any result shows."""
-    return max(math.ceil(math.log2(FAR / unit)) - 27, 0)
+    return max(math.ceil(math.log2(far / unit)) - 27, 0)
 
 
 def _below(b: Lowering, s: Scores, far: int) -> Value:

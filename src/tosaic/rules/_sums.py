@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
+from tosaic.front.moves import first
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
@@ -53,20 +55,40 @@ def offsets(b: Lowering, bias: Value | None, x: Value, weight: Value, channels: 
     kind = accumulator(x) if x.quant is not None else x.dtype
     if bias is None:
         return b.const(np.zeros(channels), kind)
-    if x.quant is None or bias.dtype is kind:
+    if x.quant is None:
         return bias
     source, means = bias.const, product(x, weight, 0)
     if source is None or not bias.is_const or means is None:
         raise Unsupported("the bias of a quantized convolution must be a constant")
-    if bias.dtype is d.I32:
+    if not bias.dtype.is_float and _means_the_same(bias, means):
         return b.const(lambda: source.array, kind, shape=bias.shape)
-    if not bias.dtype.is_float:
+    if not bias.dtype.is_float and bias.dtype is not d.I32:
         raise Unsupported(f"the bias of a quantized convolution is no {bias.dtype}")
-    levels = np.round(np.asarray(source.array, np.float64) / np.asarray(means.scale))
+    real = np.asarray(source.array, np.float64)
+    if bias.quant is not None:
+        real = real * np.asarray(bias.quant.scale)
+    levels = np.round(real / np.asarray(means.scale))
     low, high = kind.range
     if not ((levels >= low) & (levels <= high)).all():
         raise Unsupported(f"the bias does not fit {kind} in the scale of the products")
     return b.const(levels, kind)
+
+
+def _means_the_same(bias: Value, sums: Quant) -> bool:
+    """Whether a bias has the scale of the sums; other quantizers may give it one of its own."""
+    if bias.quant is None:
+        return True
+    own, theirs = np.asarray(bias.quant.scale), np.asarray(sums.scale)
+    return bool(np.allclose(own, theirs, rtol=1e-6, atol=0))
+
+
+def by_weights(b: Lowering, weight: Value, make: Callable[[Value], Value]) -> Value:
+    """What is made of weights: of int4 where the target takes it, else of int8 with its numbers."""
+    source = weight.const
+    if weight.dtype is not d.I4 or source is None:
+        return make(weight)
+    wide = b.const(lambda: source.array, d.I8, quant=weight.quant, shape=weight.shape)
+    return first(b, lambda: make(weight), lambda: make(wide))
 
 
 def finished(b: Lowering, sums: Value, terms: int, bits: int) -> Value:

@@ -59,13 +59,13 @@ def clamp_max(b: Lowering, self: Value, max: float) -> Value:
 @rule("aten.sigmoid.default", "aten.sigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
       samples=_CURVES)  # fmt: skip
 def sigmoid(b: Lowering, self: Value) -> Value:
-    return b.SIGMOID(self) if self.quant is None else b.table(self, torch.sigmoid)
+    return b.SIGMOID(self) if self.quant is None else b.table(self, torch.sigmoid, 11.0)
 
 
 @rule("aten.tanh.default", "aten.tanh_.default", policy="FIXED", limits=(-1.0, 1.0),
       samples=_CURVES)  # fmt: skip
 def tanh(b: Lowering, self: Value) -> Value:
-    return b.TANH(self) if self.quant is None else b.table(self, torch.tanh)
+    return b.TANH(self) if self.quant is None else b.table(self, torch.tanh, 6.0)
 
 
 @rule("aten.gelu.default", "aten.gelu_.default",

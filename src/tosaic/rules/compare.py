@@ -171,15 +171,16 @@ rule("aten.where.ScalarSelf", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kinds
 
 @rule(
     "aten.where.Scalar",
-    policy="NONE",
+    policy="FREE",
     samples=[Sample(((3, 4),), (0.5, -1.5), kinds=("bool",))],
-    integers=(),
-    why="a choice between two numbers has no quantized operand",
 )
 def where_numbers(b: Lowering, condition: Value, self: float, other: float) -> Value:
-    kind = d.I32 if all(type(number) is int for number in (self, other)) else d.F32
-    both = (b.const(number, kind) for number in (self, other))
-    return masks.chosen(b, condition, *both)
+    numbers = self, other
+    if all(type(number) is int for number in numbers):
+        return masks.chosen(b, condition, *(b.const(number, d.I32) for number in numbers))
+    if b.wanted is not None:
+        return masks.chosen(b, condition, *(b.quantized_number(n, *b.wanted, 0) for n in numbers))
+    return masks.chosen(b, condition, *(b.const(number, d.F32) for number in numbers))
 
 
 @rule("aten.masked_fill.Scalar", "aten.masked_fill_.Scalar", samples=[

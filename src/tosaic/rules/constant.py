@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -11,7 +12,7 @@ import torch
 from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.masks import Mask, number_of
+from tosaic.front.masks import Mask, compared, inverted, number_of
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
@@ -83,6 +84,15 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
         return x
     if x.quant is not None:
         raise Unsupported(f"quantized values are not cast to {kind}")
+    if kind.is_float and not x.dtype.is_float and b.wanted is not None:
+        return _real(b, x)
+    if x.dtype.is_int and kind is d.BOOL:
+        zero = b.number(0, x)
+        return moves.first(
+            b,
+            lambda: b.marked(b.CAST(x, out=kind), None),
+            lambda: inverted(b, compared(b, "==", x, zero)),
+        )
     if x.dtype.is_float and kind is d.BOOL:
         return b.marked(b.LOGICAL_NOT(b.EQUAL(x, b.number(0, x))), None)
     if x.dtype.is_float and kind.is_int:
@@ -101,6 +111,22 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
     return b.marked(b.CAST(x, out=kind), None)
 
 
+def _real(b: Lowering, x: Value) -> Value:
+    """Integers or a mask as quantized real numbers, limited to what the result can hold."""
+    if x.dtype is d.BOOL:
+        return b.marked(number_of(b, x, d.I8), Quant(1.0))
+    assert b.wanted is not None
+    if x.dtype is not d.I32:
+        return b.marked(b.IDENTITY(x), Quant(1.0))
+    (quant, kind), most = b.wanted, d.I32.range[1]
+    if isinstance(quant.scale, tuple) or isinstance(quant.zero_point, tuple):
+        raise Unsupported("one scale is needed here, not one for each channel")
+    reals = [(end - quant.zero_point) * quant.scale for end in kind.range]
+    low, high = max(math.floor(reals[0]), -most), min(math.ceil(reals[1]), most)
+    limited = b.MINIMUM(b.MAXIMUM(x, b.number(low, x)), b.number(high, x))
+    return b.marked(limited, Quant(1.0))
+
+
 def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
     """A mask of int8 as itself, as the real numbers 0 and 1, or as integers."""
     if kind is d.BOOL:
@@ -117,8 +143,14 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
         Sample(((2, 3, 4),), (torch.float16,)),
         Sample(((2, 3, 4),), (torch.int32,), domain=(-9.0, 9.0)),
         Sample(((2, 3, 4),), (torch.float32,)),
-        Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",)),
-        Sample(((2, 3, 4),), (torch.float16,), domain=(-9.0, 9.0), kinds=("i32",)),
+        Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",), integers=(d.I8, d.I16)),
+        Sample(
+            ((2, 3, 4),),
+            (torch.float16,),
+            domain=(-9.0, 9.0),
+            kinds=("i32",),
+            integers=(d.I8, d.I16),
+        ),
     ],
     integers=(),
     why="a quantized value stands for real numbers, of whatever float type",

@@ -44,10 +44,9 @@ def cond(
     values = _tensors(operands)
     if not isinstance(pred, Value):
         raise Unsupported("the condition of a branch must be a tensor")
-    branches = [
-        fn.lower(b, values, f"{b.graph.name}_{len(b.graph.ops)}_{name}", {})
-        for fn, name in ((true_fn, "then"), (false_fn, "else"))
-    ]
+    name, wanted = f"{b.graph.name}_{len(b.graph.ops)}", dict(b.items)
+    branches = [true_fn.lower(b, values, f"{name}_then", {}, wanted)]
+    branches.append(false_fn.lower(b, values, f"{name}_else", {}, wanted))
     _same_meaning(branches[0].outputs, branches[1].outputs, "the results of the two branches")
     passed = [v for v in values if not v.is_const]
     results = _results(b.COND_IF(pred, *passed, regions=branches))
@@ -65,16 +64,18 @@ def while_loop(
     """What the body only reads is carried round too, as it is."""
     _need_extension(b)
     carried, read = _tensors(carried_inputs), _tensors(additional_inputs)
-    start = [b.marked(b.IDENTITY(v), v.quant) if v.is_const else v for v in carried]
+    wanted = {i: m for i in range(len(carried)) if (m := body_fn.reads(i)) is not None}
+    start = [b.settle(v, *wanted[i]) if i in wanted else v for i, v in enumerate(carried)]
+    start = [b.marked(b.IDENTITY(v), v.quant) if v.is_const else v for v in start]
     name = f"{b.graph.name}_{len(b.graph.ops)}"
     test = cond_fn.lower(b, [*start, *read], f"{name}_cond", {})
     known = cond_fn.limit()
-    body = body_fn.lower(b, [*start, *read], f"{name}_body", dict([known] if known else []))
+    body = body_fn.lower(b, [*start, *read], f"{name}_body", dict([known] if known else []), wanted)
     _same_meaning(start, body.outputs, "what a loop begins with and what its body gives")
     passed = [v for v in read if not v.is_const]
     _pass_on(b, body, len(passed))
     results = _results(b.WHILE_LOOP(*start, *passed, regions=(test, body)))
-    return [b.marked(r, v.quant) for r, v in zip(results, carried)]
+    return [b.marked(r, v.quant) for r, v in zip(results, start)]
 
 
 def _pass_on(b: Lowering, body: Graph, count: int) -> None:

@@ -14,7 +14,15 @@ from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Value
 from tosaic.rules._convolve import Convolution, convolved, remade, spread
-from tosaic.rules._sums import accumulator, finished, offsets, product, zero_of, zero_point
+from tosaic.rules._sums import (
+    accumulator,
+    by_weights,
+    finished,
+    offsets,
+    product,
+    zero_of,
+    zero_point,
+)
 from tosaic.rules._windows import (
     Pads,
     channels_first,
@@ -142,7 +150,15 @@ def convolve(
     b: Lowering, input: Value, weight: Value, bias: Value | None, w: Windows, groups: int,
     extra: Sequence[int] | None = None,
 ) -> Value:  # fmt: skip
-    """A convolution, transposed where ``extra`` output padding is given, group by group."""
+    """A convolution, transposed where ``extra`` output padding is given."""
+    return by_weights(b, weight, lambda k: _by_groups(b, input, k, bias, w, groups, extra))
+
+
+def _by_groups(
+    b: Lowering, input: Value, weight: Value, bias: Value | None, w: Windows, groups: int,
+    extra: Sequence[int] | None,
+) -> Value:  # fmt: skip
+    """Group by group, but for one channel in each group."""
     x = channels_last(b, input, w.axes)
     if extra is not None and w.axes == 3:
         raise Unsupported("TOSA has no transposed convolution over three axes")
@@ -193,6 +209,9 @@ _CONV2D = [
     Sample(((1, 4, 9, 9), (6, 4, 3, 3), (6,)), ([1, 1], [2, 2], [2, 2])),
     Sample(((1, 8, 6, 6), (8, 4, 3, 3), (8,)), ([1, 1], [0, 0], [1, 1], 2)),
     Sample(((1, 6, 6, 6), (9, 2, 3, 3)), (None, [2, 2], [1, 1], [1, 1], 3)),
+    Sample(((2, 3, 5, 6), (8, 3, 3, 3), (8,)), ([1, 1], [6, 6], [6, 6])),
+    Sample(((1, 3, 4, 9), (8, 3, 2, 3), (8,)), ([1, 1], [5, 2], [5, 2])),
+    Sample(((1, 8, 4, 9), (8, 1, 2, 3)), (None, [1, 2], [5, 9], [5, 4], 8)),
 ]
 _CONV3D = [
     Sample(((1, 3, 4, 5, 6), (4, 3, 2, 3, 3), (4,)), ([1, 1, 1], [0, 1, 1])),

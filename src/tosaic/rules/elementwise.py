@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -24,6 +25,8 @@ from tosaic.rules._operands import (
     times,
     with_number,
 )
+from tosaic.rules._pairs import pair_table
+from tosaic.rules._quotient import quotient
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import I8
 
@@ -105,7 +108,6 @@ _POSITIVE = (
     Sample(((2, 1, 4), (3, 1)), domain=(0.2, 2.0)),
     Sample(((3, 4, 5), (4, 1)), domain=(-3.0, -0.7)),
 )
-_NO_INT16_QUOTIENT = "the reciprocal of an int16 tensor is in no table that is precise enough"
 
 
 @rule(
@@ -113,45 +115,18 @@ _NO_INT16_QUOTIENT = "the reciprocal of an int16 tensor is in no table that is p
     "aten.div_.Tensor",
     "aten.true_divide.Tensor",
     samples=_POSITIVE,
-    integers=(I8,),
-    why=_NO_INT16_QUOTIENT,
 )
 def div(b: Lowering, self: Value, other: Operand) -> Value:
     if not isinstance(other, Value):
         return mul(b, self, 1.0 / other if other else math.copysign(math.inf, other))
     x, y = operands(b, self, other)
     if x.quant is not None:
-        return _quotient(b, x, y)
+        return quotient(b, x, y)
     kind = x.dtype if x.dtype.is_float else d.F32
     return times(b, converted(b, x, kind), b.RECIPROCAL(converted(b, y, kind)))
 
 
 rule("aten.div.Scalar", "aten.div_.Scalar", samples=_NUMBERS)(div)
-
-
-def _quotient(b: Lowering, x: Value, y: Value) -> Value:
-    """x · (1/y) with 1/y in steps of 2^-22, which three tables of int8 hold.
-
-    The divisor without its zero point is at most 255, so 1/y has 14 good bits, and the product
-    of 8 and 22 bits fits int32.
-    """
-    if x.dtype is not d.I8 or y.dtype is not d.I8:
-        raise Unsupported("a quotient of integers needs int8: " + _NO_INT16_QUOTIENT)
-    zero = y.quant.zero_point if y.quant is not None else 0
-    steps = torch.arange(-128, 128, dtype=torch.float64) - float(zero)  # type: ignore[arg-type]
-    inverse = (2.0**22 / steps).nan_to_num(posinf=0.0).round().long()
-    whole = None
-    for part, bits in (
-        (inverse >> 16, 16),
-        ((inverse >> 8 & 255) - 128, 8),
-        ((inverse & 255) - 128, 0),
-    ):
-        digit = b.TABLE(y, b.const(part.numpy(), d.I8))
-        digit = b.marked(digit, Quant(1.0, 0 if bits == 16 else -128))
-        wide = b.rescale(digit, [2.0**bits], 0, d.I32)
-        whole = wide if whole is None else b.ADD(whole, wide)
-    product = b.MUL(b.widened(x), whole, b.const([0], d.I8))
-    return b.marked(product, Quant(scale_of(x) / scale_of(y) / 2.0**22))
 
 
 _MODES = (
@@ -160,18 +135,22 @@ _MODES = (
     Sample(((4, 5), (5,)), (), (("rounding_mode", None),), (0.5, 3.0)),
     Sample(((5, 6), (5, 6)), (), (("rounding_mode", "floor"),), (-9.0, -1.0), kinds=("i32",) * 2),
 )
-_FLOAT_ONLY = "a rounded quotient jumps where one step of the operands decides"
+_NUMBER_16 = "a rounded quotient jumps, and an int16 table has no jumps"
 
 
-@rule("aten.div.Tensor_mode", "aten.div_.Tensor_mode", samples=_MODES, integers=(), why=_FLOAT_ONLY)
+@rule("aten.div.Tensor_mode", "aten.div_.Tensor_mode", samples=_MODES)
 def div_rounded(
     b: Lowering, self: Value, other: Operand, rounding_mode: str | None = None
 ) -> Value:
     if rounding_mode is None:
         return div(b, self, other)
+    function = partial(torch.div, rounding_mode=rounding_mode)
+    found = with_number(b, self, other, function)
+    if found is not None:
+        return found
     x, y = operands(b, self, other)
     if x.quant is not None:
-        raise Unsupported("a quotient with rounding is lowered in float and for plain integers")
+        return _whole_quotient(b, x, y, rounding_mode)
     if not x.dtype.is_float:
         whole = [converted(b, v, d.I32) for v in (x, y)]
         found = floored(b, *whole) if rounding_mode == "floor" else b.INTDIV(*whole)
@@ -183,21 +162,32 @@ def div_rounded(
     return b.SELECT(opposite, negated(b, size), size)
 
 
+def _whole_quotient(b: Lowering, x: Value, y: Value, rounding_mode: str) -> Value:
+    """Of integers in one scale; what nothing divides by is taken for 1."""
+    if y.is_const and y.type.size == 1:
+        raise Unsupported(_NUMBER_16)
+    x, y = (b.marked(v, None) for v in b.aligned(x, y))
+    y = b.SELECT(b.EQUAL(y, b.number(0, y)), b.number(1, y), y)
+    return b.marked(floored(b, x, y) if rounding_mode == "floor" else b.INTDIV(x, y), Quant(1.0))
+
+
 rule(
     "aten.div.Scalar_mode",
     "aten.div_.Scalar_mode",
     samples=(Sample(((5, 6),), (0.7,), (("rounding_mode", "floor"),)),),
-    integers=(),
-    why=_FLOAT_ONLY,
+    integers=(d.I8,),
+    why=_NUMBER_16,
 )(div_rounded)
 
 
 @rule(
     "aten.floor_divide.default",
     "aten.floor_divide_.Tensor",
-    samples=(Sample(((5, 6), (5, 6)), domain=(-9.0, 5.0)), Sample(((5, 6),), (0.7,))),
-    integers=(),
-    why=_FLOAT_ONLY,
+    samples=(
+        Sample(((5, 6), (5, 6)), domain=(-9.0, 5.0)),
+        Sample(((5, 6),), (0.7,), integers=(d.I8,)),
+    ),
+    why=_NUMBER_16,
 )
 def floor_divide(b: Lowering, self: Value, other: Operand) -> Value:
     return div_rounded(b, self, other, "floor")
@@ -301,14 +291,12 @@ def power(b: Lowering, self: Value, exponent: float) -> Value:
         Sample(((5, 6), (5, 6)), domain=(0.3, 2.0)),
         Sample(((5, 6), (6,)), domain=(0.1, 3.0)),
     ],
-    integers=(),
-    why="a function of two values has no table",
+    integers=(d.I8,),
+    why="a function of two values has a table where all of them are int8",
 )
 def power_of_tensors(b: Lowering, self: Value, exponent: Value) -> Value:
     x, y = operands(b, self, exponent)
-    if x.quant is not None:
-        raise Unsupported("a power with a tensor as exponent is lowered in float only")
-    return b.POW(x, y)
+    return b.POW(x, y) if x.quant is None else pair_table(b, x, y, torch.pow)
 
 
 @rule(

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+
+import numpy as np
 import torch
 
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Value
-from tosaic.rules._operands import minus, negated, plus, times
-from tosaic.spec.dtypes import I8
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._operands import minus, negated, plus, scale_of, times
+from tosaic.spec.dtypes import I8, I16
 
 _COARSE = "a table with lines between its entries is too coarse beside a pole or a jump"
 
@@ -42,11 +45,32 @@ def log1p(b: Lowering, self: Value) -> Value:
     return b.LOG(plus(b, self, 1.0)) if self.quant is None else b.table(self, torch.log1p)
 
 
-@rule("aten.sqrt.default", "aten.sqrt_.default", samples=_samples(0.0, 4.0),
-      integers=(I8,), why=_COARSE)  # fmt: skip
+@rule("aten.sqrt.default", "aten.sqrt_.default", samples=_samples(0.0, 4.0, 4))
 def sqrt(b: Lowering, self: Value) -> Value:
     """1 / (1/√x): the infinity at 0 becomes 0 again."""
-    return b.RECIPROCAL(b.RSQRT(self)) if self.quant is None else b.table(self, torch.sqrt)
+    if self.quant is None:
+        return b.RECIPROCAL(b.RSQRT(self))
+    return b.table(self, torch.sqrt) if self.dtype is I8 else _root16(b, self)
+
+
+def _root16(b: Lowering, x: Value) -> Value:
+    """The largest of three tables, of x, 16·x and 256·x, the last two of what of these fits.
+
+    Lines between the entries of a table lie below the root, most below it near 0. The tables of
+    larger arguments are fine there, and below the others where their arguments do not fit.
+    """
+    quant = Quant(math.sqrt(scale_of(x) * 32768) / 32767)
+    most: Value | None = None
+    for bits in (0, 4, 8):
+        near = b.marked(b.rescale(x, [2.0**bits], 0, I16), None) if bits else x
+        entries = np.sqrt(np.maximum(np.arange(-256, 257), 0) * 128 / 32768 / 2**bits) * 32767
+        made = b.TABLE(near, b.const(np.round(entries), I16))
+        root = b.rescale(made, [2.0**-7], 0, I16)
+        if most is not None:
+            root = b.levels(b.MAXIMUM(b.levels(most), b.levels(root)), I16)
+        most = root
+    assert most is not None
+    return b.marked(most, quant)
 
 
 @rule("aten.rsqrt.default", "aten.rsqrt_.default", samples=_samples(0.3, 4.0, 6))

@@ -9,7 +9,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
-from tosaic.rules._sums import accumulator, finished, offsets, product, zero_point
+from tosaic.rules._sums import accumulator, by_weights, finished, offsets, product, zero_point
 from tosaic.spec import dtypes as d
 
 
@@ -37,6 +37,10 @@ def _places(x: Value) -> tuple[int, ...]:
 )
 def linear(b: Lowering, input: Value, weight: Value, bias: Value | None = None) -> Value:
     """A 1×1 convolution, which the NPU runs far faster than a matrix product."""
+    return by_weights(b, weight, lambda kernel: _linear(b, input, kernel, bias))
+
+
+def _linear(b: Lowering, input: Value, weight: Value, bias: Value | None) -> Value:
     x = b.reshape(input, _places(input))
     kernel = b.reshape(weight, (weight.shape[0], 1, 1, weight.shape[1]))
     y = b.CONV2D(

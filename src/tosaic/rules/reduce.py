@@ -15,6 +15,7 @@ from tosaic.front.moves import added, first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import scale_of, times
+from tosaic.rules._products import factors, meant, product
 from tosaic.rules.compare import truth
 from tosaic.rules.pool import adaptive_avg_pool2d
 from tosaic.spec import dtypes as d
@@ -119,6 +120,17 @@ def min_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[
     return amin(b, self, dim, keepdim), argmin(b, self, dim, keepdim)
 
 
+@rule(
+    "aten.aminmax.default",
+    policy="SHARED",
+    samples=[Sample(((4, 6),), (), (("dim", 1),)), Sample(((40,),))],
+)
+def aminmax(
+    b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False
+) -> tuple[Value, Value]:
+    return amin(b, self, dim, keepdim), amax(b, self, dim, keepdim)
+
+
 _WHERE = (*_AXIS, Sample(((3, 4, 50),), (-1,)), Sample(((3, 50),), (None, True)))
 
 
@@ -143,16 +155,26 @@ def argmin(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = Fal
     return _place(b, self, dim, keepdim, largest=False)
 
 
-@rule("aten.prod.dim_int", samples=_AXIS, integers=(), why="TOSA multiplies along an axis in float")
+@rule("aten.prod.dim_int", samples=[*_AXIS, Sample(((3, 11),), (1,), domain=(0.6, 1.4))])
 def prod(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False,
          dtype: object = None) -> Value:  # fmt: skip
-    if self.quant is not None:
-        raise Unsupported("TOSA multiplies along an axis in float only")
-    return _reduced(b, b.REDUCE_PRODUCT, self, _axes(self, dim), keepdim)
+    axes = _axes(self, dim)
+    if self.quant is None or not axes:
+        return _reduced(b, b.REDUCE_PRODUCT, self, axes, keepdim)
+    given, count = factors(b, self), math.prod(self.shape[axis] for axis in axes)
+    value = given.value
+    for axis in axes:
+        value = product(b, value, axis)
+    value = meant(b, value, (given.unit_of(count),), None, count)
+    return value if keepdim else b.reshape(value, _without(self.shape, axes))
 
 
-rule("aten.prod.default", samples=[Sample(((2, 3),))], integers=(),
-     why="TOSA multiplies along an axis in float")(prod)  # fmt: skip
+rule("aten.prod.default", samples=[Sample(((2, 3),))])(prod)
+
+
+def _without(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
+    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
+
 
 _MASKS = (
     Sample(((2, 12),), (0,), kinds=("bool",)),

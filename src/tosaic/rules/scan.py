@@ -15,6 +15,7 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._indices import Array
 from tosaic.rules._operands import converted, scale_of
+from tosaic.rules._products import factors, meant, multiplied
 from tosaic.rules.elementwise import sub
 from tosaic.rules.linear import linear
 from tosaic.rules.move import cat
@@ -72,14 +73,15 @@ def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None)
     "aten.cumprod.default",
     "aten.cumprod_.default",
     samples=[Sample(s.shapes, s.arguments, domain=(0.5, 1.5)) for s in _SCANS],
-    integers=(),
-    why="a product of many quantized numbers outgrows every integer",
 )
 def cumprod(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
-    if self.quant is not None:
-        raise Unsupported("running products are lowered in float only")
     if not self.type.rank:
         return self
+    if self.quant is not None:
+        axis, given = dim % self.type.rank, factors(b, self)
+        found = _scanned(b, given.value, axis, lambda x, y: multiplied(b, x, y))
+        counts = range(1, self.shape[axis] + 1)
+        return meant(b, found, tuple(map(given.unit_of, counts)), axis, len(counts))
     kind = TYPES[dtype] if dtype is not None else self.dtype
     whole = converted(b, self, kind if kind.is_float else d.I32)
     return _scanned(b, whole, dim % self.type.rank, lambda x, y: b.MUL(x, y, b.const([0], d.I8)))

@@ -23,7 +23,16 @@ from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import converted, minus, scale_of, times
-from tosaic.rules._rows import logarithm, normal, product, reciprocal, scaled, tabled
+from tosaic.rules._rows import (
+    PAIR,
+    logarithm,
+    normal,
+    paired,
+    product,
+    reciprocal,
+    scaled,
+    tabled,
+)
 from tosaic.spec import dtypes as d
 
 Array = np.ndarray[Any, Any]
@@ -31,7 +40,6 @@ _LONG = 256  # a row from which on the roundings of exponentials may show in the
 _LONGEST = 1 << 20
 _FRACTIONS = 254  # steps of an int8 for what was rounded off, −1/2 to 1/2
 _FINE = 2.0**-12  # where results are as coarse as this, an int16 reciprocal is 1/16 step off
-_PAIR = 32640 * 128  # the largest entry of a pair table whose nodes all fit int16
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,25 +120,14 @@ def _pairs(b: Lowering, x: Value, axis: int) -> _Row:
     eight = b.number(8, below)
     high = b.ARITHMETIC_RIGHT_SHIFT(b.ADD(below, b.number(127, below)), eight, round=True)
     low = b.SUB(below, b.LOGICAL_LEFT_SHIFT(high, eight))
-    factors = _paired(b, high, 256 * scale), _paired(b, low, scale)
+    factors = paired(b, high, 256 * scale), paired(b, low, scale)
     fine, down = product(b, *factors, 14), b.number(30 - bits, below)
     exponentials = b.ARITHMETIC_RIGHT_SHIFT(fine, down, round=True)
     total = b.REDUCE_SUM(exponentials, axis=axis)
     if bits < 22:
         rest = b.SUB(fine, b.LOGICAL_LEFT_SHIFT(exponentials, down))
         total = _refined(b, total, rest, axis, 1 << (30 - bits), bits)
-    return _Row(below, exponentials, total, _PAIR**2 / 2.0 ** (44 - bits), bits)
-
-
-def _paired(b: Lowering, steps: Value, scale: float) -> Value:
-    """exp for −255 to 0 steps: one step beyond each even node a line is met at its 1/128."""
-    entries = np.round(_PAIR * np.exp(scale * np.arange(-255, 1))).astype(np.int64)
-    nodes = np.zeros(513, np.int64)
-    nodes[0:512:2] = entries >> 7
-    nodes[1:512:2] = nodes[0:512:2] + (entries & 127)
-    nodes[512] = nodes[511]
-    far = b.ADD(product(b, steps, b.number(256, steps)), b.number(255 * 256 - 32767, steps))
-    return b.TABLE(b.rescale(far, [1.0], 0, d.I16), b.const(nodes, d.I16))
+    return _Row(below, exponentials, total, PAIR**2 / 2.0 ** (44 - bits), bits)
 
 
 def _shares(form: _Form, b: Lowering, x: Value, axis: int) -> Value:

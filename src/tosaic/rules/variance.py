@@ -143,6 +143,13 @@ def var_mean_dim(
     return var_mean(b, self, dim, float(unbiased), keepdim)
 
 
+@rule("aten.std_mean.dim", samples=_DIMS[:1])
+def std_mean_dim(
+    b: Lowering, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
+) -> Two:
+    return std_mean(b, self, dim, float(unbiased), keepdim)
+
+
 @rule(
     "aten.linalg_vector_norm.default",
     samples=[

@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
+
 from tosaic.errors import Unsupported
 from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import scale_of
+from tosaic.rules._spread import spread
 from tosaic.rules.activation import leaky_relu
 from tosaic.rules.elementwise import mul
 from tosaic.rules.linear import addmm, matmul
@@ -66,15 +69,18 @@ _DISTANCES = [
     Sample(((2, 4, 3), (2, 5, 3)), (1.0,)),
     Sample(((4, 6), (5, 6)), (1.0,)),
     Sample(((4, 6), (5, 6)), (math.inf,)),
-    Sample(((4, 3), (2, 5, 3)), (2.0,), integers=()),
+    Sample(((4, 3), (2, 5, 3)), (2.0,), steps16=2),
+    Sample(((4, 6), (5, 6)), (2.0,), domain=(0.0, 5.0), steps16=2),
+    Sample(((3, 40), (4, 40)), (2.0,), steps16=2),
     Sample(((4, 6), (5, 6)), (3.0,), integers=()),
+    Sample(((4, 6), (5, 6)), (0.0,), integers=(), whole=True),
 ]
 
 
 @rule(
     "aten.cdist.default",
     samples=_DISTANCES,
-    why="the root of a sum has no table of integers that is precise enough",
+    why="of the roots of sums only the square root is computed in integers",
 )
 @rule("aten._cdist_forward.default")
 def cdist(
@@ -87,9 +93,15 @@ def cdist(
     axis = left.type.rank - 1
     meaning: Quant | None = None
     if left.quant is not None:
-        if p not in (1, math.inf):
-            raise Unsupported("distances of quantized values are lowered for p = 1 and infinity")
+        if p not in (1, 2, math.inf):
+            raise Unsupported(
+                "distances of quantized values are lowered for p = 1, 2 and infinity: of the "
+                "roots of sums only the square root is computed in integers"
+            )
+        reach = _reach(left) + _reach(right)
         left, right, meaning = _one_scale(b, left, right, x1.shape[-1])
+        if p == 2:
+            return _euclidean(b, b.marked(left, meaning), right, reach)
     apart = b.ABS(b.SUB(left, right))
     if p == math.inf:
         found = extreme(b, "REDUCE_MAX", apart, axis)
@@ -102,8 +114,28 @@ def cdist(
         powers = b.REDUCE_SUM(b.POW(apart, b.number(p, apart)), axis=axis)
         found = b.POW(powers, b.number(1 / p, powers))
     else:
-        raise Unsupported("a distance with p = 0 counts elements, which is not lowered")
+        zero, one = b.number(0.0, apart), b.number(1.0, apart)
+        found = b.REDUCE_SUM(b.SELECT(b.EQUAL(apart, zero), zero, one), axis=axis)
     return b.reshape(b.marked(found, meaning), found.shape[:-1])
+
+
+def _euclidean(b: Lowering, x: Value, y: Value, reach: float) -> Value:
+    """√Σ (x − y)² of int32 operands in one scale, from differences in int16."""
+    scale, apart = scale_of(x), b.SUB(x, y)
+    short = b.marked(b.rescale(apart, [scale * 32767 / reach], 0, d.I16), Quant(reach / 32767))
+    rows = b.reshape(short, (short.type.size // short.shape[-1], short.shape[-1]))
+    parts = spread(b, rows, 0.0, centred=False)
+    found = b.marked(parts.root(b), Quant(reach / 32767 / 2.0 ** (12.5 + parts.least)))
+    if b.wanted is not None:
+        found = b.settle(found, *b.wanted)
+    return b.reshape(found, short.shape[:-1])
+
+
+def _reach(x: Value) -> float:
+    """The largest magnitude that a quantized value may have."""
+    zero = int(np.asarray(0 if x.quant is None else x.quant.zero_point))
+    low, high = x.dtype.range
+    return scale_of(x) * max(zero - low, high - zero)
 
 
 def _one_scale(b: Lowering, x: Value, y: Value, terms: int) -> tuple[Value, Value, Quant]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import zip_longest
 from typing import Any
 
 import torch
@@ -12,21 +13,29 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.boundary import first_values
+from tosaic.front.boundary import first_values, given_values
+from tosaic.front.calls import QUANTIZE
+from tosaic.front.choice import CHOICE
 from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import Program, program_of
-from tosaic.front.walk import QUANTIZE, parameters
+from tosaic.front.walk import parameters
 from tosaic.ir.graph import Quant
+from tosaic.progress import shown
+from tosaic.sim.histogram import Histogram, Values
 from tosaic.spec.dtypes import I16, DType
 from tosaic.targets.artifact import Artifact
+from tosaic.targets.boundary import take_unsigned
 from tosaic.targets.catalog import target_of
 from tosaic.targets.report import Printed, grid
 
 
 @dataclass(frozen=True, slots=True)
 class Layer:
-    """A value of the program. ``saturation`` is the share of it that lies outside of its range."""
+    """A value of the program. ``saturation`` is the share of it that lies outside of its range.
+
+    ``values`` are those of the original, where they were asked for.
+    """
 
     name: str
     op: str
@@ -34,6 +43,7 @@ class Layer:
     sqnr: float
     max_error: float
     saturation: float
+    values: Values | None = None
 
 
 @dataclass(frozen=True)
@@ -61,28 +71,44 @@ class Comparison(Printed):
             yield f"Farthest from the original: {self.worst.name} at {self.worst.sqnr:.1f} dB"
 
 
-def compare_models(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
+def compare_models(
+    model: Any, artifact: Artifact, inputs: Any, histograms: bool = False
+) -> Comparison:
     """Both on the same inputs; the compiled graphs give every value that they compute."""
     sets = list(_sets(inputs))
     if not sets:
         raise InvalidInput("there are no inputs to compare on: give at least one tuple")
+    for given in sets:
+        given_values(artifact.program, given, {})  # a sentence for what does not fit
     original = _original(model, artifact, sets[0])
     names = {node.name: node for node in (*original.inputs, *original.calls)}
     target = target_of(artifact.target)
     found = partition(artifact.program, target.env, expose=True, constraints=target.constraints)
+    for piece in found.pieces:
+        take_unsigned(piece, target)
     exposed = Artifact(artifact.program, found, artifact.target)
     pairs = _pairs(artifact.program, names)
     sums = {node: _Sums() for node, _, _ in pairs}
+    seen = {node: Histogram() for node, _, _ in pairs if histograms}
     ends = [_Sums() for _ in artifact.program.outputs]
-    for given in sets:
+    ports = artifact.boundary.outputs
+    for given in shown(sets, "comparing: input"):
         compiled, reference = exposed.trace(*given), _values(original, given)
         for node, origin, meaning in pairs:
             if node in compiled:
                 sums[node].add(reference[origin], compiled[node], meaning)
-        for total, ours, theirs in zip(ends, artifact.program.outputs, original.outputs):
+                if histograms and isinstance(reference[origin], Tensor):
+                    seen[node].add(reference[origin])
+        for total, ours, theirs, port in zip_longest(
+            ends, artifact.program.outputs, original.outputs, ports
+        ):
             if isinstance(ours, fx.Node) and isinstance(theirs, fx.Node):
-                total.add(reference[theirs], compiled[ours], None)
-    layers = [_layer(o, sums[n]) for n, o, _ in pairs if sums[n].count]
+                value = compiled[ours] if port is None else port.dequantize(compiled[ours])
+                total.add(reference[theirs], value, None)
+    layers = [
+        _layer(o, sums[n], seen[n].values(m) if histograms else None)
+        for n, o, m in pairs if sums[n].count
+    ]  # fmt: skip
     named = [(f"output {i}", total) for i, total in enumerate(ends) if total.count]
     outputs = [Layer(name, "", "", *total.figures) for name, total in named]
     return Comparison(tuple(layers), tuple(outputs))
@@ -101,13 +127,15 @@ def _sets(inputs: Any) -> Iterator[tuple[Any, ...]]:
 def _original(model: Any, artifact: Artifact, example: tuple[Any, ...]) -> Program:
     """The original as calls whose names are those of the compiled program."""
     source = import_model(model, example)
-    kinds = {parameters(torchapi.bound_arguments(n))[1]
-             for n in artifact.program.calls if torchapi.target_name(n) == QUANTIZE}  # fmt: skip
+    calls = [n for n in artifact.program.calls if torchapi.target_name(n) == QUANTIZE]
+    within = [n for n in calls if n not in artifact.program.results]
+    kinds = {parameters(torchapi.bound_arguments(n))[1] for n in within or calls}
     if kinds:
         from tosaic.quant.flow import float_module
         from tosaic.quant.quantizer import TosaicQuantizer
 
-        scheme = "a16w8" if I16 in kinds else "int8"
+        chosen = [n.meta[CHOICE].schemes for n in artifact.program.calls if CHOICE in n.meta]
+        scheme = chosen[0] if chosen else "a16w8" if I16 in kinds else "int8"
         source = source.with_model(
             float_module(source, TosaicQuantizer(scheme, target=target_of(artifact.target)))
         )
@@ -150,7 +178,8 @@ class _Sums:
     def add(self, real: Any, value: Any, meaning: tuple[Quant, DType] | None) -> None:
         if not isinstance(real, Tensor) or not isinstance(value, Tensor) or not real.numel():
             return
-        real, value = real.detach().double(), value.double()
+        shift = 128 if value.dtype is torch.uint8 else 0  # what it is int8 for in a graph
+        real, value = real.detach().double(), value.double() - shift
         if meaning is not None:
             quant, kind = meaning
             scale, zero = float(quant.scale), float(quant.zero_point)  # type: ignore[arg-type]
@@ -176,8 +205,8 @@ class _Sums:
         return decibels, self.largest, self.outside / self.count
 
 
-def _layer(node: fx.Node, sums: _Sums) -> Layer:
+def _layer(node: fx.Node, sums: _Sums, values: Values | None) -> Layer:
     if node.op != "call_function":
-        return Layer(node.name, "input", "", *sums.figures)
+        return Layer(node.name, "input", "", *sums.figures, values)
     place = torchapi.location(node).place
-    return Layer(node.name, torchapi.target_name(node), place, *sums.figures)
+    return Layer(node.name, torchapi.target_name(node), place, *sums.figures, values)

@@ -99,6 +99,11 @@ def dtype(name: str) -> DType:
     return _BY_NAME[name]
 
 
+def fits_int4(low: int, high: int) -> bool:
+    """Whether integers within limits are int4's."""
+    return I4.range[0] <= low and high <= I4.range[1]
+
+
 @dataclass(frozen=True, slots=True)
 class TensorType:
     """Element type and shape; a shape value of n dimensions is ``TensorType(SHAPE, (n,))``."""

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -13,6 +14,7 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
+from tosaic.files.whole import write_whole
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
 from tosaic.front.masks import Mask
@@ -20,10 +22,12 @@ from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph, Value
+from tosaic.ir.graph import Graph, Unsigned, Value
 from tosaic.targets import formats
 from tosaic.targets.boundary import ordered, restored
 from tosaic.targets.delegate import Delegate
+from tosaic.targets.interface import Boundary, boundary_of
+from tosaic.targets.quantization import quantization_of
 from tosaic.targets.report import Report, report_of
 
 if TYPE_CHECKING:
@@ -36,12 +40,14 @@ class Artifact:
 
     ``run`` takes and gives what the program does, in its own structure. For an Ethos-U,
     ``delegates`` are the graphs as Vela compiled them, in the order of ``partition.graphs``.
+    ``options`` are what it was compiled with beside the target.
     """
 
     program: Program
     partition: Partition
     target: str
     delegates: tuple[Delegate, ...] = ()
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def graph(self) -> Graph:
@@ -54,6 +60,11 @@ class Artifact:
     @cached_property
     def _files(self) -> dict[int, bytes]:
         return {id(g): flatbuffer.write(g) for g in self.partition.graphs}
+
+    @property
+    def files(self) -> list[bytes]:
+        """The TOSA files of all graphs, in their order."""
+        return [self._files[id(graph)] for graph in self.partition.graphs]
 
     @property
     def bytes(self) -> bytes:
@@ -80,8 +91,12 @@ class Artifact:
 
     @cached_property
     def report(self) -> Report:
-        """Operators, graphs with their boundaries, and refusals; prints as a table."""
-        return report_of(self.target, self.partition, self.delegates)
+        """Operators, graphs with their boundaries, and refusals; prints as a table.
+
+        ``report.quantization`` is a table of its own: what each call computes in, and why.
+        """
+        made = quantization_of(self.program)
+        return report_of(self.target, self.partition, self.delegates, self.boundary, made)
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:
@@ -97,16 +112,30 @@ class Artifact:
         """Give the buffers that runs have changed their first values again."""
         self.__dict__.pop("_state", None)
 
-    def run(self, *inputs: Any, engine: str | None = None, **named: Any) -> Any:
+    @cached_property
+    def boundary(self) -> Boundary:
+        """What the program takes and gives: types, shapes, and what the integers mean."""
+        return boundary_of(self.program)
+
+    def run(
+        self, *inputs: Any, engine: str | None = None, raw: bool | None = None, **named: Any
+    ) -> Any:
         """The program's outputs for its inputs; graphs run as their compiled bytes do.
 
         ``engine`` is what runs them: "npu" runs the stream of an Ethos-U, which is what such a
         target does unless told otherwise; "tosa" interprets the TOSA graphs.
+
+        An input that ``boundary`` has as integers with a scale may be given as such, or as the
+        floats they stand for. The outputs come as the boundary has them with ``raw=True`` and as
+        floats with ``raw=False``. Unless told, they are floats if such an input was, else raw.
         """
         program, given = self.program, given_values(self.program, inputs, named)
-        values = self._trace(given, self._engine(engine))
+        arguments = [leaf.value for leaf in given]
+        values = self._trace(arguments, self._engine(engine))
         outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
-        result = self._changed(given, outputs) if program.changes else outputs
+        result = self._changed(arguments, outputs) if program.changes else outputs
+        if raw is False or (raw is None and any(leaf.was_real for leaf in given)):
+            result = self.boundary.dequantized(result)
         if program.out_spec is None:
             return result[0] if len(result) == 1 else result
         return torchapi.unflatten(result, program.out_spec)
@@ -124,7 +153,8 @@ class Artifact:
 
     def trace(self, *inputs: Any, **named: Any) -> dict[fx.Node, Any]:
         """Every value that the program has between its pieces, by node."""
-        return self._trace(given_values(self.program, inputs, named), self._engine(None))
+        given = given_values(self.program, inputs, named)
+        return self._trace([leaf.value for leaf in given], self._engine(None))
 
     def _engine(self, name: str | None) -> str:
         known = ("npu", "tosa") if self.delegates else ("tosa",)
@@ -154,6 +184,8 @@ class Artifact:
         )  # fmt: skip
         for node, array, out, order, meaning in given:
             tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
+            if isinstance(out.quant, Unsigned):
+                tensor = tensor.view(torch.uint8)
             if meaning is not None:
                 tensor = real_numbers(tensor, meaning)
             is_code = meaning is None and out.quant is not None
@@ -164,6 +196,8 @@ class Artifact:
         """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
 
         ``.pte`` and ``.bpte`` are ExecuTorch's; ``tosaic.executorch.package.save`` has options.
+        ``.html`` is a page to look at; with ``model=``, the original, and ``inputs=`` for it, it
+        also shows how far each layer is from the original. ``.json`` is for Model Explorer.
         """
         suffix = os.path.splitext(os.fspath(path))[1]
         writer = formats.WRITERS.get(suffix)
@@ -174,8 +208,7 @@ class Artifact:
         elif suffix == ".tosa":
             flatbuffer.write(self.graph, path)
         elif suffix == ".mlir":
-            with open(path, "w", encoding="utf-8") as file:
-                file.write(print_graph(self.graph))
+            write_whole(path, print_graph(self.graph).encode())
         else:
             known = ", ".join((".mlir", *formats.WRITERS))
             raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")
@@ -184,4 +217,6 @@ class Artifact:
 def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
     """A tensor as a graph takes it; a mask may be int8 there."""
     tensor = narrowed(node.name, value)
+    if isinstance(wanted.quant, Unsigned):
+        return tensor.view(torch.int8)  # that is how TOSA holds uint8
     return tensor.to(torch.int8) if isinstance(wanted.quant, Mask) else tensor

@@ -8,6 +8,7 @@ from typing import Any
 
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Op
+from tosaic.rewrite import Cost
 from tosaic.spec.env import Env
 
 
@@ -16,7 +17,10 @@ class Target:
     """A device or specification to compile for, under the name a user gives.
 
     ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``sums_ride``
-    says that an int32 accumulator costs a sum no more than int8 does.
+    says that an int32 accumulator costs a sum no more than int8 does. ``cost`` estimates what an
+    operator takes there: among equal forms the cheapest is chosen by it. Where there are floats
+    beside integers, graphs quantize and dequantize at their boundary, unless
+    ``preserve_io_quantization``.
     """
 
     name: str
@@ -24,6 +28,13 @@ class Target:
     constraints: tuple[Constraint, ...] = ()
     emit: Callable[[Graph], Any] | None = None
     sums_ride: bool = True
+    cost: Cost | None = None
+    preserve_io_quantization: bool = False
+
+    @property
+    def has_casts(self) -> bool:
+        """Whether what a graph takes and gives as real numbers becomes integers within it."""
+        return {"INT", "FP"} <= self.env.profiles and not self.preserve_io_quantization
 
     def refuses(self, op: Op) -> str | None:
         """Why an operator that TOSA allows does not run there; None if it does."""

@@ -1,4 +1,4 @@
-"""Which tensors a graph takes, and the order of axes in which it takes and gives them.
+"""Which tensors a graph takes, the order of axes in which it takes and gives them, and uint8.
 
 A tensor in PyTorch's memory format channels_last lies in memory as TOSA wants it: the graph takes
 and gives it with its channels last, and nothing is moved.
@@ -12,7 +12,11 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front.partition import Piece
+from tosaic.front.walk import is_unsigned
+from tosaic.ir.build import Builder
 from tosaic.rewrite.ports import turn_input, turn_output
+from tosaic.rewrite.unsigned import unsigned_input, unsigned_output
+from tosaic.targets.base import Target
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
 
@@ -29,6 +33,19 @@ def lay_out(piece: Piece) -> None:
     for index, order in enumerate(piece.output_orders):
         if order is not None:
             turn_output(piece.graph, index, order)
+
+
+def take_unsigned(piece: Piece, target: Target) -> None:
+    """Make uint8 of the inputs and outputs that are uint8 in PyTorch; within, all stays int8."""
+    if piece.graph is None:
+        return
+    b = Builder(target.env, piece.graph, target.constraints)
+    for index, node in enumerate(piece.inputs):
+        if is_unsigned(node):
+            unsigned_input(b, index)
+    for index, node in enumerate(piece.outputs):
+        if is_unsigned(node):
+            unsigned_output(b, index)
 
 
 def drop_unread(piece: Piece) -> None:
@@ -48,7 +65,7 @@ def drop_unread(piece: Piece) -> None:
 
 def order_of(node: fx.Node) -> tuple[int, ...] | None:
     """The axes of a node's tensor as they lie in memory; None for PyTorch's own order."""
-    tensor = _example(node)
+    tensor = example_of(node)
     form = FORMATS.get(tensor.dim()) if tensor is not None else None
     if tensor is None or form is None or tensor.is_contiguous():
         return None
@@ -56,7 +73,7 @@ def order_of(node: fx.Node) -> tuple[int, ...] | None:
     return last if tensor.is_contiguous(memory_format=form) else None
 
 
-def _example(node: Any) -> Tensor | None:
+def example_of(node: Any) -> Tensor | None:
     """What export knows of a tensor; a call that quantizes keeps the layout of its operand."""
     while isinstance(node, fx.Node):
         value = node.meta.get("val")

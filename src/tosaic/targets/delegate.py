@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
@@ -12,13 +12,15 @@ from tosaic.targets.vela import Table, VelaConfig, VelaResult, run_vela
 
 _DATABASE = "--enable-debug-db"
 _NAMED = 4  # tensors in a sentence about memory
+_KINDS = ("Lut", "FeatureMap", "Weights", "Scales")  # of traffic, in Vela's names of columns
 
 
 @dataclass(frozen=True, slots=True)
 class OperatorCost:
     """An operation of the NPU by Vela's estimate, and the operator that it comes from.
 
-    ``traffic`` is cycles of access by Vela's name of the memory.
+    ``traffic`` is cycles of access by Vela's name of the memory, ``moved`` bytes read and written
+    there. ``index`` is the operator's place in the graph, ``time`` the operation's in the stream.
     """
 
     name: str
@@ -27,6 +29,9 @@ class OperatorCost:
     cycles: int
     macs: int
     traffic: Mapping[str, int]
+    moved: Mapping[str, int] = field(default_factory=dict)
+    index: int | None = None
+    time: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +45,7 @@ class PlacedTensor:
     start: int
     end: int
     loc: Loc | None
+    index: int | None = None  # of the operator that makes it
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,8 +122,8 @@ def compile_graph(graph: Graph, config: VelaConfig) -> Delegate:
     result = run_vela(tosa, config)
     sources = _sources(graph, result.database)
     return Delegate(
-        graph, tosa, result, tuple(_costs(result.database, sources)),
-        tuple(_tensors(result.database, sources)),
+        graph, tosa, result, tuple(_costs(graph, result.database, sources)),
+        tuple(_tensors(graph, result.database, sources)),
     )  # fmt: skip
 
 
@@ -136,21 +142,37 @@ def _sources(graph: Graph, database: Mapping[str, Table]) -> dict[str, Op]:
     return {row["id"]: op for row, op in zip(rows, graph.ops)}
 
 
-def _costs(database: Mapping[str, Table], sources: Mapping[str, Op]) -> Iterator[OperatorCost]:
+def _costs(
+    graph: Graph, database: Mapping[str, Table], sources: Mapping[str, Op]
+) -> Iterator[OperatorCost]:
+    places = {op: index for index, op in enumerate(graph.ops)}
+    details = {row["id"]: row for row in _rows(database, "perf_debug")}
     for row in _rows(database, "perf"):
-        op = sources.get(row["source_id"])
+        op, detail = sources.get(row["source_id"]), details.get(row["id"], {})
         traffic = {k.removesuffix("_ac"): int(v or 0) for k, v in row.items() if k.endswith("_ac")}
         yield OperatorCost(
             row["operator"], op.name if op else "", op.loc if op else None,
             int(row["op_cycles"] or 0), int(row["mac_count"] or 0), traffic,
+            {memory: _moved(detail, memory) for memory in traffic},
+            places.get(op) if op else None, int(detail.get("time_index") or 0),
         )  # fmt: skip
 
 
-def _tensors(database: Mapping[str, Table], sources: Mapping[str, Op]) -> Iterator[PlacedTensor]:
+def _moved(detail: Mapping[str, str], memory: str) -> int:
+    """Bytes that an operation reads from a memory and writes to it."""
+    columns = (f"{memory}{kind}_{way}" for kind in _KINDS for way in ("read", "write"))
+    return sum(int(detail.get(column) or 0) for column in columns)
+
+
+def _tensors(
+    graph: Graph, database: Mapping[str, Table], sources: Mapping[str, Op]
+) -> Iterator[PlacedTensor]:
+    places = {op: index for index, op in enumerate(graph.ops)}
     named = {row["name"]: sources.get(row["source_id"]) for row in _rows(database, "perf")}
     for row in _rows(database, "tensors"):
         op = named.get(row["name"])
         yield PlacedTensor(
             row["name"], row["memory"], int(row["start_address"], 0), int(row["size"], 0),
             int(row["start_time"]), int(row["end_time"]), op.loc if op else None,
+            places.get(op) if op else None,
         )  # fmt: skip

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from types import MappingProxyType
 from typing import Any
 
@@ -16,8 +17,10 @@ from tosaic.front.examples import check_examples
 from tosaic.front.expand import expand
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.partition import partition
+from tosaic.front.ports import ends_of, names_of, with_ends
 from tosaic.front.program import Program, program_of
 from tosaic.front.trial import Trial, constants
+from tosaic.progress import say
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
@@ -28,47 +31,61 @@ def compile_model(
     model: Any,
     example_inputs: tuple[Any, ...],
     target: str,
-    scheme: str | None,
+    scheme: Any,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
     options: Mapping[str, Any] = MappingProxyType({}),
+    io: Any = None,
+    preserve_io_quantization: bool = False,
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
-    chosen = target_of(target, options)
-    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes)
+    chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
+    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
     found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ""
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
-    return Artifact(program, found, chosen.name, delegates)
+    used = {"scheme": scheme, "io": io, **options}
+    return Artifact(program, found, chosen.name, delegates, used)
 
 
 def program_for(
     model: Any,
     example_inputs: tuple[Any, ...],
     target: Target,
-    scheme: str | None,
+    scheme: Any,
     calibration: Iterable[Any] | None,
     dynamic_shapes: Any = None,
+    io: Any = None,
 ) -> Program:
-    """The model as calls, quantized where the target has integers alone."""
+    """The model as calls, quantized by a scheme, or where the target has integers alone."""
     check_examples(example_inputs)
+    say("exporting the model")
     source = import_model(model, example_inputs, dynamic_shapes)
+    program = program_of(source)  # what no target takes is refused before anything is calibrated
+    ends = ends_of(program, getattr(scheme, "io", None) if io is None else io)
+    source = replace(source, outputs=names_of(program))
     if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
-    elif target.env.profiles == {"INT"}:
-        program_of(source)  # what no target takes is refused before anything is calibrated
+    elif "INT" in target.env.profiles and (scheme is not None or "FP" not in target.env.profiles):
+        say("quantizing")
         from tosaic.quant.flow import quantized  # torchao is for those who quantize
 
         source = quantized(
-            source, example_inputs, scheme=scheme or "int8", calibration=calibration, target=target
-        )
+            source, example_inputs, scheme="int8" if scheme is None else scheme,
+            calibration=calibration, target=target, ends=ends,
+        )  # fmt: skip
     elif scheme is not None:
-        raise InvalidInput(f"{target.name} takes floats; a scheme needs a target of integers alone")
+        raise InvalidInput(f"{target.name} has floats alone; a scheme needs a target with integers")
+    elif ends:
+        raise InvalidInput(
+            f"integers at the boundary are for quantized models, and {target.name} takes this one "
+            "in float: choose a target of integers, or give a quantized model"
+        )
     else:
         source = _in_parts(source, target)
-    return program_of(source)
+    return program_of(with_ends(source, ends) if source.is_quantized else source)
 
 
 def _in_parts(source: Imported, target: Target) -> Imported:

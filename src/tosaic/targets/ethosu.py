@@ -7,16 +7,20 @@ from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu_check import CHEAP, check_stream
-from tosaic.targets.ethosu_forms import FAMILIES, constraint
+from tosaic.targets.ethosu_costs import cycles
+from tosaic.targets.ethosu_forms import DEDICATED, FAMILIES, constraint
+from tosaic.targets.ethosu_outputs import own_outputs
 from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
 
+_BUFFERING = "--disable-buffering"
 # U85 branches; the older ones do not.
 _ENVS = {
     "u55": "TOSA-1.0+INT+int16+int4",
@@ -48,11 +52,17 @@ def family(accelerator: str) -> str:
 
 
 def _target(name: str) -> Target:
-    product = family(name)
-    emit = partial(_emit, VelaConfig(name), Options())
+    config = VelaConfig(name)
+    emit = partial(_emit, config, Options())
     return Target(
-        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False
-    )
+        name, Env.parse(_ENVS[family(name)]), _constraints(config), emit, sums_ride=False,
+        cost=cycles(family(name), ACCELERATORS[name][0]),
+    )  # fmt: skip
+
+
+def _constraints(config: VelaConfig) -> tuple[Constraint, ...]:
+    forms = FAMILIES[family(config.accelerator)]
+    return (constraint((*forms, *DEDICATED) if config.has_dedicated_sram else forms),)
 
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
@@ -68,18 +78,41 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
         (flags,) if isinstance(flags, str) else tuple(flags),
     )  # fmt: skip
     check(config)
-    return replace(ETHOS_U[name], emit=partial(_emit, config, options))
+    return replace(
+        ETHOS_U[name], emit=partial(_emit, config, options), constraints=_constraints(config)
+    )
 
 
 def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
-    repair(graph, ETHOS_U[config.accelerator].env)
+    repair(graph, ETHOS_U[config.accelerator].env, family(config.accelerator))
+    own_outputs(graph, ETHOS_U[config.accelerator].env)
     made = compile_graph(graph, config)
     cheap = len(made.result.weights) <= CHEAP
     if options.check or (options.check is None and cheap):
-        check_stream(graph, made.result)
+        made = _checked(graph, made, config)
     made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
     made.check("flash", made.result.performance.flash, options.max_flash_bytes)
     return made
+
+
+def _checked(graph: Graph, made: Delegate, config: VelaConfig) -> Delegate:
+    """The graph as it was compiled if that is right, or else without what Vela can leave out.
+
+    Weights that are brought while others are used come too early now and then, over what an
+    operation still reads.
+    """
+    try:
+        check_stream(graph, made.result)
+        return made
+    except ToolFailed as failure:
+        if _BUFFERING in config.flags:
+            raise
+        other = compile_graph(graph, replace(config, flags=(*config.flags, _BUFFERING)))
+        try:
+            check_stream(graph, other.result)
+        except ToolFailed:
+            raise failure from None
+        return other
 
 
 ETHOS_U: dict[str, Target] = {name: _target(name) for name in ACCELERATORS}

@@ -35,6 +35,10 @@ def check_stream(graph: Graph, result: VelaResult) -> None:
         found = load(result).run(*given)
     except TosaicError as problem:
         raise ToolFailed(f"Vela compiles the graph wrongly: {problem}") from None
+    if len(found) != len(wanted):
+        raise ToolFailed(
+            f"Vela compiles the graph wrongly: it gives {len(found)} of {len(wanted)} results"
+        )
     for number, (ours, right) in enumerate(zip(found, wanted, strict=True)):
         wrong = int(np.count_nonzero(ours.reshape(right.shape) != right.astype(ours.dtype)))
         if wrong:

@@ -109,6 +109,30 @@ def _last_axis(op: Op) -> bool:
     return int(op.attrs["axis"]) == _given(op).type.rank - 1
 
 
+def _small_for_gaps(op: Op) -> bool:
+    """Gaps that the NPU has no kernel for, between elements of an input that is not as long."""
+    sizes, gaps = _given(op).shape[-3:-1], op.attrs["dilation"][-2:]
+    return any(2 < gap > size for size, gap in zip(sizes, gaps))
+
+
+def _cut_to_one(op: Op) -> bool:
+    """A transposed convolution of several rows or columns of whose result one is left."""
+    sizes = zip(op.attrs["stride"], _given(op).shape[1:3], op.outs[0].shape[1:3])
+    return any(stride > 1 and size > 1 and left == 1 for stride, size, left in sizes)
+
+
+def _made_by(op: Op) -> Op | None:
+    return _given(op).producer
+
+
+def _scales_of_computed(op: Op) -> bool:
+    """Scales by channel of a product of two tensors, neither of which is constant."""
+    made = _made_by(op)
+    if made is None or not op.attrs["per_channel"]:
+        return False
+    return made.name == "MATMUL" or (made.name in _CONVOLUTIONS and not made.ins[1].is_const)
+
+
 EVERY = (
     Form(("RESCALE",), _computed("multiplier", "shift"),
          "the multiplier and shift must be constants; others end Vela"),
@@ -116,6 +140,10 @@ EVERY = (
          "the NPU shifts products of int32 only"),
     Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", *_POOLS), _far_padding,
          "padding at the top and left ends at 127 elements; more is computed wrongly"),
+    Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D"), _small_for_gaps,
+         "a dilation above 2 that is longer than the input is computed wrongly"),
+    Form(("TRANSPOSE_CONV2D",), _cut_to_one,
+         "a transposed convolution that is cut to one row or column is computed wrongly"),
     Form(_CONVOLUTIONS, _large_kernel,
          "kernels end at 64 rows and 4096 elements, gaps included"),
     Form(_POOLS, _large_pool, "windows end at 256 rows and 65536 elements"),
@@ -287,8 +315,20 @@ OLDER = (
          "Ethos-U55 and U65 scale operands of a sum by different whole numbers wrongly"),
 )  # fmt: skip
 
+NEWER = (
+    Form(("RESCALE",), _scales_of_computed,
+         "Ethos-U85 takes the first of scales by channel for all where the weights are computed"),
+)  # fmt: skip
+
+# Where the NPU has fast memory of its own beside the arena.
+DEDICATED = (
+    Form(("WHILE_LOOP",), _always,
+         "with dedicated SRAM a loop uses memory that Vela does not ask for; "
+         "another memory mode takes it"),
+)  # fmt: skip
+
 FAMILIES: dict[str, tuple[Form, ...]] = {
     "u55": (*EVERY, *OLDER),
     "u65": (*EVERY, *OLDER),
-    "u85": EVERY,
+    "u85": (*EVERY, *NEWER),
 }

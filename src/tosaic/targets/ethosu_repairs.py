@@ -1,56 +1,258 @@
-"""Forms that Vela compiles wrongly by themselves or beside others, made into ones that it does not.
+"""Operators that Vela compiles wrongly beside others, kept apart by one that changes nothing.
 
-The simulator of the NPU shows them: tests/npu/test_simulator_disagreements.py has each. They are
-of Vela 5.2, and a repair is exact, so a later Vela at most loses a little by it.
+Vela lets an operator read and write pieces of a tensor instead of copying them (SLICE, CONCAT, PAD,
+TILE), and then forgets the piece where it makes something else of the operator. The simulator of
+the NPU shows it; tests/npu/test_simulator_pieces.py has each fault. They are of Vela 5.2, and a
+repair is exact, so a later Vela at most loses a little by it.
 """
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
 
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
 
-# What CONCAT and PAD let write to where the result belongs, and what then starts at 0 instead.
-_LOST = {"RESCALE", "REDUCE_MAX", "REDUCE_MIN"}
-_LIMITED = {d.I8, d.I16}
+Uses = Mapping[Value, Sequence[Op]]
+_PIECES = {"SLICE", "CONCAT", "PAD", "TILE"}
+_COPIED = {d.I8, d.I16, d.I32, d.BOOL}
+_WINDOWS = {"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D"}
+_BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
+_OLDER, _ALL = ("u55", "u65"), ("u55", "u65", "u85")
 
 
-def repair(graph: Graph, env: Env) -> None:
-    """Put a CLAMP that limits nothing behind what would be written to the wrong place."""
-    ops: list[Op] = []
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """Where an operand must be a tensor of its own.
+
+    ``lost`` is asked about an operator, the number of an operand, and who reads each value.
+    """
+
+    products: tuple[str, ...]
+    lost: Callable[[Op, int, Uses], bool]
+
+
+def repair(graph: Graph, env: Env, product: str) -> None:
+    """Copy what would be read from or written to the wrong place."""
+    faults = [fault for fault in FAULTS if product in fault.products]
+    uses, copies, ops = graph.uses(), dict[Value, Value](), list[Op]()
     for op in graph.ops:
-        for position in _places(op):
-            value = op.ins[position]
-            if _is_lost(value):
-                limited, made = _limited(value, env)
-                ops.append(made)
-                op.ins[position] = limited
+        for position, value in enumerate(op.ins):
+            if value.is_const or value.dtype not in _COPIED:
+                continue
+            if any(fault.lost(op, position, uses) for fault in faults):
+                if value not in copies:
+                    copies[value], made = _copy(value, env)
+                    ops.append(made)
+                op.ins[position] = copies[value]
         ops.append(op)
         for region in op.regions:
-            repair(region, env)
+            repair(region, env, product)
     graph.ops = ops
 
 
-def _places(op: Op) -> range:
-    """The operands that an operator lets write into its own result, but for the first of them."""
-    if op.name == "CONCAT":
-        return range(1, len(op.ins))
-    return range(1 if op.name == "PAD" else 0)
-
-
-def _is_lost(value: Value) -> bool:
-    """Whether it is computed by such an operator, whatever shape it is given after that."""
-    while value.producer is not None and value.producer.name == "RESHAPE":
-        value = value.producer.ins[0]
-    return value.producer is not None and value.producer.name in _LOST and value.dtype in _LIMITED
-
-
-def _limited(value: Value, env: Env) -> tuple[Value, Op]:
+def _copy(value: Value, env: Env) -> tuple[Value, Op]:
+    """A CLAMP that limits nothing, a sum with 0, a value or itself: Vela keeps all of them."""
     b = Builder(env)
-    low, high = value.dtype.range
-    made: Value = b.CLAMP(value, min_val=low, max_val=high)
+    if value.dtype is d.BOOL:
+        made: Value = b.LOGICAL_OR(value, value)
+    elif value.dtype is d.I32:
+        made = b.ADD(value, b.const(np.zeros((1,) * value.type.rank), d.I32))
+    else:
+        low, high = value.dtype.range
+        made = b.CLAMP(value, min_val=low, max_val=high)
     made.quant = value.quant
     (op,) = b.graph.ops
     op.loc = value.producer.loc if value.producer else None
     return made, op
+
+
+def _maker(value: Value) -> Op | None:
+    """The operator that a value is made by, whatever shape it is given after that."""
+    while value.producer is not None and _keeps_order(value.producer):
+        value = value.producer.ins[0]
+    return value.producer
+
+
+def _keeps_order(op: Op) -> bool:
+    """A RESHAPE, or a TRANSPOSE that moves axes of one element alone."""
+    if op.name != "TRANSPOSE":
+        return op.name == "RESHAPE"
+    moved = [axis for axis in op.attrs["perms"] if op.ins[0].shape[axis] > 1]
+    return moved == sorted(moved)
+
+
+def _source(value: Value) -> str:
+    made = _maker(value)
+    return made.name if made is not None else ""
+
+
+def _factor(value: Value) -> float | None:
+    """By how much a RESCALE with one scale multiplies; None if something else made the value."""
+    made = value.producer
+    if made is None or made.name != "RESCALE" or made.attrs["per_channel"]:
+        return None
+    multiplier, shift = (v.const for v in made.ins[1:3])
+    assert multiplier is not None
+    assert shift is not None
+    return int(multiplier.array[0]) / 2.0 ** int(shift.array[0])
+
+
+def _rides(op: Op, uses: Uses) -> bool:
+    """Whether a RESCALE to 32 bits becomes part of the operator that reads it on U55 and U65."""
+    readers = uses.get(op.outs[0], ())
+    if len(readers) != 1 or op.ins[0].dtype is d.I32:
+        return False
+    (reader,) = readers
+    operands = reader.ins[:2]
+    factors = [_factor(v) for v in operands]
+    kinds = {v.producer.ins[0].dtype for v in operands if v.producer is not None}
+    if len(factors) != 2 or None in factors or len(kinds) > 1:
+        return False
+    low, high = sorted(f or 0.0 for f in factors)
+    if reader.name in ("ADD", "SUB"):
+        most = 2.0**19 if op.ins[0].dtype is d.I8 else 2.0**14
+        return low < high == most or (low == high < 1 << 15 and low.is_integer())
+    if reader.name in ("MAXIMUM", "MINIMUM"):
+        after = uses.get(reader.outs[0], ())
+        if len(after) != 1 or _factor(after[0].outs[0]) != 1:
+            return False
+    return reader.name in ("MUL", "MAXIMUM", "MINIMUM") and low == high == 1
+
+
+def _part(op: Op, position: int, uses: Uses) -> bool:
+    """The parts of a whole, written to where the first belongs or as if they were the whole."""
+    if op.name not in ("CONCAT", "PAD") or (op.name == "PAD" and position):
+        return False
+    made = _maker(op.ins[position])
+    if made is None:
+        return False
+    first = op.name == "CONCAT" and position == 0
+    summed = _maker(made.ins[0]) if made.name == "RESCALE" else made
+    if summed is not None and summed.name == "DEPTHWISE_CONV2D" and summed.ins[1].shape[3] > 1:
+        return True
+    return made.name in ("REDUCE_MAX", "REDUCE_MIN") or (made.name == "RESCALE" and not first)
+
+
+def _wide(op: Op, position: int, uses: Uses) -> bool:
+    """A RESCALE with 32 bits becomes several operators on U55 and U65, without the place."""
+    if op.name != "RESCALE" or position or d.I32 not in (op.ins[0].dtype, op.outs[0].dtype):
+        return False
+    return _source(op.ins[0]) in _PIECES and not _rides(op, uses)
+
+
+def _shared(op: Op, position: int, uses: Uses) -> bool:
+    """A RESCALE with 32 bits is made anew for each SLICE of it, without the place."""
+    made = op.ins[position].producer
+    if op.name != "SLICE" or made is None or made.name != "RESCALE":
+        return False
+    return d.I32 in (made.ins[0].dtype, made.outs[0].dtype) and len(uses[made.outs[0]]) > 1
+
+
+def _by_channel(op: Op, position: int, uses: Uses) -> bool:
+    """Scales by channel are counted anew in each piece."""
+    if op.name != "RESCALE" or position or not op.attrs["per_channel"]:
+        return False
+    return _source(op.ins[0]) in _PIECES
+
+
+def _sliced(op: Op, position: int, uses: Uses) -> bool:
+    """Operators that are made of others, which read from the start of the whole."""
+    if position or _source(op.ins[0]) != "SLICE":
+        return False
+    if op.name == "RESCALE":
+        return any(reader.name == "REDUCE_SUM" for reader in uses.get(op.outs[0], ()))
+    if op.name in ("CONV3D", "TRANSPOSE_CONV2D", "ARGMAX") or op.name.startswith("REDUCE_"):
+        return True
+    return op.name in _WINDOWS and any(op.attrs["pad"][::2]) and _split(op)
+
+
+def _multiplied(op: Op, position: int, uses: Uses) -> bool:
+    """U55 and U65 multiply matrices by products and sums of their elements."""
+    return op.name == "MATMUL" and position == 0 and _source(op.ins[0]) == "SLICE"
+
+
+def _split(op: Op) -> bool:
+    """Convolutions and pools of which Vela makes several."""
+    gap = max(op.attrs.get("dilation", (1,)))
+    return op.ins[0].shape[0] > 1 or gap > 2 or max(op.attrs["stride"]) > 3
+
+
+def _reshaped(op: Op, position: int, uses: Uses) -> bool:
+    """A piece of a tensor of five axes or more that is then read with other axes."""
+    if op.name != "RESHAPE" or position or _source(op.ins[0]) != "SLICE":
+        return False
+    return max(op.ins[0].type.rank, op.outs[0].type.rank) > 4
+
+
+def _cut(op: Op, position: int, uses: Uses) -> bool:
+    """A CAST to fewer bits that becomes part of what reads it saturates instead."""
+    made = op.ins[position].producer
+    return op.name in ("TABLE", "RESCALE") and made is not None and made.name == "CAST"
+
+
+def _surrounded(op: Op, position: int, uses: Uses) -> bool:
+    """A PAD becomes padding of the convolution, whose gaps are then longer than the input."""
+    made = op.ins[position].producer
+    if position or made is None or made.name != "PAD" or "dilation" not in op.attrs:
+        return False
+    sizes, gaps = made.ins[0].shape[-3:-1], op.attrs["dilation"][-2:]
+    return any(2 < gap > size for size, gap in zip(sizes, gaps))
+
+
+def _unsigned(op: Op, position: int, uses: Uses) -> bool:
+    """Two RESCALE become one, with the limits of both types: of uint8 the upper half is lost."""
+    if op.name != "RESCALE" or position or not op.attrs["output_unsigned"]:
+        return False
+    return _source(op.ins[0]) == "RESCALE"
+
+
+def _turned(op: Op, position: int, uses: Uses) -> bool:
+    """Limits behind a REVERSE of a table's results, which has no place for them."""
+    made = _maker(op.ins[position])
+    if op.name != "CLAMP" or made is None or made.name != "REVERSE":
+        return False
+    return _source(made.ins[0]) == "TABLE"
+
+
+def _chosen(op: Op, position: int, uses: Uses) -> bool:
+    """What SELECT reads has the shape that another reader of the same tensor gave it."""
+    return op.name == "SELECT" and _reshaped_for_several(op.ins[position], uses)
+
+
+def _crossed(op: Op, position: int, uses: Uses) -> bool:
+    """So has what U55 and U65 read where both operands are repeated."""
+    if op.defn.name not in _BINARY or position > 1:
+        return False
+    repeated = all(v.shape != op.outs[0].shape for v in op.ins[:2])
+    return repeated and _reshaped_for_several(op.ins[position], uses)
+
+
+def _reshaped_for_several(value: Value, uses: Uses) -> bool:
+    """Whether a tensor is read by others, and by someone with another shape."""
+    made = value.producer
+    if made is not None and made.name == "RESHAPE":
+        return len(uses[made.ins[0]]) > 1 or len(uses[value]) > 1
+    return len(uses[value]) > 1 and any(reader.name == "RESHAPE" for reader in uses[value])
+
+
+FAULTS = (
+    Fault(_ALL, _part),
+    Fault(_OLDER, _wide),
+    Fault(_OLDER, _shared),
+    Fault(_ALL, _by_channel),
+    Fault(_ALL, _sliced),
+    Fault(_OLDER, _multiplied),
+    Fault(_ALL, _reshaped),
+    Fault(_ALL, _chosen),
+    Fault(("u85",), _cut),
+    Fault(("u85",), _turned),
+    Fault(_ALL, _unsigned),
+    Fault(_ALL, _surrounded),
+    Fault(_OLDER, _crossed),
+)

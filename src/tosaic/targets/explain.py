@@ -9,9 +9,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.partition import Partition, Refusal, partition
 from tosaic.front.program import Program
-from tosaic.front.walk import DEQUANTIZE, QUANTIZE
 from tosaic.targets.catalog import target_of
 from tosaic.targets.driver import program_for
 from tosaic.targets.report import Printed, grid, refusals
@@ -55,7 +55,7 @@ class Explanation(Printed):
 
 
 def explain_model(
-    model: Any, example_inputs: tuple[Any, ...], target: str, scheme: str | None
+    model: Any, example_inputs: tuple[Any, ...], target: str, scheme: Any
 ) -> Explanation:
     """Run the rules of every call, and keep their answers alone."""
     chosen = target_of(target)

@@ -12,9 +12,10 @@ from tosaic.front import torchapi
 from tosaic.front.partition import Partition, Piece, partition
 from tosaic.front.program import Program
 from tosaic.ir.verify import verify
+from tosaic.progress import say
 from tosaic.rewrite import improve
 from tosaic.targets.base import Target
-from tosaic.targets.boundary import drop_unread, lay_out
+from tosaic.targets.boundary import drop_unread, lay_out, take_unsigned
 
 
 def compiled(program: Program, target: Target) -> tuple[Partition, tuple[Any, ...]]:
@@ -25,10 +26,12 @@ def compiled(program: Program, target: Target) -> tuple[Partition, tuple[Any, ..
     """
     kept: dict[str, str] = {}
     while True:
+        say("lowering to TOSA")
         found = lowered(program, target, kept)
         if target.emit is None:
             return found, ()
         delegates = []
+        say(f"compiling for {target.name}")
         for piece in found.pieces:
             made = _attempt(target, piece)
             if isinstance(made, ToolFailed):
@@ -42,12 +45,15 @@ def compiled(program: Program, target: Target) -> tuple[Partition, tuple[Any, ..
 
 def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partition:
     """The program in pieces, each graph rewritten and verified."""
-    found = partition(program, target.env, constraints=target.constraints, kept=kept)
+    found = partition(
+        program, target.env, constraints=target.constraints, kept=kept, has_casts=target.has_casts
+    )
     for piece in found.pieces:
         if piece.graph is not None:
             lay_out(piece)
-            piece.graph = improve(piece.graph, target.env, target.refuses)
+            piece.graph = improve(piece.graph, target.env, target.refuses, target.cost)
             drop_unread(piece)
+            take_unsigned(piece, target)
             verify(piece.graph, target.env, target.constraints)
     return found
 

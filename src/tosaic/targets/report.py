@@ -12,11 +12,14 @@ from io import StringIO
 from typing import TYPE_CHECKING, Any
 
 from tosaic.front.partition import Partition, Refusal
-from tosaic.ir.graph import Graph, Op, Quant, Value
+from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
 from tosaic.targets.delegate import Delegate as Compiled
+from tosaic.targets.interface import Boundary as Interface
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
+
+    from tosaic.targets.quantization import Quantization
 
 _WIDTH = 100  # of a report that is not printed to a terminal
 _SHOWN = 12  # modules in a table of costs
@@ -124,6 +127,8 @@ class Report(Printed):
     target: str
     delegates: tuple[Delegate, ...]
     refused: list[Refusal] = field(default_factory=list)
+    boundary: Interface = field(default_factory=Interface)
+    quantization: Quantization | None = None
 
     @property
     def ops(self) -> dict[str, int]:
@@ -148,18 +153,26 @@ class Report(Printed):
             for name, count in self.ops.items():
                 table.add_row(name, str(count))
             yield table
+        if self.boundary.inputs or self.boundary.outputs:
+            yield _interface_table(self.boundary)
         for number, delegate in enumerate(self.delegates):
             yield _boundary_table(number, delegate)
             if delegate.npu is not None:
                 yield from _npu_tables(number, delegate.npu)
+        if self.quantization is not None:
+            yield f"{self.quantization.summary}\n"
         yield from refusals(self.refused)
 
 
-def report_of(target: str, partition: Partition, compiled: Sequence[Compiled] = ()) -> Report:
+def report_of(
+    target: str, partition: Partition, compiled: Sequence[Compiled] = (),
+    boundary: Interface | None = None, quantization: Quantization | None = None,
+) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with Vela's estimates where it has compiled them."""
     estimates: dict[int, Npu] = {id(each.graph): _npu(each) for each in compiled}
     made = [_delegate(graph, estimates.get(id(graph))) for graph in partition.graphs]
-    return Report(target, tuple(made), list(partition.refused))
+    ends = boundary or Interface()
+    return Report(target, tuple(made), list(partition.refused), ends, quantization)
 
 
 def _npu(made: Compiled) -> Npu:
@@ -227,7 +240,8 @@ def _delegate(graph: Graph, npu: Npu | None) -> Delegate:
 
 
 def _boundary(value: Value) -> Boundary:
-    return Boundary(value.name, str(value.dtype), tuple(value.shape), value.quant)
+    kind = "u8" if isinstance(value.quant, Unsigned) else str(value.dtype)
+    return Boundary(value.name, kind, tuple(value.shape), value.quant)
 
 
 def _boundary_table(number: int, delegate: Delegate) -> Any:
@@ -235,6 +249,16 @@ def _boundary_table(number: int, delegate: Delegate) -> Any:
     for way, tensors in (("in", delegate.inputs), ("out", delegate.outputs)):
         for t in tensors:
             table.add_row(way, t.name, t.dtype, "×".join(map(str, t.shape)) or "scalar", t.meaning)
+    return table
+
+
+def _interface_table(boundary: Interface) -> Any:
+    table = grid("", "name", "type", "shape", "in memory", "meaning", title="The whole program")
+    for way, tensors in (("in", boundary.inputs), ("out", boundary.outputs)):
+        for t in tensors:
+            shape = "×".join(map(str, t.shape)) or "scalar"
+            order = "" if t.is_contiguous else "×".join(str(t.shape[axis]) for axis in t.dim_order)
+            table.add_row(way, t.name, t.dtype, shape, order, t.meaning)
     return table
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import tosaic.rules  # noqa: F401  (fills the registry)
@@ -57,11 +57,25 @@ class Row:
     answers: tuple[Answer, ...]
 
 
-def support(columns: Sequence[Column] = COLUMNS) -> list[Row]:
-    """The table of all operators, in alphabetic order."""
-    samples: dict[str, list[Case]] = {target: [] for target in RULES}
+def columns_for(name: str | None) -> tuple[Column, ...]:
+    """The columns of one target: what it has of floats, int8 and int16; all of them without."""
+    if name is None:
+        return COLUMNS
+    env = target_of(name).env
+    kinds: list[tuple[str, DType | None]] = [("float", None)] if "FP" in env.profiles else []
+    kinds += [("int8", I8)] if "INT" in env.profiles else []
+    kinds += [("int16", I16)] if "int16" in env.extensions else []
+    return tuple(Column(f"{name} {title}", name, kind) for title, kind in kinds)
+
+
+def support(
+    columns: Sequence[Column] = COLUMNS, wanted: Callable[[str], bool] = lambda _: True
+) -> list[Row]:
+    """The table of all operators, or of those that are wanted, in alphabetic order."""
+    samples: dict[str, list[Case]] = {target: [] for target in RULES if wanted(target)}
     for case in cases():
-        samples[case.target].append(case)
+        if case.target in samples:
+            samples[case.target].append(case)
     return [
         Row(target, tuple(_answers(uses, columns)))
         for target, uses in sorted(samples.items())
@@ -79,9 +93,9 @@ def _answers(uses: Sequence[Case], columns: Sequence[Column]) -> Iterator[Answer
         target, reasons = target_of(column.target), []
         for case in uses:
             key = str(case), column.kind
-            if target.emit is None:
+            if target.emit is None or key not in forms:
                 forms[key] = _form(case, target, column.kind)
-            found = forms.get(key, ())
+            found = forms[key]
             if not isinstance(found, str) and any(map(target.refuses, found)):
                 found = _form(case, target, column.kind)
             if isinstance(found, str):

@@ -71,6 +71,12 @@ class VelaConfig:
             raise InvalidInput(f"there is no accelerator {self.accelerator!r}; there are {known}")
 
     @property
+    def has_dedicated_sram(self) -> bool:
+        """Whether the memory mode, by its name, gives the NPU fast memory of its own."""
+        mode = self.memory_mode or ACCELERATORS[self.accelerator][2][1]
+        return mode.startswith("Dedicated_Sram")
+
+    @property
     def architecture(self) -> str:
         """Regor's name of the product: EthosU55, EthosU65 or EthosU85."""
         return "EthosU" + self.accelerator.split("-")[1][1:]

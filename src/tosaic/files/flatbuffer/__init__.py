@@ -5,14 +5,13 @@ from __future__ import annotations
 import mmap
 import os
 import re
-import threading
-from pathlib import Path
 
 from tosaic.errors import InvalidGraph, InvalidInput
 from tosaic.files.flatbuffer import schema
 from tosaic.files.flatbuffer.decoder import FileDecoder
 from tosaic.files.flatbuffer.encoder import FileEncoder
 from tosaic.files.flatbuffer.reader import FlatbufferReader
+from tosaic.files.whole import write_whole
 from tosaic.ir.graph import Graph
 
 Source = bytes | bytearray | memoryview | str | os.PathLike[str]
@@ -57,21 +56,8 @@ def write(graph: Graph, path: str | os.PathLike[str] | None = None) -> bytes:
     """The bytes of a graph's file; with a path, they are also there, all of them or none."""
     data = FileEncoder(graph).encode()
     if path is not None:
-        _replace(Path(os.path.realpath(path)), data)
+        write_whole(path, data)
     return data
-
-
-def _replace(target: Path, data: bytes) -> None:
-    """Write beside and rename, so that nobody sees half a file; a device is just written to."""
-    if target.exists() and not target.is_file():
-        target.write_bytes(data)
-        return
-    beside = target.with_name(f".{target.name}.{os.getpid()}.{threading.get_ident()}.tmp")
-    try:
-        beside.write_bytes(data)
-        os.replace(beside, target)
-    finally:
-        beside.unlink(missing_ok=True)
 
 
 def _decode(buffer: memoryview) -> Graph:

@@ -17,6 +17,7 @@ from tosaic.front.torchapi.operators import (
     evaluate,
     is_number_argument,
     is_region_call,
+    is_repeatable,
     make_new,
     overload_of,
     target_name,
@@ -35,7 +36,7 @@ from tosaic.front.torchapi.programs import (
     quiet,
     with_own_operators,
 )
-from tosaic.front.torchapi.standin import is_stand_in, stand_in_beside
+from tosaic.front.torchapi.standin import computed_beside, give_fakes, is_stand_in, stand_in_beside
 from tosaic.front.torchapi.trees import (
     arguments_of,
     flatten,
@@ -48,9 +49,11 @@ from tosaic.front.torchapi.trees import (
 
 __all__ = [
     "Effects", "argument_names", "arguments_of", "attribute", "bound_arguments", "by_position",
-    "captured", "copied", "copied_program", "decomposed", "drop_unread", "effects", "evaluate",
-    "export", "flatten", "flatten_as", "functional", "graphs_of", "is_number_argument",
-    "is_region_call", "is_stand_in", "is_written_as_text", "known_shape", "known_size", "load",
+    "captured", "computed_beside", "copied", "copied_program", "decomposed", "drop_unread",
+    "effects", "evaluate", "export", "flatten", "flatten_as", "functional", "give_fakes",
+    "graphs_of", "is_number_argument",
+    "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
+    "known_size", "load",
     "location", "make_new", "module_of", "modules_of", "overload_of", "quiet", "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written_positions",
     "written_structure",

@@ -116,6 +116,12 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     return overload(*args, **kwargs)
 
 
+def is_repeatable(overload: torch._ops.OpOverload) -> bool:
+    """Whether an operator gives the same for the same: nothing random, no memory as it was."""
+    is_random = torch.Tag.nondeterministic_seeded in overload.tags
+    return overload.namespace == "aten" and not is_random and "empty" not in overload._opname
+
+
 def written_positions(node: fx.Node) -> list[int]:
     """The positional arguments that a call writes to."""
     overload = overload_of(node)

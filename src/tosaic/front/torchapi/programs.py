@@ -18,7 +18,7 @@ from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
 from tosaic.errors import InvalidInput
 from tosaic.front.torchapi.operators import SHARING, bound_arguments, overload_of, plain_name
-from tosaic.front.torchapi.standin import with_fakes
+from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
 
 _PLAIN_INPUTS = {
@@ -93,7 +93,8 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     """The same program without writes in place; what it changes is among its outputs."""
     try:
         with torch.no_grad(), quiet():
-            program = with_fakes(_with_aliases(exported))
+            program = _with_aliases(exported)
+            give_fakes(program.graph)
             made: ExportedProgram = program.run_decompositions(_hidden_views(program))
             return made
     except Exception as problem:
@@ -204,6 +205,7 @@ def module_of(exported: ExportedProgram) -> fx.GraphModule:
     placeholders = graph.find_nodes(op="placeholder")
     for spec, node in zip(signature.input_specs, placeholders, strict=True):
         if spec.kind is InputKind.USER_INPUT:
+            node.name = spec.arg.name  # a copy does not keep those of Python's functions
             continue
         assert spec.target is not None
         _register(root, spec.target, held[spec.target])

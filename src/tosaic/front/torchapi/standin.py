@@ -6,14 +6,14 @@ which takes longer than all the rest of an import. Programs that Tosaic traces i
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch._guards import detect_fake_mode
 from torch._subclasses import FakeTensor, FakeTensorMode
-from torch.export import ExportedProgram
 from torch.utils import _pytree as pytree
 
 from tosaic.errors import InvalidInput
@@ -86,6 +86,18 @@ def stand_in_beside(node: fx.Node, tensor: Tensor) -> Tensor:
     raise InvalidInput(f"{node.name} carries no example of its result: export the model again")
 
 
+def computed_beside(node: fx.Node, function: Callable[..., Any], args: Iterable[Any]) -> Any:
+    """What a function gives for stand-ins, of the same kind as that of a node's result."""
+    fakes = [e for e in pytree.tree_leaves(node.meta.get("val")) if isinstance(e, FakeTensor)]
+    with fakes[0].fake_mode if fakes else nullcontext(), torch.no_grad():
+        made = function(*args)
+    if fakes:
+        return made
+    return pytree.tree_map_only(
+        Tensor, lambda t: t if isinstance(t, StandIn) else stand_in(t), made
+    )
+
+
 def as_fakes(examples: Iterable[Any]) -> tuple[FakeTensorMode, list[Any]]:
     """Examples as torch's own stand-ins, all of one mode."""
     examples = list(examples)
@@ -106,19 +118,18 @@ def as_stand_ins(module: fx.GraphModule) -> None:
             node.meta["val"] = pytree.tree_map_only(FakeTensor, stand_in, node.meta["val"])
 
 
-def with_fakes(exported: ExportedProgram) -> ExportedProgram:
-    """A program given to torch's own passes, which take no stand-ins but torch's."""
-    if not any(_has_stand_ins(node) for node in exported.graph.nodes):
-        return exported
+def give_fakes(graph: fx.Graph) -> None:
+    """Give a graph torch's own stand-ins, for passes of torch and torchao that want these."""
+    if not any(_has_stand_ins(node) for node in graph.nodes):
+        return
     from torch.fx.experimental.symbolic_shapes import ShapeEnv
 
     mode = FakeTensorMode(shape_env=ShapeEnv())
-    for node in exported.graph.nodes:
+    for node in graph.nodes:
         if "val" in node.meta:
             node.meta["val"] = pytree.tree_map_only(
                 StandIn, lambda t: _fake(mode, t), node.meta["val"]
             )
-    return exported
 
 
 def _fake(mode: FakeTensorMode, example: Tensor) -> Tensor:

@@ -109,12 +109,17 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         TorchDispatchMode.__init__(self, key)  # type: ignore[no-untyped-call]
         self.graph = graph
         self.given: set[int] = set()  # memory of inputs, parameters and buffers
+        self.names: set[str] = set()
         self.stack: list[tuple[str, tuple[str, str]]] = []
 
     def take(self, tensor: Tensor, name: str) -> _Traced:
         """A tensor that the program is given."""
         self.given.add(_memory(tensor))
         node = self.graph.placeholder(name)
+        if node.name != name and name not in self.names:
+            node.name = name  # torch.export gives arguments the names of Python's functions, too
+        node.target = node.name
+        self.names.add(node.name)
         node.meta["val"] = stand_in(tensor)
         return _Traced(tensor, node)
 

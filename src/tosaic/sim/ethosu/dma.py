@@ -93,6 +93,7 @@ def _block(r: Registers, config: Config, side: str, sizes: list[int]) -> Block:
     strides = [1]
     if len(sizes) > 1 and not config.is_u85:
         raise Unsupported(f"a DMA of {len(sizes)} dimensions on {config.product}")
-    for dimension in range(len(sizes) - 1):
-        strides.insert(0, r.stride(f"DMA0_{side}_STRIDE{dimension}"))
+    for dimension, size in enumerate(sizes[-2::-1]):  # one row needs no stride
+        stride = r.stride(f"DMA0_{side}_STRIDE{dimension}") if size > 1 else sizes[-1]
+        strides.insert(0, stride)
     return Block(region, r.address(f"DMA0_{side}"), tuple(sizes), tuple(strides), 1)

@@ -1,0 +1,5 @@
+"""``python -m tosaic.cli``."""
+
+from tosaic.cli import main
+
+main()

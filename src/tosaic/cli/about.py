@@ -1,0 +1,119 @@
+"""The commands that tell about Tosaic itself and the machine it is on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from fnmatch import fnmatchcase
+from typing import Annotated
+
+import typer
+
+from tosaic import __version__
+from tosaic.cli import options as o
+from tosaic.cli.show import busy, show_data, show_table
+from tosaic.errors import InvalidInput
+
+
+def ops(
+    pattern: Annotated[str, typer.Argument(help="such as conv or aten.*pool*")] = "",
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="this one only, with reasons")
+    ] = None,
+    as_json: o.Json = False,
+) -> None:
+    """List the PyTorch operators that lower, and to what."""
+    with busy("running every rule's samples"):
+        from tosaic.targets.support import columns_for, support
+
+        columns = columns_for(target)
+        rows = support(columns, lambda op: _matches(op, pattern))
+    if pattern and not rows:
+        raise InvalidInput(f"no operator is like '{pattern}'")
+    names = [column.title for column in columns]
+    if as_json:
+        show_data({r.op: dict(zip(names, map(str, r.answers))) for r in rows})
+        return
+    if target is None:
+        show_table(("operator", *names), [(r.op, *map(str, r.answers)) for r in rows])
+        return
+    reasons = [next((a.reason for a in r.answers if a.reason), "") for r in rows]
+    cells = [(r.op, *map(str, r.answers), why) for r, why in zip(rows, reasons)]
+    show_table(("operator", *names, "the first reason"), cells)
+
+
+def _matches(op: str, pattern: str) -> bool:
+    return fnmatchcase(op, pattern) or pattern in op
+
+
+def targets(as_json: o.Json = False) -> None:
+    """List what can be compiled for."""
+    from tosaic.targets.vela import ACCELERATORS
+
+    plain = "plain TOSA; profiles and extensions join with +, as in TOSA-1.1+INT+FP+int16"
+    rows = [(name, plain) for name in o.TARGETS if name.startswith("TOSA")]
+    for name, (macs, cores, (system, memory)) in ACCELERATORS.items():
+        rows.append((name, f"{macs * cores} multipliers; {system}, {memory} unless told otherwise"))
+    if as_json:
+        show_data([{"target": name, "about": about} for name, about in rows])
+    else:
+        show_table(("target", "what it is"), rows)
+
+
+def doctor(as_json: o.Json = False) -> None:
+    """Say what is installed, which engines work, and how to get the rest."""
+    with busy("trying the engines"):
+        packages = [("tosaic", __version__, "this"), *(_package(*each) for each in _PACKAGES)]
+        engines = [_engine(*each) for each in _ENGINES]
+    if as_json:
+        keys = ("name", "state", "use")
+        show_data({"packages": [dict(zip(keys, row)) for row in packages],
+                   "engines": [dict(zip(keys, row)) for row in engines]})  # fmt: skip
+    else:
+        show_table(("package", "version", "for"), packages)
+        show_table(("engine", "state", "runs"), engines)
+    if any(state != "works" for _, state, _ in engines):
+        raise typer.Exit(1)
+
+
+def _package(name: str, use: str, get: str) -> tuple[str, str, str]:
+    from importlib import metadata
+
+    try:
+        return name, metadata.version(name), use
+    except metadata.PackageNotFoundError:
+        return name, f"absent: pip install {get}", use
+
+
+def _engine(name: str, use: str, attempt: Callable[[], bool]) -> tuple[str, str, str]:
+    try:
+        return name, "works" if attempt() else "gives a wrong result", use
+    except Exception as problem:  # noqa: BLE001  (whatever is wrong with it is the answer)
+        lines = str(problem).strip().splitlines() or [""]
+        return name, f"fails: {type(problem).__name__}: {lines[0]}", use
+
+
+def _interpreter() -> bool:
+    from tosaic.cli import trials
+
+    return trials.interpreter()
+
+
+def _npu() -> bool:
+    from tosaic.cli import trials
+
+    return trials.npu()
+
+
+_PACKAGES = (
+    ("torch", "models", '"torch==2.13.*"'),
+    ("torchao", "quantization", '"torchao==0.18.*"'),
+    ("tosa-tools", "the reference model", "tosa-tools"),
+    ("ethos-u-vela", "Ethos-U targets", "ethos-u-vela"),
+    ("executorch", ".pte files", '"tosaic[executorch]"'),
+)
+_ENGINES = (
+    ("interpreter", "TOSA graphs", _interpreter),
+    ("Vela and the NPU simulator", "streams of Ethos-U", _npu),
+)
+
+ALL = (ops, targets, doctor)

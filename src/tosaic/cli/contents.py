@@ -1,0 +1,55 @@
+"""What is in a compiled file, in lines to read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import tosaic
+from tosaic.errors import InvalidInput
+from tosaic.executorch.executors import EthosUExecutor, Executor, TosaExecutor
+from tosaic.executorch.runner import Runner
+from tosaic.files.flatbuffer import read
+from tosaic.files.text import print_graph
+from tosaic.files.velabin import Boundary
+
+
+def lines(file: Path, npu: bool, tosa: bool) -> Iterator[str]:
+    """The contents of a ``.tosa`` or a ``.pte``."""
+    if file.suffix != ".pte":
+        if npu:
+            raise InvalidInput(f"'{file}' is TOSA; a .pte for an Ethos-U has an NPU's stream")
+        yield print_graph(read(file)).rstrip("\n")
+        return
+    program = tosaic.load(file)
+    assert isinstance(program, Runner)
+    yield f"{file.name}: {file.stat().st_size:,} bytes"
+    for way, infos in (("input", program.inputs), ("output", program.outputs)):
+        for number, info in enumerate(infos):
+            yield f"{way} {number}: {info if info is not None else 'a number'}"
+    for name in program.operators:
+        yield f"on the CPU: {name}"
+    for number, executor in enumerate(program.delegates):
+        yield from _delegate(number, executor, npu, tosa)
+
+
+def _delegate(number: int, executor: Executor, npu: bool, tosa: bool) -> Iterator[str]:
+    if isinstance(executor, EthosUExecutor):
+        stream, simulation = executor.stream, executor.simulation
+        yield f"delegate {number}: a stream for {simulation.config.name}"
+        yield f"  commands {len(stream.command_stream):,} bytes, weights {len(stream.weights):,}"
+        yield f"  scratch memory {stream.scratch_size:,} bytes"
+        for way, tensors in (("input", stream.inputs), ("output", stream.outputs)):
+            yield from (f"  {way} {i}: {_place(tensor)}" for i, tensor in enumerate(tensors))
+        if npu:
+            yield from simulation.disassemble().splitlines()
+    elif isinstance(executor, TosaExecutor):
+        yield f"delegate {number}: {executor.graph}"
+        if tosa:
+            yield print_graph(executor.graph).rstrip("\n")
+
+
+def _place(tensor: Boundary) -> str:
+    shape = "×".join(map(str, tensor.shape))
+    bits = 8 * tensor.element_size
+    return f"{bits} bits, {shape}, at {tensor.address:#x} of region {tensor.region}"

@@ -1,0 +1,141 @@
+"""The data that a command line names: to calibrate, run, compare and judge with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+from typing import Any
+
+from tosaic.cli.sources import called, named
+from tosaic.errors import InvalidInput
+
+
+def data(source: str) -> Iterable[tuple[Any, ...]]:
+    """Sets of arguments: ``.npz`` and ``.npy`` files, a folder of them, ``.pt``, ``file.py:name``.
+
+    A ``.npy`` file is one input; an ``.npz`` file is one set, its arrays in their order; a folder
+    has a set a file.
+    """
+    path = Path(source)
+    if path.is_dir():
+        files = sorted(f for f in path.iterdir() if f.suffix in (".npy", ".npz"))
+        if not files:
+            raise InvalidInput(f"'{source}' has no .npy or .npz files")
+        return [_arrays(f) for f in files]
+    if ":" in path.name:
+        return _Iterated(source)
+    if not path.is_file():
+        raise InvalidInput(f"there is no file '{source}'")
+    if path.suffix in (".npy", ".npz"):
+        return [_arrays(path)]
+    if path.suffix == ".pt":
+        return [_arguments(value) for value in _tensors(path)]
+    raise InvalidInput(f"'{source}' is no data: .npy, .npz, .pt, a folder, or file.py:name")
+
+
+def labelled(source: str) -> tuple[Any, Any]:
+    """Inputs and their classes: an ``.npz`` with ``x`` and ``y``, a ``.pt`` or a pair by name."""
+    path = Path(source)
+    if ":" in path.name:
+        file, _, name = source.rpartition(":")
+        found = named(Path(file), name)
+        pair = called(source, found) if callable(found) else found
+    elif path.suffix not in (".npz", ".pt"):
+        raise InvalidInput(f"'{source}' is no labelled set: .npz with x and y, .pt or file.py:name")
+    elif not path.is_file():
+        raise InvalidInput(f"there is no file '{source}'")
+    else:
+        pair = _named_pair(path) if path.suffix == ".npz" else _tensors(path)
+    return _pair(source, pair)
+
+
+def _pair(source: str, pair: Any) -> tuple[Any, Any]:
+    import torch
+
+    if not isinstance(pair, (tuple, list)) or len(pair) != 2:
+        raise InvalidInput(f"'{source}' is no pair of inputs and classes")
+    try:
+        x, y = (torch.as_tensor(part) for part in pair)
+    except (TypeError, ValueError, RuntimeError) as problem:
+        raise InvalidInput(f"'{source}' makes no tensors: {problem}") from None
+    if x.dim() < 1 or y.dim() != 1 or len(x) != len(y) or not len(y):
+        shapes = f"{list(x.shape)} and {list(y.shape)}"
+        raise InvalidInput(f"'{source}' has {shapes}: there must be one class for each input")
+    if y.dtype.is_floating_point or y.dtype is torch.bool:
+        raise InvalidInput(f"'{source}' has classes of {y.dtype}; they must be integers")
+    return x, y.long()
+
+
+class _Iterated:
+    """An iterable of the user's, which may be gone through several times if it allows that."""
+
+    def __init__(self, source: str) -> None:
+        file, _, name = source.rpartition(":")
+        self.source, self.found = source, named(Path(file), name)
+
+    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+        found = called(self.source, self.found) if callable(self.found) else self.found
+        if not isinstance(found, Iterable):
+            kind = type(found).__name__
+            raise InvalidInput(f"'{self.source}' is a {kind}, no iterable of inputs")
+        items = iter(found)
+        while True:
+            item = called(self.source, lambda: next(items, _END))
+            if item is _END:
+                return
+            yield _arguments(item)
+
+
+_END = object()
+
+
+def _arguments(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+
+
+def _loaded(path: Path) -> Any:
+    import numpy as np
+
+    try:
+        return np.load(path, allow_pickle=False)
+    except (ValueError, OSError, EOFError) as problem:
+        raise InvalidInput(f"'{path}' holds no arrays: {problem}") from None
+
+
+def _arrays(path: Path) -> tuple[Any, ...]:
+    import numpy as np
+    import torch
+
+    found = _loaded(path)
+    try:
+        arrays = [found[name] for name in found.files] if path.suffix == ".npz" else [found]
+        return tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays)
+    except (ValueError, OSError, EOFError, TypeError, AttributeError) as problem:
+        raise InvalidInput(f"'{path}' holds no arrays: {problem}") from None
+
+
+def _named_pair(path: Path) -> Any:
+    found = _loaded(path)
+    names = list(getattr(found, "files", ()))
+    if set(names) >= {"x", "y"}:
+        return found["x"], found["y"]
+    raise InvalidInput(
+        f"'{path}' must have the arrays x and y; it has {', '.join(names) or 'none'}"
+    )
+
+
+def _tensors(path: Path) -> Any:
+    import pickle
+
+    import torch
+
+    try:
+        found = torch.load(path, weights_only=True)
+    except (pickle.UnpicklingError, RuntimeError, EOFError) as problem:
+        reason = str(problem).strip().splitlines()[0]
+        raise InvalidInput(f"'{path}' holds no tensors: {reason}") from None
+    if isinstance(found, torch.Tensor):
+        return [found]
+    if not isinstance(found, (list, tuple)):
+        raise InvalidInput(f"'{path}' holds a {type(found).__name__}, not a list of inputs")
+    return found

@@ -1,0 +1,159 @@
+"""The commands that take a compiled file."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tosaic.cli import options as o
+from tosaic.cli.show import busy, show_data
+from tosaic.errors import InvalidInput
+
+_ENGINE = "tosa (the interpreter), or an accelerator such as ethos-u55-128 for a .tosa"
+File = Annotated[Path, typer.Argument(help=".tosa or .pte", show_default=False)]
+
+
+def run(
+    file: File,
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", help="a .npy each, or one .npz for all")
+    ] = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="a folder for results")
+    ] = None,
+    expect: Annotated[
+        list[str] | None, typer.Option(help="a .npy each, or one .npz, to compare with")
+    ] = None,
+    tolerance: Annotated[float, typer.Option(help="how far a result may be off")] = 0.0,
+    engine: Annotated[str | None, typer.Option(help=_ENGINE)] = None,
+    as_json: o.Json = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Run a compiled file on this machine, exactly."""
+    with busy("loading the file", quiet):
+        results = _results(file, _arrays(inputs), engine)
+        wanted = _arrays(expect)
+    if expect and len(wanted) != len(results):
+        raise InvalidInput(f"there are {len(results)} outputs, and {len(wanted)} are expected")
+    names = [f"output_{number}.npy" for number in range(len(results))]
+    if output is not None:
+        _save(output, dict(zip(names, results)))
+    off = [_difference(*pair) for pair in zip(results, wanted)]
+    told = [
+        {"output": n, "dtype": str(r.dtype), "shape": list(r.shape)} for n, r in enumerate(results)
+    ]
+    for row, distance in zip(told, off):
+        row["as_expected"] = distance <= tolerance
+        row["largest_difference"] = distance if distance != float("inf") else None
+    if as_json:
+        show_data({"outputs": told})
+    elif not quiet:
+        for row in told:
+            typer.echo(_line(row))
+    if any(distance > tolerance for distance in off):
+        raise typer.Exit(1)
+
+
+def _line(row: dict[str, Any]) -> str:
+    line = f"output {row['output']}: {row['dtype']} {'×'.join(map(str, row['shape'])) or 'scalar'}"
+    if "as_expected" not in row:
+        return line
+    if row["as_expected"]:
+        return line + ", as expected"
+    most = row["largest_difference"]
+    return line + (", differs in shape" if most is None else f", differs by up to {most:g}")
+
+
+def _arrays(names: list[str] | None) -> list[Any]:
+    from tosaic.cli.data import data
+
+    return [array for name in names or [] for each in data(name) for array in each]
+
+
+def _results(file: Path, given: list[Any], engine: str | None) -> list[Any]:
+    """What a file gives, leaf by leaf, by the engine that was asked for."""
+    import numpy as np
+
+    import tosaic
+    from tosaic.front import torchapi
+
+    if not file.is_file():
+        raise InvalidInput(f"there is no file '{file}'")
+    if engine not in (None, "tosa"):
+        return _on_npu(file, given, str(engine))
+    loaded = tosaic.load(file)
+    if engine and file.suffix == ".pte":
+        raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
+    flat, _ = torchapi.flatten(loaded.run(*given))
+    return [np.asarray(result) for result in flat]
+
+
+def _on_npu(file: Path, given: list[Any], accelerator: str) -> list[Any]:
+    """Compile a ``.tosa`` for an Ethos-U, and run the stream."""
+    import numpy as np
+
+    import tosaic
+    from tosaic.interp.model import Model
+    from tosaic.sim.ethosu import load
+    from tosaic.targets.vela import VelaConfig, run_vela
+
+    if file.suffix == ".pte":
+        raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
+    config, model = VelaConfig(accelerator), tosaic.load(file)
+    assert isinstance(model, Model)
+    found = load(run_vela(file.read_bytes(), config)).run(*(np.asarray(each) for each in given))
+    ports = zip(found, model.outputs, strict=True)
+    return [array.reshape(port.shape).astype(port.dtype.array) for array, port in ports]
+
+
+def _save(folder: Path, arrays: dict[str, Any]) -> None:
+    """All results, or none."""
+    from io import BytesIO
+
+    import numpy as np
+
+    from tosaic.files.whole import write_together
+
+    files = {}
+    for name, array in arrays.items():
+        buffer = BytesIO()
+        np.save(buffer, array)
+        files[folder / name] = buffer.getvalue()
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"cannot make the folder '{folder}': {problem.strerror}") from None
+    write_together(files)
+
+
+def _difference(result: Any, right: Any) -> float:
+    """The largest distance between two arrays; infinite if their shapes differ."""
+    import numpy as np
+
+    right = np.asarray(right)
+    if result.shape != right.shape:
+        return float("inf")
+    if not result.size or np.array_equal(result, right):
+        return 0.0
+    distance = float(np.abs(result.astype(np.float64) - right.astype(np.float64)).max())
+    return distance if distance == distance else float("inf")
+
+
+def dump(
+    file: File,
+    npu: Annotated[bool, typer.Option("--npu", help="disassemble the NPU's streams")] = False,
+    tosa: Annotated[bool, typer.Option("--tosa", help="print TOSA delegates as text")] = False,
+) -> None:
+    """Print what is in a compiled file: TOSA as text, delegates, NPU commands."""
+    from tosaic.cli.contents import lines
+
+    if not file.is_file():
+        raise InvalidInput(f"there is no file '{file}'")
+    for line in lines(file, npu, tosa):
+        sys.stdout.write(line + "\n")
+
+
+ALL = (run, dump)

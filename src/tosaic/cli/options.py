@@ -1,0 +1,88 @@
+"""Arguments and options that commands have in common."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from tosaic.cli.boundary import HELP
+from tosaic.cli.examples import NAMES
+from tosaic.errors import InvalidInput
+
+# Known without importing Vela or torch, for help and completion; a test holds it to the catalog.
+TARGETS = (
+    "TOSA-1.0+INT", "TOSA-1.0+INT+int16", "TOSA-1.0+FP", "ethos-u55-32", "ethos-u55-64",
+    "ethos-u55-128", "ethos-u55-256", "ethos-u65-256", "ethos-u65-512", "ethos-u85-128",
+    "ethos-u85-256", "ethos-u85-512", "ethos-u85-1024", "ethos-u85-2048",
+)  # fmt: skip
+
+
+def _targets(incomplete: str) -> list[str]:
+    return [name for name in TARGETS if name.lower().startswith(incomplete.lower())]
+
+
+def _models(incomplete: str) -> list[str]:
+    folder = Path(incomplete).parent
+    found = [str(f) for suffix in ("py", "pt2") for f in folder.glob(f"*.{suffix}")]
+    return [name for name in (*NAMES, *sorted(found)) if name.startswith(incomplete)]
+
+
+_MODEL = (
+    "file.py[:name] (a module, or a function that gives module and inputs), file.pt2, or an "
+    f"example: {', '.join(NAMES)}"
+)
+_DATA = ".npy, .npz, a folder of them, .pt, or file.py:name (an iterable)"
+_STRICT = "exit with 1 if a call stays in PyTorch"
+
+Model = Annotated[
+    str, typer.Argument(help=_MODEL, show_default=False, autocompletion=_models, metavar="MODEL")
+]
+Target = Annotated[
+    str,
+    typer.Option("--target", "-t", help="ethos-u55-128, TOSA-1.0+INT, …", autocompletion=_targets),
+]
+Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
+Calibration = Annotated[str | None, typer.Option(help=_DATA)]
+Scheme = Annotated[str | None, typer.Option(help="int8 (default) or a16w8")]
+Io = Annotated[list[str] | None, typer.Option("--io", help=HELP)]
+Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
+Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
+Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
+Output = Annotated[
+    Path | None, typer.Option("--output", "-o", help=".pte, .tosa, .mlir, .html, .json")
+]
+Report = Annotated[Path | None, typer.Option(help="an .html page to look at")]
+VelaIni = Annotated[str | None, typer.Option(help="a Vela configuration file of your own")]
+SystemConfig = Annotated[str | None, typer.Option(help="a System_Config of Vela's")]
+MemoryMode = Annotated[str | None, typer.Option(help="a Memory_Mode of Vela's")]
+MaxScratch = Annotated[str | None, typer.Option(help="bytes of the arena, as 384K or 2M")]
+MaxFlash = Annotated[str | None, typer.Option(help="bytes of weights and stream")]
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def size(text: str) -> int:
+    """Bytes, as 393216, 384K, 384KiB or 2M."""
+    plain = text.lower().removesuffix("b").removesuffix("i").strip()
+    digits = plain.rstrip("kmg")
+    unit = plain[len(digits) :]
+    if not digits.isdigit() or unit not in _UNITS:
+        raise InvalidInput(f"'{text}' is no size: write it as 393216, 384K or 2M")
+    return int(digits) * _UNITS[unit]
+
+
+def vela_options(
+    vela_ini: str | None, system_config: str | None, memory_mode: str | None,
+    max_scratch: str | None, max_flash: str | None,
+) -> dict[str, Any]:  # fmt: skip
+    """What was given of Vela's options, by the names that ``tosaic.compile`` has for them."""
+    given = {
+        "vela_ini": vela_ini,
+        "system_config": system_config,
+        "memory_mode": memory_mode,
+        "max_scratch_bytes": size(max_scratch) if max_scratch is not None else None,
+        "max_flash_bytes": size(max_flash) if max_flash is not None else None,
+    }
+    return {name: value for name, value in given.items() if value is not None}

@@ -1,0 +1,82 @@
+"""What commands print: tables, data, and how far they are."""
+
+from __future__ import annotations
+
+import json
+import sys
+import threading
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import typer
+
+from tosaic.progress import listening
+
+if TYPE_CHECKING:
+    from tosaic.targets.report import Printed
+
+_PATIENCE = 2.0  # seconds before a line says what goes on
+
+
+def console(stderr: bool = False) -> Any:
+    """Rich's console: colours on a terminal only, whole lines elsewhere."""
+    from rich.console import Console
+
+    stream = sys.stderr if stderr else sys.stdout
+    return Console(stderr=stderr, width=None if stream.isatty() else 120)
+
+
+def show(told: Printed, as_json: bool, quiet: bool = False) -> None:
+    """Print a result as a table, or as data."""
+    if as_json:
+        show_data(told.data())
+    elif not quiet:
+        console().print(told)
+
+
+def show_data(data: Any) -> None:
+    typer.echo(json.dumps(data, indent=1))
+
+
+def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    from rich.markup import escape
+
+    from tosaic.targets.report import grid
+
+    table = grid(*columns)
+    for row in rows:
+        table.add_row(*map(escape, row))
+    console().print(table)
+
+
+@contextmanager
+def busy(words: str, quiet: bool = False) -> Iterator[None]:
+    """A line on the terminal while this takes longer than two seconds; it says what goes on."""
+    if quiet or not sys.stderr.isatty():
+        yield
+        return
+    status = console(stderr=True).status(words)
+    timer = threading.Timer(_PATIENCE, status.start)
+    timer.daemon = True
+    timer.start()
+    try:
+        with listening(lambda said: status.update(f"{said} …")):
+            yield
+    finally:
+        timer.cancel()
+        timer.join()
+        status.stop()
+
+
+@contextmanager
+def bar(words: str, total: int, quiet: bool = False) -> Iterator[Any]:
+    """A progress bar on the terminal; what it gives is called after each step with its size."""
+    if quiet or not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.progress import Progress
+
+    with Progress(console=console(stderr=True), transient=True) as progress:
+        task = progress.add_task(words, total=total)
+        yield lambda size: progress.advance(task, size)

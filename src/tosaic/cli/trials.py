@@ -1,0 +1,38 @@
+"""Small runs that tell whether an engine works."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tosaic.files import flatbuffer
+from tosaic.interp.model import Model
+from tosaic.ir.build import Builder
+from tosaic.ir.graph import Array, Graph
+
+
+def _graph() -> Graph:
+    """The largest of each four neighbours."""
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i8", (1, 4, 4, 8), "x")
+    b.output(b.MAX_POOL2D(x, kernel=(2, 2), stride=(2, 2), pad=(0, 0, 0, 0)))
+    return b.graph
+
+
+def _given() -> tuple[Array, Array]:
+    """An input, and what must come out."""
+    x = np.random.default_rng(0).integers(-128, 128, (1, 4, 4, 8)).astype(np.int8)
+    return x, x.reshape(1, 2, 2, 2, 2, 8).max((2, 4))
+
+
+def interpreter() -> bool:
+    x, wanted = _given()
+    return np.array_equal(Model(_graph()).run(x)[0], wanted)
+
+
+def npu() -> bool:
+    from tosaic.sim.ethosu import load
+    from tosaic.targets.vela import VelaConfig, run_vela
+
+    x, wanted = _given()
+    made = run_vela(flatbuffer.write(_graph()), VelaConfig())
+    return np.array_equal(load(made).run(x)[0].reshape(wanted.shape), wanted)

@@ -1,0 +1,25 @@
+"""What the quantizer shall know of a call beside what its rule says."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import fx
+
+MARK = "tosaic.mark"
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """``wide`` asks for 16 bits where the target has them, ``tie`` names calls whose results have
+    one range. Behind a slash in it is what only 16 bits have room for. ``limits`` is the range
+    of a wide value that matters to those that read it."""
+
+    wide: bool = False
+    tie: str = ""
+    limits: tuple[float, float] | None = None
+
+
+def mark_of(node: fx.Node) -> Mark:
+    found = node.meta.get(MARK)
+    return found if isinstance(found, Mark) else Mark()

@@ -1,0 +1,114 @@
+"""What is observed at a model's boundary, so that its integers have a scale."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.front import torchapi
+from tosaic.front.io import IO
+from tosaic.front.ports import Ends
+from tosaic.quant.observer import LEAST, RangeObserver
+from tosaic.quant.pt2e import (
+    DerivedObserverOrFakeQuantize,
+    QuantizationAnnotation,
+    QuantizationSpec,
+)
+from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.quant.roles import is_real
+from tosaic.quant.schemes import rounding, scheme_of
+
+_KEY = "quantization_annotation"
+_SHIFT = 128  # between int8 and uint8
+
+
+@dataclass(frozen=True, slots=True)
+class Bytes:
+    """uint8 for a model's inputs and outputs, whatever the calls within have.
+
+    It is an annotation of inputs and of the result alone, so nothing within shares it. Where what
+    reads an input or gives an output is int8, the bytes have its scale: see ``link``. Elsewhere
+    their scale is ``eps`` at least.
+    """
+
+    eps: float = LEAST
+
+    def annotate(self, graph: fx.Graph, quantizer: Any) -> None:
+        """Say so on a graph whose calls are annotated."""
+        spec = _unsigned(bool(quantizer.training), self.eps)
+        for node in graph.nodes:
+            if _KEY in node.meta:
+                continue
+            if node.op == "placeholder" and is_real(node):
+                node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
+            elif node.op == "output":
+                inputs = {n: spec for n in node.all_input_nodes if is_real(n)}
+                node.meta[_KEY] = QuantizationAnnotation(input_qspec_map=inputs, _annotated=True)
+
+    def link(self, observers: dict[Any, Any]) -> None:
+        """Let bytes follow the int8 beside them, so that one becomes the other without rounding."""
+        for key, observer in observers.items():
+            if getattr(observer, "dtype", None) is not torch.uint8:
+                continue
+            inner = [
+                observers.get((key, user)) for user in key.users
+            ] if isinstance(key, fx.Node) else [observers.get(key[0])]  # fmt: skip
+            near = [o for o in inner if getattr(o, "dtype", None) is torch.int8]
+            if near:
+                observers[key] = DerivedObserverOrFakeQuantize(
+                    torch.uint8, near[:1], _shifted, 0, 255, torch.per_tensor_affine
+                )
+
+
+def _unsigned(training: bool, eps: float) -> QuantizationSpec:
+    made: Any = RangeObserver.with_args(eps=eps)
+    if training:
+        made = rounding(eps)
+    return QuantizationSpec(torch.uint8, made, 0, 255, torch.per_tensor_affine, is_dynamic=False)
+
+
+def _shifted(observers: list[Any]) -> tuple[Tensor, Tensor]:
+    scale, zero_point = observers[0].calculate_qparams()
+    return scale, zero_point + _SHIFT
+
+
+class WithEnds(TosaicQuantizer):
+    """A quantizer that observes inputs and outputs in any case, if they are to be integers.
+
+    What reads an input, or computes an output, and is quantized observes it already. What stays
+    in float does not, nor does anything where an input goes straight to an output.
+    """
+
+    def __init__(self, *args: Any, ends: Ends, **options: Any) -> None:
+        super().__init__(*args, **options)
+        self.ends = ends
+
+    def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
+        super().annotate(model)
+        inputs = [n for n in model.graph.nodes if n.op == "placeholder"]
+        end = next(reversed(model.graph.nodes))
+        outputs, _ = torchapi.flatten(end.args[0])
+        for node, spec in self._asked(inputs, self.ends.inputs):
+            if not any(node in _annotated(user).input_qspec_map for user in node.users):
+                node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
+        bare = {
+            node: spec for node, spec in self._asked(outputs, self.ends.outputs)
+            if isinstance(node, fx.Node) and _annotated(node).output_qspec is None
+        }  # fmt: skip
+        end.meta[_KEY] = QuantizationAnnotation(input_qspec_map=bare, _annotated=True)
+        return model
+
+    def _asked(self, nodes: list[Any], asked: tuple[IO | None, ...]) -> Iterator[tuple[Any, Any]]:
+        """Tensors that need a scale, and how they are observed."""
+        for node, io in zip(nodes, asked):
+            if io is not None and io.scale is None:
+                name = "a16w8" if io.dtype == "int16" else "int8"
+                yield node, scheme_of(name).activation(self.training)
+
+
+def _annotated(node: fx.Node) -> QuantizationAnnotation:
+    return node.meta.get(_KEY) or QuantizationAnnotation()

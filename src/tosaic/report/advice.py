@@ -1,0 +1,86 @@
+"""What to do about a refusal, and the user's own lines that it is about."""
+
+from __future__ import annotations
+
+import linecache
+import re
+from dataclasses import dataclass
+
+from tosaic.front.partition import Refusal
+
+_AROUND = 2  # lines shown before and after
+
+_SAYINGS = (
+    (r"there is no rule",
+     "Write it with operators that lower (tosaic ops lists them), or leave it on the CPU."),
+    (r"size that depends on the input|dynamic",
+     "Give the size as a constant, or do this step before or after the compiled part."),
+    (r"the 32 bits",
+     "Clamp the integers before this call, so that they are known to be small, or compute this "
+     "outside of the model."),
+    (r"which TOSA does not have|int64|float64|complex",
+     "Convert to a type that the target has before this call: int32, int16, int8 or float32."),
+    (r"Vela",
+     "Vela does not take this form though the target should: another shape, stride or order of "
+     "calls may pass. On the CPU the result is right."),
+    (r"FP profile",
+     "A float in a graph of integers: mostly the call before it was refused. Look at the first "
+     "refusal, the others often follow from it."),
+    (r"lacks|needs|extension|profile",
+     "Choose a target that has what is missing, or a scheme that does not need it."),
+    (r"dilation|stride|kernel|padding|pad ",
+     "Choose smaller kernels, strides or paddings, or split the call into several."),
+    (r"axis|axes|rank|dimension|shape",
+     "Reshape so that the call has fewer or smaller axes, or split it along one."),
+)  # fmt: skip
+_OTHERWISE = "Change the call so that the reason does not hold, or leave it: it runs on the CPU."
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """A line of the user's source; ``is_it`` marks the one that was refused."""
+
+    number: int
+    text: str
+    is_it: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Told:
+    """A refusal as a page shows it."""
+
+    op: str
+    reason: str
+    advice: str
+    module: str
+    file: str
+    line: int
+    lines: tuple[Line, ...]
+    node: int = -1
+
+
+def told(refusal: Refusal, node: int) -> Told:
+    """A refusal with advice and the lines round it; ``node`` is its place on the page."""
+    place, _, rest = refusal.where.rpartition(", ")
+    file, _, number = rest.rpartition(":")
+    if not number.isdigit():
+        return Told(
+            refusal.op, refusal.reason, advice(refusal.reason), refusal.where, "", 0, (), node
+        )
+    line = int(number)
+    return Told(
+        refusal.op, refusal.reason, advice(refusal.reason), place, file, line, _lines(file, line),
+        node,
+    )  # fmt: skip
+
+
+def advice(reason: str) -> str:
+    """What a user can do, by what the reason is about."""
+    known = (say for pattern, say in _SAYINGS if re.search(pattern, reason, re.IGNORECASE))
+    return next(known, _OTHERWISE)
+
+
+def _lines(file: str, line: int) -> tuple[Line, ...]:
+    numbers = range(max(line - _AROUND, 1), line + _AROUND + 1)
+    found = [(number, linecache.getline(file, number)) for number in numbers]
+    return tuple(Line(n, text.rstrip("\n"), n == line) for n, text in found if text)

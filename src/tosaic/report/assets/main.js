@@ -1,0 +1,49 @@
+// The head of the page: title, figures, and where one is.
+(() => {
+  const name = data.title || "Model";
+  document.title = `${name} on ${data.target}`;
+  byId("title").textContent = name;
+  byId("target").textContent = data.target;
+
+  const cards = [], npus = data.report.delegates.map((d) => d.npu).filter(Boolean);
+  const sum = (list) => list.reduce((a, b) => a + b, 0);
+  const card = (title, figure, unit, more, meter) => cards.push(el("div", { class: "card" }, el("div", { class: "name" }, title), el("div", { class: "figure" }, figure, unit ? el("small", {}, " " + unit) : null), more ? el("div", { class: "more" }, more) : null, meter || null));
+  const meter = (parts) => el("div", { class: "meter" }, parts.map(([part, colour]) => el("i", { style: { width: 100 * part + "%", background: colour } })));
+
+  const items = views.layers.items.filter((i) => i.place !== "port" && !/^(de)?quantize$/.test(i.label));
+  const inside = items.filter((i) => i.place !== "cpu").length, place = npus.length ? "npu" : "tosa";
+  card(npus.length ? "On the NPU" : "In TOSA graphs", percent(items.length ? inside / items.length : 0, inside === items.length ? 0 : 1), "", `${inside} of ${items.length} layers` + (data.report.delegates.length > 1 ? `, ${data.report.delegates.length} graphs` : ""), meter([[inside / Math.max(items.length, 1), `var(--${place})`], [1 - inside / Math.max(items.length, 1), "var(--cpu)"]]));
+  const cycles = sum(npus.map((n) => n.cycles)), macs = sum(data.report.delegates.map((d) => d.macs));
+  if (cycles) {
+    const use = macs / cycles / (data.peak_macs || 1);
+    card("Cycles", short(cycles), "", "by Vela's estimate");
+    card("Multipliers in use", percent(use, 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
+    const scratch = Math.max(...npus.map((n) => n.scratch));
+    card("Scratch memory", ...bytes(scratch).split(" "), `${whole(scratch)} bytes`);
+    card("Flash", ...bytes(sum(npus.map((n) => n.flash))).split(" "), "weights and constants");
+  } else card("Multiplications", short(macs), "", `${whole(sum(data.report.delegates.map((d) => sum(Object.values(d.ops)))))} operators`);
+  if (data.outputs.length) {
+    const worst = data.outputs.reduce((a, b) => (b.sqnr ?? 1e9) < (a.sqnr ?? 1e9) ? b : a);
+    const low = data.layers.reduce((a, b) => (b.layer.sqnr ?? 1e9) < (a.layer.sqnr ?? 1e9) ? b : a, data.layers[0]);
+    card("Against float", ...decibels(worst.sqnr).split(" "), low && low.layer.sqnr !== null ? `farthest: ${low.layer.name}, ${decibels(low.layer.sqnr)}` : "");
+  }
+  if (data.refused.length) card("Refused", String(data.refused.length), data.refused.length === 1 ? "call" : "calls", "stay on the CPU");
+  byId("cards").replaceChildren(...cards);
+
+  const links = new Map();
+  for (const section of document.querySelectorAll("main > section")) {
+    if (section.hidden) continue;
+    const link = el("a", { href: "#" + section.id }, section.dataset.name, section.id === "refusals" && data.refused.length ? el("span", { class: "count" }, String(data.refused.length)) : null);
+    links.set(section, link);
+    byId("nav").append(link);
+  }
+  const spot = () => {
+    let here = null;
+    for (const section of links.keys()) if (section.getBoundingClientRect().top < 120) here = section;
+    if (innerHeight + scrollY >= document.documentElement.scrollHeight - 4) here = [...links.keys()].pop();
+    links.forEach((link, section) => link.classList.toggle("here", section === here));
+  };
+  addEventListener("scroll", spot, { passive: true });
+  spot();
+  document.documentElement.dataset.ready = "yes";
+})();

@@ -1,0 +1,72 @@
+"""Products of many quantized numbers: as fractions of the largest there can be, in 32 bits."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tosaic.errors import Unsupported
+from tosaic.front.lower import Lowering
+from tosaic.front.moves import piece
+from tosaic.ir.graph import Quant, Value
+from tosaic.rules._operands import scale_of
+from tosaic.spec import dtypes as d
+
+_BITS = 30
+
+
+@dataclass(frozen=True, slots=True)
+class Factors:
+    """int32 of up to 2^30 in magnitude; 1 stands for ``unit`` where nothing is multiplied yet."""
+
+    value: Value
+    unit: float
+
+    def unit_of(self, count: int) -> float:
+        """What 1 stands for in a product of so many."""
+        return self.unit * (self.unit * 2.0**_BITS) ** (count - 1)
+
+
+def factors(b: Lowering, x: Value) -> Factors:
+    """A quantized value without its zero point, moved up as far as its type allows: exact."""
+    assert x.quant is not None
+    zero = x.quant.zero_point
+    if isinstance(zero, tuple):
+        raise Unsupported("one zero point is needed here, not one for each channel")
+    most = max(abs(end - zero) for end in x.dtype.range)
+    up = _BITS - math.ceil(math.log2(most))
+    plain = b.levels(x, given=zero)
+    value = b.MUL(plain, b.number(1 << up, plain), b.const([0], d.I8))
+    return Factors(value, scale_of(x) / 2.0**up)
+
+
+def multiplied(b: Lowering, x: Value, y: Value) -> Value:
+    product: Value = b.MUL(x, y, b.const([_BITS], d.I8))
+    return product
+
+
+def meant(b: Lowering, x: Value, units: tuple[float, ...], axis: int | None, count: int) -> Value:
+    """A product with its meaning; Unsupported if what was rounded could be seen in it."""
+    wanted = b.wanted[0].scale if b.wanted is not None else 0.0
+    step = min(wanted) if isinstance(wanted, tuple) else wanted
+    if b.wanted is not None and max(units) * count > step:
+        raise Unsupported(
+            f"a product of {count} numbers of such a range needs more than 32 bits to be as fine "
+            f"as its result"
+        )
+    quant = Quant(units[0]) if axis is None else Quant(units, 0, axis)
+    return b.marked(x, quant)
+
+
+def product(b: Lowering, x: Value, axis: int) -> Value:
+    """All along an axis, which stays with one element: halves by halves."""
+    while (size := x.shape[axis]) > 1:
+        half = size // 2
+        y = multiplied(b, piece(b, x, axis, 0, half), piece(b, x, axis, half, 2 * half))
+        if size % 2:
+            last = piece(b, x, axis, size - 1, size)
+            first = multiplied(b, piece(b, y, axis, 0, 1), last)
+            rest = [piece(b, y, axis, 1, half)] if half > 1 else []
+            y = b.CONCAT(first, *rest, axis=axis) if rest else first
+        x = y
+    return x

@@ -1,0 +1,154 @@
+"""What operators cost on an Ethos-U: cycles, by formulas that follow Vela's own estimate.
+
+They are there to compare equal forms, so operators that no form replaces have none. Fitted to
+Vela 5.2.0 on ethos-u55-128 and ethos-u85-256; other configurations follow by their multipliers.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+
+from tosaic.ir.graph import Op, Value
+from tosaic.spec.dtypes import I8, I32, I48
+
+_PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "MATMUL", "TRANSPOSE_CONV2D")
+_SCALE_BYTES = 10  # of a channel: bias, multiplier and shift
+# A weight that is fetched from flash, where many are zeros, which take next to nothing.
+_WEIGHT_BYTES = 0.25
+
+
+_READ = 0.2  # a byte of a convolution's input
+_AXES = 3  # that change places in one operation or two
+_MIXED = 3.0  # an element of several axes that change places
+
+
+@dataclass(frozen=True, slots=True)
+class Rates:
+    """Cycles of a product, for ``macs`` multiplications a cycle.
+
+    ``depth`` channels are multiplied at once where the kernel is gone through whole. ``result`` is
+    for each element that is written, ``copy`` for one that is read and written. ``load`` is for a
+    byte of weights that is fetched meanwhile; ``keep`` is what a byte in the NPU's only memory is
+    worth, of which there is less than of time.
+    """
+
+    macs: int
+    depth: int
+    result: float
+    copy: float
+    load: float
+    keep: float
+    shallow: int  # up to so many channels, a kernel is always gone through in parts
+
+
+def cycles(family: str, macs: int) -> Callable[[Op], float]:
+    """The cycles of an operator on a product with so many multipliers, 0 where none are known."""
+    if family == "u85":
+        return partial(_cycles, Rates(macs, 64, 64 / macs, 0.51, 0.0, 1.5, 32), _turned85, 2.0)
+    return partial(_cycles, Rates(macs, 32, 64 / macs, 128 / macs, 1.0, 0.0, 0), _turned55, 7.0)
+
+
+Turned = Callable[[Op], float]
+
+
+def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
+    if op.name == "CONV2D" or op.name == "TRANSPOSE_CONV2D":
+        return _convolution(rates, op)
+    if op.name == "DEPTHWISE_CONV2D":
+        return _depthwise(rates, op)
+    if op.name == "TRANSPOSE":
+        return turned(op) + _copied(rates, op.ins[0], "SLICE")
+    if op.name == "CONCAT":
+        return sum(_copied(rates, v, "", "SLICE", "RESHAPE", "CONCAT") for v in op.ins)
+    if op.name in ("TABLE", "CLAMP"):
+        return 0.0 if _is_rescaled(op.ins[0]) else rates.copy * op.outs[0].type.size
+    if op.name == "PAD":
+        return rates.copy * op.outs[0].type.size
+    if op.name == "RESCALE":
+        return _rescale(rates, apart, op)
+    return 0.0
+
+
+def _copied(rates: Rates, value: Value, *movers: str) -> float:
+    """What it takes to have a value in its place that nothing has computed there."""
+    name = value.producer.name if value.producer is not None else ""
+    return rates.copy * value.type.size if name in movers else 0.0
+
+
+def _is_rescaled(value: Value) -> bool:
+    """Whether a RESCALE makes a value of sums, which can take one function more."""
+    made = value.producer
+    return made is not None and made.name == "RESCALE" and made.ins[0].dtype in (I32, I48)
+
+
+def _up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit
+
+
+def _convolution(rates: Rates, op: Op) -> float:
+    """Kernels are gone through in fours with few channels, or whole with many."""
+    weight, result = op.operand("weight"), op.outs[0]
+    elements, channels = math.prod(weight.shape[1:3]), weight.shape[-1]
+    few = max(8, 1 << math.ceil(math.log2(channels)))
+    parts, whole = _up(elements, 4) * few, elements * _up(channels, rates.depth)
+    products = parts if channels <= rates.shallow else min(parts, whole)
+    pairs = _up(result.shape[2], 2) / result.shape[2]  # results come two columns at a time
+    computed = result.type.size * max(rates.result, products / rates.macs * pairs)
+    gaps = op.attrs.get("dilation", (1, 1))
+    if max(gaps) > 2:  # a part for each of the places between two weights
+        computed *= 0.8 * math.prod(gaps)
+    computed = max(computed, _READ * op.ins[0].type.size)
+    return _stored(rates, op, computed)
+
+
+def _depthwise(rates: Rates, op: Op) -> float:
+    elements = _up(math.prod(op.operand("weight").shape[:2]), 4)
+    computed = op.outs[0].type.size * max(rates.result, elements * 8 / rates.macs)
+    if op.operand("weight").shape[3] > 1:  # as many operations, and what puts them in order
+        computed += _MIXED * op.outs[0].type.size
+    return _stored(rates, op, computed)
+
+
+def _stored(rates: Rates, op: Op, computed: float) -> float:
+    """Cycles together with what weights and scales take."""
+    weights, scales = op.operand("weight").type.size, _SCALE_BYTES * op.outs[0].shape[-1]
+    fetched = rates.load * (scales + _WEIGHT_BYTES * weights)
+    return max(computed, fetched) + rates.keep * (scales + weights)
+
+
+def _rescale(rates: Rates, apart: float, op: Op) -> float:
+    """Part of what makes the sums, but for transposed convolutions; otherwise a copy."""
+    made, size = op.ins[0].producer, op.outs[0].type.size
+    if op.ins[0].dtype in (I32, I48) and made is not None and made.name in _PRODUCTS:
+        split = op.attrs["per_channel"] or not rates.load
+        return size * apart if split and made.name == "TRANSPOSE_CONV2D" else 0.0
+    return size * rates.copy if op.ins[0].dtype is I8 and op.outs[0].dtype is I8 else 0.0
+
+
+def _turned55(op: Op) -> float:
+    """Two axes change places at a time; a last axis is read eight elements at once."""
+    shape = op.ins[0].shape
+    perms: list[int] = [p for p in op.attrs["perms"] if shape[p] != 1]
+    if perms == sorted(perms):
+        return 0.0
+    ranked = [sorted(perms).index(p) for p in perms]
+    swaps = 1 if sum(i != p for i, p in enumerate(ranked)) == 2 else 2
+    last = shape[max(perms)]
+    if len(perms) > _AXES:
+        return _MIXED * op.outs[0].type.size
+    size = op.outs[0].type.size * op.ins[0].dtype.bits / 8
+    return size * 0.375 * (swaps - 1 + _up(last, 8) / last)
+
+
+def _turned85(op: Op) -> float:
+    """Elements are written one after the other; a row by itself is very slow."""
+    shape = op.outs[0].shape
+    if sum(n != 1 for n in shape) > _AXES:
+        return _MIXED * op.outs[0].type.size
+    last = next((n for n in reversed(shape) if n != 1), 1)
+    rows = math.prod(shape[:-2])
+    each = max(0.51, 8 / last) if rows > 1 else max(0.51, 150 / last)
+    return op.outs[0].type.size * (op.ins[0].dtype.bits / 8) * each

@@ -1,0 +1,292 @@
+"""Random chains of operators and moves as a target takes them: repaired, compiled and simulated.
+
+What Vela compiles rightly alone it may compile wrongly beside others, which families of single
+operators do not show. ``python -m npu.chains --count 2000`` looks for more; each chain runs in a
+process of its own, for some forms end Vela.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+import os
+import sys
+from collections.abc import Callable
+
+import numpy as np
+
+from npu.configurations import Configuration, compile_stream
+from npu.convolutions import convolve
+from npu.families import difference
+from npu.maker import UNIT, Maker
+from npu.runner import simulate
+from tosaic.errors import InvalidGraph, TosaicError, Unsupported
+from tosaic.files import flatbuffer
+from tosaic.interp.model import Model
+from tosaic.ir.build import Builder
+from tosaic.ir.graph import Graph, Value
+from tosaic.spec.dtypes import I8, I16, I32, DType
+from tosaic.targets.ethosu import ETHOS_U, family
+from tosaic.targets.ethosu_repairs import repair
+
+MACHINES = {
+    "u55": Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram"),
+    "u85": Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only"),
+}
+_MOST = 3000  # elements of a value
+_TRIES = 30
+Step = Callable[[Maker, Value], Value]
+
+
+def need(holds: bool) -> None:
+    """Unsupported where a step does not suit a value: another one is drawn."""
+    if not holds:
+        raise Unsupported("the step does not suit the value")
+
+
+def narrow(m: Maker, sums: Value, kind: DType) -> Value:
+    return m.settle(sums, kind, per_channel=False, rounding="SINGLE_ROUND")
+
+
+def beside(m: Maker, x: Value) -> Value:
+    """An operand of the same type: an earlier value of the size, an input or a constant."""
+    shape = tuple(n if m.chance(0.8) else 1 for n in x.shape)
+    known = [v for op in m.b.graph.ops for v in op.outs] + m.b.graph.inputs
+    alike = [v for v in known if v.dtype is x.dtype and v.type.size == math.prod(shape)]
+    if alike and m.chance(0.5):
+        value = m.pick(*alike)
+        return value if value.shape == shape else m.b.RESHAPE(value, m.b.shape(shape))
+    return m.either(x.dtype, shape)
+
+
+# Moves
+
+
+def piece(m: Maker, x: Value) -> Value:
+    starts = [m.size(0, n - 1) if m.chance(0.5) else 0 for n in x.shape]
+    sizes = [m.size(1, n - s) if s or m.chance(0.3) else n for n, s in zip(x.shape, starts)]
+    need(tuple(sizes) != x.shape)
+    return m.b.SLICE(x, m.b.shape(starts), m.b.shape(sizes))
+
+
+def join(m: Maker, x: Value) -> Value:
+    axis = m.size(0, x.type.rank - 1)
+    shape = (*x.shape[:axis], m.size(1, 4), *x.shape[axis + 1 :])
+    other = x if m.chance(0.2) else m.either(x.dtype, shape)
+    return m.b.CONCAT(*m.pick((x, other), (other, x), (other, x, other)), axis=axis)
+
+
+def surround(m: Maker, x: Value) -> Value:
+    pads = [m.size(0, 2) if m.chance(0.3) else 0 for _ in range(2 * x.type.rank)]
+    need(any(pads))
+    return m.b.PAD(x, m.b.shape(pads), m.zero(x.dtype, m.size(-5, 5)))
+
+
+def repeat(m: Maker, x: Value) -> Value:
+    return m.b.TILE(x, m.b.shape([m.size(1, 3) if m.chance(0.4) else 1 for _ in x.shape]))
+
+
+def permute(m: Maker, x: Value) -> Value:
+    return m.b.TRANSPOSE(x, perms=tuple(int(i) for i in m.rng.permutation(x.type.rank)))
+
+
+def turn(m: Maker, x: Value) -> Value:
+    made = x.producer
+    need(made is None or made.name != "REVERSE")  # two of them are rewritten to none
+    return m.b.REVERSE(x, axis=m.size(0, x.type.rank - 1))
+
+
+def reshape(m: Maker, x: Value) -> Value:
+    shape, axis = list(x.shape), m.size(0, x.type.rank - 1)
+    if m.chance(0.5) and axis:
+        shape[axis - 1 : axis + 1] = [shape[axis - 1] * shape[axis]]
+    else:
+        need(len(shape) < 6)
+        part = m.pick(*(n for n in range(1, shape[axis] + 1) if shape[axis] % n == 0))
+        shape[axis : axis + 1] = [part, shape[axis] // part]
+    return m.b.RESHAPE(x, m.b.shape(shape))
+
+
+# Operators
+
+
+def _window(m: Maker, x: Value, kernel: list[int], stride: list[int], gaps: list[int]) -> list[int]:
+    """Padding with which the last window ends at the edge."""
+    pads = []
+    for size, taps, step, gap in zip(x.shape[1:3], kernel, stride, gaps):
+        reach = (taps - 1) * gap + 1
+        before, after = m.size(0, reach - 1), m.size(0, reach - 1)
+        after += max(0, reach - size - before - after)
+        pads += [before, after + -(size + before + after - reach) % step]
+    return pads
+
+
+def convolution(m: Maker, x: Value) -> Value:
+    need(x.type.rank == 4 and x.dtype in (I8, I16))
+    kernel, stride = [m.size(1, 3), m.size(1, 3)], [m.size(1, 3), m.size(1, 3)]
+    gaps, pads = [m.pick(1, 1, 2, 3), m.pick(1, 1, 2, 3)], list[int]()
+    pads = _window(m, x, kernel, stride, gaps)
+    name, channels = m.pick("CONV2D", "DEPTHWISE_CONV2D"), x.shape[3]
+    shape = (m.size(1, 9), *kernel, channels) if name == "CONV2D" else (
+        *kernel, channels, m.pick(1, 1, 2)
+    )  # fmt: skip
+    acc = convolve(m, x, m.weights(I8, shape), op=name, pad=pads, stride=stride, dilation=gaps)
+    return narrow(m, acc, x.dtype)
+
+
+def transposed(m: Maker, x: Value) -> Value:
+    need(x.type.rank == 4 and x.dtype in (I8, I16))
+    kernel, stride = [m.size(1, 4), m.size(1, 4)], m.pick((1, 1), (2, 2))
+    cut = [-m.size(0, k - 1) for k in kernel for _ in range(2)]
+    weight = m.weights(I8, (m.size(1, 7), *kernel, x.shape[3]))
+    acc = convolve(m, x, weight, op="TRANSPOSE_CONV2D", out_pad=cut, stride=stride)
+    return narrow(m, acc, x.dtype)
+
+
+def pool(m: Maker, x: Value) -> Value:
+    need(x.type.rank == 4 and x.dtype in (I8, I16))
+    kernel, stride = [m.size(1, 3), m.size(1, 3)], [m.size(1, 3), m.size(1, 3)]
+    pads = _window(m, x, kernel, stride, [1, 1])
+    need(all(p < k for p, k in zip(pads, np.repeat(kernel, 2))))
+    if m.chance(0.5):
+        return m.b.MAX_POOL2D(x, kernel=kernel, stride=stride, pad=pads)
+    zero = m.zero(x.dtype)
+    return m.b.AVG_POOL2D(x, zero, zero, kernel=kernel, stride=stride, pad=pads, acc_type=I32)
+
+
+def matrices(m: Maker, x: Value) -> Value:
+    need(x.type.rank == 3 and x.dtype is I8)
+    other = m.input(I8, (x.shape[0], x.shape[2], m.size(1, 6)))
+    return narrow(m, m.b.MATMUL(x, other, m.zero(I8), m.zero(I8), out=I32), I8)
+
+
+def rescale(m: Maker, x: Value) -> Value:
+    kind = m.pick(I8, I16, I32)
+    if kind is I32:
+        return m.rescale(x, UNIT, I32)
+    return m.settle(x, kind, per_channel=m.chance(0.2), rounding="SINGLE_ROUND")
+
+
+def limit(m: Maker, x: Value) -> Value:
+    need(x.dtype in (I8, I16))
+    return m.clamp(x)
+
+
+def table(m: Maker, x: Value) -> Value:
+    need(x.dtype is I8)
+    return m.table(x)
+
+
+def of_two(m: Maker, x: Value) -> Value:
+    """A sum, product or extreme, of int8 and int16 with RESCALE round it."""
+    other = beside(m, x)
+    operands = m.pick((x, other), (other, x))
+    if x.dtype is I32:
+        return m.b.op(m.pick("ADD", "SUB", "MAXIMUM", "MINIMUM"), *operands)
+    if m.chance(0.4):
+        return narrow(m, m.b.MUL(*operands, m.zero(I8)), x.dtype)
+    return narrow(m, m.b.ADD(*(m.rescale(v, UNIT, I32) for v in operands)), x.dtype)
+
+
+def crossed(m: Maker, x: Value) -> Value:
+    """Each element with each other of an axis, and then one of the two again."""
+    need(x.dtype is I32 and x.type.rank < 4)
+    axis = m.size(0, x.type.rank - 1)
+    down = m.b.RESHAPE(x, m.b.shape((*x.shape[: axis + 1], 1, *x.shape[axis + 1 :])))
+    across = m.b.RESHAPE(x, m.b.shape((*x.shape[:axis], 1, *x.shape[axis:])))
+    sums = m.b.REDUCE_SUM(m.b.SUB(down, across), axis=axis + 1)
+    if not m.u85:
+        return m.b.SUB(sums, down)
+    zero = m.b.const(np.zeros((1,) * sums.type.rank), I32)
+    return m.b.SELECT(m.b.GREATER(sums, zero), down, zero)
+
+
+def reduced(m: Maker, x: Value) -> Value:
+    axis = m.size(0, x.type.rank - 1)
+    if x.dtype is I32:
+        return m.b.REDUCE_SUM(x, axis=axis)
+    if m.chance(0.4):
+        return narrow(m, m.b.REDUCE_SUM(m.rescale(x, UNIT, I32), axis=axis), x.dtype)
+    return m.b.op(m.pick("REDUCE_MAX", "REDUCE_MIN"), x, axis=axis)
+
+
+MOVES: tuple[Step, ...] = (piece, piece, join, surround, repeat, permute, turn, reshape)
+OPERATORS: tuple[Step, ...] = (
+    convolution, transposed, pool, matrices, rescale, rescale, limit, table, of_two, of_two,
+    crossed, reduced,
+)  # fmt: skip
+
+
+def chain(machine: str, seed: int, most: int = 4) -> tuple[Graph, list[np.ndarray]]:
+    """A chain of up to ``most`` steps that a target takes, and its inputs."""
+    m = Maker((seed, machine == "u85"), machine == "u85")
+    target = ETHOS_U[f"ethos-{MACHINES[machine].accelerator}"]
+    m.b = Builder(target.env, constraints=target.constraints)
+    rank = m.pick(1, 2, 3, 4, 4, 4, 5)
+    x = m.input(m.pick(I8, I8, I16, I32), [m.size(1, 6) for _ in range(rank)])
+    steps = m.size(1, most)
+    for _ in range(_TRIES):
+        if steps == 0:
+            break
+        try:
+            with m.b.scratch() as trial:
+                made = m.pick(*(MOVES if m.chance(0.5) else OPERATORS))(m, x)
+                need(made.type.size <= _MOST)
+                trial.commit()
+        except (Unsupported, InvalidGraph):  # inputs stay, and are left out below
+            continue
+        x, steps = made, steps - 1
+    graph = m.finish(x if x.producer is not None else m.b.IDENTITY(x))
+    read = {value for op in graph.ops for value in op.ins}
+    kept = [(v, a) for v, a in zip(graph.inputs, m.data, strict=True) if v in read]
+    graph.inputs = [v for v, _ in kept]
+    return graph, [a for _, a in kept]
+
+
+def problem(machine: str, seed: int) -> str:
+    """What is wrong with a chain on the simulator, beside the interpreter; nothing if equal."""
+    graph, data = chain(machine, seed)
+    where = MACHINES[machine]
+    target = f"ethos-{where.accelerator}"
+    wanted = Model(graph).run(*data)
+    repair(graph, ETHOS_U[target].env, family(target))
+    try:
+        compiled = compile_stream(flatbuffer.write(graph), where)
+        wrong = difference(simulate(compiled, data, wanted), wanted)
+    except TosaicError as trouble:
+        wrong = str(trouble)
+    names = " ".join(op.name for op in graph.ops)
+    return f"{machine} {seed}: {names}: {wrong}" if wrong else ""
+
+
+def apart(machine: str, seed: int) -> str:
+    """The same in a process of its own."""
+    reads, writes = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writes, problem(machine, seed).encode()[:4000])
+        os._exit(0)
+    os.close(writes)
+    with os.fdopen(reads, "rb") as answer:
+        words = answer.read().decode()
+    _, status = os.waitpid(child, 0)
+    return words if status == 0 else f"{machine} {seed}: ends the process ({status})"
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--count", type=int, default=1000, help="chains for each machine")
+    parser.add_argument("--first", type=int, default=0, help="the number of the first")
+    options, wrong = parser.parse_args(), 0
+    for machine in MACHINES:
+        for seed in range(options.first, options.first + options.count):
+            words = apart(machine, seed)
+            wrong += bool(words)
+            if words:
+                print(words, flush=True)
+    print(f"{wrong} of {2 * options.count} chains wrong")
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,269 @@
+"""Forms that Vela 5.2 compiles wrongly beside others, and what Tosaic emits instead.
+
+Each form is wrong on the simulator as it stands, for Vela forgets which piece of a tensor is meant,
+and right with the copies that ``tosaic.targets.ethosu_repairs`` puts in.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import pytest
+
+from judges.reference import run_reference
+from npu.configurations import Configuration, compile_stream
+from npu.convolutions import convolve
+from npu.families import difference
+from npu.maker import UNIT, Maker
+from npu.runner import simulate
+from tosaic.errors import TosaicError
+from tosaic.files import flatbuffer
+from tosaic.ir.graph import Graph, Value
+from tosaic.spec.dtypes import I8, I16, I32, DType
+from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.ethosu_repairs import FAULTS, repair
+
+U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
+U85 = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
+Make = Callable[[Maker], Value]
+
+
+def problem(graph: Graph, data: list[np.ndarray], where: Configuration) -> str:
+    """How the simulated bytes differ from the reference model."""
+    tosa = flatbuffer.write(graph)
+    expected = run_reference(tosa, data)
+    assert np.unique(expected[0]).size > 4, "a result of few values shows little"
+    try:
+        return difference(simulate(compile_stream(tosa, where), data, expected), expected)
+    except TosaicError as wrong:  # the bytes are not even a correct program
+        return f"{type(wrong).__name__}: {wrong}"
+
+
+def cut(m: Maker, x: Value, starts: tuple[int, ...], sizes: tuple[int, ...]) -> Value:
+    return m.b.SLICE(x, m.b.shape(starts), m.b.shape(sizes))
+
+
+def sliced(m: Maker, kind: DType = I8, batch: int = 1) -> Value:
+    """[N, 6, 5, 4] out of something larger."""
+    return cut(m, m.input(kind, (batch, 8, 7, 6)), (0, 1, 2, 1), (batch, 6, 5, 4))
+
+
+def widened(m: Maker, x: Value) -> Value:
+    return m.rescale(x, (1 << 30, 30), I32, (3, 0))
+
+
+def narrowed(m: Maker, x: Value) -> Value:
+    return m.settle(x, I8, per_channel=False, rounding="SINGLE_ROUND")
+
+
+def by_channel(m: Maker, x: Value) -> Value:
+    scales = m.scales(np.linspace(0.4, 0.9, x.shape[-1]), True)
+    return m.rescale(x, scales, I8, (0, 0))
+
+
+def window(m: Maker, x: Value, op: str = "CONV2D", gap: int = 1) -> Value:
+    """A padded convolution whose kernel has rows and columns."""
+    shape = (5, 3, 3, x.shape[3]) if op == "CONV2D" else (3, 3, x.shape[3], 1)
+    pads = (gap, gap, gap, gap)
+    acc = convolve(m, x, m.draw(I8, shape), op=op, pad=pads, stride=(1, 1), dilation=(gap, gap))
+    return narrowed(m, acc)
+
+
+def enlarged(m: Maker, x: Value) -> Value:
+    weight = m.draw(I8, (3, 3, 3, x.shape[3]))
+    acc = convolve(m, x, weight, op="TRANSPOSE_CONV2D", out_pad=(-1, -1, -1, -1), stride=(2, 2))
+    return narrowed(m, acc)
+
+
+def deep(m: Maker) -> Value:
+    """A convolution over three axes of a piece."""
+    x = cut(m, m.input(I8, (1, 5, 6, 6, 4)), (0, 0, 0, 0, 1), (1, 5, 6, 6, 2))
+    weight = m.draw(I8, (3, 3, 3, 3, 2))
+    acc = convolve(m, x, weight, op="CONV3D", pad=(1, 1, 1, 1, 1, 1), stride=(1, 1, 1),
+                   dilation=(1, 1, 1))  # fmt: skip
+    return narrowed(m, acc)
+
+
+def largest(m: Maker) -> Value:
+    x = cut(m, m.input(I8, (2, 2, 4, 6, 5)), (0, 0, 1, 0, 0), (2, 2, 2, 6, 5))
+    return m.b.REDUCE_MAX(x, axis=2)
+
+
+def product(m: Maker) -> Value:
+    x = cut(m, m.input(I8, (2, 6, 9)), (0, 1, 3), (2, 4, 5))
+    return narrowed(m, m.b.MATMUL(x, m.input(I8, (2, 5, 7)), m.zero(I8), m.zero(I8), out=I32))
+
+
+def joined(m: Maker, kind: DType) -> Value:
+    return m.b.CONCAT(m.input(kind, (1, 4, 5, 3)), m.input(kind, (1, 4, 5, 6)), axis=3)
+
+
+def tiled(m: Maker, kind: DType) -> Value:
+    return m.b.TILE(m.input(kind, (2, 1, 6)), m.b.shape((1, 4, 1)))
+
+
+def surrounded(m: Maker, kind: DType) -> Value:
+    return m.b.PAD(m.input(kind, (4, 5, 6)), m.b.shape((1, 0, 0, 2, 0, 0)), m.zero(kind, 2))
+
+
+def last_wide(m: Maker) -> Value:
+    """A RESCALE to 32 bits as the second of a CONCAT."""
+    return m.b.CONCAT(m.input(I32, (3, 5)), widened(m, m.input(I8, (3, 4))), axis=1)
+
+
+def two_slices(m: Maker) -> Value:
+    """Two sums of parts of one RESCALE."""
+    x = widened(m, m.input(I8, (4, 6, 5)))
+    parts = [cut(m, x, (start, 0, 0), (2, 6, 5)) for start in (0, 2)]
+    sums = [m.b.REDUCE_SUM(m.b.ADD(p, m.b.const([[[7]]], I32)), axis=0) for p in parts]
+    return m.b.SUB(*sums)
+
+
+def more_axes(m: Maker) -> Value:
+    x = cut(m, m.input(I8, (4, 2, 6, 2, 3)), (0, 0, 0, 1, 2), (2, 2, 6, 1, 1))
+    return m.b.TABLE(m.b.RESHAPE(x, m.b.shape((1, 2, 2, 6, 1, 1))), m.const(I8, (256,)))
+
+
+def two_shapes(m: Maker) -> tuple[Value, Value]:
+    x = m.input(I32, (2, 9))
+    return m.b.RESHAPE(x, m.b.shape((2, 9, 1))), m.b.RESHAPE(x, m.b.shape((2, 1, 9)))
+
+
+def chosen(m: Maker) -> Value:
+    """SELECT reads a tensor that is read with another shape before."""
+    down, across = two_shapes(m)
+    return m.b.SELECT(m.b.GREATER(down, m.b.const([[[0]]], I32)), across, m.b.const([[[5]]], I32))
+
+
+def crossed(m: Maker) -> Value:
+    """Rows less columns of one tensor, and the tensor again."""
+    down, across = two_shapes(m)
+    return m.b.SUB(m.b.REDUCE_SUM(m.b.ABS(m.b.SUB(down, across)), axis=2), down)
+
+
+def wrapped(m: Maker) -> Value:
+    x = m.b.CAST(m.input(I32, (1, 4, 8, 3), reach=5000), out=I8)
+    return m.b.TABLE(x, m.const(I8, (256,)))
+
+
+def turned(m: Maker) -> Value:
+    x = m.b.TABLE(m.input(I8, (5, 12)), m.const(I8, (256,)))
+    return m.b.CLAMP(m.b.REVERSE(x, axis=1), min_val=-100, max_val=90)
+
+
+def unsigned(m: Maker) -> Value:
+    x = m.settle(m.input(I8, (1, 5, 5, 6)), I8, per_channel=False, zero_points=(3, 0))
+    return m.rescale(x, UNIT, I8, (0, 128), unsigned=(False, True))
+
+
+def far_apart(m: Maker) -> Value:
+    x = m.b.PAD(m.input(I8, (1, 4, 6, 3)), m.b.shape((0, 0, 5, 5, 0, 0, 0, 0)), m.zero(I8))
+    acc = convolve(m, x, m.draw(I8, (5, 2, 1, 3)), pad=(0, 0, 0, 0), stride=(1, 1),
+                   dilation=(5, 1))  # fmt: skip
+    return narrowed(m, acc)
+
+
+def many_for_one(m: Maker) -> Value:
+    """A depthwise convolution with two results for each channel, beside another tensor."""
+    acc = convolve(m, m.input(I8, (1, 4, 5, 3)), m.draw(I8, (2, 2, 3, 2)), op="DEPTHWISE_CONV2D",
+                   pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1))  # fmt: skip
+    return m.b.CONCAT(m.input(I8, (1, 3, 4, 6)), narrowed(m, acc), axis=2)
+
+
+@dataclass(frozen=True)
+class Piece:
+    """A form, where it is wrong, and the fault that it shows."""
+
+    make: Make
+    machines: tuple[Configuration, ...]
+    fault: str
+
+
+BOTH = (U55, U85)
+FORMS = {
+    "a padded convolution of a piece, in batches": Piece(
+        lambda m: window(m, sliced(m, batch=2)), BOTH, "_sliced"),
+    "a padded depthwise convolution of a piece, in batches": Piece(
+        lambda m: window(m, sliced(m, batch=2), "DEPTHWISE_CONV2D"), BOTH, "_sliced"),
+    "a padded convolution of a piece with gaps of 3": Piece(
+        lambda m: window(m, sliced(m), gap=3), BOTH, "_sliced"),
+    "a padded pool of a piece, in batches": Piece(
+        lambda m: m.b.MAX_POOL2D(sliced(m, batch=2), kernel=(2, 2), stride=(1, 1),
+                                 pad=(1, 0, 1, 0)), BOTH, "_sliced"),
+    "a transposed convolution of a piece": Piece(lambda m: enlarged(m, sliced(m)), BOTH, "_sliced"),
+    "a convolution over three axes of a piece": Piece(deep, (U85,), "_sliced"),
+    "a maximum of a piece of five axes": Piece(largest, BOTH, "_sliced"),
+    "a sum of a piece of int16": Piece(
+        lambda m: m.b.REDUCE_SUM(m.rescale(sliced(m, I16), UNIT, I32), axis=3), BOTH, "_sliced"),
+    "a product with a piece": Piece(product, (U55,), "_multiplied"),
+    "a piece as int32": Piece(lambda m: widened(m, sliced(m)), (U55,), "_wide"),
+    "a piece of int32 as int8": Piece(lambda m: narrowed(m, sliced(m, I32)), (U55,), "_wide"),
+    "a CONCAT of int32 as int8": Piece(lambda m: narrowed(m, joined(m, I32)), (U55,), "_wide"),
+    "a TILE as int32": Piece(lambda m: widened(m, tiled(m, I8)), (U55,), "_wide"),
+    "a PAD as int32": Piece(lambda m: widened(m, surrounded(m, I8)), (U55,), "_wide"),
+    "a RESCALE to int32 into a CONCAT": Piece(last_wide, (U55,), "_part"),
+    "two channels for one into a CONCAT": Piece(many_for_one, (U55,), "_part"),
+    "two pieces of one RESCALE": Piece(two_slices, (U55,), "_shared"),
+    "scales by channel of a CONCAT": Piece(
+        lambda m: by_channel(m, joined(m, I8)), BOTH, "_by_channel"),
+    "a piece with more axes": Piece(more_axes, BOTH, "_reshaped"),
+    "a choice of a tensor with two shapes": Piece(chosen, (U85,), "_chosen"),
+    "differences of a tensor with two shapes": Piece(crossed, (U55,), "_crossed"),
+    "limits behind a table turned round": Piece(turned, (U85,), "_turned"),
+    "gaps longer than what a PAD surrounds": Piece(far_apart, BOTH, "_surrounded"),
+    "a step to uint8 behind a zero point of 0": Piece(unsigned, BOTH, "_unsigned"),
+    "a table of what a CAST wraps": Piece(wrapped, (U85,), "_cut"),
+}  # fmt: skip
+CASES = [(name, machine) for name, piece in FORMS.items() for machine in piece.machines]
+
+
+@pytest.mark.parametrize(
+    ("name", "machine"), CASES, ids=[f"{name}-{machine.accelerator}" for name, machine in CASES]
+)
+def test_a_form_that_vela_compiles_wrongly_is_right_with_a_copy(
+    name: str, machine: Configuration
+) -> None:
+    maker = Maker((7,), machine is U85)
+    graph = maker.finish(FORMS[name].make(maker))
+    assert problem(graph, maker.data, machine)
+    count, env = len(graph.ops), ETHOS_U[f"ethos-{machine.accelerator}"].env
+    repair(graph, env, machine.accelerator[:3])
+    assert count < len(graph.ops) <= count + 2
+    assert not problem(graph, maker.data, machine)
+
+
+def test_every_fault_has_a_form() -> None:
+    assert {fault.lost.__name__ for fault in FAULTS} == {piece.fault for piece in FORMS.values()}
+
+
+@pytest.mark.parametrize("scale", [1.0, 2.0**19])
+def test_a_piece_in_a_sum_costs_no_copy(scale: float) -> None:
+    """A RESCALE that becomes part of a sum reads the piece itself."""
+    m = Maker((7,), u85=False)
+    least = scale if scale == 1 else scale * 0.7
+    pairs = [(int(f / scale * (1 << 30)), 30 - int(np.log2(scale))) for f in (least, scale)]
+    operands = (sliced(m), m.input(I8, (1, 6, 5, 4)))
+    sums = m.b.ADD(*(m.rescale(x, p, I32) for x, p in zip(operands, pairs)))
+    graph = m.finish(narrowed(m, sums))
+    count = len(graph.ops)
+    repair(graph, ETHOS_U["ethos-u55-128"].env, "u55")
+    assert len(graph.ops) == count
+    assert not problem(graph, m.data, U55)
+
+
+def test_weights_that_come_too_early_are_not_brought_beforehand() -> None:
+    """Vela overwrites an input that a pool may still be reading, and does not wait for it."""
+    m = Maker((7,), u85=False)
+    x = m.b.CONCAT(m.input(I8, (2, 2, 7, 3)), m.input(I8, (2, 2, 2, 3)), axis=2)
+    weights = np.zeros((2, 3, 3, 3), np.int8)
+    weights[0] = np.array([[3, 1, 0], [0, 2, 2], [0, 0, 1]])[:, None]  # as a resize has them
+    acc = convolve(m, x, weights, op="DEPTHWISE_CONV2D", pad=(0, 0, 0, 0), stride=(1, 2),
+                   dilation=(1, 1))  # fmt: skip
+    graph = m.finish(narrowed(m, acc))
+    assert "before the operation that uses" in problem(graph, m.data, U55)
+    emit = ETHOS_U["ethos-u55-128"].emit
+    assert emit is not None
+    expected = run_reference(flatbuffer.write(graph), m.data)
+    assert not difference(simulate(emit(graph).result, m.data, expected), expected)

@@ -1,0 +1,246 @@
+"""The report in a real browser: it loads without errors, search and selection work.
+
+Pictures of it are left in build/report to be looked at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import shutil
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+import tosaic
+from report_pages import deep_page
+from tosaic.cli.examples import example
+from tosaic.report import html
+from zoo import build, missing
+
+playwright = pytest.importorskip(
+    "playwright.sync_api", reason="playwright is not installed: pip install playwright"
+)
+BROWSER = next(
+    filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+)
+if BROWSER is None:
+    pytest.skip("there is no Chromium: make browser", allow_module_level=True)
+
+PICTURES = Path(__file__).resolve().parents[2] / "build" / "report"
+
+
+class Visit:
+    """A page in the browser, and what it complained of."""
+
+    def __init__(self, browser: Any, path: Path, scheme: str = "light") -> None:
+        size = {"width": 1440, "height": 960}
+        self.page = browser.new_page(viewport=size, color_scheme=scheme, reduced_motion="reduce")
+        self.complaints: list[str] = []
+        self.asked: list[str] = []
+        self.page.on("console", lambda message: self.complaints.append(message.text))
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+        self.page.on("dialog", lambda dialog: self.complaints.append(dialog.message))
+        self.page.on("request", lambda request: self.asked.append(request.url))
+        start = time.monotonic()
+        self.page.goto(path.as_uri())
+        self.page.wait_for_selector("html[data-ready=yes]", state="attached", timeout=20_000)
+        self.seconds = time.monotonic() - start
+
+    def picture(self, name: str) -> None:
+        PICTURES.mkdir(parents=True, exist_ok=True)
+        self.page.wait_for_timeout(100)
+        self.page.screenshot(path=PICTURES / f"{name}.png", full_page=True)
+
+    def text(self, selector: str) -> str:
+        found: str = self.page.inner_text(selector)
+        return found
+
+    def search(self, words: str) -> None:
+        self.page.keyboard.press("/")
+        self.page.keyboard.type(words)
+        self.page.keyboard.press("Enter")
+
+    def shown(self, selector: str) -> bytes:
+        """The picture that a canvas has."""
+        self.page.wait_for_timeout(60)
+        found: bytes = self.page.locator(selector).screenshot()
+        return found
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with playwright.sync_playwright() as running:
+        opened = running.chromium.launch(executable_path=BROWSER, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def transformer(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    net, inputs, data = example("encoder")
+    art = tosaic.compile(net, inputs, target="ethos-u55-128", calibration=data)
+    path = tmp_path_factory.mktemp("browser") / "transformer.html"
+    art.save(path, model=net, inputs=data[:1], title="Transformer")
+    return path
+
+
+@pytest.mark.skipif(bool(missing("mobilenet_v2")), reason="the zoo's photographs are missing")
+def test_mobilenet_v2_loads_without_a_complaint_in_both_themes(
+    browser: Any, tmp_path: Path
+) -> None:
+    net, inputs, data = build("mobilenet_v2")
+    art = tosaic.compile(net, inputs, target="ethos-u55-128", calibration=data[:4])
+    art.save(tmp_path / "r.html", model=net, inputs=data[:1])
+    for scheme in ("light", "dark"):
+        visit = Visit(browser, tmp_path / "r.html", scheme)
+        visit.picture(f"mobilenet_v2-{scheme}")
+        assert visit.complaints == []
+        assert visit.asked == [(tmp_path / "r.html").as_uri()]
+        assert visit.page.title() == "MobileNetV2 on ethos-u55-128"
+        npu = art.report.delegates[0].npu
+        assert npu is not None
+        assert f"{npu.scratch:,} bytes" in visit.text("#cards")
+        assert visit.page.locator("#treemap button").count() > 50
+        assert visit.page.evaluate("document.body.scrollWidth <= innerWidth")
+        visit.page.close()
+
+
+def test_search_selects_and_the_details_follow(browser: Any, transformer: Path) -> None:
+    visit = Visit(browser, transformer)
+    assert "Nothing selected" in visit.text("#details")
+    before = visit.shown("#canvas")
+    visit.search("attention layers.1")
+    assert visit.text("#details h2") == "scaled_dot_product_attention"
+    assert "0.layers.1.self_attn" in visit.text("#details")
+    assert "SQNR" in visit.text("#details")
+    assert visit.shown("#canvas") != before
+    visit.page.keyboard.press("ArrowDown")  # along an edge of the graph
+    assert visit.text("#details h2") == "linear"
+    visit.page.keyboard.press("ArrowUp")
+    assert visit.text("#details h2") == "scaled_dot_product_attention"
+    visit.picture("transformer")
+    visit.page.keyboard.press("Escape")
+    assert "Nothing selected" in visit.text("#details")
+    visit.search("no such thing anywhere")
+    assert "Nothing has all of these words" in visit.text("#found")
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_every_picture_selects_the_same_thing(browser: Any, transformer: Path) -> None:
+    visit = Visit(browser, transformer)
+    largest = visit.page.locator("#treemap button").first
+    name = largest.locator("b").inner_text()
+    largest.click()
+    assert visit.text("#details h2") == name
+    assert visit.page.locator("#treemap button.on").count() == 1
+    visit.page.keyboard.press("Escape")
+    visit.page.locator("#accuracybody tr.link").first.click()
+    assert visit.text("#details h2") != "Nothing selected"
+    assert visit.page.locator("#rangebody .range.on").count() >= 1
+    box = visit.page.locator("#canvas").bounding_box()
+    visit.page.locator("#canvas").scroll_into_view_if_needed()
+    visit.page.keyboard.press("Escape")
+    visit.page.evaluate("document.getElementById('graph').scrollIntoView()")
+    visit.page.click("#zoom button:last-child")
+    box = visit.page.locator("#canvas").bounding_box()
+    visit.page.locator("#canvas").dblclick(position={"x": box["width"] / 2, "y": box["height"] / 2})
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_the_graph_moves_zooms_and_opens_into_operators(browser: Any, transformer: Path) -> None:
+    visit = Visit(browser, transformer)
+    seen = [visit.shown("#canvas")]
+
+    def changed() -> bool:
+        seen.append(visit.shown("#canvas"))
+        return seen[-1] not in seen[:-1]
+
+    box = visit.page.locator("#canvas").bounding_box()
+    x, y = box["x"] + 60, box["y"] + 200
+    visit.page.mouse.move(x, y)
+    visit.page.mouse.down()
+    visit.page.mouse.move(x + 80, y - 60, steps=4)
+    visit.page.mouse.up()
+    assert changed()
+    visit.page.mouse.wheel(0, 200)
+    assert changed()
+    visit.page.click("#zoom button:nth-child(2)")
+    assert changed()
+    visit.page.click("#colour button:nth-child(2)")
+    assert changed()
+    visit.page.click("#view button:nth-child(2)")
+    assert changed()
+    visit.search("MATMUL")
+    visit.page.click("#view button:nth-child(2)")
+    visit.picture("transformer-operators")
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_a_thousand_nodes_load_and_answer_quickly(browser: Any, tmp_path: Path) -> None:
+    page = deep_page(1200)
+    path = tmp_path / "deep.html"
+    path.write_text(html(page), encoding="utf-8")
+    visit = Visit(browser, path)
+    assert visit.seconds < 5
+    spent = visit.page.evaluate("""async () => {
+      const canvas = document.getElementById("canvas"), box = canvas.getBoundingClientRect();
+      const place = { clientX: box.left + 90, clientY: box.top + 90, cancelable: true };
+      const start = performance.now();
+      for (let i = 0; i < 30; i++) {
+        canvas.dispatchEvent(new WheelEvent("wheel", { deltaY: 200, ...place }));
+        await new Promise(requestAnimationFrame);
+      }
+      return (performance.now() - start) / 30;
+    }""")
+    assert spent < 150, f"{spent:.0f} ms a frame"
+    start = time.monotonic()
+    visit.search("layer777")
+    assert "layer777" in visit.text("#details")
+    assert time.monotonic() - start < 3
+    visit.picture("deep")
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_hostile_names_are_text(browser: Any, tmp_path: Path) -> None:
+    bad = "'><img src=x onerror=alert(1)></script><script>alert(2)</script>"
+    net = torch.nn.Sequential()
+    net.add_module(bad.replace(".", ""), torch.nn.Conv2d(3, 4, 3))
+    x = torch.randn(1, 3, 8, 8)
+    art = tosaic.compile(net, (x,), target="TOSA-1.0+INT", calibration=[x])
+    art.save(tmp_path / "r.html", model=net, inputs=[x], title=bad)
+    visit = Visit(browser, tmp_path / "r.html")
+    visit.search("conv2d")
+    assert "<img" in visit.text("#details")
+    assert bad in visit.text("#title")
+    assert visit.page.locator("img").count() == 0
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_a_report_of_refusals_shows_the_users_line(browser: Any, tmp_path: Path) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            return torch.special.bessel_j0(torch.relu(x) + 1)  # here
+
+    x = torch.randn(1, 8)
+    art = tosaic.compile(Net(), (x,), target="TOSA-1.0+FP")
+    art.save(tmp_path / "r.html")
+    visit = Visit(browser, tmp_path / "r.html")
+    assert "torch.special.bessel_j0(torch.relu(x) + 1)  # here" in visit.text(".refusal .it")
+    assert "What to do" in visit.text(".refusal")
+    visit.page.click(".refusal h3 a")
+    assert visit.text("#details h2") == "special_bessel_j0"
+    assert re.search(r"Refusals\s*1", visit.text("#nav"))
+    assert json.loads(visit.page.inner_html("#data"))["layers"] == []
+    visit.picture("refusals")
+    assert visit.complaints == []
+    visit.page.close()

@@ -1,0 +1,275 @@
+"""Each form where it is cheaper: taken, equal to what it replaces, and equal on the NPU.
+
+The reference model runs the graph as it was; the improved one is compiled and its stream run on
+the simulator. Shapes, paddings, strides and zero points are drawn anew for each seed.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable
+
+import numpy as np
+import pytest
+
+from judges.reference import run_reference
+from tosaic.files.flatbuffer import write
+from tosaic.interp.model import Model
+from tosaic.ir import verify
+from tosaic.ir.build import Builder
+from tosaic.ir.graph import Graph, Value
+from tosaic.rewrite import improve
+from tosaic.rewrite.axes import merged_axes
+from tosaic.rewrite.columns import fold
+from tosaic.rewrite.peak import peak
+from tosaic.sim.ethosu import load
+from tosaic.spec.dtypes import I8, I16, I32, DType
+from tosaic.targets.delegate import compile_graph
+from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.vela import VelaConfig
+
+U55, U85 = ETHOS_U["ethos-u55-128"], ETHOS_U["ethos-u85-256"]
+Random = np.random.Generator
+Case = Callable[[Builder, Random], Value]
+
+
+def rescale(b: Builder, x: Value, random: Random, channels: int = 1, bits: int = 8) -> Value:
+    """To int8 by a factor of about 2^-bits, or one for each channel."""
+    factors = random.integers(1 << 29, 1 << 30, channels)
+    return b.RESCALE(
+        x, b.const(factors, I32), b.const(np.full(channels, 30 + bits), I8),
+        b.const([0], x.dtype), b.const([int(random.integers(-20, 20))], I8), scale32=True,
+        rounding_mode="SINGLE_ROUND", per_channel=channels > 1, out=I8,
+    )  # fmt: skip
+
+
+def weights(random: Random, *shape: int) -> np.ndarray:
+    return random.integers(-127, 128, shape)
+
+
+def conv(
+    b: Builder, random: Random, x: Value, out: int, kernel: tuple[int, int],
+    stride: tuple[int, int] = (1, 1), pad: tuple[int, ...] = (0, 0, 0, 0),
+    dilation: tuple[int, int] = (1, 1),
+) -> Value:  # fmt: skip
+    terms = kernel[0] * kernel[1] * x.shape[-1]
+    y = b.CONV2D(
+        x, b.const(weights(random, out, *kernel, x.shape[-1]), I8),
+        b.const(random.integers(-999, 999, out), I32), b.const([int(random.integers(-9, 9))], I8),
+        b.const([0], I8), pad=pad, stride=stride, dilation=dilation, acc_type=I32,
+    )  # fmt: skip
+    return rescale(b, y, random, out, 6 + int(np.log2(terms) / 2))
+
+
+def stem(b: Builder, random: Random) -> Value:
+    """A kernel over few channels, with a stride or without, and a table behind it."""
+    kernel, stride = int(random.choice([3, 5, 7])), int(random.choice([1, 2]))
+    channels, before = int(random.choice([1, 3, 4])), int(random.integers(0, kernel // 2 + 1))
+    if stride == 1:
+        kernel = max(kernel, 5)
+    rows, columns = 31, 48
+    count = (columns + before - kernel) // stride + 1
+    count += count % 2
+    after = (count - 1) * stride + kernel - columns - before
+    if after < 0:
+        after += 2 * stride
+    x = b.input(I8, (1, rows, columns, channels))
+    high = (rows + before - kernel) // stride * stride + kernel - before
+    x = b.SLICE(x, b.shape((0,) * 4), b.shape((1, high, columns, channels)))
+    y = conv(b, random, x, 16, (kernel, kernel), (stride, stride), (before, 0, before, after))
+    return b.TABLE(y, b.const(random.permutation(256) - 128, I8))
+
+
+def to_channels_last(b: Builder, random: Random) -> Value:
+    channels = int(random.integers(2, 9))
+    x = b.input(I8, (1, channels, 8 * int(random.integers(4, 9)), int(random.integers(30, 40))))
+    return conv(b, random, b.TRANSPOSE(x, perms=(0, 2, 3, 1)), 8, (1, 1))
+
+
+def to_channels_first(b: Builder, random: Random) -> Value:
+    channels = int(random.integers(2, 4))
+    x = b.input(I8, (1, 32, 32, 8))
+    return b.TRANSPOSE(conv(b, random, x, channels, (1, 1)), perms=(0, 3, 1, 2))
+
+
+def sliced(b: Builder, random: Random) -> Value:
+    x = b.input(I8, (1, 3, 16, 16))
+    piece = b.SLICE(x, b.shape((0, 0, 1, 0)), b.shape((1, 3, 15, 15)))
+    y = b.TRANSPOSE(piece, perms=(0, 2, 3, 1))
+    return conv(b, random, y, 8, (3, 3), (2, 2))
+
+
+def transposed(b: Builder, random: Random) -> Value:
+    """Strides of 1, 2 and 3, kernels below and above them, any padding; a limit behind it."""
+    stride = int(random.choice([1, 2])), 2
+    kernel = tuple(int(n) for n in random.integers(1, 6, 2))
+    pads = [-int(random.integers(0, k)) for k in (kernel[0], kernel[0], kernel[1], kernel[1])]
+    pads[1] += int(random.integers(0, 2))
+    x = b.input(I8, (1, 8, 8, 16))
+    out = 8
+    if stride == (1, 2):
+        stride = (2, 2)
+    y = b.TRANSPOSE_CONV2D(
+        x, b.const(weights(random, out, *kernel, 16), I8),
+        b.const(random.integers(-999, 999, out), I32), b.const([3], I8), b.const([0], I8),
+        out_pad=pads, stride=stride, acc_type=I32,
+    )  # fmt: skip
+    return b.CLAMP(rescale(b, y, random, out, 8), min_val=-100, max_val=90)
+
+
+def shuffled(b: Builder, random: Random) -> Value:
+    """PyTorch's pixel_shuffle between layouts."""
+    factor, channels = int(random.choice([2, 3])), int(random.choice([1, 4]))
+    x = b.input(I8, (1, 8, 8, 16))
+    y = conv(b, random, x, channels * factor**2, (3, 3), pad=(1, 1, 1, 1))
+    apart = b.RESHAPE(y, b.shape((1, 8, 8, channels, factor, factor)))
+    last = bool(random.integers(2))
+    perms = (0, 1, 4, 2, 5, 3) if last else (0, 3, 1, 4, 2, 5)
+    shape = (8 * factor, 8 * factor)
+    size = (1, *shape, channels) if last else (1, channels, *shape)
+    return b.RESHAPE(b.TRANSPOSE(apart, perms=perms), b.shape(size))
+
+
+def spread(b: Builder, random: Random) -> Value:
+    """Several results for each channel of a depthwise convolution, as rows and columns."""
+    x = b.input(I8, (1, 8, 8, 8))
+    y = b.DEPTHWISE_CONV2D(
+        x, b.const(weights(random, 2, 2, 8, 4), I8), b.const(random.integers(-99, 99, 32), I32),
+        b.const([-4], I8), b.const([0], I8), pad=(1, 0, 1, 0), stride=(1, 1), dilation=(1, 1),
+        acc_type=I32,
+    )  # fmt: skip
+    apart = b.RESHAPE(rescale(b, y, random, 32, 7), b.shape((1, 8, 8, 8, 2, 2)))
+    return b.RESHAPE(b.TRANSPOSE(apart, perms=(0, 1, 4, 2, 5, 3)), b.shape((1, 16, 16, 8)))
+
+
+def windows(b: Builder, random: Random) -> Value:
+    """Windows of an image, each with its channels in heads, as attention takes them."""
+    x = conv(b, random, b.input(I8, (1, 8, 8, 16)), 3 * 32, (1, 1))
+    apart = b.RESHAPE(x, b.shape((4, 16, 3, 2, 16)))
+    perms = (2, 0, 3, 1, 4) if random.integers(2) else (0, 3, 2, 4, 1)
+    y = b.TRANSPOSE(apart, perms=perms)
+    return b.SLICE(y, b.shape((1, 0, 0, 0, 0)), b.shape((1, *y.shape[1:])))
+
+
+def gapped(b: Builder, random: Random) -> Value:
+    gaps = int(random.integers(3, 5)), int(random.integers(3, 5))
+    rows = 12 + int(random.integers(0, 3))
+    pads = (gaps[0], gaps[0] + int(random.integers(0, 2)), gaps[1], gaps[1])
+    x = conv(b, random, b.input(I8, (1, rows, 12, 8)), 16, (1, 1))
+    return conv(b, random, x, 16, (3, 3), pad=pads, dilation=gaps)
+
+
+def scaled(b: Builder, random: Random) -> Value:
+    shapes = [(1, 16, 32, 16), (1, 32, 64, 8), (128, 48), (4, 40, 80)]
+    x = b.input(I8, shapes[int(random.integers(4))])
+    y = rescale(b, x, random, bits=int(random.integers(0, 3)))
+    return y
+
+
+def tabled(b: Builder, random: Random) -> Value:
+    y = conv(b, random, b.input(I8, (1, 6, 6, 16)), 12, (1, 1))
+    return b.TABLE(b.RESHAPE(y, b.shape((1, 36, 3, 4))), b.const(random.permutation(256) - 128, I8))
+
+
+def names(graph: Graph) -> Counter[str]:
+    return Counter(op.name for op in graph.ops)
+
+
+def same(target_name: str, case: Case, seed: int) -> tuple[Counter[str], Counter[str]]:
+    """The operators of a graph before and after; what it computes is the same everywhere."""
+    target, random = ETHOS_U[target_name], np.random.default_rng(seed)
+    b = Builder(target.env, Graph("case"))
+    b.output(case(b, random))
+    before, kinds = write(b.graph), names(b.graph)
+    given = [random.integers(-128, 128, v.shape).astype(np.int8) for v in b.graph.inputs]
+    (expected,) = run_reference(before, given)
+    assert len(np.unique(expected)) > 20
+    assert np.isin(expected, (-128, 127)).mean() < 0.5
+    after = improve(b.graph, target.env, target.refuses, target.cost)
+    verify(after, target.env, target.constraints)
+    assert np.array_equal(Model(after).run(*given)[0], expected)
+    stream = load(compile_graph(after, VelaConfig(target_name)).result)
+    assert np.array_equal(stream.run(*given)[0].reshape(expected.shape), expected)
+    return kinds, names(after)
+
+
+TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
+    (stem, "ethos-u55-128", lambda old, new: new["RESHAPE"] > 0),
+    (stem, "ethos-u85-256", lambda old, new: new["RESHAPE"] > 0),
+    (to_channels_last, "ethos-u55-128", lambda old, new: new["RESHAPE"] == 2),
+    (to_channels_last, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
+    (to_channels_first, "ethos-u55-128", lambda old, new: not new["TRANSPOSE"]),
+    (sliced, "ethos-u55-128", lambda old, new: new["SLICE"] == 1),
+    (sliced, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
+    (transposed, "ethos-u55-128", lambda old, new: not new["TRANSPOSE_CONV2D"]),
+    (transposed, "ethos-u85-256", lambda old, new: not new["TRANSPOSE_CONV2D"]),
+    (shuffled, "ethos-u55-128", lambda old, new: new["CONV2D"] > 1),
+    (shuffled, "ethos-u85-256", lambda old, new: new["CONV2D"] > 1),
+    (spread, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 2),
+    (spread, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 2),
+    (gapped, "ethos-u55-128", lambda old, new: new["CONCAT"] == 1),
+    (gapped, "ethos-u85-256", lambda old, new: new["CONCAT"] == 1),
+    (windows, "ethos-u55-128", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
+    (windows, "ethos-u85-256", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
+    (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
+    (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
+    (tabled, "ethos-u55-128", lambda old, new: True),
+]
+
+
+@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize(
+    ("case", "target", "taken"), TAKEN, ids=[f"{case.__name__}-{name}" for case, name, _ in TAKEN]
+)
+def test_a_cheaper_form_is_taken_and_equal(
+    case: Case, target: str, taken: Callable[[Counter[str], Counter[str]], bool], seed: int
+) -> None:
+    old, new = same(target, case, seed)
+    assert taken(old, new), (old, new)
+
+
+def test_a_wide_image_is_made_in_parts_where_memory_is_short() -> None:
+    random = np.random.default_rng(0)
+    b = Builder(U55.env, Graph("case"))
+    wide = conv(b, random, b.input(I8, (1, 16, 16, 8)), 64, (1, 1))
+    b.output(b.MAX_POOL2D(wide, kernel=(2, 2), stride=(2, 2), pad=(0, 0, 0, 0)))
+    given = [random.integers(-128, 128, (1, 16, 16, 8)).astype(np.int8)]
+    (expected,), before = run_reference(write(b.graph), given), peak(b.graph)[0]
+    after = improve(b.graph, U55.env, U55.refuses, U55.cost)
+    assert peak(after)[0] < 0.8 * before
+    result = compile_graph(after, VelaConfig("ethos-u55-128")).result
+    assert result.scratch_size < 0.8 * before
+    assert np.array_equal(load(result).run(*given)[0].reshape(expected.shape), expected)
+
+
+def test_without_costs_no_form_is_taken() -> None:
+    b = Builder(U85.env, Graph("case"))
+    b.output(to_channels_last(b, np.random.default_rng(0)))
+    assert names(improve(b.graph, U85.env, U85.refuses))["TRANSPOSE"] == 1
+
+
+def test_axes_that_stay_neighbours_are_one() -> None:
+    assert merged_axes((1, 3, 4, 5), (0, 2, 3, 1)) == ([3, 20], [1, 0])
+    assert merged_axes((2, 3, 4, 5), (0, 2, 3, 1)) == ([2, 3, 20], [0, 2, 1])
+    assert merged_axes((2, 1, 4, 1), (2, 1, 0, 3)) == ([2, 4], [1, 0])
+
+
+@pytest.mark.parametrize("kind", [I16])
+def test_int16_is_moved_by_products_too(kind: DType) -> None:
+    random = np.random.default_rng(1)
+    b = Builder(U85.env, Graph("case"))
+    x = b.input(kind, (1, 3, 16, 16))
+    b.output(b.TRANSPOSE(x, perms=(0, 2, 3, 1)))
+    given = random.integers(-32768, 32768, x.shape).astype(np.int16)
+    after = improve(b.graph, U85.env, U85.refuses, U85.cost)
+    assert not names(after)["TRANSPOSE"]
+    wanted = given.transpose(0, 2, 3, 1)
+    result = compile_graph(after, VelaConfig("ethos-u85-256")).result
+    assert np.array_equal(load(result).run(given)[0].reshape(wanted.shape), wanted)
+
+
+def test_blocks_begin_and_end_as_the_padding_says() -> None:
+    found = fold(96, 3, 2, (1, 0), 1)
+    assert found is not None
+    assert (found.columns, found.blocks, found.lead, found.before, found.after) == (2, 2, 1, 1, 0)
+    assert fold(95, 3, 2, (1, 1), 1) is None

@@ -1,0 +1,43 @@
+"""Results that the graph itself reads again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from tosaic.files.flatbuffer import write
+from tosaic.front.lower import Lowering
+from tosaic.interp.model import Model
+from tosaic.ir.graph import Graph
+from tosaic.sim import ethosu
+from tosaic.spec import dtypes as d
+from tosaic.spec.env import Env
+from tosaic.targets.ethosu_outputs import own_outputs
+from tosaic.targets.vela import VelaConfig, run_vela
+
+ENV = Env.parse("TOSA-1.0+INT")
+
+
+def turned_matrix(shape: tuple[int, ...] = (1, 3, 8, 8)) -> Graph:
+    """Two results, both of which a product reads turned."""
+    b = Lowering(ENV)
+    both = [b.CLAMP(b.input("i8", shape, f"x{i}"), min_val=-90, max_val=90) for i in range(2)]
+    zero = b.const([0], d.I8)
+    turned = [b.reshape(b.permute(y, (0, 1, 3, 2)), shape[1:]) for y in both]
+    product = b.MATMUL(*turned, zero, zero, out=d.I32)
+    for result in (*both, b.rescale(product, [0.01], 0, d.I8)):
+        b.output(result)
+    return b.graph
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_a_result_that_is_the_second_matrix_of_a_product_is_not_lost(target: str) -> None:
+    random = np.random.default_rng(0)
+    inputs = [random.integers(-128, 128, (1, 3, 8, 8)).astype(np.int8) for _ in range(2)]
+    lost = ethosu.load(run_vela(write(turned_matrix()), VelaConfig(target))).run(*inputs)
+    assert len(lost) == 2, "Vela keeps all three: own_outputs is needless"
+    graph = turned_matrix()
+    own_outputs(graph, ENV)
+    found = ethosu.load(run_vela(write(graph), VelaConfig(target))).run(*inputs)
+    for mine, right in zip(found, Model(turned_matrix()).run(*inputs), strict=True):
+        np.testing.assert_array_equal(mine.reshape(right.shape), right)
