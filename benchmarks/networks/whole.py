@@ -24,8 +24,6 @@ def main(file: str) -> None:
     start = cpu()
     given = torch.load(file, weights_only=False)
     reading = cpu() - start
-    import torch.export._trace
-
     import tosaic.quant
     import tosaic.targets.driver
 

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput
 
-_TYPES = {
+TYPES = {
     0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64,
     5: torch.float16, 6: torch.float32, 7: torch.float64, 11: torch.bool, 15: torch.bfloat16,
     27: torch.uint16, 28: torch.uint32, 29: torch.uint64,
@@ -152,9 +152,9 @@ def _info(index: int, tensor: Any) -> TensorInfo:
 
 def torch_dtype(number: int) -> torch.dtype:
     """The type with that number in ExecuTorch's files."""
-    if number not in _TYPES:
+    if number not in TYPES:
         raise InvalidInput(f"the program has tensors of type {number}, which PyTorch has not")
-    return _TYPES[number]
+    return TYPES[number]
 
 
 def _bounded(size: int) -> int:

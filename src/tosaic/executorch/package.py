@@ -18,6 +18,8 @@ from tosaic.errors import InvalidInput, TosaicError, Unsupported
 from tosaic.executorch.api import quiet, require_executorch
 from tosaic.executorch.delegates import Blob, ethosu_blob, lowered_module, tosa_blob
 from tosaic.executorch.outer import example_inputs, outer_module
+from tosaic.executorch.plain import NotPlain, plain_method
+from tosaic.executorch.programfile import write_program
 from tosaic.executorch.specs import LinuxOptions
 from tosaic.files.whole import write_together
 from tosaic.front import torchapi
@@ -46,6 +48,11 @@ def save(
     if bundled is not (test_inputs is not None):
         raise InvalidInput("test_inputs=[...] are for a .bpte, and a .bpte needs them")
     place = _placement(external_weights)
+    if not (bundled or place or etrecord is not None):
+        plain = plain_file(artifact, linux or LinuxOptions())
+        if plain is not None:
+            write_together({Path(path): plain})
+            return
     manager = executorch_program(artifact, place, linux or LinuxOptions(), etrecord is not None)
     files: dict[Path, bytes | Callable[[Path], None]] = {}
     if bundled:
@@ -59,6 +66,21 @@ def save(
     if etrecord is not None:
         files[Path(etrecord)] = lambda file: manager.get_etrecord().save(str(file))
     write_together(files)
+
+
+def plain_file(artifact: Artifact, linux: LinuxOptions) -> bytes | None:
+    """The file of a program that needs no compiler of ExecuTorch's; None if it does."""
+    blob_of = blobs(artifact, "")
+    made = {id(p): blob_of(p.graph) for p in artifact.partition.pieces if p.graph is not None}
+    try:
+        return write_program(plain_method(artifact, made, _specs(artifact, linux)))
+    except NotPlain:
+        return None
+
+
+def _specs(artifact: Artifact, linux: LinuxOptions) -> list[tuple[str, bytes]]:
+    """What the runtime is told beside the delegate itself."""
+    return [("target", artifact.target.encode()), *linux.entries()]
 
 
 def _placement(external_weights: str | os.PathLike[str] | None) -> str:
@@ -102,8 +124,7 @@ def assemble(
         from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
         from executorch.exir.backend.compile_spec_schema import CompileSpec
 
-        specs = [CompileSpec("target", artifact.target.encode())]
-        specs += [CompileSpec(key, value) for key, value in linux.entries()]
+        specs = [CompileSpec(key, value) for key, value in _specs(artifact, linux)]
         delegates = {
             id(piece): lowered_module(piece, blob_of(piece.graph), specs)
             for piece in artifact.partition.pieces if piece.graph is not None

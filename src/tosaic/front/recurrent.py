@@ -40,11 +40,10 @@ class _Parts:
     def __init__(self, node: fx.Node) -> None:
         self.node, self.graph = node, fx.Graph()
         self.given: dict[fx.Node, fx.Node] = {}
-        self.mode = torchapi.fake_mode(node)
         self.results: dict[Any, Tensor] = {}
         for source in node.all_input_nodes:
             made = self.given[source] = self.graph.placeholder(source.name)
-            made.meta["val"] = self.mode.from_tensor(source.meta["val"])
+            made.meta["val"] = torchapi.stand_in_beside(node, source.meta["val"])
 
     def arguments(self) -> dict[str, Any]:
         bound = torchapi.bound_arguments(self.node)
@@ -69,8 +68,7 @@ class _Parts:
         if key not in self.results:
             assert callable(call.target)
             args = fx.map_arg(call.args, lambda n: n.meta["val"])
-            with self.mode, torch.no_grad():
-                self.results[key] = call.target(*args)
+            self.results[key] = torchapi.computed_beside(self.node, call.target, args)
         return self.results[key]
 
     def part(self, x: fx.Node, start: int, end: int) -> fx.Node:

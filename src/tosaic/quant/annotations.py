@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from torch import Tensor, fx
-from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from tosaic.front import torchapi
+from tosaic.quant.pt2e import QuantizationAnnotation
 from tosaic.quant.roles import is_real, role_of
 
 ANNOTATION = "quantization_annotation"  # where torchao keeps it

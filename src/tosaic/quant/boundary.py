@@ -8,20 +8,19 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e import (
-    DerivedObserverOrFakeQuantize,
-    FakeQuantize,
-    MovingAverageMinMaxObserver,
-)
-from torchao.quantization.pt2e.quantizer import QuantizationAnnotation, QuantizationSpec
 
 from tosaic.front import torchapi
 from tosaic.front.io import IO
 from tosaic.front.ports import Ends
 from tosaic.quant.observer import LEAST, RangeObserver
+from tosaic.quant.pt2e import (
+    DerivedObserverOrFakeQuantize,
+    QuantizationAnnotation,
+    QuantizationSpec,
+)
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.roles import is_real
-from tosaic.quant.schemes import scheme_of
+from tosaic.quant.schemes import rounding, scheme_of
 
 _KEY = "quantization_annotation"
 _SHIFT = 128  # between int8 and uint8
@@ -68,7 +67,7 @@ class Bytes:
 def _unsigned(training: bool, eps: float) -> QuantizationSpec:
     made: Any = RangeObserver.with_args(eps=eps)
     if training:
-        made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
+        made = rounding(eps)
     return QuantizationSpec(torch.uint8, made, 0, 255, torch.per_tensor_affine, is_dynamic=False)
 
 

@@ -9,7 +9,6 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
-from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
@@ -18,11 +17,13 @@ from tosaic.front.imported import Imported, import_model
 from tosaic.front.ports import Ends
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
+from tosaic.quant.convert import convert
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.idle import drop_idle
 from tosaic.quant.inputs import Arguments
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
+from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import apart, each_region, move_constants_in
 from tosaic.quant.residuals import mark_residuals
@@ -99,7 +100,7 @@ def quantized(
     with torch.no_grad():
         for leaves in Arguments(module, examples).each([examples]):
             mark_residuals(module, leaves)
-        prepared = apart(module, lambda part: prepare_pt2e(part, quantizer))
+        prepared = apart(module, lambda part: prepare(part, quantizer))
         doubts = calibrate(prepared, examples, data)
         converted = apart(prepared, _converted)
     if source.changes.count:
@@ -132,7 +133,7 @@ def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:
     """With integers in the place of observers."""
-    made: fx.GraphModule = convert_pt2e(prepared)
+    made = convert(prepared)
     torchapi.drop_unread(made)
     return made
 

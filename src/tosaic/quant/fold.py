@@ -174,13 +174,12 @@ def _parameters(
 ) -> list[fx.Node]:
     """New parameters, named after a node, which is unique in its graph."""
     nodes: list[fx.Node] = []
-    mode = torchapi.fake_mode(owner)
     for name, value in values.items():
         path = f"_{owner.name}_{name}"
         module.register_parameter(path, torch.nn.Parameter(value, requires_grad=False))
         with module.graph.inserting_before(place):
             nodes.append(module.graph.get_attr(path))
-        nodes[-1].meta["val"] = mode.from_tensor(value, static_shapes=True)
+        nodes[-1].meta["val"] = torchapi.stand_in_beside(owner, value)
     return nodes
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torchao.quantization.pt2e.observer import UniformQuantizationObserverBase
 
+from tosaic.quant.pt2e import UniformQuantizationObserverBase
 from tosaic.quant.ranges import Histogram, Reader, best_range, lost_share
 
 _BINS = 2048
@@ -21,7 +21,7 @@ LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
 _FAR = 2.0**120
 
 
-class RangeObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
+class RangeObserver(UniformQuantizationObserverBase):
     """The range with the least expected error, from a histogram of everything seen.
 
     Values outside a range cost the square of their distance to it, values inside s²/12, zero costs

@@ -6,11 +6,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e import DerivedObserverOrFakeQuantize
-from torchao.quantization.pt2e.quantizer import (
-    Quantizer,
-    SharedQuantizationSpec,
-)
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
@@ -33,6 +28,11 @@ from tosaic.quant.annotations import (
     operands_of,
     values_of,
 )
+from tosaic.quant.pt2e import (
+    DerivedObserverOrFakeQuantize,
+    SharedQuantizationSpec,
+    join_torchao,
+)
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme, wider
@@ -54,7 +54,7 @@ from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 
 
-class TosaicQuantizer(Quantizer):  # type: ignore[misc]
+class TosaicQuantizer:
     """A PT2E quantizer. What its rule refuses is not annotated and stays in float.
 
     ``scheme`` is one for the whole model or, as ``Schemes``, one for each of its parts.
@@ -73,7 +73,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
         training: bool = False,
         target: Target | None = None,
     ) -> None:
-        super().__init__()
+        join_torchao()
         self.target = target
         self.sums_ride = not training and (target is None or target.sums_ride)
         self.schemes = schemes_of(scheme)
@@ -116,6 +116,7 @@ class TosaicQuantizer(Quantizer):  # type: ignore[misc]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""
+        join_torchao()
         for node in model.graph.nodes:
             if any(isinstance(value, fx.Node) for value in node.kwargs.values()):
                 torchapi.by_position(node)

@@ -9,20 +9,15 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e import (
+
+from tosaic.errors import InvalidInput
+from tosaic.quant.observer import LEAST, RangeObserver
+from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
-    FakeQuantize,
-    MovingAverageMinMaxObserver,
-    MovingAveragePerChannelMinMaxObserver,
-)
-from torchao.quantization.pt2e.quantizer import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
     QuantizationSpec,
 )
-
-from tosaic.errors import InvalidInput
-from tosaic.quant.observer import LEAST, RangeObserver
 from tosaic.quant.weights import PerChannelWeightObserver, PerTensorWeightObserver
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import fits_int4
@@ -131,13 +126,23 @@ class Scheme:
         return torch.per_tensor_symmetric, None
 
 
+def rounding(eps: float, axis: int | None = None) -> Any:
+    """What rounds values in training, with a scale for each channel if there is an axis."""
+    from torchao.quantization import pt2e  # for those who train
+
+    if axis is None:
+        return pt2e.FakeQuantize.with_args(observer=pt2e.MovingAverageMinMaxObserver, eps=eps)
+    observer = pt2e.MovingAveragePerChannelMinMaxObserver
+    return pt2e.FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=eps)
+
+
 @cache
 def _activation(
     dtype: torch.dtype, low: int, high: int, qscheme: torch.qscheme, eps: float, training: bool
 ) -> QuantizationSpec:
     made: Any = RangeObserver if eps == LEAST else RangeObserver.with_args(eps=eps)
     if training:
-        made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=eps)
+        made = rounding(eps)
     return QuantizationSpec(dtype, made, low, high, qscheme, is_dynamic=False)
 
 
@@ -148,12 +153,11 @@ def _weight(
     if axis is None:
         made: Any = PerTensorWeightObserver.with_args(by_data=by_data)
         if training:
-            made = FakeQuantize.with_args(observer=MovingAverageMinMaxObserver, eps=LEAST)
+            made = rounding(LEAST)
         return QuantizationSpec(torch.int8, made, low, high, torch.per_tensor_symmetric)
     made = PerChannelWeightObserver.with_args(by_data=by_data)
     if training:
-        observer = MovingAveragePerChannelMinMaxObserver
-        made = FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=LEAST)
+        made = rounding(LEAST, axis)
     return QuantizationSpec(torch.int8, made, low, high, torch.per_channel_symmetric, axis)
 
 

@@ -46,6 +46,7 @@ def prepare_qat(
         raise InvalidInput("a model that changes its buffers or inputs cannot be trained here")
     quantizer = TosaicQuantizer(scheme, training=True, target=target)
     module = float_module(source, quantizer)
+    torchapi.give_fakes(module.graph)
     prepared: fx.GraphModule = prepare_qat_pt2e(module, quantizer)
     for parameter in prepared.parameters():
         parameter.requires_grad_(True)

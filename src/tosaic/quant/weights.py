@@ -10,10 +10,10 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torchao.quantization.pt2e.observer import ObserverBase, UniformQuantizationObserverBase
 
 from tosaic.front import torchapi
 from tosaic.quant.observer import LEAST
+from tosaic.quant.pt2e import ObserverBase, UniformQuantizationObserverBase
 
 # A bias leaves room beside it for the products: the accumulator must hold both.
 _BITS, _WIDE_BITS = 30, 46
@@ -22,7 +22,7 @@ _MOST = 2**31 - 1
 _FEW, _SHRUNK = 31, [1.0 - step / 40 for step in range(25)]
 
 
-class WeightObserver(UniformQuantizationObserverBase):  # type: ignore[misc]
+class WeightObserver(UniformQuantizationObserverBase):
     """The largest magnitudes of a weight, looked at once: weights do not change.
 
     A channel with a bias that would not fit its accumulator gets a larger scale, so that it does:
@@ -107,7 +107,7 @@ class PerTensorWeightObserver(WeightObserver):
     """With one scale."""
 
 
-class BiasObserver(ObserverBase):  # type: ignore[misc]
+class BiasObserver(ObserverBase):
     """A bias in the scale of the products, so that it adds to the accumulator as it is.
 
     ``wide`` says that the accumulator has 48 bits. A bias that needs more than 32 of them stays

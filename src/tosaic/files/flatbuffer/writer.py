@@ -12,10 +12,11 @@ import struct
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cache
+from typing import Any
 
 from tosaic.errors import InvalidGraph
 
-_SIZES = {"o": 4, "i": 4, "I": 4, "B": 1, "Q": 8}
+_SIZES = {"o": 4, "i": 4, "I": 4, "B": 1, "Q": 8, "q": 8, "d": 8}
 _MOST_BYTES = (1 << 31) - 1  # an offset to a table's layout is signed
 _U32 = struct.Struct("<I").pack
 _HEADER = struct.Struct("<I4s").pack
@@ -108,6 +109,12 @@ class FlatbufferWriter:
         self._add(data)
         return self._add(_U32(length))
 
+    def longs(self, values: Sequence[int]) -> int:
+        """A vector of int64."""
+        self._align(8)
+        self._add(struct.pack(f"<{len(values)}q", *values))
+        return self._add(_U32(len(values)))
+
     def offsets(self, places: Sequence[int]) -> int:
         """A vector of things that were written before."""
         count = len(places)
@@ -115,7 +122,7 @@ class FlatbufferWriter:
         relative = [start - 4 * i - place for i, place in enumerate(places)]
         return self._add(struct.pack(f"<{count + 1}I", count, *relative))
 
-    def table(self, kinds: str, *values: int | None) -> int:
+    def table(self, kinds: str, *values: float | None) -> int:
         """A table: a letter for each field says what it is, and an absent one is None.
 
         Letters are those of ``struct``, and ``o`` for the place of another part.
@@ -130,7 +137,7 @@ class FlatbufferWriter:
         if gap:
             self._add(bytes(gap))
         end = self._size + layout.size
-        fields: list[int] = list(values)  # type: ignore[arg-type]
+        fields: list[Any] = list(values)
         for index, place in layout.offsets:
             fields[index] = end - place - fields[index]
         return self._add(layout.body.pack(vtable - end, *[fields[i] for i in layout.order]))

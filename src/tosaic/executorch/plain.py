@@ -1,0 +1,155 @@
+"""Programs that ExecuTorch's compiler has nothing to do for: delegates, integers round them.
+
+What is delegated whole leaves quantize and dequantize calls at most, and their out variants are
+all that the runtime needs. For these ExecuTorch, which takes longer to load than most networks
+take to compile, is not asked; for everything else it is.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.executorch.delegates import Blob, torch_type
+from tosaic.executorch.memory import TYPES
+from tosaic.executorch.programfile import Call, DelegateData, Method, TensorValue, Value
+from tosaic.front import torchapi
+from tosaic.front.partition import Piece
+from tosaic.targets.artifact import Artifact
+from tosaic.targets.boundary import order_of
+
+_CODES = {dtype: code for code, dtype in TYPES.items()}
+_QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
+_DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
+_LITERALS = "scale", "zero_point", "quant_min", "quant_max", "dtype"
+
+
+class NotPlain(Exception):
+    """Something that ExecuTorch's own compiler is needed for."""
+
+
+def plain_method(
+    artifact: Artifact, blobs: Mapping[int, Blob], specs: Sequence[tuple[str, bytes]]
+) -> Method:
+    """The program round the delegates as ExecuTorch's runtime takes it, or NotPlain."""
+    return _Plain(artifact, blobs, tuple(specs)).method()
+
+
+class _Plain:
+    def __init__(
+        self, artifact: Artifact, blobs: Mapping[int, Blob], specs: tuple[tuple[str, bytes], ...]
+    ) -> None:
+        self.program, self.pieces = artifact.program, artifact.partition.pieces
+        self.blobs, self.specs = blobs, specs
+        self.values: list[Value] = []
+        self.made: dict[fx.Node, int] = {}
+        self.calls: list[Call] = []
+        self.operators: list[tuple[str, str]] = []
+        self.delegates: list[DelegateData] = []
+
+    def method(self) -> Method:
+        program = self.program
+        if program.changes or program.regions:
+            raise NotPlain("the program keeps state or has regions")
+        inputs = [self._input(node) for node in program.arguments]
+        for piece in self.pieces:
+            self._piece(piece)
+        outputs = [self._output(output) for output in program.outputs]
+        if len(set(outputs)) != len(outputs) or set(outputs) & set(inputs):
+            raise NotPlain("a result is given twice, or is an input")
+        _, in_spec = torchapi.flatten((tuple(inputs), {}))
+        out_spec = program.out_spec
+        if out_spec is None or not torchapi.is_written_as_text(out_spec):
+            _, out_spec = torchapi.flatten(list(outputs))
+        return Method(
+            self.values, inputs, outputs, self.calls, self.operators, self.delegates,
+            torchapi.written_structure(in_spec), torchapi.written_structure(out_spec),
+        )  # fmt: skip
+
+    def _input(self, node: fx.Node) -> int:
+        example: Any = node.meta.get("val")
+        shape = torchapi.known_shape(example) if isinstance(example, Tensor) else None
+        if shape is None:
+            raise NotPlain(f"{node.name} has no fixed sizes")
+        return self._tensor(node, example.dtype, shape, order_of(node))
+
+    def _output(self, output: Any) -> int:
+        if not isinstance(output, fx.Node) or output not in self.made:
+            raise NotPlain("a result is not computed")
+        return self.made[output]
+
+    def _piece(self, piece: Piece) -> None:
+        if piece.graph is not None:
+            self._delegate(piece)
+            return
+        assert piece.node is not None
+        node, name = piece.node, torchapi.target_name(piece.node)
+        bound = torchapi.bound_arguments(node)
+        source = bound.get("input")
+        if name not in (_QUANTIZE, _DEQUANTIZE) or source not in self.made:
+            raise NotPlain(f"{name} is for ExecuTorch to compile")
+        given = self._of(source)
+        real = bound.get("out_dtype") or torch.float32
+        made = self._tensor(
+            node, bound["dtype"] if name == _QUANTIZE else real, given.sizes, given.dim_order
+        )
+        literals = [self._literal(bound[key]) for key in _LITERALS]
+        if name == _DEQUANTIZE:
+            literals.append(self._literal(bound.get("out_dtype")))
+        operator = (name.replace(".", "::", 1).rpartition(".")[0], "out")
+        if operator not in self.operators:
+            self.operators.append(operator)
+        args = (self.made[source], *literals, made, made)
+        self.calls.append(Call("out", self.operators.index(operator), args))
+
+    def _delegate(self, piece: Piece) -> None:
+        graph, blob = piece.graph, self.blobs[id(piece)]
+        assert graph is not None
+        if blob.outside or any(meaning is not None for meaning in piece.meanings):
+            raise NotPlain("weights lie outside, or results stand for real numbers")
+        args = []
+        for node, value, order in zip(piece.inputs, graph.inputs, piece.input_orders):
+            wanted = _tensor(torch_type(value), _restored(value.shape, order), order)
+            if node not in self.made or self._of(node) != wanted:
+                raise NotPlain(f"{node.name} has another form than the delegate takes")
+            args.append(self.made[node])
+        for node, value, order in zip(piece.outputs, graph.outputs, piece.output_orders):
+            example, dtype = node.meta.get("val"), torch_type(value)
+            if isinstance(example, Tensor) and value.quant is None and example.dtype is not dtype:
+                raise NotPlain(f"{node.name} has another type than the delegate gives")
+            args.append(self._tensor(node, dtype, _restored(value.shape, order), order))
+        self.calls.append(Call("", len(self.delegates), tuple(args)))
+        self.delegates.append(DelegateData(blob.backend, blob.data, self.specs))
+
+    def _tensor(self, node: fx.Node, dtype: torch.dtype, sizes: tuple[int, ...], order: Any) -> int:
+        self.values.append(_tensor(dtype, sizes, order))
+        self.made[node] = len(self.values) - 1
+        return self.made[node]
+
+    def _literal(self, value: Any) -> int:
+        if isinstance(value, torch.dtype):
+            value = _CODES[value]
+        if value is not None and type(value) not in (int, float):
+            raise NotPlain(f"{value!r} is no plain number")
+        self.values.append(value)
+        return len(self.values) - 1
+
+    def _of(self, node: fx.Node) -> TensorValue:
+        found = self.values[self.made[node]]
+        assert isinstance(found, TensorValue)
+        return found
+
+
+def _tensor(dtype: torch.dtype, sizes: tuple[int, ...], order: Any) -> TensorValue:
+    if dtype not in _CODES:
+        raise NotPlain(f"{dtype} has no code")
+    dims = tuple(range(len(sizes)) if order is None else order)
+    return TensorValue(_CODES[dtype], dtype.itemsize, tuple(sizes), dims)
+
+
+def _restored(shape: tuple[int, ...], order: tuple[int, ...] | None) -> tuple[int, ...]:
+    """Sizes as PyTorch has them, of a tensor as a graph has it."""
+    return shape if order is None else tuple(shape[order.index(i)] for i in range(len(shape)))

@@ -1,0 +1,169 @@
+"""ExecuTorch's file of a program: a flatbuffer, and delegates in segments behind it.
+
+Written from ExecuTorch's schema ``program.fbs``, identifier ET12, and from its files.
+"""
+
+from __future__ import annotations
+
+import math
+import struct
+from dataclasses import dataclass
+
+from tosaic.files.flatbuffer.writer import FlatbufferWriter
+
+_IDENTIFIER = b"ET12"
+_ALIGNMENT = 128  # of a segment in the file
+_ROOM = 16  # what each tensor's place in memory is a multiple of
+_EXTENSION = struct.Struct("<4sIQQQ")  # behind the identifier: sizes of program and segments
+_NULL, _INT, _DOUBLE, _TENSOR = 1, 2, 4, 5  # KernelTypes
+_KERNEL_CALL, _DELEGATE_CALL = 1, 2  # InstructionArguments
+_SEGMENT = 1  # DataLocation
+
+
+@dataclass(frozen=True, slots=True)
+class TensorValue:
+    """A tensor in planned memory. ``dim_order`` lists dimensions from outer to inner."""
+
+    scalar_type: int
+    item_size: int
+    sizes: tuple[int, ...]
+    dim_order: tuple[int, ...]
+
+    @property
+    def size(self) -> int:
+        return math.prod(self.sizes) * self.item_size
+
+
+Value = TensorValue | int | float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """A call of an operator, or of a delegate if ``operator`` is empty; by indices of values."""
+
+    operator: str
+    index: int
+    args: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class DelegateData:
+    """A delegate: its backend, what it holds, and the options of its runtime."""
+
+    backend: str
+    data: bytes
+    specs: tuple[tuple[str, bytes], ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Method:
+    """The one method of a program, and the structures of its arguments and results as text."""
+
+    values: list[Value]
+    inputs: list[int]
+    outputs: list[int]
+    calls: list[Call]
+    operators: list[tuple[str, str]]
+    delegates: list[DelegateData]
+    in_spec: str
+    out_spec: str
+
+
+def write_program(method: Method) -> bytes:
+    """The whole file."""
+    writer = FlatbufferWriter()
+    # The first segment is for constants, of which there is an empty one alone.
+    segments, behind = [writer.table("QQ", 0, 0)], bytearray()
+    for delegate in method.delegates:
+        behind += bytes(-len(behind) % _ALIGNMENT)
+        segments.append(writer.table("QQ", len(behind), len(delegate.data)))
+        behind += delegate.data
+    root = writer.table(
+        "Iooooo", 0, writer.offsets([_method(writer, method)]),
+        writer.offsets([]), writer.offsets([]),
+        writer.offsets(segments), writer.table("Io", 0, writer.longs((0,))),
+    )  # fmt: skip
+    plain = writer.finish(root, _IDENTIFIER)
+    (start,) = struct.unpack_from("<I", plain)
+    size = len(plain) + _EXTENSION.size
+    base = size + -size % _ALIGNMENT
+    head = struct.pack("<I", start + _EXTENSION.size) + _IDENTIFIER
+    extension = _EXTENSION.pack(b"eh00", _EXTENSION.size, size, base, len(behind))
+    return b"".join([head, extension, plain[8:], bytes(base - size), behind])
+
+
+def _method(writer: FlatbufferWriter, method: Method) -> int:
+    places, room = _planned(method)
+    values = writer.offsets(
+        [_value(writer, value, places.get(i)) for i, value in enumerate(method.values)]
+    )
+    operators = [
+        writer.table("oo", writer.string(name), writer.string(overload))
+        for name, overload in method.operators
+    ]
+    delegates = [_delegate(writer, index, d) for index, d in enumerate(method.delegates)]
+    calls = [_instruction(writer, call) for call in method.calls]
+    nothing = writer.ints(())
+    chain = writer.table("ooo", nothing, nothing, writer.offsets(calls))
+    return writer.table(
+        "ooooooooo", writer.string("forward"),
+        writer.table("oo", writer.string(method.in_spec), writer.string(method.out_spec)),
+        values, writer.ints(tuple(method.inputs)), writer.ints(tuple(method.outputs)),
+        writer.offsets([chain]), writer.offsets(operators), writer.offsets(delegates),
+        writer.longs((0, room)),
+    )  # fmt: skip
+
+
+def _value(writer: FlatbufferWriter, value: Value, place: int | None) -> int:
+    if value is None:
+        return writer.table("Bo", _NULL, writer.table(""))
+    if isinstance(value, float):
+        return writer.table("Bo", _DOUBLE, writer.table("d", value))
+    if isinstance(value, int):
+        return writer.table("Bo", _INT, writer.table("q", value))
+    assert place is not None
+    where = writer.table("III", 1, place & 0xFFFFFFFF, place >> 32)
+    tensor = writer.table(
+        "BiooBIoBB", value.scalar_type, 0, writer.ints(value.sizes),
+        writer.data(bytes(value.dim_order)), 0, 0, where, 0, 0,
+    )  # fmt: skip
+    return writer.table("Bo", _TENSOR, tensor)
+
+
+def _delegate(writer: FlatbufferWriter, index: int, delegate: DelegateData) -> int:
+    specs = [
+        writer.table("oo", writer.string(key), writer.data(value)) for key, value in delegate.specs
+    ]
+    where = writer.table("BI", _SEGMENT, index + 1)
+    return writer.table("ooo", writer.string(delegate.backend), where, writer.offsets(specs))
+
+
+def _instruction(writer: FlatbufferWriter, call: Call) -> int:
+    kind = _KERNEL_CALL if call.operator else _DELEGATE_CALL
+    return writer.table("Bo", kind, writer.table("io", call.index, writer.ints(call.args)))
+
+
+def _planned(method: Method) -> tuple[dict[int, int], int]:
+    """An address for each tensor, and the memory they need: first fit, the largest first."""
+    spans: dict[int, tuple[int, int]] = {}
+    end = len(method.calls)
+    moments = [(-1, method.inputs), *((n, c.args) for n, c in enumerate(method.calls))]
+    for moment, indices in (*moments, (end, method.outputs)):
+        for index in indices:
+            if isinstance(method.values[index], TensorValue):
+                spans[index] = (spans.get(index, (moment, 0))[0], moment)
+    placed: list[tuple[int, int, tuple[int, int]]] = []
+    places: dict[int, int] = {}
+    sizes = {i: v.size for i, v in enumerate(method.values) if isinstance(v, TensorValue)}
+    for index in sorted(spans, key=lambda i: (-sizes[i], i)):
+        first, last = spans[index]
+        busy = sorted((a, b) for a, b, (f, t) in placed if f <= last and first <= t)
+        at = 0
+        for start, stop in busy:
+            if at + sizes[index] <= start:
+                break
+            at = max(at, stop)
+        places[index] = at
+        room = sizes[index] + -sizes[index] % _ROOM
+        placed.append((at, at + max(room, _ROOM), spans[index]))
+    return places, max((stop for _, stop, _ in placed), default=0)

@@ -1,0 +1,60 @@
+"""Every private or version-dependent call into torch that the importer makes."""
+
+from tosaic.front.torchapi.nodes import (
+    argument_names,
+    attribute,
+    drop_unread,
+    known_shape,
+    known_size,
+    location,
+    modules_of,
+)
+from tosaic.front.torchapi.operators import (
+    Effects,
+    bound_arguments,
+    by_position,
+    effects,
+    evaluate,
+    is_number_argument,
+    is_region_call,
+    is_repeatable,
+    make_new,
+    overload_of,
+    target_name,
+    written_positions,
+)
+from tosaic.front.torchapi.parts import decomposed
+from tosaic.front.torchapi.programs import (
+    captured,
+    copied,
+    copied_program,
+    export,
+    functional,
+    graphs_of,
+    load,
+    module_of,
+    quiet,
+    with_own_operators,
+)
+from tosaic.front.torchapi.standin import computed_beside, give_fakes, is_stand_in, stand_in_beside
+from tosaic.front.torchapi.trees import (
+    arguments_of,
+    flatten,
+    flatten_as,
+    is_written_as_text,
+    structure,
+    unflatten,
+    written_structure,
+)
+
+__all__ = [
+    "Effects", "argument_names", "arguments_of", "attribute", "bound_arguments", "by_position",
+    "captured", "computed_beside", "copied", "copied_program", "decomposed", "drop_unread",
+    "effects", "evaluate", "export", "flatten", "flatten_as", "functional", "give_fakes",
+    "graphs_of", "is_number_argument",
+    "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
+    "known_size", "load",
+    "location", "make_new", "module_of", "modules_of", "overload_of", "quiet", "stand_in_beside",
+    "structure", "target_name", "unflatten", "with_own_operators", "written_positions",
+    "written_structure",
+]  # fmt: skip

@@ -1,0 +1,78 @@
+"""Nodes of a program and the tensors behind them: sizes, places, names."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.ir.graph import Loc
+
+_TORCH = os.path.dirname(torch.__file__)
+
+
+def known_size(size: Any) -> int | None:
+    """A size as a number; None if it depends on the input."""
+    if isinstance(size, torch.SymInt):
+        known: int | None = size.node.maybe_as_int()
+        return known
+    return int(size)
+
+
+def known_shape(tensor: Tensor) -> tuple[int, ...] | None:
+    """Sizes as numbers; None if one of them depends on the input."""
+    sizes = [known_size(size) for size in tensor.shape]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def location(node: fx.Node) -> Loc:
+    """The node, its module path, and the user's own line in the trace."""
+    file, line = "", 0
+    for entry, number in _frames(node.meta.get("stack_trace") or ""):
+        if not entry.startswith((_TORCH, "<")):
+            file, line = entry, number
+    stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
+    module = next(reversed([str(path) for path, _ in stack.values()]), "") if stack else ""
+    return Loc(str(node.target), module, file, line)
+
+
+def modules_of(node: fx.Node) -> Iterator[tuple[str, Any]]:
+    """Paths and classes (or their names) of the modules that a call is in, the innermost first."""
+    stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
+    for path, kind in reversed([*stack.values()]):
+        yield str(path).removeprefix("L['self']").removeprefix("."), kind
+
+
+def _frames(trace: str) -> Iterator[tuple[str, int]]:
+    for text in trace.splitlines():
+        parts = text.strip().split('"')
+        if text.strip().startswith("File ") and len(parts) >= 3:
+            number = parts[2].removeprefix(", line ").split(",")[0]
+            yield parts[1], int(number) if number.isdigit() else 0
+
+
+def attribute(module: torch.nn.Module, path: str) -> Any:
+    """The tensor, or the graph of a region, behind a get_attr node."""
+    found: Any = module
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def argument_names(module: fx.GraphModule) -> list[str]:
+    """The names of a module's arguments, as its author wrote them where that is known."""
+    return list(inspect.signature(module.forward).parameters)
+
+
+def drop_unread(module: fx.GraphModule) -> None:
+    """Forget tensors of a module that nothing in its graph reads."""
+    read = {str(n.target) for n in module.graph.nodes if n.op == "get_attr"}
+    names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
+    for path in names:
+        if path not in read and not any(path.startswith(f"{r}.") for r in read):
+            parent, _, name = path.rpartition(".")
+            delattr(module.get_submodule(parent), name)

@@ -1,0 +1,146 @@
+"""Operators and their schemas: arguments by name, what is written to, what may share memory."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+
+def target_name(node: fx.Node) -> str:
+    """``aten.relu.default`` for a call of that overload; the name of any other callable."""
+    overload = overload_of(node)
+    return str(overload) if overload is not None else getattr(node.target, "__name__", "")
+
+
+def overload_of(node: fx.Node) -> torch._ops.OpOverload | None:
+    """The operator that a node calls; ExecuTorch's edge dialect wraps it."""
+    target: Any = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        target = getattr(target, "_op", None)
+    return target if isinstance(target, torch._ops.OpOverload) else None
+
+
+def is_region_call(node: fx.Node) -> bool:
+    """Whether a call takes functions: ``cond``, ``while_loop``, a part in another mode."""
+    return isinstance(node.target, torch._ops.HigherOrderOperator)
+
+
+def bound_arguments(node: fx.Node) -> dict[str, Any]:
+    """The arguments of a call by the names of its schema, defaults filled in."""
+    overload = overload_of(node)
+    if overload is None:
+        return {f"argument{i}": a for i, a in enumerate(node.args)} | dict(node.kwargs)
+    found: dict[str, Any] = {}
+    for position, argument in enumerate(overload._schema.arguments):
+        if argument.name in node.kwargs:
+            found[argument.name] = node.kwargs[argument.name]
+        elif not argument.kwarg_only and position < len(node.args):
+            found[argument.name] = node.args[position]
+        elif argument.has_default_value():
+            found[argument.name] = argument.default_value
+    return found
+
+
+def by_position(node: fx.Node) -> None:
+    """Give a call the arguments that its schema takes by position in that way."""
+    target = node.target
+    if not isinstance(target, torch._ops.OpOverload):
+        return
+    bound = bound_arguments(node)
+    names = [a.name for a in target._schema.arguments if not a.kwarg_only and a.name in bound]
+    node.kwargs = {k: v for k, v in node.kwargs.items() if k not in names}
+    node.args = tuple(bound[name] for name in names)
+
+
+@dataclass(frozen=True, slots=True)
+class Effects:
+    """Arguments of an operator by what becomes of their memory."""
+
+    written: tuple[str, ...] = ()
+    shared: tuple[str, ...] = ()  # a result may lie in the same memory
+    returned: bool = True  # what is written is the one result
+
+
+@cache
+def effects(overload: torch._ops.OpOverload) -> Effects:
+    """What the schema of an operator says of memory."""
+    schema = overload._schema
+    marked = [a for a in schema.arguments if a.alias_info is not None]
+    written = tuple(a.name for a in marked if a.alias_info and a.alias_info.is_write)
+    results = [r.alias_info for r in schema.returns]
+    returned = len(written) == 1 == len(results) and results[0] is not None and results[0].is_write
+    shared = tuple(a.name for a in marked) if any(r is not None for r in results) else ()
+    if plain_name(overload) in SHARING:
+        shared = tuple(a.name for a in schema.arguments)
+    return Effects(written, shared, returned)
+
+
+def plain_name(overload: torch._ops.OpOverload) -> str:
+    return str(overload.overloadpacket.__name__).rstrip("_")
+
+
+# Operators that may give an operand back although their schemas do not say so.
+SHARING = frozenset({
+    "dropout", "feature_dropout", "alpha_dropout", "feature_alpha_dropout", "type_as",
+    "broadcast_tensors", "meshgrid", "atleast_1d", "atleast_2d", "atleast_3d", "einsum",
+    "unsafe_chunk", "unsafe_split", "unsafe_split_with_sizes", "_unsafe_view", "pad",
+    "cartesian_prod",
+})  # fmt: skip
+
+
+def is_number_argument(node: fx.Node, name: str) -> bool:
+    """Whether the schema takes a number there that is computed with, and not a size."""
+    overload = overload_of(node)
+    return overload is not None and any(
+        a.name == name and "number" in str(a.type) for a in overload._schema.arguments
+    )
+
+
+def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    """Call the operator of a node in PyTorch; what it writes to is a copy, and its result."""
+    overload = overload_of(node)
+    args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: values[n])
+    if overload is None:
+        assert callable(node.target)
+        return node.target(*args, **kwargs)
+    written = effects(overload).written
+    if written:
+        names = [a.name for a in overload._schema.arguments]
+        args = tuple(_copy(a) if n in written else a for n, a in zip(names, args))
+        kwargs = {n: _copy(a) if n in written else a for n, a in kwargs.items()}
+    return overload(*args, **kwargs)
+
+
+def is_repeatable(overload: torch._ops.OpOverload) -> bool:
+    """Whether an operator gives the same for the same: nothing random, no memory as it was."""
+    is_random = torch.Tag.nondeterministic_seeded in overload.tags
+    return overload.namespace == "aten" and not is_random and "empty" not in overload._opname
+
+
+def written_positions(node: fx.Node) -> list[int]:
+    """The positional arguments that a call writes to."""
+    overload = overload_of(node)
+    if overload is None:
+        return []
+    written, names = effects(overload).written, [a.name for a in overload._schema.arguments]
+    return [i for i, name in enumerate(names[: len(node.args)]) if name in written]
+
+
+def _copy(value: Any) -> Any:
+    return value.clone() if isinstance(value, Tensor) else value
+
+
+def make_new(node: fx.Node) -> None:
+    """Turn a call that writes to its first operand into the one that makes a new value of it."""
+    overload = overload_of(node)
+    if overload is not None and effects(overload).written:
+        name = overload._schema.name.partition("::")[2]
+        packet = getattr(getattr(torch.ops, overload.namespace), name.rstrip("_"), None)
+        plain = getattr(packet, overload._overloadname, None)
+        if isinstance(plain, torch._ops.OpOverload) and not effects(plain).written:
+            node.target = plain

@@ -1,0 +1,41 @@
+"""What PyTorch itself makes of an operator."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import fx
+from torch._decomp import decomposition_table
+from torch.fx.experimental.proxy_tensor import make_fx
+
+from tosaic.front.torchapi.programs import quiet
+from tosaic.front.torchapi.standin import StandIn, as_fakes, as_stand_ins
+
+
+def decomposed(node: fx.Node) -> fx.GraphModule | None:
+    """What PyTorch itself makes of a call, traced from its operands; None if it is elementary."""
+    target, operands = node.target, node.all_input_nodes
+    if not isinstance(target, torch._ops.OpOverload) or any("val" not in n.meta for n in operands):
+        return None
+    written = decomposition_table.get(target)
+    if written is None and not target._can_decompose():
+        return None
+    function = target if written is None else written
+
+    def call(*values: Any) -> Any:
+        known = dict(zip(operands, values, strict=True))
+        args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
+        return function(*args, **kwargs)
+
+    examples = [n.meta["val"] for n in operands]
+    own = any(isinstance(e, StandIn) for e in examples)
+    mode, fakes = as_fakes(examples)
+    try:
+        with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
+            made = make_fx(call, pre_dispatch=written is not None)(*fakes)
+    except (NotImplementedError, RuntimeError):  # not for such operands, or sizes are not known
+        return None
+    if own:
+        as_stand_ins(made)
+    return made

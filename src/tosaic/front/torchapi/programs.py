@@ -1,0 +1,244 @@
+"""Programs of torch.export: made, read, copied, and turned into modules."""
+
+from __future__ import annotations
+
+import copy
+import logging
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from typing import Any
+
+import torch
+from torch import fx
+from torch.export import ExportedProgram
+from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
+
+from tosaic.errors import InvalidInput
+from tosaic.front.torchapi.operators import SHARING, bound_arguments, overload_of, plain_name
+from tosaic.front.torchapi.standin import give_fakes
+from tosaic.front.torchapi.tracing import Untraced, traced
+
+_PLAIN_INPUTS = {
+    InputKind.USER_INPUT,
+    InputKind.PARAMETER,
+    InputKind.BUFFER,
+    InputKind.CONSTANT_TENSOR,
+}
+
+
+def export(
+    module: torch.nn.Module,
+    args: tuple[Any, ...],
+    dynamic_shapes: Any = None,
+    kwargs: dict[str, Any] | None = None,
+) -> ExportedProgram:
+    """torch.export in inference mode, or its reason in short; the module is left as it was."""
+    try:
+        with torch.no_grad(), quiet(), _inference(module):
+            return torch.export.export(
+                module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+            )
+    except Exception as problem:
+        name = type(module).__name__
+        raise InvalidInput(f"torch.export does not take {name}: {_short(problem)}") from problem
+
+
+def captured(
+    module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None
+) -> ExportedProgram:
+    """The same for a program that Tosaic reads itself: plain modules need no torch.export."""
+    if dynamic_shapes is None:
+        with suppress(Untraced), quiet(), _inference(module):
+            return traced(module, args)
+    return export(module, args, dynamic_shapes)
+
+
+@contextmanager
+def _inference(module: torch.nn.Module) -> Iterator[None]:
+    """In inference mode; then each part is in its own mode again."""
+    modes = {part: part.training for part in module.modules()}
+    try:
+        with suppress(NotImplementedError):  # of a module that was exported, in a mode for good
+            module.eval()
+        yield
+    finally:
+        for part, training in modes.items():
+            part.training = training
+
+
+def load(path: str | os.PathLike[str]) -> ExportedProgram:
+    """The program in a ``.pt2`` file."""
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401  (what quantized ones call)
+
+    if not os.path.isfile(path):
+        raise InvalidInput(f"there is no file '{os.fspath(path)}'")
+    log = logging.getLogger("torch.export")
+    level = log.level
+    log.setLevel(logging.CRITICAL)  # torch tells a failure twice; once is ours to tell
+    try:
+        with quiet():
+            program: ExportedProgram = torch.export.load(path)
+            return program
+    except Exception as problem:
+        reason = f"'{os.fspath(path)}' is no program that torch.export.save wrote"
+        raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+    finally:
+        log.setLevel(level)
+
+
+def functional(exported: ExportedProgram) -> ExportedProgram:
+    """The same program without writes in place; what it changes is among its outputs."""
+    try:
+        with torch.no_grad(), quiet():
+            program = _with_aliases(exported)
+            give_fakes(program.graph)
+            made: ExportedProgram = program.run_decompositions(_hidden_views(program))
+            return made
+    except Exception as problem:
+        reason = "torch does not find a form of this program without writes in place"
+        raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+
+
+def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
+    """Dropout in inference gives its operand back, which only ``alias`` says to torch."""
+
+    def is_identity(node: fx.Node) -> bool:
+        overload = overload_of(node)
+        return (overload is not None and plain_name(overload).endswith("dropout")
+                and bound_arguments(node).get("train") is False)  # fmt: skip
+
+    if not any(is_identity(node) for node in exported.graph.nodes):
+        return exported
+    made = copied_program(exported)
+    for node in filter(is_identity, made.graph.nodes):
+        node.target, node.args = torch.ops.aten.alias.default, node.args[:1]
+    return made
+
+
+def _hidden_views(exported: ExportedProgram) -> Any:
+    """How to take operators apart whose results are views without their schemas saying so."""
+    used = {overload_of(n) for module in graphs_of(exported) for n in module.graph.nodes}
+    hidden = [o for o in used if o is not None and plain_name(o) in SHARING
+              and all(r.alias_info is None for r in o._schema.returns)]  # fmt: skip
+    return {o: o.decompose for o in hidden}
+
+
+def copied(module: fx.GraphModule) -> fx.GraphModule:
+    """A graph module to change; its nodes keep their names, be they those of Python's functions."""
+    with quiet():
+        made = copy.deepcopy(module)
+    for node, source in zip(made.graph.nodes, module.graph.nodes, strict=True):
+        node.name = source.name
+    return made
+
+
+def copied_program(exported: ExportedProgram) -> ExportedProgram:
+    """A program whose graph may be changed; tensors are the same."""
+    return _program_around(copied(exported.graph_module), exported, exported.verifiers)
+
+
+def with_own_operators(exported: ExportedProgram) -> ExportedProgram:
+    """A program of ATen's operators from one of ExecuTorch's edge dialect, which wraps them."""
+    if not any(_is_wrapped(n) for module in graphs_of(exported) for n in module.graph.nodes):
+        return exported
+    copy_of = copied(exported.graph_module)
+    for part in copy_of.modules():
+        for node in part.graph.nodes if isinstance(part, fx.GraphModule) else ():
+            node.target = overload_of(node) or node.target
+    return _program_around(copy_of, exported, None)
+
+
+def _is_wrapped(node: fx.Node) -> bool:
+    return node.op == "call_function" and overload_of(node) not in (None, node.target)
+
+
+def _program_around(
+    module: fx.GraphModule, exported: ExportedProgram, verifiers: Any
+) -> ExportedProgram:
+    return type(exported)(
+        root=module, graph=module.graph, graph_signature=exported.graph_signature,
+        state_dict=exported.state_dict, range_constraints=exported.range_constraints,
+        module_call_graph=exported.module_call_graph, constants=exported.constants,
+        verifiers=verifiers,
+    )  # fmt: skip
+
+
+def graphs_of(exported: ExportedProgram) -> Iterator[fx.GraphModule]:
+    """The graph of a program and those of its regions."""
+    return (m for m in exported.graph_module.modules() if isinstance(m, fx.GraphModule))
+
+
+def _short(problem: Exception) -> str:
+    """The first line of what torch says."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    """Without torch's warnings about its own future."""
+    with warnings.catch_warnings():
+        # Recurrent modules refresh a list of their own parameters; nothing is lost.
+        warnings.filterwarnings("ignore", message=".*_flat_weights.* assigned during export")
+        # Flags of one backend, when they are set back, speak of devices that are not there.
+        warnings.filterwarnings("ignore", message="TF32 acceleration on top of oneDNN")
+        warnings.simplefilter("ignore", FutureWarning)
+        warnings.simplefilter("ignore", DeprecationWarning)
+        yield
+
+
+def module_of(exported: ExportedProgram) -> fx.GraphModule:
+    """The program as a module to observe, without calls that check its inputs.
+
+    ``exported.module()`` compares every parameter with every submodule; this is its plain part, in
+    time that grows with the program. What changes buffers is left to it.
+    """
+    signature, held = exported.graph_signature, {**exported.constants, **exported.state_dict}
+    plain = all(out.kind is OutputKind.USER_OUTPUT for out in signature.output_specs)
+    if not plain or any(spec.kind not in _PLAIN_INPUTS for spec in signature.input_specs):
+        return exported.module(check_guards=False)
+    root, graph = torch.nn.Module(), copy.deepcopy(exported.graph)
+    for name, submodule in exported.graph_module.named_children():
+        root.add_module(name, submodule)
+    placeholders = graph.find_nodes(op="placeholder")
+    for spec, node in zip(signature.input_specs, placeholders, strict=True):
+        if spec.kind is InputKind.USER_INPUT:
+            node.name = spec.arg.name  # a copy does not keep those of Python's functions
+            continue
+        assert spec.target is not None
+        _register(root, spec.target, held[spec.target])
+        with graph.inserting_before(node):
+            made = graph.create_node("get_attr", spec.target)
+        made.meta = node.meta
+        node.replace_all_uses_with(made)
+        graph.erase_node(node)
+    graph.set_codegen(_PyTreeCodeGen(_interface(exported)))
+    module = fx.GraphModule(root, graph)
+    module.meta.update(exported.graph_module.meta)
+    return module
+
+
+def _register(root: torch.nn.Module, path: str, value: Any) -> None:
+    """Put a tensor where its dotted name says."""
+    *parents, name = path.split(".")
+    for parent in parents:
+        if parent not in root._modules:
+            root.add_module(parent, torch.nn.Module())
+        root = root.get_submodule(parent)
+    if isinstance(value, torch.nn.Parameter):
+        root.register_parameter(name, value)
+    else:
+        root.register_buffer(name, value)
+
+
+def _interface(exported: ExportedProgram) -> _PyTreeInfo:
+    """The names of a program's arguments, and the structures of arguments and results."""
+    arguments = exported.module_call_graph[0].signature
+    in_spec, out_spec = exported.call_spec
+    assert in_spec is not None
+    positional, named = in_spec.children()
+    plain = [*(f"arg_{i}" for i in range(positional.num_children)), *named.context]
+    names = arguments.forward_arg_names if arguments else None
+    return _PyTreeInfo(names or plain, in_spec, out_spec)

@@ -1,0 +1,141 @@
+"""Stand-ins for tensors: sizes, strides and type without values.
+
+torch's own are FakeTensors, and making the first one loads the half of PyTorch that compiles,
+which takes longer than all the rest of an import. Programs that Tosaic traces itself have ours.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import nullcontext
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch._guards import detect_fake_mode
+from torch._subclasses import FakeTensor, FakeTensorMode
+from torch.utils import _pytree as pytree
+
+from tosaic.errors import InvalidInput
+
+_CPU = torch.device("cpu")
+
+
+class StandIn(Tensor):
+    """A tensor on the CPU that has no values; operators give stand-ins of their results."""
+
+    __torch_function__ = torch._C._disabled_torch_function_impl  # type: ignore[assignment]
+    like: Tensor  # on the meta device
+
+    @staticmethod
+    def __new__(cls, like: Tensor) -> StandIn:
+        made: StandIn = Tensor._make_wrapper_subclass(
+            cls, like.size(), strides=like.stride(), dtype=like.dtype, device=_CPU
+        )
+        made.like = like
+        return made
+
+    def __init__(self, like: Tensor) -> None:
+        """All is said in ``__new__``."""
+
+    def __repr__(self, **_: Any) -> str:  # type: ignore[override]
+        return f"StandIn({tuple(self.shape)}, {self.dtype})"
+
+    @classmethod
+    def __torch_dispatch__(  # type: ignore[override]
+        cls,
+        func: Any,
+        types: Any,
+        args: tuple[Any, ...] = (),
+        kwargs: dict[str, Any] | None = None,
+    ) -> Any:
+        given = {}
+
+        def bare(value: Any) -> Any:
+            if isinstance(value, StandIn):
+                given[id(value.like)] = value
+                return value.like
+            if isinstance(value, Tensor):
+                return value.to("meta")
+            return torch.device("meta") if isinstance(value, torch.device) else value
+
+        args, kwargs = pytree.tree_map(bare, (args, kwargs or {}))
+        made = func(*args, **kwargs)
+        return pytree.tree_map_only(Tensor, lambda t: given.get(id(t)) or StandIn(t), made)
+
+
+def stand_in(tensor: Tensor) -> StandIn:
+    """The sizes, strides and type of a tensor."""
+    return StandIn(
+        torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
+    )
+
+
+def is_stand_in(tensor: Tensor) -> bool:
+    """Whether a tensor has a shape and a type but no values."""
+    return isinstance(tensor, (FakeTensor, StandIn))
+
+
+def stand_in_beside(node: fx.Node, tensor: Tensor) -> Tensor:
+    """A stand-in for a tensor, of the same kind as that of a node's result."""
+    for example in pytree.tree_leaves(node.meta.get("val")):
+        if isinstance(example, StandIn):
+            return stand_in(tensor)
+        if isinstance(example, FakeTensor):
+            return example.fake_mode.from_tensor(tensor, static_shapes=True)
+    raise InvalidInput(f"{node.name} carries no example of its result: export the model again")
+
+
+def computed_beside(node: fx.Node, function: Callable[..., Any], args: Iterable[Any]) -> Any:
+    """What a function gives for stand-ins, of the same kind as that of a node's result."""
+    fakes = [e for e in pytree.tree_leaves(node.meta.get("val")) if isinstance(e, FakeTensor)]
+    with fakes[0].fake_mode if fakes else nullcontext(), torch.no_grad():
+        made = function(*args)
+    if fakes:
+        return made
+    return pytree.tree_map_only(
+        Tensor, lambda t: t if isinstance(t, StandIn) else stand_in(t), made
+    )
+
+
+def as_fakes(examples: Iterable[Any]) -> tuple[FakeTensorMode, list[Any]]:
+    """Examples as torch's own stand-ins, all of one mode."""
+    examples = list(examples)
+    mode = detect_fake_mode(examples) or FakeTensorMode()
+
+    def fake(example: Any) -> Any:
+        if isinstance(example, StandIn):
+            return _fake(mode, example)
+        return mode.from_tensor(example) if isinstance(example, Tensor) else example
+
+    return mode, [fake(example) for example in examples]
+
+
+def as_stand_ins(module: fx.GraphModule) -> None:
+    """Give every node of a module our own stand-ins."""
+    for node in module.graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = pytree.tree_map_only(FakeTensor, stand_in, node.meta["val"])
+
+
+def give_fakes(graph: fx.Graph) -> None:
+    """Give a graph torch's own stand-ins, for passes of torch and torchao that want these."""
+    if not any(_has_stand_ins(node) for node in graph.nodes):
+        return
+    from torch.fx.experimental.symbolic_shapes import ShapeEnv
+
+    mode = FakeTensorMode(shape_env=ShapeEnv())
+    for node in graph.nodes:
+        if "val" in node.meta:
+            node.meta["val"] = pytree.tree_map_only(
+                StandIn, lambda t: _fake(mode, t), node.meta["val"]
+            )
+
+
+def _fake(mode: FakeTensorMode, example: Tensor) -> Tensor:
+    with mode:
+        return torch.empty_strided(example.size(), example.stride(), dtype=example.dtype)
+
+
+def _has_stand_ins(node: fx.Node) -> bool:
+    return any(isinstance(leaf, StandIn) for leaf in pytree.tree_leaves(node.meta.get("val")))

@@ -1,0 +1,49 @@
+"""Structures of arguments and results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from torch.utils import _pytree as pytree
+
+
+def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
+    return pytree.tree_flatten(values)
+
+
+def unflatten(values: Sequence[Any], spec: pytree.TreeSpec) -> Any:
+    return pytree.tree_unflatten(list(values), spec)
+
+
+def is_written_as_text(spec: pytree.TreeSpec) -> bool:
+    """Whether torch can write a structure, and so export a program that gives it."""
+    try:
+        pytree.treespec_dumps(spec)
+    except (NotImplementedError, TypeError, ValueError):
+        return False
+    return True
+
+
+def written_structure(spec: pytree.TreeSpec) -> str:
+    """A structure as text; NotImplementedError if it is of a kind that torch does not write."""
+    return pytree.treespec_dumps(spec)
+
+
+def structure(text: str) -> pytree.TreeSpec | None:
+    """The structure that torch wrote as text; None if this is none that it can read back."""
+    try:
+        return pytree.treespec_loads(text)
+    except (ValueError, TypeError, KeyError, NotImplementedError, AttributeError, IndexError):
+        return None
+
+
+def arguments_of(spec: pytree.TreeSpec) -> tuple[int, set[str]]:
+    """How many positional arguments a program takes, and the names of the others."""
+    positional, named = spec.children()
+    return positional.num_children, set(named.context)
+
+
+def flatten_as(values: Any, spec: pytree.TreeSpec) -> list[Any]:
+    """The leaves of a structure that has to be like another; ValueError says where it is not."""
+    return spec.flatten_up_to(values)

@@ -1,0 +1,205 @@
+"""Plain modules are traced without torch.export, and give its very program."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, fx, nn
+
+import tosaic
+import zoo
+from tosaic.front import torchapi
+from tosaic.front.torchapi.tracing import TracedProgram, Untraced, traced
+
+NETWORKS = ("ds_cnn", "mobilenet_v3_small", "resnet18", "squeezenet", "super_resolution", "yolo")
+_BATCH_NORM = torch.ops.aten.batch_norm.default, torch.ops.aten.layer_norm.default
+
+
+class Mixed(nn.Module):
+    """Several results, writes in place, indices, constants from nothing, a nested argument."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.embedding = nn.Embedding(11, 12)
+        self.attention = nn.MultiheadAttention(12, 3, batch_first=True)
+        self.norm = nn.LayerNorm(12)
+        self.register_buffer("places", torch.arange(5), persistent=False)
+
+    def forward(self, given: dict[str, Tensor], input: Tensor) -> tuple[Tensor, dict[str, Tensor]]:
+        x = self.embedding(given["tokens"]) + self.places[:, None]
+        y, _ = self.attention(x, x, x, need_weights=False)
+        first, second = self.norm(x + y).chunk(2, -1)
+        first = torch.relu_(first * input)
+        mask = torch.ones(5, 5).tril().bool()
+        return first[:, self.places[1:3]], {"all": second.masked_fill(~mask[:, :1], 0.0)}
+
+
+def mixed() -> tuple[nn.Module, tuple[Any, ...]]:
+    torch.manual_seed(0)
+    return Mixed().eval(), ({"tokens": torch.tensor([[1, 2, 3, 4, 10]])}, torch.tensor(2.0))
+
+
+def plain_arguments(node: fx.Node) -> str:
+    """Arguments without the last of norms, which says whether a GPU's library may serve."""
+    bound = torchapi.bound_arguments(node)
+    if node.target in _BATCH_NORM:
+        bound = {k: v for k, v in bound.items() if not k.startswith("cudnn")}
+    return str(bound)
+
+
+def form(node: fx.Node) -> list[Any]:
+    leaves, _ = torchapi.flatten(node.meta.get("val"))
+    return [(t.shape, t.stride(), t.dtype, t.device) for t in leaves if isinstance(t, Tensor)]
+
+
+def assert_same_program(mine: Any, theirs: Any) -> None:
+    calls = [n for n in theirs.graph.nodes if "_assert" not in str(n.target)]
+    assert len(calls) == len(mine.graph.nodes) > 5
+    for own, other in zip(mine.graph.nodes, calls):
+        assert own.name == other.name
+        assert own.target == other.target
+        assert plain_arguments(own) == plain_arguments(other)
+        assert own.op == "output" or form(own) == form(other)
+        if own.op == "call_function":
+            assert torchapi.location(own) == torchapi.location(other)
+            assert [*torchapi.modules_of(own)] == [*torchapi.modules_of(other)]
+    assert mine.graph_signature == theirs.graph_signature
+    assert mine.call_spec == theirs.call_spec
+    assert mine.state_dict.keys() == theirs.state_dict.keys()
+    assert mine.constants.keys() == theirs.constants.keys()
+    names = [p.module_call_graph[0].signature.forward_arg_names for p in (mine, theirs)]
+    assert names[0] == names[1]
+
+
+@pytest.mark.parametrize("name", NETWORKS)
+def test_a_traced_network_is_the_program_that_torch_export_gives(name: str) -> None:
+    if zoo.missing(name):
+        pytest.skip(f"{zoo.missing(name)} is not installed")
+    net, example, _ = zoo.build(name)
+    net.eval()
+    assert_same_program(traced(net, example), torchapi.export(net, example))
+
+
+def test_nested_arguments_attention_and_writes_in_place_are_those_of_torch_export() -> None:
+    net, example = mixed()
+    assert_same_program(traced(net, example), torchapi.export(net, example))
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if float(x.sum()) > 0 else x
+
+
+class Counting(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(3))
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.count += x
+        return self.count * 2
+
+
+class Remembering(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.last: Any = None
+        self.seen: list[Tensor] = []
+
+    def forward(self, x: Tensor) -> Tensor:
+        self.last = x * 2
+        self.seen.append(self.last)
+        return self.last + 1
+
+
+class Closed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + torch.tensor([1.0, 2.0, 3.0])
+
+
+class Choosing(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cond(x.sum() > 0, lambda v: v + 1, lambda v: v - 1, (x,))
+
+
+class Cast(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        with torch.autocast("cpu", torch.bfloat16):
+            return x[:, None] @ x[None]
+
+
+class Sized(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x[x > 0]
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [Branching, Counting, Remembering, Closed, Choosing, Cast, Sized],
+    ids=lambda k: k.__name__,
+)
+def test_what_is_not_plain_is_left_to_torch_export_and_leaves_no_trace(kind: Any) -> None:
+    net, x = kind(), torch.tensor([1.0, -2.0, 3.0])
+    with pytest.raises(Untraced):
+        traced(net, (x,))
+    assert torch._C._len_torch_dispatch_stack() == 0
+    assert not torch.compiler.is_compiling()
+    assert not net._forward_hooks
+    assert not net._forward_pre_hooks
+    assert all(type(buffer) is Tensor for buffer in net.buffers())
+    if isinstance(net, Remembering):
+        assert net.last is None
+        assert not net.seen
+    if isinstance(net, Counting):
+        assert not net.count.any()
+
+
+def test_a_trace_changes_neither_values_nor_random_numbers_nor_modes() -> None:
+    net = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Dropout(), nn.ReLU(inplace=True))
+    x = torch.rand(1, 1, 6, 6)
+    before, state = x.clone(), {k: v.clone() for k, v in net.state_dict().items()}
+    numbers = torch.get_rng_state()
+    made = torchapi.captured(net, (x,))
+    assert isinstance(made, TracedProgram)
+    assert net.training
+    assert net[1].training
+    assert torch.equal(x, before)
+    assert all(torch.equal(v, state[k]) for k, v in net.state_dict().items())
+    assert torch.equal(torch.get_rng_state(), numbers)
+
+
+def test_what_writes_to_a_value_that_is_read_again_is_found_by_torch() -> None:
+    class Twice(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x * 3
+            part = y[:, 1:]
+            part.add_(1)
+            return y + part.sum()
+
+    x = torch.randn(2, 4)
+    art = tosaic.compile(Twice(), (x,), target="TOSA-1.0+FP")
+    torch.testing.assert_close(art.run(x), Twice()(x.clone()))
+
+
+def test_a_plain_network_is_compiled_without_loading_torch_compile_and_torchao() -> None:
+    script = """
+import sys, torch, tosaic
+net = torch.nn.Sequential(
+    torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU6(), torch.nn.MaxPool2d(2),
+    torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 5), torch.nn.Softmax(-1))
+x = (torch.rand(1, 3, 12, 12),)
+art = tosaic.compile(net, x, calibration=[x])
+assert not art.report.refused
+art.bytes
+heavy = {"torch._dynamo", "torch._inductor", "torchao", "sympy", "executorch"}
+print(sorted(heavy & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["[]"]

@@ -1,0 +1,157 @@
+"""Files that need no compiler of ExecuTorch's hold the program that it would have made."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tosaic
+from judges.edgenets import Island, Plain, pictures, seeded
+from judges.etorch import deserialized, executorch_or_skip
+from tosaic.executorch.package import executorch_program, plain_file
+from tosaic.executorch.programfile import Call, Method, TensorValue, write_program
+from tosaic.executorch.specs import LinuxOptions
+from tosaic.targets.artifact import Artifact
+
+executorch_or_skip()
+
+LINUX = LinuxOptions(device="/dev/npu", timeout_ns=5_000_000_000)
+
+
+class Several(nn.Module):
+    """Inputs in both orders of memory, results in a structure."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.two = nn.Conv2d(3, 8, 3), nn.Conv2d(3, 8, 3)
+
+    def forward(self, x: Tensor, y: Tensor) -> dict[str, Tensor]:
+        a, b = torch.relu(self.one(x)), self.two(y)
+        return {"sum": a + b, "mean": (a * b).mean([2, 3])}
+
+
+def several(target: str) -> Artifact:
+    data = [
+        (torch.randn(1, 3, 9, 9), torch.randn(1, 3, 9, 9).to(memory_format=torch.channels_last))
+        for _ in range(4)
+    ]
+    return tosaic.compile(seeded(Several()), data[0], target=target, calibration=data)
+
+
+def plain(target: str) -> Artifact:
+    return tosaic.compile(seeded(Plain()), pictures(1)[0], target=target, calibration=pictures(4))
+
+
+def content(file: Any) -> dict[str, Any]:
+    """All of a program but the addresses of its tensors."""
+    (plan,) = file.program.execution_plan
+    values = [dataclasses.asdict(value.val) | {"kind": type(value.val)} for value in plan.values]
+    for value in values:
+        value.pop("allocation_info", None)
+    kept = {f.name: getattr(plan, f.name) for f in dataclasses.fields(plan)}
+    for name in ("values", "non_const_buffer_sizes"):
+        kept.pop(name)
+    kept["blobs"] = [bytes(d.data) for d in file.program.backend_delegate_data]
+    return kept | {"values": values, "version": file.program.version}
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "TOSA-1.0+INT"])
+@pytest.mark.parametrize("made", [plain, several])
+def test_the_file_holds_the_program_that_executorch_makes(made: Any, target: str) -> None:
+    art = made(target)
+    data = plain_file(art, LINUX)
+    assert data is not None
+    mine = deserialized(data)
+    theirs = deserialized(bytes(executorch_program(art, "", LINUX, False).buffer))
+    assert content(mine) == content(theirs)
+    size = mine.program.execution_plan[0].non_const_buffer_sizes[1]
+    assert size <= theirs.program.execution_plan[0].non_const_buffer_sizes[1]
+
+
+@pytest.mark.parametrize("made", [plain, several])
+def test_files_of_both_ways_run_alike_and_as_the_artifact(made: Any, tmp_path: Path) -> None:
+    art = made("ethos-u55-128")
+    data = plain_file(art, LinuxOptions())
+    assert data is not None
+    other = bytes(executorch_program(art, "", LinuxOptions(), False).buffer)
+    torch.manual_seed(5)
+    inputs = [
+        torch.randn(node.meta["val"].shape).to(memory_format=_form(node.meta["val"]))
+        for node in art.program.arguments
+    ]
+    found = [tosaic.load(file).run(*inputs) for file in (data, other)]
+    expected = art.run(*inputs)
+    for got in found:
+        pairs = zip(*(torch.utils._pytree.tree_leaves(v) for v in (got, expected)), strict=True)
+        for one, other_one in pairs:
+            assert torch.equal(one, other_one)
+            assert len(one.unique()) > 5
+
+
+def _form(example: Tensor) -> torch.memory_format:
+    return torch.contiguous_format if example.is_contiguous() else torch.channels_last
+
+
+def test_the_stock_runtime_verifies_a_file_and_runs_its_kernels() -> None:
+    runtime = pytest.importorskip("executorch.runtime")
+    import executorch.kernels.quantized  # noqa: F401
+
+    code = {torch.float32: 6, torch.int8: 1}
+    real, levels = (TensorValue(code[t], t.itemsize, (2, 3), (0, 1)) for t in code)
+    meaning = [0.25, 3, -128, 127, 1]
+    values = [real, *meaning, levels, real, None]
+    calls = [Call("out", 0, (0, 1, 2, 3, 4, 5, 6, 6)), Call("out", 1, (6, 1, 2, 3, 4, 5, 8, 7, 7))]
+    names = [(f"quantized_decomposed::{n}quantize_per_tensor", "out") for n in ("", "de")]
+    leaf = '[1, {"type": null, "context": null, "children_spec": []}]'
+    data = write_program(Method(values, [0], [7], calls, names, [], leaf, leaf))
+    program = runtime.Runtime.get().load_program(
+        data, verification=runtime.Verification.InternalConsistency
+    )
+    x = torch.tensor([[0.1, -0.4, 100.0], [-0.13, 7.9, -60.0]])
+    (got,) = program.load_method("forward").execute([x])
+    operators = torch.ops.quantized_decomposed
+    expected = operators.dequantize_per_tensor(
+        operators.quantize_per_tensor(x, 0.25, 3, -128, 127, torch.int8),
+        0.25,
+        3,
+        -128,
+        127,
+        torch.int8,
+    )
+    assert torch.equal(got, expected)
+
+
+def test_the_stock_runtime_verifies_a_file_with_a_delegate() -> None:
+    runtime = pytest.importorskip("executorch.runtime")
+    data = plain_file(plain("ethos-u55-128"), LINUX)
+    program = runtime.Runtime.get().load_program(
+        data, verification=runtime.Verification.InternalConsistency
+    )
+    assert program.method_names == {"forward"}
+
+
+def test_what_executorch_must_compile_goes_its_way() -> None:
+    art = tosaic.compile(seeded(Island()), pictures(1)[0], calibration=pictures(4))
+    assert plain_file(art, LinuxOptions()) is None
+
+
+def test_a_plain_file_is_written_without_loading_executorch(tmp_path: Path) -> None:
+    script = f"""
+import sys, torch, tosaic
+net = torch.nn.Sequential(torch.nn.Conv2d(3, 8, 3), torch.nn.ReLU(), torch.nn.Flatten())
+x = (torch.rand(1, 3, 8, 8),)
+tosaic.compile(net, x, target="ethos-u55-128", calibration=[x]).save({str(tmp_path / "net.pte")!r})
+print(sorted({{"executorch.exir", "torch._dynamo", "torchao"}} & set(sys.modules)))
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert done.stdout.split() == ["[]"]
