@@ -40,6 +40,7 @@ def tosaic_side(net: Any, calibration: list[tuple[Any, ...]], path: str) -> floa
     import tosaic.executorch.package
     import tosaic.quant
     import tosaic.targets.driver
+
     imported = cpu()
     tosaic.compile(net, calibration[0], target=TARGET, calibration=calibration).save(path)
     return imported
