@@ -117,7 +117,9 @@ class Prefilled(nn.Module):
         return (x @ self.keys.transpose(1, 2)).softmax(-1)
 
 
-@pytest.mark.parametrize("target", [FLOAT, INTEGER, "ethos-u55-128"])
+@pytest.mark.parametrize(
+    "target", [FLOAT, INTEGER, "ethos-u55-128"], ids=lambda part: getattr(part, "__name__", part)
+)
 def test_a_slice_of_a_cache_is_written(target: str) -> None:
     torch.manual_seed(6)
     net, example = Prefilled().eval(), (torch.randn(1, 5, WIDTH),)
