@@ -87,7 +87,7 @@ def test_a_cache_in_float_is_what_pytorch_has_after_every_step(write: Any) -> No
     *((write, INTEGER) for write in WRITES),
     *((write, "ethos-u55-128") for write in (by_index_copy, by_choice, by_window)),
     *((write, "ethos-u85-256") for write in (by_index_put, by_scatter)),
-], ids=str)  # fmt: skip
+], ids=lambda part: getattr(part, "__name__", part))  # fmt: skip
 def test_a_cache_in_int8_follows_pytorch_step_by_step(write: Any, target: str) -> None:
     net = cached(write)
     art = compiled(net, steps(1, 1)[0], target, calibration=steps(3 * LONGEST, 2))
@@ -117,9 +117,7 @@ class Prefilled(nn.Module):
         return (x @ self.keys.transpose(1, 2)).softmax(-1)
 
 
-@pytest.mark.parametrize(
-    "target", [FLOAT, INTEGER, "ethos-u55-128"], ids=lambda part: getattr(part, "__name__", part)
-)
+@pytest.mark.parametrize("target", [FLOAT, INTEGER, "ethos-u55-128"])
 def test_a_slice_of_a_cache_is_written(target: str) -> None:
     torch.manual_seed(6)
     net, example = Prefilled().eval(), (torch.randn(1, 5, WIDTH),)

@@ -77,13 +77,22 @@ def together(layer: fx.Node, weight: Tensor) -> Together | None:
     return Together(layer, weight) if name in ("linear", "conv1d", "conv2d", "conv3d") else None
 
 
-def rounded(weight: Tensor, steps: Tensor, limits: tuple[int, int], seen: Together) -> Tensor:
-    """Integers of a weight [O, ...], one term after the other; those that count most come first."""
+def rounded(
+    weight: Tensor, steps: Tensor, limits: tuple[int, int], seen: Together
+) -> Tensor | None:
+    """Integers of a weight [O, ...], one term after the other; those that count most come first.
+
+    None where the data is too large or too alike to say which rounding is better.
+    """
     covariance = seen.covariance()
     order = covariance.diagonal(dim1=1, dim2=2).mean(0).argsort(descending=True)
     covariance = covariance[:, order][:, :, order]
-    inverse = torch.cholesky_inverse(torch.linalg.cholesky(covariance))
-    left = torch.linalg.cholesky(inverse, upper=True)
+    root, failed = torch.linalg.cholesky_ex(covariance)
+    if bool(failed.any()) or not bool(root.isfinite().all()):
+        return None
+    left, failed = torch.linalg.cholesky_ex(torch.cholesky_inverse(root), upper=True)
+    if bool(failed.any()) or not bool(left.isfinite().all()):
+        return None
     shape = seen.groups, -1, seen.parts, seen.terms
     apart = weight.double().reshape(shape).transpose(1, 2)  # [groups, parts, channels, terms]
     real = apart.flatten(0, 1)[:, :, order].clone()
