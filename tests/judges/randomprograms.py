@@ -21,6 +21,7 @@ import tosaic
 import tosaic.rules
 from judges.programs import assert_same, compiled
 from judges.reference import run_reference
+from tosaic.errors import Unpredictable
 from tosaic.front.samples import Case, cases
 from tosaic.ir.graph import Graph
 from tosaic.targets.artifact import Artifact
@@ -38,6 +39,12 @@ STEPS = frozenset({
     "le_", "logical_not", "lt", "lt_", "median", "mode", "msort", "ne", "ne_", "nonzero",
     "remainder", "remainder_", "round", "round_", "searchsorted", "sgn", "sign", "sign_", "sort",
     "threshold", "threshold_", "topk", "trunc", "trunc_", "unique",
+})  # fmt: skip
+
+# Rows that are nearly constant leave nothing but their roundings, which these magnify.
+NORMS = frozenset({
+    "layer_norm", "native_layer_norm", "group_norm", "native_group_norm", "instance_norm",
+    "rms_norm", "_fused_rms_norm", "_native_batch_norm_legit", "var", "std", "var_mean", "std_mean",
 })  # fmt: skip
 
 Step = Callable[[list[Tensor]], Any]
@@ -192,11 +199,11 @@ def _residual(tape: _Tape) -> None:
 
 
 def pool(target: str) -> list[Case]:
-    """What programs for a target are composed of: all samples, or those without steps in float."""
+    """What programs for a target are composed of: all samples; in float those that are smooth."""
     every = [c for c in cases() if "out" not in c.target.rsplit(".", 1)[1]]
     if target != FLOAT:
         return every
-    return [c for c in every if c.target.split(".")[1] not in STEPS]
+    return [c for c in every if c.target.split(".")[1] not in STEPS | NORMS]
 
 
 def judge(program: RandomProgram, target: str) -> Artifact:
@@ -207,8 +214,6 @@ def judge(program: RandomProgram, target: str) -> Artifact:
     if target == WIDE:
         options["scheme"] = "a16w8"
     art = compiled(program.eval(), program.example, target, **options)
-    for refusal in art.report.refused:
-        assert "Vela" not in refusal.reason, refusal
     if target == FLOAT:
         with torch.no_grad():
             assert_same(art.run(*program.example), program(*program.example), 1e-3)
@@ -221,13 +226,23 @@ def judge(program: RandomProgram, target: str) -> Artifact:
     return art
 
 
+def left_to_the_check(art: Artifact) -> int:
+    """Calls that Vela compiled wrongly, which only running the stream has shown."""
+    return sum("Vela compiles" in refusal.reason for refusal in art.report.refused)
+
+
 def _same(graph: Graph, seed: int) -> None:
     from tosaic.files.flatbuffer import write
 
     data, random = write(graph), np.random.default_rng(seed)
     model = tosaic.load(data)
     inputs = [_anything(random, port) for port in model.inputs]
-    for ours, theirs in zip(model.run(*inputs), run_reference(data, inputs), strict=True):
+    try:
+        results = model.run(*inputs)
+    except Unpredictable:  # as a power of a negative number: no model has a result
+        assert any(value.dtype.is_float for value in graph.outputs)
+        return
+    for ours, theirs in zip(results, run_reference(data, inputs), strict=True):
         if ours.dtype.kind == "f":
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
         else:
@@ -254,12 +269,13 @@ def main() -> int:
     parser.add_argument("--refused", action="store_true", help="say what PyTorch keeps, and why")
     options, wrong = parser.parse_args(), 0
     for target in options.targets:
-        chosen, whole, bad = pool(target), 0, 0
+        chosen, whole, bad, late = pool(target), 0, 0, 0
         for seed in range(options.first, options.first + options.count):
             program = RandomProgram(seed, chosen)
             try:
                 art = judge(program, target)
                 whole += not art.report.refused
+                late += left_to_the_check(art)
                 for refusal in art.report.refused if options.refused else ():
                     print(f"  seed {seed}: {refusal.op}: {refusal.reason}", flush=True)
             except Exception as problem:  # whatever it is, it is wrong
@@ -268,7 +284,8 @@ def main() -> int:
                 bad += 1
                 first = str(problem).strip().splitlines()[:1]
                 print(f"  seed {seed}: {type(problem).__name__} {first} in {program}", flush=True)
-        print(f"{target}: {options.count} programs, {whole} whole, {bad} wrong", flush=True)
+        told = f"{whole} whole, {bad} wrong, {late} calls that only the check found"
+        print(f"{target}: {options.count} programs, {told}", flush=True)
         wrong += bad
     return 1 if wrong else 0
 

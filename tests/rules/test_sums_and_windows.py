@@ -122,7 +122,7 @@ def test_a_transposed_convolution_by_its_core_name(axes: int) -> None:
         ("aten.convolution.default", ((1, 2, 3, 3, 3), (2, 2, 2, 2, 2)),
          (None, [1], [0], [1], True, [0], 1), "no transposed convolution over three axes"),
         ("aten.conv_transpose2d.input", ((1, 2, 5, 5), (2, 2, 2, 2)),
-         (None, [1], [2]), "padding .* must not be negative"),
+         (None, [1], [2]), "out_pad .* must be above"),
         ("aten.adaptive_avg_pool2d.default", ((1, 2, 40, 40),), ([23, 17],), "uneven windows"),
         ("aten.upsample_bilinear2d.vec", ((1, 2, 900, 3),),
          (None, False, [1.41421356, 1.0]), "scale factor 1.41421356"),

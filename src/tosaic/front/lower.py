@@ -241,7 +241,8 @@ class Lowering(Builder):
     ) -> Value:
         """A function of one value: exact in int8, between 513 nodes in int16.
 
-        Beyond ``reach`` it changes no more than int16 shows, so no nodes are spent there.
+        Beyond ``reach`` it changes no more than int16 shows, so no nodes are spent there if they
+        are half of them: below, rounding to other steps would cost more than it brings.
         """
         given, (quant, out) = self._meaning(x), self.wanted or (None, None)
         if quant is None or out is None or (x.dtype, out) not in _FUNCTIONS:
@@ -249,7 +250,7 @@ class Lowering(Builder):
         if x.dtype is d.I8:
             entries = table8(function, (_scale(given), _zero(given)), (_scale(quant), _zero(quant)))
             return self.marked(self.TABLE(x, self.const(entries.numpy(), d.I8)), quant)
-        if _scale(given) * 2**15 > 1.25 * reach:
+        if _scale(given) * 2**15 > 2 * reach:
             given = Quant(reach / 2**15)
             x = self.settle(x, given, d.I16)
         finer = 1 if out is d.I16 else 128  # int8 with any zero point fits int16 so

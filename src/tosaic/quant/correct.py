@@ -74,7 +74,8 @@ class _Layer:
     def see(self, x: Tensor, axis: int) -> None:
         if self.together is not None:
             self.together.see(x)
-        mean = x.float().mean([i for i in range(x.dim()) if i != axis]).double()
+        others = [i for i in range(x.dim()) if i != axis]
+        mean = (x.float().mean(others) if others else x).double()
         if x.numel() and bool(mean.isfinite().all()):
             self.total = mean if self.total is None else self.total + mean
             self.count += 1
