@@ -13,12 +13,12 @@ import time
 from collections.abc import Callable
 
 import torch
-from sklearn.datasets import load_digits
 from torch import Tensor, nn
+from zoo.digits import BATCH, data, learn
 
 import tosaic
 
-TRAINED, BATCH = 1152, 64  # of 1,797 pictures; what is left is 10 batches
+TRAINED = 1152  # of 1,797 pictures; what is left is 10 batches
 EPOCHS, MORE = 25, 10
 TARGET = "TOSA-1.0+INT+int4"
 
@@ -37,25 +37,6 @@ def layer(inputs: int, outputs: int, size: int, groups: int = 1) -> list[nn.Modu
     return [convolution, nn.BatchNorm2d(outputs), nn.ReLU()]
 
 
-def digits() -> tuple[Tensor, Tensor]:
-    """All pictures and their digits, in a seeded order."""
-    found = load_digits()
-    order = torch.randperm(len(found.target), generator=torch.Generator().manual_seed(0))
-    pictures = torch.from_numpy(found.images).float()[:, None] / 8 - 1
-    return pictures[order], torch.from_numpy(found.target)[order]
-
-
-def train(net: nn.Module, pictures: Tensor, wanted: Tensor, epochs: int, rate: float) -> None:
-    optimizer = torch.optim.Adam(net.parameters(), rate)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
-    for _ in range(epochs):
-        for chosen in torch.randperm(len(pictures)).split(BATCH):
-            optimizer.zero_grad()
-            nn.functional.cross_entropy(net(pictures[chosen]), wanted[chosen]).backward()
-            optimizer.step()
-        schedule.step()
-
-
 def right(run: Callable[[Tensor], Tensor], pictures: Tensor, wanted: Tensor) -> float:
     """Percent of digits told right, batch by batch."""
     with torch.no_grad():
@@ -66,19 +47,19 @@ def right(run: Callable[[Tensor], Tensor], pictures: Tensor, wanted: Tensor) -> 
 def results() -> dict[str, float]:
     """Percent of unseen digits told right: in float, in int4 after training, and trained in it."""
     torch.manual_seed(0)
-    pictures, wanted = digits()
+    pictures, wanted = data()
     seen, known = pictures[:TRAINED], wanted[:TRAINED]
     end = TRAINED + BATCH * ((len(pictures) - TRAINED) // BATCH)
     unseen, answers = pictures[TRAINED:end], wanted[TRAINED:end]
     net = network().train()
-    train(net, seen, known, EPOCHS, 5e-3)
+    learn(net, seen, known, EPOCHS, 5e-3)
     net.eval()
 
     example, batches = (seen[:BATCH],), seen[: 4 * BATCH].split(BATCH)
     rounded = tosaic.compile(net, example, target=TARGET, scheme="a8w4", calibration=batches)
 
     prepared = tosaic.prepare_qat(net, example, scheme="a8w4")
-    train(prepared, seen, known, MORE, 1e-3)
+    learn(prepared, seen, known, MORE, 1e-3)
     learnt = tosaic.compile(tosaic.convert(prepared), example, target=TARGET)
     runs = {"float": net, "a8w4": rounded.run, "a8w4, trained": learnt.run}
     return {name: right(run, unseen, answers) for name, run in runs.items()}

@@ -43,15 +43,22 @@ def data() -> tuple[Tensor, Tensor]:
 def train(pictures: Tensor, wanted: Tensor) -> nn.Module:
     torch.manual_seed(0)
     net = network().train()
-    optimizer = torch.optim.Adam(net.parameters(), 3e-3, weight_decay=1e-4)
-    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, EPOCHS)
-    for _ in range(EPOCHS):
+    learn(net, pictures, wanted, EPOCHS, 3e-3, decay=1e-4)
+    return net.eval()
+
+
+def learn(
+    net: nn.Module, pictures: Tensor, wanted: Tensor, epochs: int, rate: float, decay: float = 0.0
+) -> None:
+    """Some epochs, slower and slower."""
+    optimizer = torch.optim.Adam(net.parameters(), rate, weight_decay=decay)
+    schedule = torch.optim.lr_scheduler.CosineAnnealingLR(optimizer, epochs)
+    for _ in range(epochs):
         for chosen in torch.randperm(len(pictures)).split(BATCH):
             optimizer.zero_grad()
             nn.functional.cross_entropy(net(pictures[chosen]), wanted[chosen]).backward()
             optimizer.step()
         schedule.step()
-    return net.eval()
 
 
 def right(scores: Tensor, wanted: Tensor) -> float:

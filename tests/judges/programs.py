@@ -101,7 +101,7 @@ def agrees_with_reference(graph: Any) -> None:
 
     data = write(graph)
     random = np.random.default_rng(0)
-    inputs = [_random(random, port) for port in tosaic.load(data).inputs]
+    inputs = [random_input(random, port, wide=False) for port in tosaic.load(data).inputs]
     ours, theirs = tosaic.load(data).run(*inputs), run_reference(data, inputs)
     for mine, reference in zip(ours, theirs, strict=True):
         if mine.dtype.kind == "f":
@@ -110,10 +110,14 @@ def agrees_with_reference(graph: Any) -> None:
             np.testing.assert_array_equal(mine, reference)
 
 
-def _random(random: np.random.Generator, port: Any) -> np.ndarray:
+def random_input(random: np.random.Generator, port: Any, *, wide: bool) -> np.ndarray:
+    """Small integers, which may be indices; if ``wide``, any of 8 and 16 bits."""
     kind = np.dtype(port.dtype.array)
     if kind.kind == "f":
         return random.normal(size=port.shape).astype(kind)
     if kind.kind == "b":
         return random.integers(0, 2, port.shape).astype(kind)
-    return random.integers(0, 3, port.shape).astype(kind)
+    if not wide or kind.itemsize > 2:
+        return random.integers(0, 3, port.shape).astype(kind)
+    ends = np.iinfo(kind)
+    return random.integers(ends.min, ends.max, port.shape, endpoint=True).astype(kind)

@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import tosaic
 import tosaic.rules
-from judges.programs import assert_same, compiled
+from judges.programs import assert_same, compiled, random_input
 from judges.reference import run_reference
 from tosaic.errors import Unpredictable
 from tosaic.front.samples import Case, cases
@@ -236,7 +236,7 @@ def _same(graph: Graph, seed: int) -> None:
 
     data, random = write(graph), np.random.default_rng(seed)
     model = tosaic.load(data)
-    inputs = [_anything(random, port) for port in model.inputs]
+    inputs = [random_input(random, port, wide=True) for port in model.inputs]
     try:
         results = model.run(*inputs)
     except Unpredictable:  # as a power of a negative number: no model has a result
@@ -247,17 +247,6 @@ def _same(graph: Graph, seed: int) -> None:
             np.testing.assert_allclose(ours, theirs, rtol=1e-3, atol=1e-3)
         else:
             np.testing.assert_array_equal(ours, theirs)
-
-
-def _anything(random: np.random.Generator, port: Any) -> np.ndarray:
-    """Any number of the type; small ones of 32 bits, which stand for indices."""
-    kind = np.dtype(port.dtype.array)
-    if kind.kind == "f":
-        return random.normal(size=port.shape).astype(kind)
-    if kind.kind == "b":
-        return random.integers(0, 2, port.shape).astype(kind)
-    low, high = (0, 2) if kind.itemsize > 2 else (np.iinfo(kind).min, np.iinfo(kind).max)
-    return random.integers(low, high, port.shape, endpoint=True).astype(kind)
 
 
 def main() -> int:

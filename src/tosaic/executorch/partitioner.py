@@ -38,7 +38,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
     the program is in that dialect and it is its turn.
     """
 
-    spec_type: type[CompileSpec] = CompileSpec
+    spec_type: type[CompileSpec]
 
     def __init__(
         self,

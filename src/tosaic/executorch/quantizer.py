@@ -11,7 +11,6 @@ from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 from torch import fx
-from torchao.quantization.pt2e.quantizer import QuantizationAnnotation
 
 from tosaic.errors import InvalidInput
 from tosaic.executorch.configs import QuantizationConfig
@@ -22,10 +21,9 @@ from tosaic.executorch.specs import (
     VgfCompileSpec,
 )
 from tosaic.quant import Scheme, Schemes, TosaicQuantizer
+from tosaic.quant.annotations import annotate_ends
 from tosaic.quant.boundary import Bytes
-from tosaic.quant.roles import is_real
 
-_KEY = "quantization_annotation"
 Config = QuantizationConfig | None
 Own = TypeVar("Own", bound="ArmQuantizer")
 
@@ -33,7 +31,7 @@ Own = TypeVar("Own", bound="ArmQuantizer")
 class ArmQuantizer(TosaicQuantizer):
     """What a compile spec's target lowers in integers is quantized, as the configs say."""
 
-    spec_type: type[CompileSpec] = CompileSpec
+    spec_type: type[CompileSpec]
 
     def __init__(self, compile_spec: CompileSpec) -> None:
         if not isinstance(compile_spec, self.spec_type):
@@ -105,15 +103,7 @@ class _Boundary:
     scheme: Scheme
 
     def annotate(self, graph: fx.Graph, quantizer: TosaicQuantizer) -> None:
-        spec = self.scheme.activation(quantizer.training)
-        for node in graph.nodes:
-            if _KEY in node.meta:
-                continue
-            if node.op == "placeholder" and is_real(node):
-                node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
-            elif node.op == "output":
-                inputs = {n: spec for n in node.all_input_nodes if is_real(n)}
-                node.meta[_KEY] = QuantizationAnnotation(input_qspec_map=inputs, _annotated=True)
+        annotate_ends(graph, self.scheme.activation(quantizer.training))
 
     def link(self, observers: dict[Any, Any]) -> None:
         """Nothing to add: they are integers of their own."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import struct
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -58,7 +59,7 @@ def _packed(form: str, name: str, value: int) -> bytes:
         raise InvalidInput(f"{name} does not fit the runtime's type: {value!r}") from None
 
 
-class CompileSpec:
+class CompileSpec(ABC):
     """What all compile specs have in common; users make one of the others."""
 
     backend: str
@@ -91,9 +92,9 @@ class CompileSpec:
         return self
 
     @property
+    @abstractmethod
     def device(self) -> Target:
         """What Tosaic compiles for."""
-        raise NotImplementedError
 
     def blob(self, graph: Graph) -> Blob:
         """A TOSA graph as the target's delegate."""

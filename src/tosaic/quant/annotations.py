@@ -13,6 +13,18 @@ from tosaic.quant.roles import is_real, role_of
 ANNOTATION = "quantization_annotation"  # where torchao keeps it
 
 
+def annotate_ends(graph: fx.Graph, spec: Any) -> None:
+    """Let the real inputs and outputs of a graph be what a specification says; others stay."""
+    for node in graph.nodes:
+        if ANNOTATION in node.meta:
+            continue
+        if node.op == "placeholder" and is_real(node):
+            node.meta[ANNOTATION] = annotation({}, spec)
+        elif node.op == "output":
+            read = {n: spec for n in node.all_input_nodes if is_real(n)}
+            node.meta[ANNOTATION] = annotation(read, None)
+
+
 def inputs_of(node: fx.Node) -> dict[fx.Node, Any]:
     """What a call reads its operands as."""
     found: dict[fx.Node, Any] = (

@@ -12,6 +12,8 @@ from torch import Tensor, fx
 from tosaic.front import torchapi
 from tosaic.front.io import IO
 from tosaic.front.ports import Ends
+from tosaic.quant.annotations import ANNOTATION as _KEY
+from tosaic.quant.annotations import annotate_ends, annotation
 from tosaic.quant.observer import LEAST, RangeObserver
 from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
@@ -19,10 +21,8 @@ from tosaic.quant.pt2e import (
     QuantizationSpec,
 )
 from tosaic.quant.quantizer import TosaicQuantizer
-from tosaic.quant.roles import is_real
 from tosaic.quant.schemes import rounding, scheme_of
 
-_KEY = "quantization_annotation"
 _SHIFT = 128  # between int8 and uint8
 
 
@@ -39,15 +39,7 @@ class Bytes:
 
     def annotate(self, graph: fx.Graph, quantizer: Any) -> None:
         """Say so on a graph whose calls are annotated."""
-        spec = _unsigned(bool(quantizer.training), self.eps)
-        for node in graph.nodes:
-            if _KEY in node.meta:
-                continue
-            if node.op == "placeholder" and is_real(node):
-                node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
-            elif node.op == "output":
-                inputs = {n: spec for n in node.all_input_nodes if is_real(n)}
-                node.meta[_KEY] = QuantizationAnnotation(input_qspec_map=inputs, _annotated=True)
+        annotate_ends(graph, _unsigned(bool(quantizer.training), self.eps))
 
     def link(self, observers: dict[Any, Any]) -> None:
         """Let bytes follow the int8 beside them, so that one becomes the other without rounding."""
@@ -94,12 +86,12 @@ class WithEnds(TosaicQuantizer):
         outputs, _ = torchapi.flatten(end.args[0])
         for node, spec in self._asked(inputs, self.ends.inputs):
             if not any(node in _annotated(user).input_qspec_map for user in node.users):
-                node.meta[_KEY] = QuantizationAnnotation(output_qspec=spec, _annotated=True)
+                node.meta[_KEY] = annotation({}, spec)
         bare = {
             node: spec for node, spec in self._asked(outputs, self.ends.outputs)
             if isinstance(node, fx.Node) and _annotated(node).output_qspec is None
         }  # fmt: skip
-        end.meta[_KEY] = QuantizationAnnotation(input_qspec_map=bare, _annotated=True)
+        end.meta[_KEY] = annotation(bare, None)
         return model
 
     def _asked(self, nodes: list[Any], asked: tuple[IO | None, ...]) -> Iterator[tuple[Any, Any]]:

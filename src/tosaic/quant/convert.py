@@ -10,7 +10,7 @@ from torch.ao.quantization.fx import _decomposed  # noqa: F401  (registers the o
 
 from tosaic.front import torchapi
 from tosaic.front.trial import constants
-from tosaic.quant.prepare import KEY
+from tosaic.quant.annotations import ANNOTATION
 from tosaic.quant.pt2e import ObserverBase
 
 _KEPT = "nn_module_stack", "stack_trace"
@@ -74,7 +74,7 @@ def _replace(graph: fx.Graph, node: fx.Node, observer: Any) -> None:
     node.replace_all_uses_with(again)
     graph.erase_node(node)
     for user in list(again.users) if len(again.users) > 1 else ():
-        if KEY in user.meta:
+        if ANNOTATION in user.meta:
             with graph.inserting_before(again):
                 own = graph.node_copy(again)
             user.replace_input_with(again, own)

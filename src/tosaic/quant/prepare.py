@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from tosaic.quant.annotations import ANNOTATION
 from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
     DerivedQuantizationSpec,
@@ -18,7 +19,6 @@ from tosaic.quant.pt2e import (
     SharedQuantizationSpec,
 )
 
-KEY = "quantization_annotation"
 _MEANING = (
     "dtype", "is_dynamic", "quant_min", "quant_max", "qscheme", "ch_axis", "scale", "zero_point"
 )  # fmt: skip
@@ -46,8 +46,8 @@ def prepare(module: fx.GraphModule, quantizer: Any) -> fx.GraphModule:
 def _annotated(graph: fx.Graph) -> Iterator[tuple[EdgeOrNode, Any]]:
     """What is asked for each value, as calls read it and as calls give it."""
     for node in graph.nodes:
-        if KEY in node.meta:
-            annotation = node.meta[KEY]
+        if ANNOTATION in node.meta:
+            annotation = node.meta[ANNOTATION]
             for source, spec in annotation.input_qspec_map.items():
                 if spec is not None:
                     yield (source, node), spec
@@ -120,7 +120,7 @@ class _Insertion:
 
     def run(self) -> None:
         for node in list(self.module.graph.nodes):
-            if KEY not in node.meta:
+            if ANNOTATION not in node.meta:
                 continue
             node.args = tuple(self._read(node, argument) for argument in node.args)
             observer = self.observers.get(node)

@@ -8,7 +8,7 @@ them. Where torchao's own flow is at work, ``join_torchao`` lets it take ours fo
 from __future__ import annotations
 
 import sys
-from abc import ABC
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
@@ -94,7 +94,7 @@ class Making:
         return self.kind(**self.options)
 
 
-class ObserverBase(nn.Module):
+class ObserverBase(nn.Module, ABC):
     """Looks at values and says what integers stand for them."""
 
     def __init__(self, dtype: torch.dtype, is_dynamic: bool = False) -> None:
@@ -105,9 +105,9 @@ class ObserverBase(nn.Module):
     def with_args(cls, **options: Any) -> Making:
         return Making(cls, options)
 
+    @abstractmethod
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         """Scale and zero point."""
-        raise NotImplementedError
 
 
 class UniformQuantizationObserverBase(ObserverBase):
@@ -156,7 +156,7 @@ class FixedQParamsObserver(ObserverBase):
         return torch.tensor([self.spec.scale]), torch.tensor([self.spec.zero_point])
 
 
-class DerivedObserverOrFakeQuantize(ObserverBase, ABC):
+class DerivedObserverOrFakeQuantize(ObserverBase):
     """Scale and zero point from those of other observers."""
 
     def __init__(
