@@ -77,7 +77,7 @@ def quantize(
         source, example_inputs, scheme=scheme, calibration=calibration, target=target
     ).model
     assert isinstance(made, fx.GraphModule)
-    return made
+    return torchapi.written(made)
 
 
 def quantized(
