@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.collection import of_new_objects
 from tosaic.front.examples import check_examples
 from tosaic.front.expand import expand
 from tosaic.front.imported import Imported, import_model
@@ -40,8 +41,11 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
-    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
-    found, delegates = compiled(program, chosen)
+    with of_new_objects():
+        program = program_for(
+            model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io
+        )
+        found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ""
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
