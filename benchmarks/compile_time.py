@@ -1,9 +1,10 @@
 """How long compiling takes, beside the peer: CPU seconds of one thread, children included.
 
-For each network at 224×224: from one and the same converted program to TOSA; from an nn.Module to
-TOSA in a fresh process, with export, calibration on 4 inputs and all; and that with the loading of
-Python modules counted too, most of which are PyTorch's. Then chains of layers: seconds a layer
-should not grow with their number.
+For each network, those for pictures at 224×224: from one and the same converted program to TOSA;
+from an nn.Module to TOSA in a fresh process, with export, calibration on 4 inputs and all; and that
+with the loading of Python modules counted too, most of which are PyTorch's. Then chains of layers:
+seconds a layer should not grow with their number. `--keep FOLDER` keeps the peer's figures and
+programs, which take minutes each, and takes them from there the next time.
 """
 
 from __future__ import annotations
@@ -31,7 +32,8 @@ from zoo.photographs import photographs
 
 import zoo
 
-NETWORKS = ("mobilenet_v2", "resnet18")
+PICTURES = ("mobilenet_v2", "resnet18")
+NETWORKS = (*PICTURES, "minilm")
 SIZE, CALIBRATION = (224, 224), 4
 LOWERING, WHOLE = 40.0, 8.0  # times as fast as the peer
 LAYERS = (25, 50, 100, 200, 400)
@@ -48,7 +50,9 @@ def seconds(run: Callable[[], object]) -> float:
 def save(name: str, folder: Path, converted: bool) -> None:
     """Leave a network and its inputs where both sides find them; a program, if no peer does."""
     net, _, _ = zoo.build(name)
-    calibration = [(each,) for each in photographs(CALIBRATION, 7, SIZE).split(1)]
+    calibration = zoo.samples(name, CALIBRATION, 7)
+    if name in PICTURES:
+        calibration = [(each,) for each in photographs(CALIBRATION, 7, SIZE).split(1)]
     torch.save({"net": net.eval(), "calibration": calibration}, folder / f"{name}.net")
     if converted:
         program = tosaic.quantize(net, calibration[0], calibration=calibration)
@@ -130,15 +134,13 @@ def line(what: str, ours: float, peers: float | None, bound: float) -> bool:
 
 
 def beside(names: list[str], python: str | None, folder: Path) -> int:
+    theirs: dict[str, dict[str, float]] = {name: {} for name in names}
     for name in names:
         save(name, folder, converted=not python)
-    theirs: dict[str, dict[str, float]] = {name: {} for name in names}
-    if python:
-        peer.run(python, "lowering", str(folder))
-        for name in names:
-            theirs[name] = torch.load(folder / f"{name}.peer")
-            peer.run(python, "whole", str(folder), name)
-            theirs[name] |= torch.load(folder / f"{name}.whole")
+        for mode, suffix in (("lowering", ".peer"), ("whole", ".whole")) if python else ():
+            if not (folder / f"{name}{suffix}").exists():
+                peer.run(python, mode, str(folder), name)
+            theirs[name] |= torch.load(folder / f"{name}{suffix}")
     print(f"{'':42}{'Tosaic':>11}{'peer':>11}")
     missed = 0
     for name in names:
@@ -157,13 +159,16 @@ def beside(names: list[str], python: str | None, folder: Path) -> int:
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("networks", nargs="*", default=[], help="mobilenet_v2, resnet18")
+    parser.add_argument("networks", nargs="*", default=[], help=", ".join(NETWORKS))
+    parser.add_argument("--keep", metavar="FOLDER", help="where the peer's files are kept")
     peer.add_option(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
-    with tempfile.TemporaryDirectory() as folder:
-        names = options.networks or list(NETWORKS)
-        missed = beside(names, options.peer_python, Path(folder))
+    for name in filter(zoo.missing, NETWORKS):
+        print(f"{name} is left out: it needs {zoo.missing(name)}")
+    names = options.networks or [name for name in NETWORKS if not zoo.missing(name)]
+    with tempfile.TemporaryDirectory() as place:
+        missed = beside(names, options.peer_python, Path(options.keep or place))
     if not options.peer_python:
         print(f"not judged: {peer.ABSENT}")
     rows = growth()
