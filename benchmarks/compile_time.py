@@ -2,9 +2,8 @@
 
 For each network, those for pictures at 224×224: from one and the same converted program to TOSA;
 from an nn.Module to TOSA in a fresh process, with export, calibration on 4 inputs and all; and that
-with the loading of Python modules counted too, most of which are PyTorch's. Then chains of layers:
-seconds a layer should not grow with their number. `--keep FOLDER` keeps the peer's figures and
-programs, which take minutes each, and takes them from there the next time.
+with the loading of Python modules counted too, most of which are PyTorch's. `--keep FOLDER` keeps
+the peer's figures and programs, which take minutes each, and takes them from there the next time.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from pathlib import Path
 import peer
 import torch
 from networks import whole
-from torch import Tensor, nn
 
 import tosaic
 import tosaic.quant  # registers what converted programs call
@@ -36,8 +34,6 @@ PICTURES = ("mobilenet_v2", "resnet18")
 NETWORKS = (*PICTURES, "minilm")
 SIZE, CALIBRATION = (224, 224), 4
 LOWERING, WHOLE = 40.0, 8.0  # times as fast as the peer
-LAYERS = (25, 50, 100, 200, 400)
-GROWTH = 1.5  # seconds a layer, the longest chain beside the shortest
 TARGET = "TOSA-1.0+INT"
 
 
@@ -90,37 +86,6 @@ def from_module(name: str, folder: Path) -> tuple[float, float]:
     return everything, imports
 
 
-class Chain(nn.Module):
-    """Convolutions with batch norms, and a sum now and then."""
-
-    def __init__(self, layers: int) -> None:
-        super().__init__()
-        self.layers = nn.ModuleList(
-            nn.Sequential(nn.Conv2d(8, 8, 3, padding=1), nn.BatchNorm2d(8), nn.ReLU())
-            for _ in range(layers)
-        )
-
-    def forward(self, x: Tensor) -> Tensor:
-        for index, layer in enumerate(self.layers):
-            x = layer(x) + x if index % 4 == 3 else layer(x)
-        return x
-
-
-def growth() -> list[tuple[int, float, float]]:
-    """Milliseconds a layer: quantizing with export, and lowering."""
-    found = []
-    for layers in (5, *LAYERS):  # the first one warms up
-        torch.manual_seed(0)
-        net, example = Chain(layers).eval(), (torch.randn(1, 8, 16, 16),)
-        made: list[torch.fx.GraphModule] = []
-        quantizing = seconds(
-            lambda: made.append(tosaic.quantize(net, example, calibration=[example]))  # noqa: B023
-        )
-        lower = seconds(lambda: tosaic.compile(made[0], example, target=TARGET).bytes)  # noqa: B023
-        found.append((layers, 1000 * quantizing / layers, 1000 * lower / layers))
-    return found[1:]
-
-
 def line(what: str, ours: float, peers: float | None, bound: float) -> bool:
     """Print a comparison; whether the bound is missed."""
     if peers is None:
@@ -171,15 +136,6 @@ def main() -> int:
         missed = beside(names, options.peer_python, Path(options.keep or place))
     if not options.peer_python:
         print(f"not judged: {peer.ABSENT}")
-    rows = growth()
-    print(f"{'layers':>8}{'quantizing':>14}{'lowering':>12}   milliseconds a layer")
-    for layers, quantizing, lower in rows:
-        print(f"{layers:8}{quantizing:14.2f}{lower:12.2f}")
-    times = LAYERS[-1] // LAYERS[0]
-    for column, what in ((1, "quantizing"), (2, "lowering")):
-        ratio = rows[-1][column] / rows[0][column]
-        print(f"{what}: {ratio:.2f} times the time a layer for {times} times the layers")
-        missed += ratio > GROWTH
     print(f"{missed} bounds missed" if missed else "all bounds hold")
     return 1 if missed else 0
 

@@ -6,7 +6,6 @@ import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-
 _YOUNG = 20_000  # objects that are made before the first look; Python itself says 700
 
 

@@ -52,16 +52,21 @@ class WeightObserver(UniformQuantizationObserverBase):
         rows = rows.flatten(1)
         most = _largest(rows).double() / min(-self.quant_min, self.quant_max)
         if self.quant_max - self.quant_min <= _FEW:
-            rows, factors = rows.double(), most.new_tensor(_SHRUNK)
-            errors = torch.stack([self._error(rows, most * factor) for factor in factors])
-            most = most * factors[errors.argmin(0)]
+            most = by_rows(self._best, rows, most)
         scale: Tensor = most.clamp(min=LEAST).float()
         return scale
 
+    def _best(self, rows: Tensor, most: Tensor) -> Tensor:
+        """Scales of least error for rows."""
+        rows, factors = rows.double(), most.new_tensor(_SHRUNK)
+        errors = torch.stack([self._error(rows, most * factor) for factor in factors])
+        best: Tensor = most * factors[errors.argmin(0)]
+        return best
+
     def _error(self, rows: Tensor, scale: Tensor) -> Tensor:
         steps = scale.clamp(min=LEAST)[:, None]
-        levels = (rows / steps).round().clamp(self.quant_min, self.quant_max)
-        return (levels * steps - rows).square().sum(1)
+        levels = (rows / steps).round_().clamp_(self.quant_min, self.quant_max)
+        return levels.mul_(steps).sub_(rows).square_().sum(1)
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         scale = torch.ones(1) if self.scale is None else self.scale
