@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from judges.crafted import I32, SHAPE, Region, finish, good, one, start
+from judges.timing import SOON, within
 from tosaic.errors import InvalidGraph
 from tosaic.files.flatbuffer import read, write
 from tosaic.files.flatbuffer.writer import FlatbufferWriter
@@ -280,11 +280,9 @@ SENTENCES: list[tuple[bytes, str]] = [
 
 @pytest.mark.parametrize(("data", "sentence"), SENTENCES, ids=[s[:60] for _, s in SENTENCES])
 def test_a_broken_rule_has_its_sentence(data: bytes, sentence: str) -> None:
-    begin = time.process_time()
-    with pytest.raises(InvalidGraph) as refusal:
+    with within(SOON), pytest.raises(InvalidGraph) as refusal:
         read(data)
     assert str(refusal.value) == sentence
-    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize("patch", [0, 1, 7])
