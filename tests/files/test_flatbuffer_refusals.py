@@ -131,6 +131,10 @@ SENTENCES: list[tuple[bytes, str]] = [
     (with_constant(data=bytes(7)), "constant 'x' of i32[2] takes 8 bytes of data; the file has 7"),
     (with_constant(data=bytes(9)), "constant 'x' of i32[2] takes 8 bytes of data; the file has 9"),
     (
+        with_constant(data=bytes(8) + bytes(7) + b"x"),
+        "constant 'x' of i32[2] takes 8 bytes of data; the file has 16",
+    ),
+    (
         with_constant(shape=(HUGE, HUGE), data=bytes(8)),
         f"constant 'x' of i32[{HUGE},{HUGE}] takes {4 * HUGE**2} bytes of data; the file has 8",
     ),
@@ -289,6 +293,15 @@ def test_a_broken_rule_has_its_sentence(data: bytes, sentence: str) -> None:
 def test_every_1_0_is_read(patch: int) -> None:
     region = start()
     assert read(finish(region.file, region.end(), version=(1, 0, patch, 0))).version == (1, 0)
+
+
+def test_a_constant_may_be_said_once_for_each_channel() -> None:
+    region = start()
+    region.tensor("k", (2,), 3, bytes((3, 250) * 5))
+    region.op("CONST", (), ("k",))
+    const = read(one(region, (), ("k",))).outputs[0].const
+    assert const is not None
+    assert const.array.tolist() == [3, -6]
 
 
 def test_any_byte_but_zero_is_true() -> None:
