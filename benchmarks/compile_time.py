@@ -57,21 +57,19 @@ def save(name: str, folder: Path, converted: bool) -> None:
         torch.export.save(exported, folder / f"{name}.pt2")
 
 
-def lowering(name: str, folder: Path) -> float:
-    """From the converted program to bytes, the best of three runs."""
+def lowering(name: str, folder: Path) -> tuple[float, int]:
+    """From the converted program to bytes, the best of three runs, and how many calls are left."""
     example = torch.load(folder / f"{name}.net", weights_only=False)["calibration"][0]
 
-    def once() -> float:
+    def once() -> tuple[float, int]:
         module = torch.export.load(folder / f"{name}.pt2").module(check_guards=False)
         made: list[Artifact] = []
 
         def run() -> None:
             made.append(tosaic.compile(module, example, target=TARGET))
-            assert made[0].bytes
+            assert made[0].files
 
-        found = seconds(run)
-        assert not made[0].report.refused, made[0].report
-        return found
+        return seconds(run), len(made[0].report.refused)
 
     return min(once() for _ in range(3))
 
@@ -110,8 +108,10 @@ def beside(names: list[str], python: str | None, folder: Path) -> int:
     missed = 0
     for name in names:
         found = theirs[name]
-        missed += line(f"{name}: converted program to TOSA", lowering(name, folder),
-                       found.get("seconds"), LOWERING)  # fmt: skip
+        lower, left = lowering(name, folder)
+        missed += line(f"{name}: converted program to TOSA", lower, found.get("seconds"), LOWERING)
+        if left:
+            print(f"  Tosaic leaves {left} calls of that program to the CPU")
         everything, imports = from_module(name, folder)
         whole = found.get("whole")
         rest = None if whole is None else whole - found["imports"]
