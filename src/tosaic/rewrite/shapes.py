@@ -14,6 +14,7 @@ from tosaic.ir.graph import Graph, Op, Value
 from tosaic.rewrite.layout import UNARY, groups_of
 from tosaic.rewrite.match import Allowed, Cost, Matcher
 from tosaic.rewrite.moves import BROADCASTS
+from tosaic.rewrite.turns import AXES
 from tosaic.spec.env import Env
 
 _REDUCTIONS = ("REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN")
@@ -74,6 +75,11 @@ def _rebuilt(m: Matcher, op: Op, source: Value, given: Value, groups: Groups) ->
         if axis is None:
             return None
         ins, attrs["axis"] = [source], axis
+    elif op.name == "TRANSPOSE":
+        perms = _perms(groups, source.shape, given.shape, op.attrs["perms"])
+        if perms is None:
+            return None
+        ins, attrs["perms"] = [source], perms
     elif op.name in BROADCASTS and given.shape == op.outs[0].shape:
         found = [_operand(m, op, v, source, given, groups) for v in op.ins]
         if any(v is None for v in found):
@@ -92,6 +98,20 @@ def _axis(groups: Groups, source: Sequence[int], given: Sequence[int], axis: int
         if axis in after and len(axes) == 1 and sum(given[a] != 1 for a in after) == 1:
             return axes[0] if given[axis] != 1 else None
     return None
+
+
+def _perms(
+    groups: Groups, source: Sequence[int], given: Sequence[int], perms: Sequence[int]
+) -> tuple[int, ...] | None:
+    """A transposition of axes that are several in the source each; None where some are torn."""
+    found = [axis for axis, size in enumerate(source) if size == 1]
+    for moved in (p for p in perms if given[p] != 1):
+        before, after = next(group for group in groups if moved in group[1])
+        if sum(given[a] != 1 for a in after) > 1:
+            return None
+        found += before
+    moved_axes = sum(source[axis] != 1 for axis in found)
+    return tuple(found) if moved_axes <= AXES else None
 
 
 def _operand(
