@@ -272,7 +272,8 @@ class TosaicQuantizer:
         if rule is not None and rule.wide:
             bound = torchapi.bound_arguments(call)
             return wide if operand in map(bound.get, rule.wide) else given
-        takes = mark_of(call).wide and (rule is None or rule.policy != "WEIGHTED")
+        mark = mark_of(call)
+        takes = mark.wide and mark.reads and (rule is None or rule.policy != "WEIGHTED")
         return wide if takes else given
 
     def _remember(self, node: fx.Node, spec: Any) -> None:

@@ -30,7 +30,7 @@ def mark_residuals(module: fx.GraphModule, leaves: Sequence[Any]) -> None:
     except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
         return  # calibration says what is wrong with them
     for node in watch.found:
-        node.meta[MARK] = replace(mark_of(node), wide=True)
+        node.meta[MARK] = replace(mark_of(node), wide=True, reads=False)
 
 
 def _is_for_norms(node: fx.Node) -> bool:
