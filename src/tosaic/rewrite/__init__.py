@@ -10,6 +10,7 @@ from tosaic.rewrite import (  # noqa: F401
     channels,
     columns,
     gaps,
+    monotone,
     moves,
     pads,
     phases,
