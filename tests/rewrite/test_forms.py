@@ -201,6 +201,20 @@ def gates(b: Builder, random: Random) -> Value:
     return b.CONCAT(tables[1], tables[0], parts[2], axis=3)
 
 
+def kept(b: Builder, random: Random) -> Value:
+    """A sum that is kept, and a table of it, as the cell of a recurrent layer."""
+    sums = []
+    for number in (0, 1):
+        x = b.input(I8, (1, 1, 4, 16))
+        sums.append(b.RESCALE(
+            x, b.const([1 << 30 - number], I32), b.const([11], I8), b.const([3], I8),
+            b.const([0], I32), scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
+            out=I32,
+        ))  # fmt: skip
+    cell = rescale(b, b.ADD(*sums), random, bits=20)
+    return b.CONCAT(cell, b.TABLE(cell, b.const(random.permutation(256) - 128, I8)), axis=2)
+
+
 def gapped(b: Builder, random: Random) -> Value:
     gaps = int(random.integers(3, 5)), int(random.integers(3, 5))
     rows = 12 + int(random.integers(0, 3))
@@ -267,6 +281,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (windows, "ethos-u85-256", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (gates, "ethos-u55-128", lambda old, new: new["ADD"] == 3),
     (gates, "ethos-u85-256", lambda old, new: new["ADD"] == 3),
+    (kept, "ethos-u55-128", lambda old, new: new["ADD"] == 2),
+    (kept, "ethos-u85-256", lambda old, new: new["ADD"] == 2),
     (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (tabled, "ethos-u55-128", lambda old, new: True),

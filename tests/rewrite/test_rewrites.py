@@ -137,6 +137,13 @@ class Case:
     shape: tuple[int, ...] = IMAGE
 
 
+def _of_a_row(b: Builder, x: Value) -> Value:
+    """Some of the channels of a row that lost its axis."""
+    row = b.SLICE(x, b.shape((0, 2, 0, 1)), b.shape((1, 1, 7, 3)))
+    made: Value = b.SLICE(b.RESHAPE(row, b.shape((7, 3))), b.shape((3, 1)), b.shape((4, 2)))
+    return made
+
+
 def _joined(b: Builder, x: Value, cuts: list[tuple[int, int]], axis: int = 3) -> Value:
     parts = []
     for start, stop in cuts:
@@ -172,6 +179,10 @@ CASES = [
     Case("widening casts are one", I8, lambda b, x: b.CAST(b.CAST(x, out=I16), out=I32), "CAST"),
     Case("a narrowing cast stays", I16,
          lambda b, x: b.CAST(b.CAST(x, out=I8), out=I32), "CAST CAST"),
+    Case("a piece of a row is a piece of the whole", I8, _of_a_row, "SLICE RESHAPE"),
+    Case("a piece of what axes became one of stays", I8,
+         lambda b, x: b.SLICE(b.RESHAPE(_piece(b, x, 1, 3), b.shape((6, 21))), b.shape((1, 4)),
+                              b.shape((2, 9))), "SLICE RESHAPE SLICE"),
     Case("two slices are one", I8, lambda b, x: _piece(b, _piece(b, x, 1, 3), 1, 2), "SLICE"),
     Case("a slice of joined values is one of the part", I8, lambda b, x: _piece(
         b, b.CONCAT(table(b, x), table(b, x, 1), axis=3), 5, 2), "TABLE SLICE"),
