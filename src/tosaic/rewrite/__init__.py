@@ -17,6 +17,7 @@ from tosaic.rewrite import (  # noqa: F401
     pieces,
     scalings,
     shuffles,
+    tabulate,
     turns,
     values,
 )
