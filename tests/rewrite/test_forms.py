@@ -67,7 +67,7 @@ def stem(b: Builder, random: Random) -> Value:
     channels, before = int(random.choice([1, 3, 4])), int(random.integers(0, kernel // 2 + 1))
     if stride == 1:
         kernel = max(kernel, 5)
-    rows, columns = 31, 48
+    rows, columns = 63, 96
     count = (columns + before - kernel) // stride + 1
     count += count % 2
     after = (count - 1) * stride + kernel - columns - before
@@ -115,6 +115,39 @@ def transposed(b: Builder, random: Random) -> Value:
         out_pad=pads, stride=stride, acc_type=I32,
     )  # fmt: skip
     return b.CLAMP(rescale(b, y, random, out, 8), min_val=-100, max_val=90)
+
+
+def enlarged(b: Builder, random: Random) -> Value:
+    """A transposed convolution of which two columns at a time read the same, before a plain one."""
+    rows = int(random.integers(6, 9))
+    out, before, after = int(random.choice([8, 16])), *(-int(n) for n in random.integers(1, 3, 2))
+    x = b.input(I8, (1, rows, 8, 16))
+    y = b.TRANSPOSE_CONV2D(
+        x, b.const(weights(random, out, int(random.integers(3, 6)), 4, 16), I8),
+        b.const(random.integers(-999, 999, out), I32), b.const([-5], I8), b.const([0], I8),
+        out_pad=(before, after, -1, -1), stride=(2, 2), acc_type=I32,
+    )  # fmt: skip
+    return conv(b, random, rescale(b, y, random, out, 9), 16, (3, 3), pad=(1, 1, 1, 1))
+
+
+def bent(b: Builder, random: Random) -> Value:
+    """The larger of x and of x times a slope for each channel, of both signs, and a pool of it."""
+    size, kernel = int(random.integers(14, 20)), int(random.choice([2, 3]))
+    x = conv(b, random, b.input(I8, (1, size, size, 8)), 32, (1, 1))
+    slopes, parts = random.integers(-60, 60, 32), []
+    for factors, channels in ((np.full(32, 64), 1), (slopes, 32)):
+        y = b.DEPTHWISE_CONV2D(
+            x, b.const(factors.reshape(1, 1, 32, 1), I8), b.const([0], I32), b.const([3], I8),
+            b.const([0], I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I32,
+        )  # fmt: skip
+        parts.append(rescale(b, y, random, channels, 7))
+    one = (b.const([1 << 30], I32), b.const([30], I8))
+    same = {"scale32": True, "rounding_mode": "SINGLE_ROUND", "per_channel": False}
+    zeros = b.const([0], I8), b.const([0], I32)
+    larger = b.MAXIMUM(*(b.RESCALE(v, *one, *zeros, out=I32, **same) for v in parts))
+    whole = b.RESCALE(larger, *one, *zeros[::-1], out=I8, **same)
+    end = (size - kernel) % 2
+    return b.MAX_POOL2D(whole, kernel=(kernel, kernel), stride=(2, 2), pad=(0, end, 0, end))
 
 
 def shuffled(b: Builder, random: Random) -> Value:
@@ -166,6 +199,20 @@ def gates(b: Builder, random: Random) -> Value:
     parts = [b.SLICE(whole, b.shape((0, 0, 0, at)), b.shape((1, 1, 4, 16))) for at in (0, 16, 32)]
     tables = [b.TABLE(part, b.const(random.permutation(256) - 128, I8)) for part in parts[:2]]
     return b.CONCAT(tables[1], tables[0], parts[2], axis=3)
+
+
+def kept(b: Builder, random: Random) -> Value:
+    """A sum that is kept, and a table of it, as the cell of a recurrent layer."""
+    sums = []
+    for number in (0, 1):
+        x = b.input(I8, (1, 1, 4, 16))
+        sums.append(b.RESCALE(
+            x, b.const([1 << 30 - number], I32), b.const([11], I8), b.const([3], I8),
+            b.const([0], I32), scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
+            out=I32,
+        ))  # fmt: skip
+    cell = rescale(b, b.ADD(*sums), random, bits=20)
+    return b.CONCAT(cell, b.TABLE(cell, b.const(random.permutation(256) - 128, I8)), axis=2)
 
 
 def gapped(b: Builder, random: Random) -> Value:
@@ -220,6 +267,10 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (sliced, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
     (transposed, "ethos-u55-128", lambda old, new: not new["TRANSPOSE_CONV2D"]),
     (transposed, "ethos-u85-256", lambda old, new: not new["TRANSPOSE_CONV2D"]),
+    (enlarged, "ethos-u55-128", lambda old, new: new["SLICE"] == 1),
+    (enlarged, "ethos-u85-256", lambda old, new: new["SLICE"] == 1),
+    (bent, "ethos-u55-128", lambda old, new: new["MAX_POOL2D"] == 2),
+    (bent, "ethos-u85-256", lambda old, new: new["MAX_POOL2D"] == 2),
     (shuffled, "ethos-u55-128", lambda old, new: new["CONV2D"] > 1),
     (shuffled, "ethos-u85-256", lambda old, new: new["CONV2D"] > 1),
     (spread, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 2),
@@ -230,6 +281,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (windows, "ethos-u85-256", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (gates, "ethos-u55-128", lambda old, new: new["ADD"] == 3),
     (gates, "ethos-u85-256", lambda old, new: new["ADD"] == 3),
+    (kept, "ethos-u55-128", lambda old, new: new["ADD"] == 2),
+    (kept, "ethos-u85-256", lambda old, new: new["ADD"] == 2),
     (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (tabled, "ethos-u55-128", lambda old, new: True),
@@ -245,6 +298,27 @@ def test_a_cheaper_form_is_taken_and_equal(
 ) -> None:
     old, new = same(target, case, seed)
     assert taken(old, new), (old, new)
+
+
+@pytest.mark.parametrize("name", ["ethos-u55-128", "ethos-u85-256"])
+@pytest.mark.parametrize("growing", [True, False])
+def test_a_pool_goes_before_what_grows_and_only_that(name: str, growing: bool) -> None:
+    def case(b: Builder, random: Random) -> Value:
+        x = b.input(I8, (1, 15, 16, 16))
+        numbers = np.sort(random.integers(-128, 128, 256))
+        table = b.TABLE(rescale(b, x, random, bits=0), b.const(numbers, I8))
+        if not growing:
+            table = b.TABLE(x, b.const(random.permutation(256) - 128, I8))
+        made.append(b.MAX_POOL2D(table, kernel=(3, 2), stride=(2, 2), pad=(1, 1, 0, 0)))
+        return made[-1]
+
+    made: list[Value] = []
+    target, random = ETHOS_U[name], np.random.default_rng(5)
+    same(name, case, 5)
+    b = Builder(target.env, Graph("case"))
+    b.output(case(b, random))
+    after = improve(b.graph, target.env, target.refuses, target.cost)
+    assert (after.ops[-1].name != "MAX_POOL2D") == growing
 
 
 def test_a_wide_image_is_made_in_parts_where_memory_is_short() -> None:
