@@ -184,10 +184,16 @@ class _Partitioner:
         except Unsupported as refusal:
             self.trial.missing[node] = refusal.reason
             return
-        example = origin(node).meta.get("val")  # PT2E gives its own calls none
+        source = origin(node)
+        example = source.meta.get("val")  # PT2E gives its own calls none
         self.trial.codes.add(node)
-        if isinstance(example, torch.Tensor):
-            self._give(node, Value(TensorType(kind, tuple(example.shape)), node.name, quant=quant))
+        if not isinstance(example, torch.Tensor):
+            return
+        shape = torchapi.known_shape(example)
+        if shape is None:
+            self.trial.missing[node] = f"{source.name} has a size that depends on the input"
+        else:
+            self._give(node, Value(TensorType(kind, shape), node.name, quant=quant))
 
     def _outside(self, node: fx.Node) -> None:
         """A value that PyTorch computes, as far as TOSA can hold such a value."""
