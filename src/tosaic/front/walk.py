@@ -225,7 +225,8 @@ def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
     """Whether a call reads tensors alone that are known, so that its result is, too, or all are."""
     if torchapi.target_name(node) == "getitem":
         return are_tensors(values.get(node.all_input_nodes[0]))
-    overload, example = torchapi.overload_of(node), node.meta.get("val")
+    overload = torchapi.overload_of(node)
+    example: Any = node.meta.get("val")
     if overload is None or not are_tensors(example):
         return False
     shapes = [torchapi.known_shape(t) for t in ([example] if _is_tensor(example) else example)]
