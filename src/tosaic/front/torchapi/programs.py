@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -122,9 +123,13 @@ def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
 def _hidden_views(exported: ExportedProgram) -> Any:
     """How to take operators apart whose results are views without their schemas saying so."""
     used = {overload_of(n) for module in graphs_of(exported) for n in module.graph.nodes}
-    hidden = [o for o in used if o is not None and plain_name(o) in SHARING
-              and all(r.alias_info is None for r in o._schema.returns)]  # fmt: skip
-    return {o: o.decompose for o in hidden}
+    hidden = [
+        o for o in used
+        if o is not None and plain_name(o) in SHARING and o._can_decompose()
+        and all(r.alias_info is None for r in o._schema.returns)
+    ]  # fmt: skip
+    # Their own kernels: `decompose` would ask for what stands in their place meanwhile, itself.
+    return {o: partial(o._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd) for o in hidden}
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
