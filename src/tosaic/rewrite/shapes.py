@@ -35,7 +35,7 @@ def share_shapes(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) ->
 
 
 def reshape_behind(m: Matcher, op: Op) -> Value | None:
-    """The operator in the shape that an operand has before a RESHAPE that copies, then a RESHAPE."""
+    """The operator in the shape of an operand before a RESHAPE that copies it, and a RESHAPE."""
     reshape = _copying(m, op)
     if reshape is None:
         return None
