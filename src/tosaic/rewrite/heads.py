@@ -85,23 +85,26 @@ def multiply_each(m: Matcher, op: Op) -> Value | None:
 def join_channels(m: Matcher, op: Op) -> Value | None:
     """[matrices, rows, channels] as [rows, matrices, channels]: written beside one another."""
     extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
-    reshape = m.made_by(op.ins[0], "RESHAPE") if m.only(op.ins[0]) else None
-    joined = m.made_by(reshape.ins[0], "CONCAT") if reshape is not None else None
-    if reshape is None or joined is None or joined.attrs["axis"] != 1 or not m.only(joined.outs[0]):
-        return None
-    if perms[-3:] != [len(perms) - 2, len(perms) - 3, len(perms) - 1] or len(perms) > 4:
-        return None
-    if perms[:-3] != list(range(len(perms) - 3)) or len(joined.ins) != np.prod(extents[:-2]):
+    joined = _joined(m, op.ins[0])
+    outer = len(perms) - 3
+    if joined is None or perms != [*range(outer), outer + 1, outer, outer + 2] or outer > 1:
         return None
     if any(part.shape != (1, 1, *extents[-2:]) for part in joined.ins):
         return None
-    count = extents[-3]
-    rows = [
-        m.b.CONCAT(*joined.ins[at : at + count], axis=3) for at in range(0, len(joined.ins), count)
-    ]
+    count = extents[outer]
+    starts = range(0, len(joined.ins), count)
+    rows = [m.b.CONCAT(*joined.ins[at : at + count], axis=3) for at in starts]
     whole = rows[0] if len(rows) == 1 else m.b.CONCAT(*rows, axis=2)
     made: Value = m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))
     return made
+
+
+def _joined(m: Matcher, value: Value) -> Op | None:
+    """The CONCAT of matrices that a value is, whatever shape it got."""
+    while m.only(value) and (reshape := m.made_by(value, "RESHAPE")) is not None:
+        value = reshape.ins[0]
+    joined = m.made_by(value, "CONCAT") if m.only(value) else None
+    return joined if joined is not None and joined.attrs["axis"] == 1 else None
 
 
 def _pieces(m: Matcher, value: Value) -> list[_Matrix] | None:
