@@ -140,9 +140,7 @@ def test_a_constant_row_becomes_the_bias_exactly(spec: str, eps: float) -> None:
     gamma, beta = weights(24, 3)
     x = np.repeat(np.array([[kind.range[0]], [7], [0], [kind.range[1]]], kind.array), 24, 1)
     wanted = range_quant(beta, result)
-    (ours,) = Model(lowered(LAYER[0], spec, x, given, wanted, [24], gamma, beta, eps)).run(
-        x
-    )
+    (ours,) = Model(lowered(LAYER[0], spec, x, given, wanted, [24], gamma, beta, eps)).run(x)
     levels = np.round(beta.double().numpy() / wanted.scale + wanted.zero_point)
     assert np.array_equal(ours, np.broadcast_to(levels, ours.shape))
 

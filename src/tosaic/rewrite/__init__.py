@@ -23,6 +23,7 @@ from tosaic.rewrite import (  # noqa: F401
 )
 from tosaic.rewrite.clean import remove_dead
 from tosaic.rewrite.fold import share_constants
+from tosaic.rewrite.heads import part_heads
 from tosaic.rewrite.layout import sink_transposes
 from tosaic.rewrite.match import Allowed, Cost, simplify
 from tosaic.rewrite.peak import lower_peak
@@ -43,6 +44,8 @@ def improve(
     """
     simplify(graph, env, allowed, cost)
     graph = sink_transposes(graph, env, allowed, _NARROW if cost is not None else 0)
+    if cost is not None:
+        part_heads(graph, env, allowed, cost)
     simplify(graph, env, allowed, cost, forms=True)
     if cost is not None:
         share_shapes(graph, env, allowed, cost)

@@ -30,12 +30,31 @@ def share_shapes(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) ->
     m.waiting.clear()
     for op in list(graph.ops):
         if op in m.place and len(op.outs) == 1 and not op.regions:
-            m.attempt(reshape_behind, op)
+            m.attempt(fill_channels, op) or m.attempt(reshape_behind, op)
     m.run()
 
 
+def fill_channels(m: Matcher, op: Op) -> Value | None:
+    """Rows of columns as columns of channels: of a single channel an NPU computes one at a time.
+
+    Where an operand is repeated, that is; others are read as one row of channels anyway.
+    """
+    result = op.outs[0]
+    if op.name not in BROADCASTS or result.type.rank < 2 or result.shape[-1] != 1:
+        return None
+    count = 2 if op.name == "MUL" else len(op.ins)
+    repeated = any(v.type.size not in (1, result.type.size) for v in op.ins[:count])
+    if not repeated:
+        return None
+    shapes = [(1, *v.shape[:-1]) for v in op.ins[:count]]
+    ins = [m.b.RESHAPE(v, m.b.shape(size)) for v, size in zip(op.ins, shapes)]
+    made = m.b.op(op.name, *ins, *op.ins[count:], out=result.dtype, **op.attrs)
+    whole: Value = m.b.RESHAPE(made, m.b.shape(result.shape))
+    return whole
+
+
 def reshape_behind(m: Matcher, op: Op) -> Value | None:
-    """The operator in the shape that an operand has before a RESHAPE that copies, then a RESHAPE."""
+    """The operator in the shape of an operand before a RESHAPE that copies it, and a RESHAPE."""
     reshape = _copying(m, op)
     if reshape is None:
         return None

@@ -134,7 +134,7 @@ def _masked_short(b: Lowering, x: Value, mask: Mask, step: float) -> Value:
     if isinstance(mask.allowed, Value):
         ones = _ones(b, mask.allowed)
         ends = b.SUB(product(b, ones, b.number(_STEPS, ones)), b.number(32768, ones))
-        return b.rescale(b.MINIMUM(b.rescale(x, [1.0], 0, d.I32), ends), [1.0], 0, d.I16)
+        return _narrow(b, b.MINIMUM, x, b.levels(ends, d.I16))
     return _narrow(b, b.MINIMUM, x, b.const(np.where(mask.allowed, 32767, -32768), d.I16))
 
 

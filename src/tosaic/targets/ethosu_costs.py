@@ -84,6 +84,8 @@ def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
         return _COMPARED * rates.copy * op.outs[0].type.size
     if op.name == "RESCALE":
         return _rescale(rates, apart, op)
+    if op.name == "MATMUL" and not rates.load:  # U85 turns the right one
+        return rates.copy * op.ins[1].type.size
     return 0.0
 
 
