@@ -7,6 +7,7 @@ adds up along another axis: an NPU counts channels in sixteens, so few terms are
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 
 import numpy as np
@@ -41,14 +42,14 @@ def _sixteens(count: int) -> int:
 
 def _short(b: Lowering, x: Value) -> Value:
     """int16 of int8, by a product with ones: Vela repeats a RESCALE for each of its readers."""
-    ones = np.ones((1, 1, x.shape[2], 1))
-    wide = _convolved(b, x, ones, zero_point(b, x), d.I32)
+    flat, ones = (1, 1, math.prod(x.shape[:2]), x.shape[2]), np.ones((1, 1, x.shape[2], 1))
+    wide = _convolved(b, b.reshape(x, flat), ones, zero_point(b, x), d.I32)
     return b.reshape(b.rescale(wide, [1.0], 0, d.I16), x.shape)
 
 
 def _convolved(b: Lowering, x: Value, weights: Array, zero: Value, kind: d.DType) -> Value:
     return b.DEPTHWISE_CONV2D(
-        b.reshape(x, (1, *x.shape)), b.const(weights, d.I8), b.const([0], kind), zero,
+        x, b.const(weights, d.I8), b.const([0], kind), zero,
         b.const([0], d.I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=kind,
     )  # fmt: skip
 
@@ -68,9 +69,10 @@ def _columns(b: Lowering, x: Value, y: Value, bits: int) -> Value:
 def _rows(b: Lowering, x: Value, y: Value, bits: int) -> Value:
     """A sum along an axis that is no channel is a convolution with ones."""
     ones = np.ones((1, *y.shape[1:], 1))
-    wide, turned, lines = _short(b, y), b.permute(x, (0, 2, 1)), []
+    wide, lines = _short(b, y), []
     for i in range(x.shape[1]):
-        terms = _terms(b, wide, piece(b, turned, 2, i, i + 1), bits)
-        sums = _convolved(b, terms, ones, b.const([0], d.I16), d.I48)
+        factors = b.reshape(piece(b, x, 1, i, i + 1), (*y.shape[:2], 1))
+        terms = _terms(b, wide, factors, bits)
+        sums = _convolved(b, b.reshape(terms, (1, *y.shape)), ones, b.const([0], d.I16), d.I48)
         lines.append(b.reshape(b.rescale(sums, [1.0], 0, d.I32), (y.shape[0], 1, y.shape[2])))
     return joined(b, lines, 1)
