@@ -1,4 +1,4 @@
-"""Attention in integers: every form of it, every sort of mask, on rows flat and peaked."""
+"""Attention in integers: every form of it, every sort of mask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from judges.rules import dequantized, finish, quantized, range_quant, run_both
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
-from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Op, Quant
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
@@ -68,13 +67,10 @@ def attention(form: str, tensors: list[torch.Tensor], mask: Any = None, **keywor
     return finish(b, b.settle(made, wanted, kind), env), arrays, expected, wanted
 
 
-def steps_off(made: Made, exact: bool = True) -> float:
+def steps_off(made: Made) -> float:
     graph, arrays, expected, wanted = made
-    if exact:
-        ours, theirs = run_both(graph, arrays)
-        assert np.array_equal(ours, theirs)
-    else:
-        (ours,) = Model(graph).run(*arrays)
+    ours, theirs = run_both(graph, arrays)
+    assert np.array_equal(ours, theirs)
     assert len(np.unique(ours)) > 20
     return float(np.abs(ours - (expected.numpy() / wanted.scale + wanted.zero_point)).max())
 
@@ -86,25 +82,6 @@ def data(seed: int, peak: float, *shape: int) -> list[torch.Tensor]:
     query = torch.randn(1, heads, rows, channels, generator=generator) * peak
     rest = (torch.randn(1, heads, columns, channels, generator=generator) for _ in range(2))
     return [query, *rest]
-
-
-SHAPES = ((2, 16, 16, 32), (2, 8, 64, 64), (1, 8, 197, 64))
-# Steps of the result, where the best rounding has 0.5; by how much scores deviate.
-BOUNDS = {
-    "bytes": {0.3: 0.52, 1.0: 0.52, 2.5: 0.52},
-    "shorts": {0.3: 0.7, 1.0: 0.75, 2.5: 0.75},
-    "deferred": {0.3: 0.7, 1.0: 0.75, 2.5: 0.75},
-    "a16": {0.3: 0.55, 1.0: 0.55, 2.5: 0.65},
-}
-
-
-@pytest.mark.parametrize("peak", [0.3, 1.0, 2.5])
-@pytest.mark.parametrize("form", FORMS)
-def test_attention_is_exact_and_near_the_real_one(form: str, peak: float) -> None:
-    for shape in SHAPES:
-        for seed in range(4):
-            off = steps_off(attention(form, data(seed, peak, *shape)), exact=seed == 0)
-            assert off <= BOUNDS[form][peak], f"{off} steps off: {shape}"
 
 
 def _masks() -> dict[str, Any]:
