@@ -179,11 +179,11 @@ def exact(b: Lowering, s: Scores) -> Exponentials:
     bits = b.number(24, steps)
     whole = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(steps, b.number(1 << 23, steps)), bits, round=True)
     upper, last = two_bytes(b, b.SUB(steps, b.LOGICAL_LEFT_SHIFT(whole, bits)))
-    factors = (
+    first, second = (
         paired(b, b.SUB(b.number(0, byte), byte), halving / size)
         for byte, size in zip(two_bytes(b, upper), (1 << 8, 1 << 16))
     )
-    fine = product(b, *factors, 14)
+    fine = product(b, first, second, 14)
     less, shift = multiplier_and_shift(halving / (1 << 24), 22)
     share = product(b, last, b.number(less, last))  # of 8 and 22 bits
     fine = b.SUB(fine, product(b, fine, share, shift))
