@@ -308,6 +308,18 @@ def test_int16_is_moved_by_products_too(kind: DType) -> None:
     assert np.array_equal(load(result).run(given)[0].reshape(wanted.shape), wanted)
 
 
+@pytest.mark.parametrize("device", ["ethos-u55-128", "ethos-u85-256"])
+@pytest.mark.parametrize("shape", [(16, 1024), (1024, 16)])
+def test_int32_that_no_product_moves_is_transposed(device: str, shape: tuple[int, int]) -> None:
+    target = ETHOS_U[device]
+    b = Builder(target.env)
+    x = b.input(I32, shape)
+    b.output(b.TRANSPOSE(x, perms=(1, 0)))
+    after = improve(b.graph, target.env, target.refuses, target.cost)
+    given = np.arange(16 * 1024, dtype=np.int32).reshape(shape)
+    assert np.array_equal(Model(after).run(given)[0], given.T)
+
+
 def test_blocks_begin_and_end_as_the_padding_says() -> None:
     found = fold(96, 3, 2, (1, 0), 1)
     assert found is not None
