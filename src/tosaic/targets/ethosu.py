@@ -12,7 +12,7 @@ from tosaic.ir.graph import Graph
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate, compile_graph
-from tosaic.targets.ethosu_check import CHEAP, check_stream
+from tosaic.targets.ethosu_check import check_stream, is_worth_a_check
 from tosaic.targets.ethosu_costs import cycles
 from tosaic.targets.ethosu_forms import DEDICATED, FAMILIES, constraint
 from tosaic.targets.ethosu_outputs import own_outputs
@@ -82,8 +82,7 @@ def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
     repair(graph, ETHOS_U[config.accelerator].env, family(config.accelerator))
     own_outputs(graph, ETHOS_U[config.accelerator].env)
     made = compile_graph(graph, config)
-    cheap = len(made.result.weights) <= CHEAP
-    if options.check or (options.check is None and cheap):
+    if options.check or (options.check is None and is_worth_a_check(graph, made.result)):
         made = _checked(graph, made, config)
     made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
     made.check("flash", made.result.performance.flash, options.max_flash_bytes)

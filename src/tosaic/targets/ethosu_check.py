@@ -17,8 +17,20 @@ from tosaic.ir.graph import Graph, Value
 from tosaic.targets.vela import VelaResult
 
 Array = np.ndarray[Any, np.dtype[Any]]
-# Bytes of weights up to which a check takes about a second; weights are decoded in Python.
-CHEAP = 1 << 19
+# Bytes of weights up to which a check takes about a second, as weights are decoded in Python; and
+# up to which it is worth some for operators that Vela has been seen to compile wrongly.
+_CHEAP, _WORTH_IT = 1 << 19, 1 << 22
+_PROVED = frozenset(
+    {"CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MAX_POOL2D", "AVG_POOL2D", "ADD", "SUB",
+     "MUL", "CLAMP", "RESCALE", "TABLE", "RESHAPE", "TRANSPOSE", "CONCAT", "SLICE", "PAD",
+     "RESIZE", "MATMUL", "MAXIMUM", "MINIMUM", "CONST", "CONST_SHAPE", "IDENTITY"}
+)  # fmt: skip
+
+
+def is_worth_a_check(graph: Graph, result: VelaResult) -> bool:
+    """Whether a stream is checked unless the user says otherwise."""
+    is_common = all(op.name in _PROVED for op in graph.ops)
+    return len(result.weights) <= (_CHEAP if is_common else _WORTH_IT)
 
 
 def check_stream(graph: Graph, result: VelaResult) -> None:
