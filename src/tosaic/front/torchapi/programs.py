@@ -8,6 +8,7 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import torch
@@ -21,6 +22,7 @@ from tosaic.front.torchapi.operators import SHARING, bound_arguments, overload_o
 from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
 
+_COMPOSITE = torch._C.DispatchKey.CompositeImplicitAutograd
 _PLAIN_INPUTS = {
     InputKind.USER_INPUT,
     InputKind.PARAMETER,
@@ -123,7 +125,8 @@ def _hidden_views(exported: ExportedProgram) -> Any:
     used = {overload_of(n) for module in graphs_of(exported) for n in module.graph.nodes}
     hidden = [o for o in used if o is not None and plain_name(o) in SHARING
               and all(r.alias_info is None for r in o._schema.returns)]  # fmt: skip
-    return {o: o.decompose for o in hidden}
+    # ``o.decompose`` would find the very entry of this table, and call itself for ever.
+    return {o: partial(o._op_dk, _COMPOSITE) for o in hidden if o._can_decompose()}
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
