@@ -21,8 +21,8 @@ aten = torch.ops.aten
 _PRODUCTS = frozenset({"aten.matmul.default", "aten.bmm.default"})
 _SOFTMAXES = frozenset({"aten.softmax.int", "aten._softmax.default"})
 _SAME = frozenset({"aten.contiguous.default", "aten.clone.default", "aten.type_as.default",
-                   "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten._to_copy.default",
-                   "aten.float.default"})  # fmt: skip
+                   "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
+                   "aten._to_copy.default"})  # fmt: skip
 _VIEWS = frozenset({"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",
                     "aten.unsqueeze.default", "aten.squeeze.dim"})  # fmt: skip
 _LOWEST = -1e30  # a bound below this one bounds nothing
@@ -58,6 +58,10 @@ def _attention(node: fx.Node) -> _Scores | None:
     if not _is_call(node, _PRODUCTS):
         return None
     shares = _bare(node.args[0])
+    while shares is not None and _is_call(shares, _VIEWS):
+        source = shares.args[0]
+        assert isinstance(source, fx.Node)
+        shares = _bare(source) if _shape(source)[-2:] == _shape(shares)[-2:] else None
     if shares is None or not _is_call(shares, _SOFTMAXES) or len(shares.users) != 1:
         return None
     bound = torchapi.bound_arguments(shares)
@@ -85,9 +89,7 @@ def _scores(given: Any) -> _Scores | None:
         return None
     name, bound = torchapi.target_name(node), torchapi.bound_arguments(node)
     if name in _PRODUCTS:
-        query, turned = node.args[:2]
-        assert isinstance(query, fx.Node) and isinstance(turned, fx.Node)
-        return _Scores(query, turned)
+        return _Scores(*node.all_input_nodes) if len(node.all_input_nodes) == 2 else None
     if name in _VIEWS:  # other axes for the heads, as windows have them
         source = bound["self"]
         return _scores(source) if _shape(source)[-2:] == _shape(node)[-2:] else None

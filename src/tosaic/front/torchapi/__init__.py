@@ -60,7 +60,8 @@ __all__ = [
     "graphs_of", "is_number_argument",
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "load",
-    "location", "make_new", "module_of", "modules_of", "new_call", "overload_of", "quiet", "stand_in_beside",
+    "location", "make_new", "module_of", "modules_of", "new_call", "overload_of", "quiet",
+    "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written_positions",
     "written_structure",
 ]  # fmt: skip

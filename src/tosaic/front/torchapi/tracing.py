@@ -3,7 +3,8 @@
 A module runs once with its example inputs, and every operator it calls is noted as torch.export
 notes it: before PyTorch takes it apart. Whatever is not plain raises Untraced, and torch.export
 does it: inputs that are no tensors, tensors that are neither inputs nor parameters nor buffers,
-results that are read in Python, attributes that change, control flow, other devices than the CPU.
+attributes that change, control flow, other devices than the CPU, and values that are read in Python
+and depend on inputs. Those that do not, such as sizes kept in buffers, are what they are.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tosaic.front.torchapi.operators import is_repeatable
 from tosaic.front.torchapi.standin import stand_in
 
 _TORCH, _CPU = os.path.dirname(torch.__file__), torch.device("cpu")
@@ -45,7 +47,10 @@ _SKIPPED = tuple(
                  ("nn", "modules", "module.py"), ("_jit_internal.py",))
 )  # fmt: skip
 _DEPENDENT = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
+_READING = frozenset(("aten.item.default", "aten.is_nonzero.default", "aten.equal.default",
+                      "aten._local_scalar_dense.default"))  # fmt: skip
 _UNSEEN = torch.Tag.inplace_view  # a tensor would change its sizes behind our back
+_REFRESHED = "_flat_weights", "_flat_weight_refs"  # recurrent modules' lists of their parameters
 
 
 class Untraced(Exception):
@@ -109,6 +114,7 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         TorchDispatchMode.__init__(self, key)  # type: ignore[no-untyped-call]
         self.graph = graph
         self.given: set[int] = set()  # memory of inputs, parameters and buffers
+        self.fixed: set[fx.Node] = set()  # what depends on no input
         self.names: set[str] = set()
         self.stack: list[tuple[str, tuple[str, str]]] = []
 
@@ -127,17 +133,28 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if str(func) in _READING and self._is_fixed(func, args):
+            with torch._C._DisablePythonDispatcher():
+                return func(*pytree.tree_map(lambda v: _real(v, {}), args))
         self._check(func, args, kwargs)
         positional, named = pytree.tree_map(_node, (args, kwargs))
         name = func.overloadpacket.__name__
         node = self.graph.create_node("call_function", func, positional, named, name=name)
         node.meta["nn_module_stack"] = dict(self.stack)
         node.meta["stack_trace"] = _stack_trace()
+        if self._is_fixed(func, (args, kwargs)):
+            self.fixed.add(node)
         same: dict[int, _Traced] = {}
         with torch._C._DisablePythonDispatcher():
             plain, named = pytree.tree_map(lambda v: _real(v, same), (args, kwargs))
             result = func(*plain, **named)
         return self._results(node, result, same)
+
+    def _is_fixed(self, func: Any, values: Any) -> bool:
+        """Whether a call gives the same whatever the inputs are."""
+        given = [v for v in pytree.tree_leaves(values) if isinstance(v, Tensor)]
+        known = all(isinstance(v, _Traced) and v.node in self.fixed for v in given)
+        return known and is_repeatable(func)
 
     def _check(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
         if _UNSEEN in func.tags or _depends_on_values(func, args):
@@ -169,6 +186,7 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         for index, part in enumerate(result):
             item = self.graph.call_function(operator.getitem, (node, index))
             item.meta |= {k: node.meta[k] for k in ("nn_module_stack", "stack_trace")}
+            self.fixed |= {item} if node in self.fixed else set()
             parts.append(self._results(item, part, same))
         node.meta["val"] = type(result)(part.node.meta["val"] for part in parts)
         return type(result)(parts)
@@ -224,6 +242,7 @@ class _Trace:
     ) -> _Traced:
         made = self.recorder.take(_plain(tensor), prefix + re.sub(r"[^a-zA-Z0-9]", "_", name))
         self.inputs.append(InputSpec(kind, _argument(made.node), name, lasts))
+        self.recorder.fixed.add(made.node)
         return made
 
     def _input(self, value: Any, name: str) -> _Traced:
@@ -357,6 +376,8 @@ def _unchanged(module: nn.Module) -> Iterator[None]:
     try:
         yield
     finally:
+        for now, was in before:
+            now.update({name: was[name] for name in _REFRESHED if name in was})
         changed = [(now, was) for now, was in before if not _is_same(now, was)]
         for now, was in changed:
             now.clear()
