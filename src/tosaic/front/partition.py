@@ -92,6 +92,13 @@ def partition(
     return _Partitioner(program, env, expose, constraints, kept, has_casts).run()
 
 
+def refusals(program: Program, env: Env, constraints: Sequence[Constraint] = ()) -> list[Refusal]:
+    """What a partition would leave to PyTorch, and why, without its graphs."""
+    trial = _Partitioner(program, env, False, constraints, {}, False)
+    trial.try_calls()
+    return trial.refused
+
+
 class _Partitioner:
     def __init__(
         self, program: Program, env: Env, expose: bool, constraints: Sequence[Constraint],
@@ -109,12 +116,15 @@ class _Partitioner:
         self.level: dict[fx.Node, int] = {}
         self.reads: dict[fx.Node, bool] = {}
 
-    def run(self) -> Partition:
+    def try_calls(self) -> None:
         for node in self.program.inputs:
             self._outside(node)
         for node in self.program.calls:
             self._try(node)
             self._place(node)
+
+    def run(self) -> Partition:
+        self.try_calls()
         self._leave_steps()
         self._find_reads()
         return Partition(self._pieces(), self.refused)

@@ -71,7 +71,7 @@ class Walker:
 
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
-        self.b.loc, known = torchapi.location(node), dict(self._reals.made)
+        self.b.loc, known = torchapi.location(node), len(self._reals.made)
         if is_known(node, self.values):
             return self._evaluate(node)
         try:
@@ -79,7 +79,7 @@ class Walker:
                 self.ranges.check(node)
             result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
-            self._reals.made = known  # the others are dropped with the call
+            self._reals.keep(known)  # the others are dropped with the call
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result

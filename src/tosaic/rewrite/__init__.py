@@ -24,6 +24,7 @@ from tosaic.rewrite.fold import share_constants
 from tosaic.rewrite.layout import sink_transposes
 from tosaic.rewrite.match import Allowed, Cost, simplify
 from tosaic.rewrite.peak import lower_peak
+from tosaic.rewrite.shapes import share_shapes
 from tosaic.spec.env import Env
 
 _NARROW = 8  # channels below which elementwise operators of an NPU idle
@@ -42,6 +43,7 @@ def improve(
     graph = sink_transposes(graph, env, allowed, _NARROW if cost is not None else 0)
     simplify(graph, env, allowed, cost, forms=True)
     if cost is not None:
+        share_shapes(graph, env, allowed, cost)
         lower_peak(graph, env, allowed, cost)
     share_constants(graph)
     return graph

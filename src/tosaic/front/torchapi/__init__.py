@@ -35,6 +35,7 @@ from tosaic.front.torchapi.programs import (
     module_of,
     quiet,
     with_own_operators,
+    written,
 )
 from tosaic.front.torchapi.standin import (
     computed_beside,
@@ -62,6 +63,6 @@ __all__ = [
     "known_size", "load",
     "location", "make_new", "module_of", "modules_of", "new_call", "overload_of", "quiet",
     "stand_in_beside",
-    "structure", "target_name", "unflatten", "with_own_operators", "written_positions",
+    "structure", "target_name", "unflatten", "with_own_operators", "written", "written_positions",
     "written_structure",
 ]  # fmt: skip

@@ -15,6 +15,7 @@ import torch
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
 from tosaic.errors import InvalidInput
@@ -218,8 +219,14 @@ def module_of(exported: ExportedProgram) -> fx.GraphModule:
         node.replace_all_uses_with(made)
         graph.erase_node(node)
     graph.set_codegen(_PyTreeCodeGen(_interface(exported)))
-    module = fx.GraphModule(root, graph)
+    module = _LazyGraphModule(root, graph)  # its Python code is written when it is called
     module.meta.update(exported.graph_module.meta)
+    return module
+
+
+def written(module: fx.GraphModule) -> fx.GraphModule:
+    """With its Python code in place, for whoever looks at its signature."""
+    _LazyGraphModule.force_recompile(module)
     return module
 
 
