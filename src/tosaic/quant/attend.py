@@ -19,6 +19,7 @@ from tosaic.quant.masking import Masking, conditions, joined, number
 
 aten = torch.ops.aten
 _PRODUCTS = frozenset({"aten.matmul.default", "aten.bmm.default"})
+_OPERATOR = frozenset({"aten.scaled_dot_product_attention.default"})
 _SOFTMAXES = frozenset({"aten.softmax.int", "aten._softmax.default"})
 _SAME = frozenset({"aten.contiguous.default", "aten.clone.default", "aten.type_as.default",
                    "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
@@ -45,12 +46,33 @@ def attend(module: fx.GraphModule) -> None:
     """Put the operator in the place of the last product of each attention that is written out."""
     found = False
     for node in list(module.graph.nodes):
+        found = _with_condition(module, node) or found
         scores = _attention(node)
         if scores is not None and _replace(module, node, scores):
             found = True
     if found:
         module.graph.eliminate_dead_code()
         module.recompile()
+
+
+def _with_condition(module: fx.GraphModule, node: fx.Node) -> bool:
+    """Give the operator a condition in the place of computed numbers that stand for one."""
+    if not _is_call(node, _OPERATOR):
+        return False
+    bound = torchapi.bound_arguments(node)
+    query, key, mask = bound["query"], bound["key"], bound["attn_mask"]
+    if not isinstance(mask, fx.Node) or not mask.meta["val"].dtype.is_floating_point:
+        return False
+    whole = (*_shape(query)[:-1], _shape(key)[-2])
+    given = Masking(mask, shape=whole)
+    with module.graph.inserting_before(node):
+        found = conditions(node, [given])
+        if found is None or found == [given] or not all(_fits(m, whole) for m in found):
+            return False
+        made = joined(module, node, found, whole)
+    assert made is not None
+    node.replace_input_with(mask, made)
+    return True
 
 
 def _attention(node: fx.Node) -> _Scores | None:
