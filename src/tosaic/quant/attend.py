@@ -111,7 +111,8 @@ def _scores(given: Any) -> _Scores | None:
         return None
     name, bound = torchapi.target_name(node), torchapi.bound_arguments(node)
     if name in _PRODUCTS:
-        return _Scores(*node.all_input_nodes) if len(node.all_input_nodes) == 2 else None
+        operands = node.all_input_nodes
+        return _Scores(operands[0], operands[1]) if len(operands) == 2 else None
     if name in _VIEWS:  # other axes for the heads, as windows have them
         source = bound["self"]
         return _scores(source) if _shape(source)[-2:] == _shape(node)[-2:] else None
