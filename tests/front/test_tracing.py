@@ -12,6 +12,7 @@ from torch import Tensor, fx, nn
 
 import tosaic
 import zoo
+from judges.programs import check
 from tosaic.front import torchapi
 from tosaic.front.torchapi.tracing import TracedProgram, Untraced, traced
 
@@ -170,6 +171,33 @@ class Remembering(nn.Module):
         self.last = x * 2
         self.seen.append(self.last)
         return self.last + 1
+
+
+class Padded(nn.Module):
+    """Pads to a multiple of a step that is a buffer, and takes what is beyond an index of it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("step", torch.tensor(4), persistent=False)
+
+    def forward(self, x: Tensor) -> Tensor:
+        missing = -x.shape[-1] % self.step
+        if missing > 0:
+            x = nn.functional.pad(x, (int(missing), self.step // 2))
+        return x * self.step
+
+
+def test_numbers_of_buffers_may_be_read_in_python() -> None:
+    """torch.export has no values for them, so it takes no such module."""
+    check(Padded(), (torch.randn(2, 6),))
+
+
+@pytest.mark.parametrize("kind", [nn.LSTM, nn.GRU])
+def test_recurrent_layers_are_traced(kind: Any) -> None:
+    net, example = kind(5, 7, batch_first=True).eval(), (torch.randn(1, 4, 5),)
+    before = list(net._flat_weights)
+    assert isinstance(traced(net, example), TracedProgram)
+    assert all(a is b for a, b in zip(net._flat_weights, before, strict=True))
 
 
 class Closed(nn.Module):

@@ -15,6 +15,7 @@ import pytest
 from judges.improved import Case, Random, conv, names, rescale, same, weights
 from judges.reference import run_reference
 from tosaic.files.flatbuffer import write
+from tosaic.interp.model import Model
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import improve

@@ -1,4 +1,7 @@
-"""Decomposed calls put together again: what was one operator is lowered and quantized as one."""
+"""Decomposed calls put together again: what was one operator is lowered and quantized as one.
+
+What would bring no numbers, or any, is made plain as well: empty parts, memory that nothing set.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,7 @@ from tosaic.front import torchapi
 from tosaic.front.idioms import may_have_idioms, recognise
 
 aten = torch.ops.aten
-Call = tuple[Any, tuple[Any, ...]]
+Call = tuple[Any, tuple[Any, ...]] | tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
 def composed(exported: ExportedProgram) -> ExportedProgram:
@@ -36,11 +39,14 @@ def composed(exported: ExportedProgram) -> ExportedProgram:
     return made
 
 
-def _replace(graph: fx.Graph, node: fx.Node, target: Any, args: tuple[Any, ...]) -> None:
+def _replace(
+    graph: fx.Graph, node: fx.Node, target: Any, args: tuple[Any, ...],
+    kwargs: dict[str, Any] | None = None,
+) -> None:  # fmt: skip
     """Change the call itself, or the items that are read of its results: names stay."""
     several = isinstance(node.meta.get("val"), (list, tuple))
     for call in list(node.users) if several else [node]:
-        call.target, call.args, call.kwargs = target, args, {}
+        call.target, call.args, call.kwargs = target, args, kwargs or {}
         call.meta = {**node.meta, "val": call.meta.get("val")}
     if several:
         graph.erase_node(node)
@@ -145,6 +151,25 @@ def _strided(b: dict[str, Any]) -> Call | None:
     return (aten.view.default, (b["self"], size)) if plain and not b["storage_offset"] else None
 
 
+def _cat(b: dict[str, Any]) -> Call | None:
+    """Without parts that have no elements, such as what rotation leaves of a head."""
+    parts = [p for p in b["tensors"] if 0 not in p.meta["val"].shape]
+    if len(parts) in (0, len(b["tensors"])):
+        return None
+    rank = parts[0].meta["val"].dim()
+    return aten.cat.default, (parts, b["dim"] % rank)
+
+
+def _zeros(b: dict[str, Any]) -> Call | None:
+    """Memory that nothing has set may hold anything, so it holds 0: garbage has no range."""
+    like = b["self"].meta["val"] if "self" in b else None
+    size = b["size"] if like is None or "size" in b else like.shape
+    kind = b.get("dtype") or (torch.get_default_dtype() if like is None else like.dtype)
+    if any(torchapi.known_size(s) is None for s in size if not isinstance(s, fx.Node)):
+        return None
+    return aten.zeros.default, ([*size],), {"dtype": kind}
+
+
 _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
     "aten.max_pool2d_with_indices.default": _max_pool,
@@ -157,4 +182,8 @@ _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten.as_strided_copy.default": _strided,
     "aten.addmm.default": _addmm,
     "aten.mm.default": _mm,
+    "aten.cat.default": _cat,
+    "aten.empty.memory_format": _zeros,
+    "aten.new_empty.default": _zeros,
+    "aten.empty_like.default": _zeros,
 }

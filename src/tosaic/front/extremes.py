@@ -61,7 +61,19 @@ def place_of_extreme(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
         lambda: b.ARGMAX(x if largest else _opposite(b, x), axis=axis),
         lambda: _in_rows(b, x, axis, largest),
         lambda: _counted(b, x, axis, largest),
+        lambda: _found(b, x, axis, largest),
     )
+
+
+def _found(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
+    """The smallest number among the places that equal the extreme: for int32, which has any."""
+    size, last = x.shape[axis], x.type.rank - 1
+    best = extreme(b, "REDUCE_MAX" if largest else "REDUCE_MIN", x, axis)
+    shape = [size if i == axis else 1 for i in range(last + 1)]
+    places = b.const(np.arange(size).reshape(shape), d.I32)
+    chosen = b.SELECT(b.EQUAL(x, best), places, b.const(np.full([1] * (last + 1), size), d.I32))
+    found = extreme(b, "REDUCE_MIN", chosen, axis)
+    return b.reshape(found, (*x.shape[:axis], *x.shape[axis + 1 :]))
 
 
 def _opposite(b: Lowering, x: Value) -> Value:

@@ -257,6 +257,14 @@ def _clamp(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
     return _limited(r.of(bound["self"]), low, high)
 
 
+def _place(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
+    """The number of an element: there are so many at most."""
+    source = bound["self"]
+    while _example(source) is None and source.all_input_nodes:  # PT2E gives its calls no examples
+        source = source.all_input_nodes[0]
+    return 0.0, min(_count(_example(source)), INT32[1])
+
+
 def _item(r: Ranges, node: fx.Node, bound: dict[str, Any]) -> Interval:
     source, example = r.of(node.args[0]), _of_type(_example(node))
     return max(source[0], example[0]), min(source[1], example[1])
@@ -277,7 +285,7 @@ _TRANSFER: dict[str, Callable[[Ranges, fx.Node, dict[str, Any]], Interval]] = {
     "relu": lambda r, n, b: _limited(r.of(b["self"]), (0.0, 0.0), None),
     "scatter_add": _accumulated, "index_add": _accumulated, "scatter_reduce": _accumulated,
     "index_put": _put, "floor": _rounded, "ceil": _rounded, "round": _rounded,
-    "trunc": _rounded, "getitem": _item,
+    "trunc": _rounded, "getitem": _item, "argmax": _place, "argmin": _place,
     **dict.fromkeys(
         ("prod", "cumprod", "mm", "bmm", "matmul", "dot", "mv", "addmm", "baddbmm", "linear",
          "convolution", "conv1d", "conv2d", "conv3d", "bitwise_left_shift", "__lshift__"),

@@ -16,6 +16,7 @@ from tosaic.front.collection import of_new_objects
 from tosaic.front.examples import check_examples
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.ports import Ends
+from tosaic.quant.attend import attend
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.convert import convert
@@ -126,6 +127,7 @@ def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule
     each_region(module, lambda region: _ready(region, quantizer))
     drop_idle(module)
     fold_known(module)
+    attend(module)
     mark_wide(module.graph)
     quantizer.expand(module)
     fold_batch_norms(module)

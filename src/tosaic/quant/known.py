@@ -13,16 +13,17 @@ from tosaic.front.walk import is_known
 def fold_known(module: fx.GraphModule) -> None:
     """Calls that read no input and nothing random are replaced by their results.
 
-    What is inside is then never observed, such as the −∞ of a mask, which has no scale. A program
-    that writes to tensors is left: what it writes to must stay what it computes.
+    What is inside is then never observed, such as the −∞ of a mask, which has no scale. Calls that
+    write to what they read make new values instead, or a run would change a buffer; a program
+    with a write that has no such form is left.
     """
     graph, made = module.graph, dict[fx.Node, Any]()
-    if any(_writes(node) for node in graph.nodes):
-        return
     values = {n: torchapi.attribute(module, str(n.target)) for n in graph.nodes if _is_held(n)}
     for node in graph.nodes:
         if node.op == "call_function" and is_known(node, values):
             values[node] = made[node] = torchapi.evaluate(node, values)
+    if not made or not all(_is_new(node) for node in graph.nodes if node not in made):
+        return
     for number, (node, value) in enumerate(made.items()):
         if not isinstance(value, Tensor) or all(user in made for user in node.users):
             continue
@@ -32,15 +33,15 @@ def fold_known(module: fx.GraphModule) -> None:
             held = graph.create_node("get_attr", name)
         held.meta = dict(node.meta)
         node.replace_all_uses_with(held, delete_user_cb=lambda user: user not in made)
-    if made:
-        graph.eliminate_dead_code()
-        module.recompile()
+    graph.eliminate_dead_code()
+    module.recompile()
 
 
 def _is_held(node: fx.Node) -> bool:
     return node.op == "get_attr"
 
 
-def _writes(node: fx.Node) -> bool:
-    overload = torchapi.overload_of(node)
-    return overload is not None and bool(torchapi.effects(overload).written)
+def _is_new(node: fx.Node) -> bool:
+    """Whether a call makes a new value; one that writes to an old one does so from here on."""
+    torchapi.make_new(node)
+    return not torchapi.written_positions(node)

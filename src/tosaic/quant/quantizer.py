@@ -363,7 +363,7 @@ class TosaicQuantizer:
     def _rider(self, node: fx.Node) -> fx.Node | None:
         """The activation that alone reads the result and rides on its accumulator."""
         user = only_user(node)
-        if user is None or _KEY in user.meta or self._scheme(user) is None:
+        if user is None or not is_real(user) or _KEY in user.meta or self._scheme(user) is None:
             return None
         name = torchapi.target_name(node)
         before = name if "batch_norm" not in name else "aten.conv2d.default"

@@ -1,8 +1,8 @@
-"""Operators that users write out by hand: attention, norms, activations.
+"""Operators that users write out by hand: norms, activations, products by the names of axes.
 
 What stands for one operator is lowered and quantized as one. Each idiom is the call that gives the
-result; it becomes the operator, and what only led there is dead then. Scores, shares and the like
-that something else reads too are no part of an idiom.
+result; it becomes the operator, and what only led there is dead then. Attention, whose masks are
+known only when constants are, is found later: see ``quant.attend``.
 """
 
 from __future__ import annotations
@@ -13,15 +13,14 @@ from functools import partial
 import torch
 from torch import Tensor, fx
 
-from tosaic.front.idioms.attention import attention
 from tosaic.front.idioms.calls import become, before, name_of, orders
 from tosaic.front.idioms.norms import affine, norm
+from tosaic.front.idioms.products import product
 
 aten = torch.ops.aten
 _SIGNS = frozenset(
-    {"aten.softmax.int", "aten._softmax.default", "aten.rsqrt.default", "aten.sqrt.default",
-     "aten.pow.Tensor_Scalar",
-     "aten.sigmoid.default"}
+    {"aten.rsqrt.default", "aten.sqrt.default", "aten.pow.Tensor_Scalar", "aten.sigmoid.default",
+     "aten.einsum.default"}
 )  # fmt: skip
 
 
@@ -32,7 +31,7 @@ def may_have_idioms(graph: fx.Graph) -> bool:
 def recognise(graph: fx.Graph, held: Container[str]) -> None:
     """Put operators in the place of their idioms. ``held`` are the names of parameters."""
     _drop_idle(graph)
-    idioms = (attention, norm, partial(affine, held=held), _silu)
+    idioms = (norm, partial(affine, held=held), _silu, product)
     for node in list(graph.nodes):
         if node.op == "call_function" and isinstance(node.meta.get("val"), Tensor):
             with graph.inserting_before(node):

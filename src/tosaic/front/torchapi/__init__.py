@@ -37,7 +37,13 @@ from tosaic.front.torchapi.programs import (
     with_own_operators,
     written,
 )
-from tosaic.front.torchapi.standin import computed_beside, give_fakes, is_stand_in, stand_in_beside
+from tosaic.front.torchapi.standin import (
+    computed_beside,
+    give_fakes,
+    is_stand_in,
+    new_call,
+    stand_in_beside,
+)
 from tosaic.front.torchapi.trees import (
     arguments_of,
     flatten,
@@ -55,7 +61,8 @@ __all__ = [
     "graphs_of", "is_number_argument",
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "load",
-    "location", "make_new", "module_of", "modules_of", "overload_of", "quiet", "stand_in_beside",
+    "location", "make_new", "module_of", "modules_of", "new_call", "overload_of", "quiet",
+    "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written", "written_positions",
     "written_structure",
 ]  # fmt: skip

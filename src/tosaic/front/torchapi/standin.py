@@ -98,6 +98,14 @@ def computed_beside(node: fx.Node, function: Callable[..., Any], args: Iterable[
     )
 
 
+def new_call(home: fx.Node, target: Any, args: tuple[Any, ...]) -> fx.Node:
+    """A call where the graph of a node inserts it; it is at home where that node is."""
+    made = home.graph.call_function(target, args)
+    shown = fx.map_arg(args, lambda n: n.meta["val"])
+    made.meta = {**home.meta, "val": computed_beside(home, target, shown)}
+    return made
+
+
 def as_fakes(examples: Iterable[Any]) -> tuple[FakeTensorMode, list[Any]]:
     """Examples as torch's own stand-ins, all of one mode."""
     examples = list(examples)

@@ -3,7 +3,8 @@
 A module runs once with its example inputs, and every operator it calls is noted as torch.export
 notes it: before PyTorch takes it apart. Whatever is not plain raises Untraced, and torch.export
 does it: inputs that are no tensors, tensors that are neither inputs nor parameters nor buffers,
-results that are read in Python, attributes that change, control flow, other devices than the CPU.
+attributes that change, control flow, other devices than the CPU, and values that are read in Python
+and depend on inputs. Those that do not, such as sizes kept in buffers, are what they are.
 """
 
 from __future__ import annotations
@@ -36,6 +37,7 @@ from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tosaic.front.torchapi.operators import is_repeatable
 from tosaic.front.torchapi.standin import stand_in
 
 _TORCH, _CPU = os.path.dirname(torch.__file__), torch.device("cpu")
@@ -46,6 +48,8 @@ _SKIPPED = tuple(
 )  # fmt: skip
 _DEPENDENT = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
 _REFRESHED = {"_flat_weights", "_flat_weight_refs"}  # lists of a layer's own parameters
+_READING = frozenset(("aten.item.default", "aten.is_nonzero.default", "aten.equal.default",
+                      "aten._local_scalar_dense.default"))  # fmt: skip
 _UNSEEN = torch.Tag.inplace_view  # a tensor would change its sizes behind our back
 
 
@@ -111,7 +115,7 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         self.graph = graph
         self.given: set[int] = set()  # memory of inputs, parameters and buffers
         self.names: set[str] = set()
-        self.varying: set[fx.Node] = set()  # what depends on an input
+        self.varying: set[fx.Node] = set()  # what depends on an input, or on chance
         self.mixed = False  # whether such has been written into what may have depended on none
         self.stack: list[tuple[str, tuple[str, str]]] = []
 
@@ -130,13 +134,16 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         kwargs = kwargs or {}
+        if str(func) in _READING and not self._may_vary(func, args):
+            with torch._C._DisablePythonDispatcher():
+                return func(*pytree.tree_map(lambda v: _real(v, {}), args))
         self._check(func, args, kwargs)
         positional, named = pytree.tree_map(_node, (args, kwargs))
         name = func.overloadpacket.__name__
         node = self.graph.create_node("call_function", func, positional, named, name=name)
         node.meta["nn_module_stack"] = dict(self.stack)
         node.meta["stack_trace"] = _stack_trace()
-        if self.varying.intersection(node.all_input_nodes):
+        if self.varying.intersection(node.all_input_nodes) or not is_repeatable(func):
             self.varying.add(node)
             self.mixed |= func._schema.is_mutable
         same: dict[int, _Traced] = {}

@@ -1,0 +1,195 @@
+"""Masks of attention: where scores count, and what is added to them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.front import torchapi
+from tosaic.quant.annotations import values_of
+
+aten = torch.ops.aten
+_FAR = -1e3  # what adds this much, or is this little, counts for nothing
+_AWAY = 32.0  # what is this much below all others has a share of 1e-14
+_MOVES = frozenset({
+    "aten.unsqueeze.default", "aten.expand.default", "aten.view.default", "aten.reshape.default",
+    "aten.slice.Tensor", "aten.permute.default", "aten.transpose.int", "aten.clone.default",
+    "aten.contiguous.default", "aten.select.int", "aten.squeeze.dim", "aten.repeat.default",
+})  # fmt: skip
+_SUMS = frozenset({"aten.add.Tensor", "aten.add_.Tensor"})
+_CASTS = frozenset({"aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default",
+                    "aten.type_as.default", "aten.to.device"})  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Masking:
+    """Numbers to add to scores; with ``value``, a condition and the number elsewhere.
+
+    ``is_allowed`` says whether scores stay where the condition holds, or where it does not.
+    ``shape`` is that of the scores where they are masked.
+    """
+
+    node: fx.Node
+    value: float | None = None
+    is_allowed: bool = True
+    shape: tuple[int, ...] = ()
+
+    @property
+    def is_known(self) -> bool:
+        return values_of(self.node) is not None
+
+
+def number(value: Any) -> float | None:
+    """The one number that an argument is, be it in a tensor of its own."""
+    if isinstance(value, (int, float)):
+        return float(value)
+    known = values_of(value) if isinstance(value, fx.Node) else None
+    return float(known) if known is not None and known.numel() == 1 else None
+
+
+def conditions(home: fx.Node, masks: Sequence[Masking]) -> list[Masking] | None:
+    """The same masks, with conditions where numbers stand for them; None if one is no mask.
+
+    New calls are made where the graph of ``home`` inserts them.
+    """
+    found = [term for mask in masks for term in _terms(home, mask)]
+    if any(mask.value is not None and mask.value > _FAR for mask in found):
+        return None
+    computed = [m for m in found if m.value is None and not m.is_known]
+    return None if computed and len(found) > 1 else found
+
+
+def _terms(home: fx.Node, mask: Masking) -> list[Masking]:
+    """Conditions and known numbers that a mask is the sum of, or the mask itself."""
+    if mask.value is not None or mask.is_known:
+        return [mask]
+    made = _condition(home, mask.node)
+    if made is not None:
+        return [replace(made, shape=mask.shape)]
+    bound = torchapi.bound_arguments(mask.node)
+    if torchapi.target_name(mask.node) not in _SUMS or bound["alpha"] != 1:
+        return [mask]
+    if not all(isinstance(bound[k], fx.Node) for k in ("self", "other")):
+        return [mask]
+    parts = [t for k in ("self", "other") for t in _terms(home, replace(mask, node=bound[k]))]
+    return [mask] if any(p.value is None and not p.is_known for p in parts) else parts
+
+
+def joined(
+    module: fx.GraphModule, home: fx.Node, masks: Sequence[Masking], shape: tuple[int, ...]
+) -> fx.Node | None:
+    """One mask for scores of a shape: numbers, or a condition where scores count."""
+    if not masks:
+        return None
+    if len(masks) == 1 and masks[0].value is None and not masks[0].is_known:
+        return masks[0].node
+    total = torch.zeros((), dtype=home.meta["val"].dtype)
+    for mask in masks:
+        total = total + _numbers(mask, shape) if mask.is_known else total
+    given = [_allowed(home, mask) for mask in masks if not mask.is_known]
+    if not given:
+        return _held(module, home, total)
+    is_bias = bool(((total != 0) & (total > _FAR)).any())
+    if not is_bias and total.dim():
+        given.append(_held(module, home, total > _FAR))
+    result = given[0]
+    for other in given[1:]:
+        result = torchapi.new_call(home, aten.logical_and.default, (result, other))
+    if not is_bias:
+        return result
+    low = float(total[total > _FAR].min()) - _AWAY  # numbers that int8 has, beside the others
+    numbers = _held(module, home, total.clamp(min=low)), _held(module, home, torch.tensor([low]))
+    return torchapi.new_call(home, aten.where.self, (result, *numbers))
+
+
+def _numbers(mask: Masking, shape: tuple[int, ...]) -> Tensor:
+    """What a known mask adds to scores of a shape."""
+    values = values_of(mask.node)
+    assert values is not None
+    if mask.value is not None:
+        values = torch.zeros(values.shape).masked_fill(values.bool() != mask.is_allowed, -math.inf)
+    return values.detach() if mask.shape == shape else values.expand(mask.shape).reshape(shape)
+
+
+def _allowed(home: fx.Node, mask: Masking) -> fx.Node:
+    """A condition that holds where scores count."""
+    if mask.is_allowed:
+        return mask.node
+    return torchapi.new_call(home, aten.logical_not.default, (mask.node,))
+
+
+def _held(module: fx.GraphModule, home: fx.Node, values: Tensor) -> fx.Node:
+    """A tensor as a buffer of the module."""
+    name = f"_mask_of_{home.name}_{len(list(module.buffers()))}"
+    module.register_buffer(name, values, persistent=False)
+    made = home.graph.create_node("get_attr", name)
+    made.meta = {**home.meta, "val": torchapi.stand_in_beside(home, values)}
+    return made
+
+
+def _condition(home: fx.Node, node: fx.Node) -> Masking | None:
+    """The condition behind numbers that are 0 where it holds and far below elsewhere."""
+    if node.op != "call_function":
+        return None
+    name, bound = torchapi.target_name(node), torchapi.bound_arguments(node)
+    if name in _CASTS:
+        return _condition(home, bound["self"])
+    if name in _MOVES:
+        inner = _condition(home, bound["self"])
+        if inner is None:
+            return None
+        moved = torchapi.new_call(home, node.target, (inner.node, *node.args[1:]))
+        return replace(inner, node=moved)
+    found = _two_numbers(home, name, bound)
+    if found is None or found.node.meta["val"].shape == node.meta["val"].shape:
+        return found
+    spread = torchapi.new_call(home, aten.expand.default, (found.node, [*node.meta["val"].shape]))
+    return replace(found, node=spread)
+
+
+def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any]) -> Masking | None:
+    """A condition from a call that chooses between 0 and a number far below."""
+    if name.startswith("aten.masked_fill."):
+        value = number(bound["value"])
+        if value is not None and value <= _FAR and _is_zero(bound["self"]):
+            return Masking(bound["mask"], value, is_allowed=False)
+    if name.startswith("aten.where."):
+        for one, other in (("self", "other"), ("other", "self")):
+            value = number(bound[other])
+            if value is not None and value <= _FAR and _is_zero(bound[one]):
+                return Masking(bound["condition"], value, is_allowed=one == "self")
+    if name in ("aten.mul.Tensor", "aten.mul.Scalar"):
+        for one, other in (("self", "other"), ("other", "self")):
+            value = number(bound[other])
+            if value is not None and value <= _FAR and isinstance(bound[one], fx.Node):
+                return _indicated(home, bound[one], value)
+    return None
+
+
+def _is_zero(value: Any) -> bool:
+    if isinstance(value, fx.Node):
+        known = values_of(value)
+        return known is not None and not bool(known.any())
+    return bool(value == 0)
+
+
+def _indicated(home: fx.Node, node: fx.Node, value: float) -> Masking | None:
+    """From numbers that are 1 where scores do not count; 1 − m is so where m is 0."""
+    name, bound = torchapi.target_name(node), torchapi.bound_arguments(node)
+    allowed = False
+    if name == "aten.rsub.Scalar" and bound["other"] == 1 and bound["alpha"] == 1:
+        node, allowed = bound["self"], True
+    elif name == "aten.sub.Tensor" and number(bound["self"]) == 1 and bound["alpha"] == 1:
+        node, allowed = bound["other"], True
+    while torchapi.target_name(node) in _CASTS:
+        node = torchapi.bound_arguments(node)["self"]
+    kind = node.meta["val"].dtype
+    if kind is not torch.bool:
+        half = 0.5 if kind.is_floating_point else 0
+        node = torchapi.new_call(home, aten.gt.Scalar, (node, half))
+    return Masking(node, value, is_allowed=allowed)

@@ -1,0 +1,110 @@
+"""Attention that is written out, with masks as people write them, is close to float in int8."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+from judges.programs import agrees_with_reference, compiled
+from tosaic.targets.artifact import Artifact
+
+INTEGERS, LENGTH, LOWEST = "TOSA-1.0+INT", 12, torch.finfo(torch.float32).min
+SDPA = "aten.scaled_dot_product_attention.default"
+CAUSAL = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
+BIAS = torch.randn(1, 4, LENGTH, LENGTH, generator=torch.Generator().manual_seed(3))
+Masks = Callable[[Tensor, Tensor], Tensor]
+
+
+class Attention(nn.Module):
+    """Four heads; ``masked`` changes scores, given those and which elements are no padding."""
+
+    def __init__(self, masked: Masks, gives_shares: bool = False) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layers = nn.ModuleList(nn.Linear(32, 32) for _ in range(3))
+        self.masked, self.gives_shares = masked, gives_shares
+
+    def forward(self, x: Tensor, present: Tensor) -> Tensor | tuple[Tensor, Tensor]:
+        q, k, v = (layer(x).view(1, -1, 4, 8).transpose(1, 2) for layer in self.layers)
+        shares = self.masked(q @ k.transpose(-1, -2) / math.sqrt(8), present).softmax(-1)
+        made = (nn.functional.dropout(shares, 0.1, False) @ v).transpose(1, 2).reshape(1, -1, 32)
+        return (made, shares) if self.gives_shares else made
+
+
+def _added(value: float) -> Masks:
+    mask = torch.zeros(LENGTH, LENGTH).masked_fill(~CAUSAL, value)
+    return lambda s, _: s + mask
+
+
+def _padding(present: Tensor) -> Tensor:
+    return (1.0 - present.float())[:, None, None, :]
+
+
+def _in_windows(s: Tensor, _: Tensor) -> Tensor:
+    windows = (s + BIAS).view(1, 1, 4, LENGTH, LENGTH)
+    return (windows + torch.zeros(LENGTH, LENGTH).masked_fill(~CAUSAL, -1e30)).view(s.shape)
+
+
+MASKS: dict[str, Masks] = {
+    "numbers as low as there are are added": _added(LOWEST),
+    "-inf is added": _added(-math.inf),
+    "-10000 is added": _added(-1e4),
+    "a number is filled in": lambda s, _: s.masked_fill(~CAUSAL, -1e9),
+    "a tensor is chosen": lambda s, _: torch.where(CAUSAL, s, torch.full([], LOWEST)),
+    "padding is added": lambda s, p: s + _padding(p) * LOWEST,
+    "padding is filled in": lambda s, p: s.masked_fill(p[:, None, None, :] == 0, -1e9),
+    "padding is chosen before": lambda s, p: s + torch.where(p > 0, 0.0, -1e4)[:, None, None, :],
+    "padding and causal": lambda s, p: s + torch.where(CAUSAL, 0.0, -1e4) + _padding(p) * -1e4,
+    "padding beside a bias": lambda s, p: s + (BIAS + _padding(p) * LOWEST),
+    "windows with a bias": _in_windows,
+}
+
+
+def data(count: int) -> list[tuple[Tensor, Tensor]]:
+    random = torch.Generator().manual_seed(1)
+    steps = torch.arange(LENGTH)[None]
+    return [
+        (2 * torch.randn(1, LENGTH, 32, generator=random), (steps < LENGTH - i % 5).long())
+        for i in range(count)
+    ]
+
+
+def decibels(model: nn.Module, art: Artifact, inputs: list[tuple[Tensor, Tensor]]) -> float:
+    with torch.no_grad():
+        real = torch.stack([model(*x) for x in inputs])
+    off = torch.stack([art.run(*x) for x in inputs]) - real
+    return 10 * math.log10(float(real.square().sum() / off.square().sum()))
+
+
+@pytest.mark.parametrize("name", MASKS)
+def test_a_mask_before_a_softmax_costs_nothing(name: str) -> None:
+    inputs, model = data(10), Attention(MASKS[name]).eval()
+    art = compiled(model, inputs[0], INTEGERS, calibration=inputs[:6])
+    assert not art.report.refused
+    assert SDPA in {str(node.target) for node in art.program.calls}
+    assert decibels(model, art, inputs[6:]) > 22
+    agrees_with_reference(art.graph)
+
+
+def _scaled_sum(s: Tensor, _: Tensor) -> Tensor:
+    return (s + BIAS) * 0.5
+
+
+@pytest.mark.parametrize(
+    "model",
+    [
+        Attention(lambda s, _: s, gives_shares=True),
+        Attention(_scaled_sum),
+        Attention(lambda s, _: s.masked_fill(~CAUSAL, -1.0)),
+        Attention(lambda s, _: -s),
+    ],
+    ids=["shares are read", "the mask is scaled", "what is filled in counts", "scores are negated"],
+)
+def test_what_is_no_attention_stays_as_it_is_written(model: Attention) -> None:
+    inputs = data(3)
+    art = compiled(model.eval(), inputs[0], INTEGERS, calibration=inputs)
+    assert SDPA not in {str(node.target) for node in art.program.calls}
