@@ -1,5 +1,7 @@
 """Random chains of operators and moves as a target takes them: repaired, compiled and simulated.
 
+Every second chain is rewritten before, to what costs the target least.
+
 What Vela compiles rightly alone it may compile wrongly beside others, which families of single
 operators do not show. ``python -m npu.chains --count 2000`` looks for more; each chain runs in a
 process of its own, for some forms end Vela.
@@ -25,6 +27,7 @@ from tosaic.files import flatbuffer
 from tosaic.interp.model import Model
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
+from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8, I16, I32, DType
 from tosaic.targets.ethosu import ETHOS_U, family
 from tosaic.targets.ethosu_repairs import repair
@@ -249,6 +252,9 @@ def problem(machine: str, seed: int) -> str:
     where = MACHINES[machine]
     target = f"ethos-{where.accelerator}"
     wanted = Model(graph).run(*data)
+    if seed % 2:
+        known = ETHOS_U[target]
+        graph = improve(graph, known.env, known.refuses, known.cost)
     repair(graph, ETHOS_U[target].env, family(target))
     try:
         compiled = compile_stream(flatbuffer.write(graph), where)

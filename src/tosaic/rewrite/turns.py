@@ -15,6 +15,7 @@ from tosaic.spec.dtypes import I8, I16, I32, I48
 _AXES = 3  # that an NPU moves in one operation; more take many
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
 _BLOCKS = (8, 4, 2, 1)  # neighbours that are moved together; more are more work for products
+_SUMS = {I8: I32, I16: I48}  # what a convolution adds up in; no other type is moved by one
 
 
 @form("TRANSPOSE")
@@ -75,7 +76,7 @@ def _turned(m: Matcher, value: Value, shape: Sequence[int], perms: Sequence[int]
 def gather_channels(m: Matcher, op: Op) -> Value | None:
     """[C, N] as [N, C]: a kernel of C rows picks one element of each row at a time."""
     extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
-    if perms != [1, 0] or extents[0] > _FEW:
+    if perms != [1, 0] or extents[0] > _FEW or op.ins[0].dtype not in _SUMS:
         return None
     channels, count = extents
     block = next(n for n in _BLOCKS if count % n == 0)
@@ -92,7 +93,7 @@ def gather_channels(m: Matcher, op: Op) -> Value | None:
 def split_channels(m: Matcher, op: Op) -> Value | None:
     """[N, C] as [C, N]: a product for each channel, which picks it from a block of elements."""
     extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
-    if perms != [1, 0] or extents[1] > _FEW:
+    if perms != [1, 0] or extents[1] > _FEW or op.ins[0].dtype not in _SUMS:
         return None
     count, channels = extents
     block = next(n for n in _BLOCKS if count % n == 0)
@@ -108,9 +109,7 @@ def split_channels(m: Matcher, op: Op) -> Value | None:
 
 def _picked(m: Matcher, x: Value, weights: Array) -> Value:
     """A convolution with weights of 0 and 1, of which each result has a single 1."""
-    b, wide = m.b, {I8: I32, I16: I48}.get(x.dtype)
-    if wide is None:
-        return x  # of another shape, which is no replacement
+    b, wide = m.b, _SUMS[x.dtype]
     bits, kind = (30, I32) if wide is I32 else (14, I16)
     zero = b.const([0], x.dtype)
     sums = b.CONV2D(
