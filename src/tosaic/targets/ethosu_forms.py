@@ -138,6 +138,8 @@ EVERY = (
          "the multiplier and shift must be constants; others end Vela"),
     Form(("MUL",), lambda op: _given(op).dtype is not d.I32 and _shift(op) != 0,
          "the NPU shifts products of int32 only"),
+    Form(("MUL",), lambda op: is_shifted_far(op) and constant_factor(op) is None,
+         "the NPU rounds a product twice that is shifted by more than 31"),
     Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", *_POOLS), _far_padding,
          "padding at the top and left ends at 127 elements; more is computed wrongly"),
     Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D"), _small_for_gaps,
@@ -165,6 +167,21 @@ EVERY = (
     Form(("VARIABLE", "VARIABLE_READ", "VARIABLE_WRITE"), _always,
          "an Ethos-U command stream keeps no variables"),
 )  # fmt: skip
+
+
+def is_shifted_far(op: Op) -> bool:
+    """A product of int32 whose shift is so long that Vela has it rounded twice."""
+    return _given(op).dtype is d.I32 and _shift(op) > 31
+
+
+def constant_factor(op: Op) -> tuple[Value, int] | None:
+    """The tensor of a product and the number it is multiplied by, if a RESCALE computes that."""
+    for value, factor in (op.ins[:2], op.ins[1::-1]):
+        if factor.const is not None and factor.type.size == 1 and value.shape == op.outs[0].shape:
+            number = int(factor.const.array.reshape(-1)[0])
+            if number >= 0:
+                return value, number
+    return None
 
 
 def _shift(op: Op) -> int:
