@@ -7,6 +7,8 @@ error, in decibels, for each output; of a network the outputs count together.
 
 With ``--schemes`` it is int16 activations and int4 weights beside int8 instead, on our side alone:
 int16 has to gain, int4 may cost, and training with rounding has to win back what it costs.
+`--keep FOLDER` keeps the peer's answers, which take minutes each, and takes them from there the
+next time.
 """
 
 from __future__ import annotations
@@ -71,6 +73,8 @@ def decibels(got: list[Any], real: list[Any]) -> float:
 def prepare(name: str, folder: Path) -> nn.Module:
     """Leave a network and its inputs where both sides find them."""
     net, example, calibration = zoo.build(name)
+    if (folder / f"{name}.peer").exists():
+        return net
     with torch.no_grad():
         exported = torch.export.export(net.eval(), example, strict=False)
     torch.export.save(exported, folder / f"{name}.pt2")
@@ -97,9 +101,10 @@ def measure(name: str, net: nn.Module, folder: Path, beside: bool) -> Row:
     return Row(name, ours, decibels(theirs["outputs"], real), note)
 
 
-def compare(names: list[str], python: str | None) -> list[Row]:
+def compare(names: list[str], python: str | None, keep: Path | None) -> list[Row]:
     with tempfile.TemporaryDirectory() as place:
-        folder = Path(place)
+        folder = keep or Path(place)
+        folder.mkdir(parents=True, exist_ok=True)
         nets = {name: prepare(name, folder) for name in names}
         if python:
             peer.run(python, "accuracy", str(folder))
@@ -164,6 +169,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", default=[], help="of the zoo; all if none is named")
     peer.add_option(parser)
+    parser.add_argument("--keep", type=Path, metavar="FOLDER", help="for the peer's answers")
     parser.add_argument("--schemes", action="store_true", help="int16 and int4 beside int8")
     options = parser.parse_args()
     names = options.networks or list(zoo.ZOO)
@@ -171,7 +177,7 @@ def main() -> int:
         missed = by_scheme(names)
         print(f"{missed} bounds missed" if missed else "all bounds hold")
         return 1 if missed else 0
-    rows = compare(names, options.peer_python)
+    rows = compare(names, options.peer_python, options.keep)
     show(rows)
     if not options.peer_python:
         print(f"not judged: {peer.ABSENT}")

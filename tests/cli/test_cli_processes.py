@@ -36,7 +36,7 @@ def tosaic(*words: object, **options: object) -> subprocess.CompletedProcess[str
     return subprocess.run(command, capture_output=True, text=True, check=False, **options)  # type: ignore[call-overload,no-any-return]
 
 
-def test_help_needs_no_torch_and_under_half_a_second() -> None:
+def test_help_needs_no_torch_and_under_a_second() -> None:
     code = (
         "import sys, time, tosaic.cli as c\n"
         "try: c.main(['--help'])\n"
@@ -50,7 +50,7 @@ def test_help_needs_no_torch_and_under_half_a_second() -> None:
         assert done.returncode == 0, done.stderr.decode()
         assert b"compile" in done.stdout
         spent.append(float(done.stdout.split()[-1]))
-    assert min(spent) < 0.5
+    assert min(spent) < 1
 
 
 def test_completion_offers_targets_and_examples() -> None:

@@ -146,6 +146,19 @@ def test_an_example_compiles_for_an_ethos_u_within_limits(
     assert "bytes of scratch memory, and 2,048 are allowed" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("command", ["compare", "evaluate"])
+def test_what_is_judged_may_have_a_boundary_of_integers(
+    file: Path, command: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    data = ("-d", f"{file}:pictures") if command == "evaluate" else ()
+    words = (command, file, *data, "--calibration", f"{file}:data", "--json")
+    assert tosaic(*words, "--io", "uint8:1/16:128") == 0
+    coarse = json.loads(capsys.readouterr().out)
+    assert tosaic(*words, "--io", "uint8:1/32:128") == 0
+    assert json.loads(capsys.readouterr().out) != coarse or command == "evaluate"
+    assert tosaic(*words, "--io", "uint9") == 2
+
+
 @pytest.mark.parametrize("name", NAMES)
 def test_every_example_is_explained_as_compiled(name: str) -> None:
     assert tosaic("explain", name, "--strict", "-q") == 0

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import struct
-import time
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from judges.crafted import I32, SHAPE, Region, finish, good, one, start
+from judges.timing import SOON, within
 from tosaic.errors import InvalidGraph
 from tosaic.files.flatbuffer import read, write
 from tosaic.files.flatbuffer.writer import FlatbufferWriter
@@ -130,6 +130,10 @@ SENTENCES: list[tuple[bytes, str]] = [
     ),
     (with_constant(data=bytes(7)), "constant 'x' of i32[2] takes 8 bytes of data; the file has 7"),
     (with_constant(data=bytes(9)), "constant 'x' of i32[2] takes 8 bytes of data; the file has 9"),
+    (
+        with_constant(data=bytes(8) + bytes(7) + b"x"),
+        "constant 'x' of i32[2] takes 8 bytes of data; the file has 16",
+    ),
     (
         with_constant(shape=(HUGE, HUGE), data=bytes(8)),
         f"constant 'x' of i32[{HUGE},{HUGE}] takes {4 * HUGE**2} bytes of data; the file has 8",
@@ -280,17 +284,24 @@ SENTENCES: list[tuple[bytes, str]] = [
 
 @pytest.mark.parametrize(("data", "sentence"), SENTENCES, ids=[s[:60] for _, s in SENTENCES])
 def test_a_broken_rule_has_its_sentence(data: bytes, sentence: str) -> None:
-    begin = time.process_time()
-    with pytest.raises(InvalidGraph) as refusal:
+    with within(SOON), pytest.raises(InvalidGraph) as refusal:
         read(data)
     assert str(refusal.value) == sentence
-    assert time.process_time() - begin < 1
 
 
 @pytest.mark.parametrize("patch", [0, 1, 7])
 def test_every_1_0_is_read(patch: int) -> None:
     region = start()
     assert read(finish(region.file, region.end(), version=(1, 0, patch, 0))).version == (1, 0)
+
+
+def test_a_constant_may_be_said_once_for_each_channel() -> None:
+    region = start()
+    region.tensor("k", (2,), 3, bytes((3, 250) * 5))
+    region.op("CONST", (), ("k",))
+    const = read(one(region, (), ("k",))).outputs[0].const
+    assert const is not None
+    assert const.array.tolist() == [3, -6]
 
 
 def test_any_byte_but_zero_is_true() -> None:

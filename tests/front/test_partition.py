@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-import time
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +12,7 @@ from torch import Tensor, nn
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.programs import INTEGER, Function, check, compiled
+from judges.timing import seconds
 from tosaic.front.imported import import_model
 from tosaic.front.partition import partition
 from tosaic.front.program import program_of
@@ -157,14 +157,9 @@ class Chain(nn.Module):
 def test_time_grows_with_the_length_of_a_program_and_no_faster(mixed: bool) -> None:
     env = Env.parse("TOSA-1.0+FP")
 
-    def seconds(length: int) -> float:
+    def spent(length: int) -> float:
         program = program_of(import_model(Chain(length, mixed), (torch.randn(2, 3),)))
-        best = float("inf")
-        for _ in range(3):
-            start = time.process_time()
-            partition(program, env)
-            best = min(best, time.process_time() - start)
-        return best
+        return seconds(lambda: partition(program, env))
 
-    seconds(20)
-    assert seconds(240) < 8 * seconds(60)  # quadratic would be 16
+    spent(20)
+    assert spent(240) < 8 * spent(60)  # quadratic would be 16

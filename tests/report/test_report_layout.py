@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-import time
+from functools import partial
 
 import pytest
 
+from judges.timing import SOON, seconds, within
 from tosaic.report.layout import HEIGHT, WIDTH, Edge, layout
 
 
@@ -53,12 +54,7 @@ def test_small_graphs_have_places(count: int) -> None:
 
 
 def test_a_thousand_nodes_take_under_a_second_and_time_grows_with_size() -> None:
-    spent = {}
-    for count in (1000, 3000):
-        edges = network(count)
-        start = time.process_time()
-        layout(count, edges)
-        spent[count] = time.process_time() - start
+    spent = {count: seconds(partial(layout, count, network(count))) for count in (1000, 3000)}
     assert spent[1000] < 1
     assert spent[3000] < 7 * spent[1000]
 
@@ -66,7 +62,6 @@ def test_a_thousand_nodes_take_under_a_second_and_time_grows_with_size() -> None
 def test_a_tensor_that_all_read_costs_no_square() -> None:
     count = 3000
     edges = [(0, n) for n in range(1, count)] + [(n, n + 1) for n in range(1, count - 1)]
-    start = time.process_time()
-    found = layout(count, edges)
-    assert time.process_time() - start < 2
+    with within(SOON):
+        found = layout(count, edges)
     assert sum(map(len, found.edges)) < 10 * count

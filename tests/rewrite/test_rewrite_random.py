@@ -5,13 +5,11 @@ Every integer result equals that of the reference model on the graph as it was.
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable
-
 import numpy as np
 import pytest
 
 from judges.reference import run_reference
+from judges.timing import seconds
 from tosaic.files.flatbuffer import write
 from tosaic.interp.model import Model
 from tosaic.ir import verify
@@ -262,13 +260,9 @@ def chain(count: int) -> Graph:
 
 
 def test_time_grows_with_the_graph() -> None:
-    def seconds(count: int) -> float:
+    def spent(count: int) -> float:
         graph = chain(count)
-        start = time.process_time()
-        made = improve(graph, ENV)
-        assert len(made.ops) < 0.4 * count
-        return time.process_time() - start
+        assert len(improve(graph, ENV).ops) < 0.4 * count
+        return seconds(lambda: improve(graph, ENV), 2)
 
-    seconds(200)
-    small: Callable[[], float] = lambda: seconds(400)  # noqa: E731
-    assert seconds(4000) < 25 * min(small(), small())
+    assert spent(4000) < 25 * spent(400)

@@ -15,12 +15,12 @@ HELP = (
 _SIDES = ("inputs", "outputs")
 
 
-def boundary(words: list[str]) -> Any:
+def boundary(words: list[str] | None) -> Any:
     """What ``tosaic.compile`` takes as io; None without a word."""
     named: dict[Any, IO] = {}
-    for word in words:
+    for word in words or ():
         name, is_named, kind = word.rpartition("=")
-        if not is_named and len(words) > 1:
+        if not is_named and len(words or ()) > 1:
             raise InvalidInput(f"--io {word} is for all, so it is the only one: name the others")
         if not is_named:
             return _io(kind)

@@ -53,7 +53,7 @@ def compile(
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
             calibration=None if chosen is None else kept.of(chosen),
-            io=boundary.boundary(io or []), **given,
+            io=boundary.boundary(io), **given,
         )  # fmt: skip
         if output is not None:
             artifact.save(output)
@@ -88,7 +88,7 @@ def explain(
 
 def compare(
     model: o.Model, target: o.Target = "TOSA-1.0+INT", shape: o.Shape = None,
-    calibration: o.Calibration = None, scheme: o.Scheme = None,
+    calibration: o.Calibration = None, scheme: o.Scheme = None, io: o.Io = None,
     inputs: Annotated[str | None, typer.Option(help="data to compare on")] = None,
     as_json: o.Json = False, quiet: o.Quiet = False,
 ) -> None:  # fmt: skip
@@ -100,7 +100,7 @@ def compare(
         source = _source(model, shape)
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
-            calibration=_calibration(source, calibration),
+            calibration=_calibration(source, calibration), io=boundary.boundary(io),
         )  # fmt: skip
         sets = list(data(inputs)) if inputs else [source.inputs]
         told = tosaic.compare(source.model, artifact, sets)
@@ -111,7 +111,7 @@ def evaluate(
     model: o.Model,
     labels: Annotated[str, typer.Option("--data", "-d", help=_LABELS)],
     target: o.Target = "TOSA-1.0+INT", shape: o.Shape = None,
-    calibration: o.Calibration = None, scheme: o.Scheme = None,
+    calibration: o.Calibration = None, scheme: o.Scheme = None, io: o.Io = None,
     engine: Annotated[str | None, typer.Option(help="npu or tosa")] = None,
     batch: Annotated[int, typer.Option(help="inputs at a time for the float model")] = 32,
     limit: Annotated[int | None, typer.Option(help="take so many inputs only")] = None,
@@ -132,7 +132,7 @@ def evaluate(
     with busy("compiling", quiet):
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
-            calibration=_calibration(source, calibration),
+            calibration=_calibration(source, calibration), io=boundary.boundary(io),
         )  # fmt: skip
     with bar(artifact.target, len(x), quiet) as step:
         ours = judge.compiled(artifact, source, x, engine, step)

@@ -45,7 +45,7 @@ Target = Annotated[
 ]
 Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
 Calibration = Annotated[str | None, typer.Option(help=_DATA)]
-Scheme = Annotated[str | None, typer.Option(help="int8 (default) or a16w8")]
+Scheme = Annotated[str | None, typer.Option(help="int8 (default), a16w8 or a8w4")]
 Io = Annotated[list[str] | None, typer.Option("--io", help=HELP)]
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
 Json = Annotated[bool, typer.Option("--json", help="print data for machines")]

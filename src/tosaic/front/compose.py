@@ -12,6 +12,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from tosaic.front import torchapi
+from tosaic.front.idioms import may_have_idioms, recognise
 
 aten = torch.ops.aten
 Call = tuple[Any, tuple[Any, ...]]
@@ -19,13 +20,17 @@ Call = tuple[Any, tuple[Any, ...]]
 
 def composed(exported: ExportedProgram) -> ExportedProgram:
     """The program with composite operators where it has their parts; the given one is left."""
-    if not any(_form(node) for node in exported.graph.nodes):
+    has_parts = any(_form(node) for node in exported.graph.nodes)
+    if not has_parts and not may_have_idioms(exported.graph):
         return exported
     made = torchapi.copied_program(exported)
     for node in list(made.graph.nodes):
         form = _form(node)
         if form is not None:
             _replace(made.graph, node, *form)
+    signature = made.graph_signature
+    held = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
+    recognise(made.graph, held | signature.inputs_to_lifted_tensor_constants.keys())
     made.graph.eliminate_dead_code()
     made.graph_module.recompile()
     return made

@@ -14,6 +14,8 @@ from tosaic.ir.graph import Array, Const, Value
 from tosaic.spec import dtypes
 from tosaic.spec.dtypes import TensorType
 
+_REPEATED = 1 << 16  # bytes; no more of a constant that is said again and again are looked at
+
 
 def shown(name: str) -> str:
     """A name from a file, quoted and cut for a sentence."""
@@ -58,12 +60,25 @@ class Constants:
         return found if found and found[1] else None
 
     def _bytes(self, value: Value, extent: tuple[int, int], need: int) -> Array:
-        """The bytes of a constant; the file may pad them to a multiple of 8, and nothing to 8."""
+        """The bytes of a constant; the file may pad them to a multiple of 8, and nothing to 8.
+
+        Some writers say a zero point once for each channel, in a tensor of one: what only repeats
+        itself may be longer.
+        """
         start, length = extent
-        if not need <= length <= max(8, need + -need % 8):
+        is_padded = length <= max(8, need + -need % 8)
+        if length < need or not (is_padded or self._repeats(extent, need)):
             reason = f"{value.type} takes {need} bytes of data; the file has {length}"
             raise InvalidGraph(f"constant {shown(value.name)} of {reason}")
         return np.frombuffer(self.file.buffer, np.uint8, need, start if need else 0)
+
+    def _repeats(self, extent: tuple[int, int], need: int) -> bool:
+        """Whether there is nothing in the file but the same bytes over and over."""
+        start, length = extent
+        if not need or length % need or length > _REPEATED:
+            return False
+        rows = np.frombuffer(self.file.buffer, np.uint8, length, start).reshape(-1, need)
+        return bool((rows == rows[0]).all())
 
     def _const(self, value: Value, extent: tuple[int, int], need: int) -> Const:
         kind = value.type
