@@ -242,6 +242,15 @@ def _transposed_stride(op: Op) -> bool:
                 or ((height, width) == (2, 1) and wide == columns == 1))  # fmt: skip
 
 
+def _cut_from_one(op: Op) -> bool:
+    """A transposed convolution of one row or column, with more in its kernel, of which one is left.
+
+    Vela does not take it.
+    """
+    sizes = zip(op.attrs["stride"], _given(op).shape[1:3], _kernel(op), op.outs[0].shape[1:3])
+    return any(stride > 1 < taps and size == left == 1 for stride, size, taps, left in sizes)
+
+
 def _padded_mean(op: Op) -> bool:
     return any(op.attrs["pad"]) and max(op.attrs["kernel"]) > 8
 
@@ -317,6 +326,8 @@ OLDER = (
          "transposed convolutions are for int8 on Ethos-U55 and U65"),
     Form(("TRANSPOSE_CONV2D",), _transposed_stride,
          "transposed convolutions have strides of 1 or 2 on Ethos-U55 and U65"),
+    Form(("TRANSPOSE_CONV2D",), _cut_from_one,
+         "Ethos-U55 and U65 do not cut a transposed convolution of one row or column to one"),
     Form(("TRANSPOSE_CONV2D",), lambda op: max(op.attrs["out_pad"][::2]) > 0,
          "Ethos-U55 and U65 compute a transposed convolution with padding before it wrongly"),
     Form(("CONV3D",), lambda op: op.operand("weight").shape[1] > 1,
