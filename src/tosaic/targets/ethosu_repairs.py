@@ -67,10 +67,10 @@ def copy_of(value: Value, env: Env) -> tuple[Value, Op]:
     b = Builder(env)
     if value.dtype is d.BOOL:
         made: Value = b.LOGICAL_OR(value, value)
-    elif _source(value) in _SHIFTS:  # which become part of a CLAMP
-        made = b.BITWISE_OR(value, value)
     elif value.dtype is d.I32:
         made = b.ADD(value, b.const(np.zeros((1,) * value.type.rank), d.I32))
+    elif _source(value) in _SHIFTS:  # which become part of a CLAMP
+        made = b.BITWISE_OR(value, value)
     else:
         low, high = value.dtype.range
         made = b.CLAMP(value, min_val=low, max_val=high)
