@@ -77,7 +77,7 @@ def accuracy(folder: Path) -> None:
         torch.save(found, file.with_suffix(".peer"))
 
 
-def lowering(folder: Path) -> None:
+def lowering(folder: Path, name: str) -> None:
     """CPU seconds from a converted program to TOSA, imports not counted.
 
     The program is the peer's own, since it takes no other whole, and is left for the other side.
@@ -86,17 +86,16 @@ def lowering(folder: Path) -> None:
     import executorch.exir  # noqa: F401
     import torch
 
-    for file in sorted(folder.glob("*.net")):
-        net, calibration = read(file)
-        with torch.no_grad():
-            converted = convert(torch.export.export(net, calibration[0]), calibration)
-            program = torch.export.export(converted, calibration[0])
-        torch.export.save(program, file.with_suffix(".pt2"))
-        start = cpu()
-        edge = lower(program)
-        found = {"seconds": cpu() - start}
-        delegates, kept = remaining(edge)
-        torch.save(found | {"delegates": delegates, "kept": kept}, file.with_suffix(".peer"))
+    net, calibration = read(folder / f"{name}.net")
+    with torch.no_grad():
+        converted = convert(torch.export.export(net, calibration[0]), calibration)
+        program = torch.export.export(converted, calibration[0])
+    torch.export.save(program, folder / f"{name}.pt2")
+    start = cpu()
+    edge = lower(program)
+    found = {"seconds": cpu() - start}
+    delegates, kept = remaining(edge)
+    torch.save(found | {"delegates": delegates, "kept": kept}, folder / f"{name}.peer")
 
 
 def read(file: Path) -> tuple[Any, list[tuple[Any, ...]]]:

@@ -25,6 +25,7 @@ from .minilm import minilm
 from .mobilenet_v2 import MobileNetV2
 from .mobilenet_v3_small import MobileNetV3Small
 from .onet import onet
+from .parts import parts
 from .photographs import faces, photographs
 from .pictures import images, settle
 from .recurrent import gru_classifier, lstm_classifier
@@ -43,7 +44,7 @@ from .wav2letter import wav2letter
 from .wheels import installed
 from .yolo import YOLO
 
-__all__ = ["ZOO", "Entry", "Inputs", "build", "missing", "samples"]
+__all__ = ["ZOO", "Entry", "Inputs", "build", "missing", "parts", "samples"]
 
 Inputs = tuple[Tensor, ...]
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
+from torch import Tensor, nn
 
 from judges.programs import Function, check, compiled
 from tosaic.errors import InvalidInput
@@ -29,6 +30,27 @@ LARGE = {
     "a power": lambda x, n: n**3,
     "a full tensor": lambda x, n: torch.full((4,), 2**35) + (x > 0).sum(),
 }
+
+
+class Fields(nn.Module):
+    """A table for several fields, each of which counts from 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("starts", torch.tensor([0, 10, 20]))
+        self.table = nn.Embedding(30, 4)
+
+    def forward(self, fields: Tensor) -> Tensor:
+        places = fields + self.starts.unsqueeze(0)
+        return self.table(places) + self.table.weight[places[:, :1]]
+
+
+@pytest.mark.parametrize("target", [BOTH, "TOSA-1.0+INT"])
+def test_what_is_read_as_a_position_alone_is_small(target: str) -> None:
+    torch.manual_seed(0)
+    data = [(torch.randint(0, 10, (2, 3)),) for _ in range(4)]
+    options = {"calibration": data} if target != BOTH else {}
+    check(Fields(), *data, target=target, places=0.1, **options)
 
 
 @pytest.mark.parametrize("index", range(len(SMALL)))

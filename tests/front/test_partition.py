@@ -71,6 +71,17 @@ def test_constants_made_inside_need_no_graph_of_their_own() -> None:
     assert [v.name for v in art.graph.inputs] == ["inputs_0"]
 
 
+def test_several_constants_of_one_call_are_constants_each() -> None:
+    def forward(x: Tensor) -> tuple[Tensor, Tensor]:
+        down, right = torch.meshgrid(torch.arange(3), torch.arange(4), indexing="ij")
+        kept, _ = torch.unbind(torch.tensor([[1.0, 2.0], [3.0, 4.0]]))
+        return x + torch.stack((right, down)).to(x.dtype)[0], odd(kept)
+
+    art = check(Function(forward), (torch.randn(3, 4),), refused=None)
+    assert [op.name for op in art.graph.ops if op.name != "CONST"] == ["ADD"]
+    check(Function(forward), (torch.randn(3, 4),), target=INTEGER, places=0.05, refused=None)
+
+
 def test_a_quantized_value_that_pytorch_reads_is_what_it_stands_for() -> None:
     torch.manual_seed(0)
     net = nn.Sequential(nn.Linear(4, 8), nn.ReLU(), nn.Linear(8, 4))

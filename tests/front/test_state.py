@@ -78,9 +78,16 @@ def by_index(x: Tensor) -> Tensor:
     return y
 
 
+def beside_a_grid(x: Tensor) -> Tensor:
+    down, right = torch.meshgrid(torch.arange(3), torch.arange(4), indexing="ij")
+    y = x + torch.atleast_2d(down)
+    y[:, 0::2].clamp_(0, 1)
+    return y * right
+
+
 PROGRAMS = [
     read_after, old_view_after, through_views, through_reshape, through_dropout, through_pieces,
-    in_order, with_out, by_index,
+    in_order, with_out, by_index, beside_a_grid,
 ]  # fmt: skip
 
 

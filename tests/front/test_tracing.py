@@ -89,6 +89,62 @@ def test_nested_arguments_attention_and_writes_in_place_are_those_of_torch_expor
     assert_same_program(traced(net, example), torchapi.export(net, example))
 
 
+class Recurrent(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.first = nn.LSTM(3, 4, num_layers=2, bidirectional=True, batch_first=True)
+        self.second = nn.GRU(8, 5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        y, (hidden, _) = self.first(x)
+        return self.second(y)[0], hidden
+
+
+def test_recurrent_layers_are_traced_and_keep_the_lists_of_their_parameters() -> None:
+    net, x = Recurrent().eval(), torch.randn(1, 6, 3)
+    lists = [id(net.first._flat_weights), id(net.second._flat_weights)]
+    mine = traced(net, (x,))
+    assert lists == [id(net.first._flat_weights), id(net.second._flat_weights)]
+    assert all(type(w) is nn.Parameter for w in net.first._flat_weights)
+    theirs = torchapi.export(net, (x,))
+    assert operators(mine) == operators(theirs)
+    for one, other in zip(mine.module()(x), net(x), strict=True):
+        torch.testing.assert_close(one, other)
+
+
+def operators(program: Any) -> list[str]:
+    return [str(n.target) for n in program.graph.nodes if "aten" in str(n.target)]
+
+
+class Picked(nn.Module):
+    """Sizes that depend on values, but on no input."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("mask", torch.tensor([True, False, True]))
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x[..., self.mask.nonzero().squeeze(1)] * 2, x[:, self.mask]
+
+
+def test_sizes_that_no_input_changes_are_known() -> None:
+    net, x = Picked(), torch.randn(2, 3)
+    assert isinstance(torchapi.captured(net, (x,)), TracedProgram)
+    for target, near in (("TOSA-1.0+FP", 1e-6), ("TOSA-1.0+INT", 0.05)):
+        options: Any = {"calibration": [(x,)]} if "INT" in target else {}
+        art = tosaic.compile(net, (x,), target=target, **options)
+        assert not art.report.refused
+        torch.testing.assert_close(art.run(x), net(x), rtol=0, atol=near)
+
+
+def test_sizes_that_an_export_leaves_open_stay_in_pytorch_with_the_reason() -> None:
+    net, x = Picked(), torch.randn(2, 3)
+    exported = torch.export.export(net, (x,))
+    art = tosaic.compile(exported, (x,), target="TOSA-1.0+INT", calibration=[(x,)])
+    assert any("size that depends on the input" in r.reason for r in art.report.refused)
+    torch.testing.assert_close(art.run(x), net(x), rtol=0, atol=0.05)
+
+
 class Branching(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         return x + 1 if float(x.sum()) > 0 else x
@@ -137,9 +193,16 @@ class Sized(nn.Module):
         return x[x > 0]
 
 
+class Written(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        mask = torch.zeros(3)
+        mask[1:] = x[1:]
+        return mask.nonzero() * 2
+
+
 @pytest.mark.parametrize(
     "kind",
-    [Branching, Counting, Remembering, Closed, Choosing, Cast, Sized],
+    [Branching, Counting, Remembering, Closed, Choosing, Cast, Sized, Written],
     ids=lambda k: k.__name__,
 )
 def test_what_is_not_plain_is_left_to_torch_export_and_leaves_no_trace(kind: Any) -> None:

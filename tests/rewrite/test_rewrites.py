@@ -137,6 +137,37 @@ class Case:
     shape: tuple[int, ...] = IMAGE
 
 
+def _gated(b: Builder, x: Value, other: Value | None = None) -> Value:
+    """x · f(x) or y · f(x), where it is above a limit."""
+    curve = np.round(60 * np.tanh(np.arange(-128, 128) / 40)).astype(int)
+    f = b.TABLE(x, b.const(curve, I8))
+    wide = rescale(b, x if other is None else other, I32, zero=-3), rescale(b, f, I32)
+    y = b.MUL(*wide, b.const([0], I8))
+    if other is None:
+        y = b.MAXIMUM(y, rescale(b, b.CLAMP(x, min_val=-100, max_val=30), I32, 40.0))
+    return rescale(b, y, I8, 1 / 64, 0, 5)
+
+
+def _moved(b: Builder, x: Value) -> Value:
+    made: Value = b.REVERSE(x, axis=1)
+    return made
+
+
+def _weighed(b: Builder, x: Value) -> Value:
+    """x · f(x) times a number for each channel."""
+    channels = b.const(np.arange(1, 1 + x.shape[-1]).reshape(1, 1, 1, -1), I32)
+    f = b.TABLE(x, b.const(np.arange(-128, 128)[::-1], I8))
+    product = b.MUL(rescale(b, x, I32), rescale(b, f, I32), b.const([0], I8))
+    return rescale(b, b.MUL(product, channels, b.const([0], I8)), I8, 1 / 512)
+
+
+def _of_a_row(b: Builder, x: Value) -> Value:
+    """Some of the channels of a row that lost its axis."""
+    row = b.SLICE(x, b.shape((0, 2, 0, 1)), b.shape((1, 1, 7, 3)))
+    made: Value = b.SLICE(b.RESHAPE(row, b.shape((7, 3))), b.shape((3, 1)), b.shape((4, 2)))
+    return made
+
+
 def _joined(b: Builder, x: Value, cuts: list[tuple[int, int]], axis: int = 3) -> Value:
     parts = []
     for start, stop in cuts:
@@ -172,6 +203,15 @@ CASES = [
     Case("widening casts are one", I8, lambda b, x: b.CAST(b.CAST(x, out=I16), out=I32), "CAST"),
     Case("a narrowing cast stays", I16,
          lambda b, x: b.CAST(b.CAST(x, out=I8), out=I32), "CAST CAST"),
+    Case("a piece of a row is a piece of the whole", I8, _of_a_row, "SLICE RESHAPE"),
+    Case("a piece of what axes became one of stays", I8,
+         lambda b, x: b.SLICE(b.RESHAPE(_piece(b, x, 1, 3), b.shape((6, 21))), b.shape((1, 4)),
+                              b.shape((2, 9))), "SLICE RESHAPE SLICE"),
+    Case("all functions of one value are a table", I8, _gated, "TABLE"),
+    Case("functions of two values are none", I8,
+         lambda b, x: _gated(b, x, _moved(b, x)), "REVERSE RESCALE TABLE RESCALE MUL RESCALE"),
+    Case("a number for each channel is no number", I8, _weighed,
+         "TABLE MUL MUL RESCALE"),
     Case("two slices are one", I8, lambda b, x: _piece(b, _piece(b, x, 1, 3), 1, 2), "SLICE"),
     Case("a slice of joined values is one of the part", I8, lambda b, x: _piece(
         b, b.CONCAT(table(b, x), table(b, x, 1), axis=3), 5, 2), "TABLE SLICE"),

@@ -1,4 +1,4 @@
-"""Attention in integers: every form of it, every sort of mask, on rows flat and peaked."""
+"""Attention in integers: every form of it, every sort of mask."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from judges.rules import dequantized, finish, quantized, range_quant, run_both
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
-from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Op, Quant
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
@@ -68,13 +67,10 @@ def attention(form: str, tensors: list[torch.Tensor], mask: Any = None, **keywor
     return finish(b, b.settle(made, wanted, kind), env), arrays, expected, wanted
 
 
-def steps_off(made: Made, exact: bool = True) -> float:
+def steps_off(made: Made) -> float:
     graph, arrays, expected, wanted = made
-    if exact:
-        ours, theirs = run_both(graph, arrays)
-        assert np.array_equal(ours, theirs)
-    else:
-        (ours,) = Model(graph).run(*arrays)
+    ours, theirs = run_both(graph, arrays)
+    assert np.array_equal(ours, theirs)
     assert len(np.unique(ours)) > 20
     return float(np.abs(ours - (expected.numpy() / wanted.scale + wanted.zero_point)).max())
 
@@ -86,26 +82,6 @@ def data(seed: int, peak: float, *shape: int) -> list[torch.Tensor]:
     query = torch.randn(1, heads, rows, channels, generator=generator) * peak
     rest = (torch.randn(1, heads, columns, channels, generator=generator) for _ in range(2))
     return [query, *rest]
-
-
-SHAPES = ((2, 16, 16, 32), (2, 8, 64, 64), (1, 8, 197, 64))
-# Steps of the result, where the best rounding has 0.5; by how much scores deviate. Exponentials
-# have 8 bits where products of int16 are refused: a second product of bytes would take as long.
-BOUNDS = {
-    "bytes": {0.3: 0.52, 1.0: 0.52, 2.5: 0.52},
-    "shorts": {0.3: 0.7, 1.0: 0.75, 2.5: 0.75},
-    "deferred": {0.3: 1.0, 1.0: 2.5, 2.5: 5.0},
-    "a16": {0.3: 0.55, 1.0: 0.55, 2.5: 0.65},
-}
-
-
-@pytest.mark.parametrize("peak", [0.3, 1.0, 2.5])
-@pytest.mark.parametrize("form", FORMS)
-def test_attention_is_exact_and_near_the_real_one(form: str, peak: float) -> None:
-    for shape in SHAPES:
-        for seed in range(4):
-            off = steps_off(attention(form, data(seed, peak, *shape)), exact=seed == 0)
-            assert off <= BOUNDS[form][peak], f"{off} steps off: {shape}"
 
 
 def _masks() -> dict[str, Any]:
@@ -138,7 +114,7 @@ def _masks() -> dict[str, Any]:
 def test_masks_mean_what_they_mean_to_pytorch(form: str, sort: str) -> None:
     tensors = [t[:, :, :9] for t in data(1, 1.0, 2, 6, 9, 16)]
     off = steps_off(attention(form, tensors, _masks()[sort]))
-    limit = {"bytes": 0.55, "shorts": 0.8, "deferred": 2.0, "a16": 0.55}[form]
+    limit = {"bytes": 0.55, "shorts": 0.8, "deferred": 0.8, "a16": 0.55}[form]
     assert off <= limit, f"{off} steps off"
 
 
@@ -146,7 +122,7 @@ def test_masks_mean_what_they_mean_to_pytorch(form: str, sort: str) -> None:
 def test_causal_grouped_and_scaled_heads(form: str) -> None:
     query, key, value = data(2, 1.0, 4, 6, 6, 16)
     grouped = [query, key[:, :2], value[:, :2]]
-    limit = {"bytes": 0.55, "shorts": 0.75, "deferred": 2.0, "a16": 0.55}[form]
+    limit = {"bytes": 0.55, "shorts": 0.75, "deferred": 0.75, "a16": 0.55}[form]
     assert steps_off(attention(form, [query, key, value], is_causal=True)) <= limit
     assert steps_off(attention(form, grouped, enable_gqa=True)) <= limit
     both = attention(form, grouped, _masks()["bool"][:, :1, :, :6], enable_gqa=True)

@@ -164,3 +164,23 @@ def measure(name: str, net: nn.Module, art: Artifact, floor: float, least_apart:
         assert whole > floor
         assert apart > least_apart
         assert len(mine.unique()) > DISTINCT
+
+
+@pytest.mark.filterwarnings("ignore:The tensor attributes")  # what PyTorch says of its own GRU
+def test_what_a_network_is_made_of_is_read_off_its_program() -> None:
+    class Branch(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.cond(x.sum() > 0, lambda y: y.softmax(-1), lambda y: y + 1, (x,))
+
+    x = torch.zeros(2, 3, 8)
+    found = {
+        "batch": (nn.BatchNorm1d(3), frozenset()),
+        "layer": (nn.LayerNorm(8), {"normalisation"}),
+        "heads": (nn.TransformerEncoderLayer(8, 2, batch_first=True),
+                  {"attention", "normalisation"}),
+        "steps": (nn.GRU(8, 4), {"recurrence"}),
+        "branch": (Branch(), {"softmax"}),
+    }  # fmt: skip
+    for name, (net, parts) in found.items():
+        program = torch.export.export(net.eval(), (x,), strict=False)
+        assert zoo.parts(program) == parts, name

@@ -14,6 +14,7 @@ from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.compose import composed
 from tosaic.front.devices import on_cpu
+from tosaic.front.pieces import in_pieces
 from tosaic.front.state import Changes, explicit
 from tosaic.front.writes import is_functional
 
@@ -82,7 +83,7 @@ def _from_exported(exported: ExportedProgram) -> Imported:
     if not is_functional(exported.graph_module):
         exported = torchapi.functional(exported)
     made, changes = explicit(exported)
-    return Imported(composed(made), call.in_spec, call.out_spec, changes)
+    return Imported(in_pieces(composed(made)), call.in_spec, call.out_spec, changes)
 
 
 def _is_converted(module: fx.GraphModule) -> bool:

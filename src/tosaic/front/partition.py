@@ -23,7 +23,14 @@ from tosaic.front.choice import left_in_float
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
-from tosaic.front.walk import Walker, is_unsigned, named_output, origin, parameters
+from tosaic.front.walk import (
+    Walker,
+    are_tensors,
+    is_unsigned,
+    named_output,
+    origin,
+    parameters,
+)
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec.check import check_level
@@ -92,6 +99,13 @@ def partition(
     return _Partitioner(program, env, expose, constraints, kept, has_casts).run()
 
 
+def refusals(program: Program, env: Env, constraints: Sequence[Constraint] = ()) -> list[Refusal]:
+    """What a partition would leave to PyTorch, and why, without its graphs."""
+    trial = _Partitioner(program, env, False, constraints, {}, False)
+    trial.try_calls()
+    return trial.refused
+
+
 class _Partitioner:
     def __init__(
         self, program: Program, env: Env, expose: bool, constraints: Sequence[Constraint],
@@ -109,12 +123,15 @@ class _Partitioner:
         self.level: dict[fx.Node, int] = {}
         self.reads: dict[fx.Node, bool] = {}
 
-    def run(self) -> Partition:
+    def try_calls(self) -> None:
         for node in self.program.inputs:
             self._outside(node)
         for node in self.program.calls:
             self._try(node)
             self._place(node)
+
+    def run(self) -> Partition:
+        self.try_calls()
         self._leave_steps()
         self._find_reads()
         return Partition(self._pieces(), self.refused)
@@ -140,7 +157,7 @@ class _Partitioner:
             else:
                 self._outside(node)
             return
-        if isinstance(result, torch.Tensor) or (isinstance(result, Value) and result.is_const):
+        if _is_fixed(result):
             self.folded.add(node)
         elif target in DEQUANTIZE:
             self.meant.add(node)
@@ -177,10 +194,16 @@ class _Partitioner:
         except Unsupported as refusal:
             self.trial.missing[node] = refusal.reason
             return
-        example = origin(node).meta.get("val")  # PT2E gives its own calls none
+        source = origin(node)
+        example = source.meta.get("val")  # PT2E gives its own calls none
         self.trial.codes.add(node)
-        if isinstance(example, torch.Tensor):
-            self._give(node, Value(TensorType(kind, tuple(example.shape)), node.name, quant=quant))
+        if not isinstance(example, torch.Tensor):
+            return
+        shape = torchapi.known_shape(example)
+        if shape is None:
+            self.trial.missing[node] = f"{source.name} has a size that depends on the input"
+        else:
+            self._give(node, Value(TensorType(kind, shape), node.name, quant=quant))
 
     def _outside(self, node: fx.Node) -> None:
         """A value that PyTorch computes, as far as TOSA can hold such a value."""
@@ -311,12 +334,10 @@ class _Partitioner:
             for argument in node.all_input_nodes:
                 self._reach(walker, members, argument, inputs)
             walker.call(node)
-        elif isinstance(given, torch.Tensor):
+        elif node in self.folded:
             walker.values[node] = given
         elif not isinstance(given, Value):
             raise Unsupported(f"{node.name} cannot be an input of a TOSA graph")
-        elif given.is_const:
-            walker.values[node] = given
         else:
             walker.take(node, given)
             inputs.append(node)
@@ -333,3 +354,10 @@ class _Partitioner:
                 for user in self.program.users.get(node, ())
             )
         )
+
+
+def _is_fixed(result: Any) -> bool:
+    """Whether no input changes what a call gives, be it one value or several."""
+    several = result if isinstance(result, (list, tuple)) else [result]
+    constant = bool(several) and all(isinstance(v, Value) and v.is_const for v in several)
+    return constant or are_tensors(result)

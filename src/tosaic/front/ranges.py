@@ -15,6 +15,7 @@ from torch import Tensor, fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
+from tosaic.front.positions import places
 
 Interval = tuple[float, float]
 ALL: Interval = (-math.inf, math.inf)
@@ -107,6 +108,12 @@ class Ranges:
             for name, value in bound.items():
                 self._check_number(node, name, value)
         found = self._transfer(node, bound)
+        if (
+            isinstance(example, Tensor)
+            and _is_wide(example)
+            and (count := places(node, self.tensors))
+        ):
+            found = max(found[0], -count), min(found[1], count - 1)
         fits = INT32[0] <= found[0] and found[1] <= INT32[1]
         if isinstance(example, Tensor) and _is_wide(example) and not fits:
             raise Unsupported(

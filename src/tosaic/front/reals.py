@@ -25,6 +25,11 @@ class Reals:
         self.program, self.b = program, b
         self.made: dict[Value, Value] = {}
 
+    def keep(self, count: int) -> None:
+        """Forget all but so many that were made first."""
+        while len(self.made) > count:
+            self.made.popitem()
+
     def operands(self, node: fx.Node, arguments: dict[str, Any]) -> dict[str, Any] | None:
         """The operands of a call that computes with real numbers; None for one with integers."""
         if not self._computes(node, arguments):

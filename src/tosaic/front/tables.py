@@ -15,6 +15,7 @@ Function = Callable[[Tensor], Tensor]
 Affine = tuple[float, int]  # scale and zero point
 
 NEAR = 1.5  # steps of int16 below which tables are equally good
+PLAIN = 0.125  # steps that a table may be worse whose results need no factor: NPUs have such tables
 LIMIT = 128  # steps of int16, half a step of int8: a worse table is no int16 function
 
 
@@ -39,7 +40,7 @@ def table16(function: Function, given: Affine, wanted: Affine) -> tuple[Tensor, 
     most = float(real[near & real.isfinite()].abs().max()) if near.any() else 0.0
     factors = {1.0, 32767 / most if 32767 < most < 65534 else 1.0}
     tried = [_nodes(function, given, wanted, real, f) for f in sorted(factors, reverse=True)]
-    off, nodes, factor = min(tried, key=lambda t: max(t[0], NEAR))
+    off, nodes, factor = min(tried, key=lambda t: max(t[0], NEAR) + PLAIN * (t[2] != 1))
     if off > LIMIT:
         raise Unsupported(f"a table of 513 int16 entries is {off:.0f} steps off this function")
     return nodes, factor

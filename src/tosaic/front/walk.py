@@ -71,7 +71,7 @@ class Walker:
 
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
-        self.b.loc, known = torchapi.location(node), dict(self._reals.made)
+        self.b.loc, known = torchapi.location(node), len(self._reals.made)
         if is_known(node, self.values):
             return self._evaluate(node)
         try:
@@ -79,17 +79,17 @@ class Walker:
                 self.ranges.check(node)
             result = self._lower(node, torchapi.target_name(node))
         except Unsupported as refusal:
-            self._reals.made = known  # the others are dropped with the call
+            self._reals.keep(known)  # the others are dropped with the call
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result
 
-    def _evaluate(self, node: fx.Node) -> torch.Tensor:
+    def _evaluate(self, node: fx.Node) -> Any:
         """What a call makes of the program's own tensors: no target has to compute it."""
         with torch.no_grad():
-            made: torch.Tensor = torchapi.evaluate(node, self.values)
+            made = torchapi.evaluate(node, self.values)
         self.values[node] = made
-        if self.ranges is not None:
+        if self.ranges is not None and isinstance(made, torch.Tensor):
             self.ranges.learn(node, made)
         return made
 
@@ -222,14 +222,29 @@ def narrowed(b: Lowering, weight: Value) -> Value:
 
 
 def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
-    """Whether a call reads tensors alone that are known, so that its result is, too."""
-    overload, example = torchapi.overload_of(node), node.meta.get("val")
-    shape = torchapi.known_shape(example) if isinstance(example, torch.Tensor) else None
-    if overload is None or shape is None or math.prod(shape) > _LARGEST:
+    """Whether a call reads tensors alone that are known, so that its result is, too, or all are."""
+    if torchapi.target_name(node) == "getitem":
+        return are_tensors(values.get(node.all_input_nodes[0]))
+    overload = torchapi.overload_of(node)
+    example: Any = node.meta.get("val")
+    if overload is None or not are_tensors(example):
         return False
-    if not all(isinstance(values.get(n), torch.Tensor) for n in node.all_input_nodes):
+    shapes = [torchapi.known_shape(t) for t in ([example] if _is_tensor(example) else example)]
+    if any(shape is None or math.prod(shape) > _LARGEST for shape in shapes):
+        return False
+    if not all(_is_tensor(values.get(n)) for n in node.all_input_nodes):
         return False
     return torchapi.is_repeatable(overload)
+
+
+def are_tensors(value: Any) -> bool:
+    """Whether a value is a tensor of PyTorch, or several and nothing else."""
+    several = isinstance(value, (list, tuple))
+    return (len(value) > 0 and all(map(_is_tensor, value))) if several else _is_tensor(value)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, torch.Tensor)
 
 
 class Region:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Any
 
 import torch
@@ -41,18 +42,30 @@ def _fold(module: fx.GraphModule) -> None:
     """Integers in place of parameters that are quantized, be it after other calls."""
     graph, known = module.graph, constants(module.graph)
     values: dict[fx.Node, Any] = {}
+    wanted = _behind(node for node in known if torchapi.target_name(node) in _QUANTIZE)
     for number, node in enumerate(list(graph.nodes)):
-        if node not in known:
+        if node not in wanted:
             continue
         if node.op == "get_attr":
             values[node] = torchapi.attribute(module, str(node.target))
-        elif node.op == "call_function" and all(n in values for n in node.all_input_nodes):
+        else:
             values[node] = torchapi.evaluate(node, values)
-        if node in values and torchapi.target_name(node) in _QUANTIZE:
+        if torchapi.target_name(node) in _QUANTIZE:
             name = f"_levels_{number}"
             module.register_buffer(name, values[node])
             with graph.inserting_before(node):
                 node.replace_all_uses_with(graph.get_attr(name))
+
+
+def _behind(nodes: Iterable[fx.Node]) -> set[fx.Node]:
+    """Nodes, and all that they are computed from."""
+    found, left = set[fx.Node](), list(nodes)
+    while left:
+        node = left.pop()
+        if node not in found:
+            found.add(node)
+            left += node.all_input_nodes
+    return found
 
 
 def _replace(graph: fx.Graph, node: fx.Node, observer: Any) -> None:

@@ -14,6 +14,7 @@ from typing import Any
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.quant.parts import by_rows
 from tosaic.quant.roles import role_of
 from tosaic.quant.rounding import Together, rounded, together
 from tosaic.quant.weights import BiasObserver, WeightObserver
@@ -88,8 +89,8 @@ class _Layer:
         if self.together is not None and self.together.count and self.weight.levels is None:
             limits = self.weight.quant_min, self.weight.quant_max
             self.weight.levels = rounded(self.values, steps, limits, self.together)
-        lost = self.values.double() - self.weight.rounded(self.values) * steps
-        mean = self._through(lost.reshape(*lost.shape[:2], -1).sum(2), self.total / self.count)
+        lost = by_rows(_lost, self.values, self.weight.rounded(self.values), steps)
+        mean = self._through(lost, self.total / self.count)
         self.bias.values = self.bias.values + mean.to(self.bias.values.dtype)
 
     def _through(self, weight: Tensor, mean: Tensor) -> Tensor:
@@ -106,6 +107,12 @@ class _Layer:
         times = math.prod(stride * (1 if len(stride) > 1 else self.values.dim() - 2))
         spread: Tensor = (grouped * inputs[:, :, None]).sum(1).reshape(-1) / times
         return spread
+
+
+def _lost(values: Tensor, levels: Tensor, steps: Tensor) -> Tensor:
+    """What rounding takes from weights, together for each output and input."""
+    lost = values.double() - levels * steps
+    return lost.reshape(*lost.shape[:2], -1).sum(2)
 
 
 def _observers(

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.quant.parts import by_rows
 
 _NORMS = {
     "aten.batch_norm.default",
@@ -122,12 +123,16 @@ def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
         else torchapi.attribute(module, str(bound["bias"].target)).detach().double()
     )
     factors = _along_weight(norm.factor, layer, bound, weight)
-    made = weight.detach().double() * factors, before * norm.factor + norm.offset
-    real = [m.to(weight.dtype) for m in made]
-    nodes = _parameters(module, norm.node, layer, weight=real[0], bias=real[1])
+    made = by_rows(_multiplied, weight.detach(), factors)
+    bias = (before * norm.factor + norm.offset).to(weight.dtype)
+    nodes = _parameters(module, norm.node, layer, weight=made, bias=bias)
     bound |= dict(zip(("weight", "bias"), nodes))
     layer.args, layer.kwargs = tuple(bound.values()), {}
     return layer
+
+
+def _multiplied(weight: Tensor, factors: Tensor) -> Tensor:
+    return (weight.double() * factors).to(weight.dtype)
 
 
 def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight: Tensor) -> Tensor:

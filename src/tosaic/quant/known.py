@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
@@ -14,7 +16,7 @@ def fold_known(module: fx.GraphModule) -> None:
     What is inside is then never observed, such as the −∞ of a mask, which has no scale. A program
     that writes to tensors is left: what it writes to must stay what it computes.
     """
-    graph, made = module.graph, dict[fx.Node, Tensor]()
+    graph, made = module.graph, dict[fx.Node, Any]()
     if any(_writes(node) for node in graph.nodes):
         return
     values = {n: torchapi.attribute(module, str(n.target)) for n in graph.nodes if _is_held(n)}
@@ -22,7 +24,7 @@ def fold_known(module: fx.GraphModule) -> None:
         if node.op == "call_function" and is_known(node, values):
             values[node] = made[node] = torchapi.evaluate(node, values)
     for number, (node, value) in enumerate(made.items()):
-        if all(user in made for user in node.users):
+        if not isinstance(value, Tensor) or all(user in made for user in node.users):
             continue
         name = f"_known_{number}"
         module.register_buffer(name, value.detach(), persistent=False)

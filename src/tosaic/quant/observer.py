@@ -61,8 +61,9 @@ class RangeObserver(UniformQuantizationObserverBase):
         self.low, self.high = min(self.low, low), max(self.high, high)
         self._cover(max(-low, high))
         if self.reach:
-            self.counts += torch.histc(values, _BINS, -self.reach, self.reach)
-            self.zeros += values.numel() - int(torch.count_nonzero(values))
+            self.counts += _counted(values, self.reach)
+            # PyTorch counts several times as slowly as NumPy.
+            self.zeros += values.numel() - int(np.count_nonzero(values.bool().cpu().numpy()))
         return x
 
     def _cover(self, reach: float) -> None:
@@ -102,3 +103,9 @@ class RangeObserver(UniformQuantizationObserverBase):
         counts[_BINS // 2] = max(counts[_BINS // 2] - zeros, 0)
         values = (np.arange(_BINS) + 0.5) * (2 * self.reach / _BINS) - self.reach
         return Histogram(values, counts, self.low, self.high)
+
+
+def _counted(values: Tensor, reach: float) -> Tensor:
+    """How many values lie in each bin from -reach to reach, as torch.histc has it, but faster."""
+    places = ((values + reach) * _BINS).div_(2 * reach).to(torch.int32)
+    return torch.bincount(places.clamp_(max=_BINS - 1).flatten(), minlength=_BINS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -34,8 +35,9 @@ from tosaic.quant.pt2e import (
     join_torchao,
 )
 from tosaic.quant.readers import tell_readers
+from tosaic.quant.residuals import NORMS
 from tosaic.quant.roles import is_real, role_of
-from tosaic.quant.schemes import Scheme, wider
+from tosaic.quant.schemes import SCHEMES, Scheme, wider
 from tosaic.quant.selection import (
     BoundarySpec,
     Schemes,
@@ -192,6 +194,9 @@ class TosaicQuantizer:
     def _refusal(self, trial: Trial, *calls: fx.Node) -> Unsupported | None:
         """Why calls are refused, be their operands as wide as they are or as most are."""
         refusal, call = trial.refusal(*calls), calls[-1]
+        if refusal is not None and mark_of(call).carried:
+            call.meta[MARK] = replace(mark_of(call), carried=False)
+            refusal = trial.refusal(*calls)
         usual = self._usual(call)
         if refusal is None or all(self._read(n, call) is usual for n in call.all_input_nodes):
             return refusal
@@ -245,6 +250,8 @@ class TosaicQuantizer:
         """The scheme of a call, with 16 bits if it asks for them."""
         scheme = self._scheme(node)
         assert scheme is not None
+        if mark_of(node).carried:
+            return SCHEMES["a16w8"]
         return wider(scheme, self.target) if mark_of(node).wide else scheme
 
     def _spec(self, node: fx.Node) -> Any:
@@ -260,6 +267,8 @@ class TosaicQuantizer:
         A value may be wider than its scheme; layers with weights take it so.
         """
         usual, source = self._usual(call), self._scheme(operand)
+        if mark_of(operand).carried and not self._carries(operand, call):
+            return usual
         same = source is None or source.activation(self.training) is usual
         given = self._specs.get(operand, usual) if same else usual
         if call in self._narrowed and given.dtype is not usual.dtype:
@@ -272,8 +281,15 @@ class TosaicQuantizer:
         if rule is not None and rule.wide:
             bound = torchapi.bound_arguments(call)
             return wide if operand in map(bound.get, rule.wide) else given
-        takes = mark_of(call).wide and (rule is None or rule.policy != "WEIGHTED")
+        mark = mark_of(call)
+        takes = mark.wide and mark.reads and (rule is None or rule.policy != "WEIGHTED")
         return wide if takes else given
+
+    def _carries(self, operand: fx.Node, call: fx.Node) -> bool:
+        """Whether a call reads all bits of a running sum."""
+        if mark_of(operand).wide and torchapi.target_name(call) in NORMS:
+            return True
+        return mark_of(call).carried
 
     def _remember(self, node: fx.Node, spec: Any) -> None:
         """That a value, or all values of a call that gives several, are not as most are."""

@@ -95,22 +95,23 @@ def rounded(
         return None
     shape = seen.groups, -1, seen.parts, seen.terms
     apart = weight.double().reshape(shape).transpose(1, 2)  # [groups, parts, channels, terms]
-    real = apart.flatten(0, 1)[:, :, order].clone()
+    real = apart.flatten(0, 1)[:, :, order]
     steps = steps.expand(weight.shape[0], *[1] * (weight.dim() - 1)).reshape(seen.groups, -1)
     steps = steps.repeat_interleave(seen.parts, 0)
-    levels = torch.empty_like(real)
+    levels = torch.empty(len(real), seen.terms, real.shape[1], dtype=torch.int8)
     for start in range(0, seen.terms, _BLOCK):
         stop = min(start + _BLOCK, seen.terms)
-        part, inner = real[:, :, start:stop], left[:, start:stop, start:stop]
+        inner = left[:, start:stop, start:stop]
+        part = real[:, :, start:stop].transpose(1, 2).contiguous()  # a term is a row, side by side
         errors = torch.empty_like(part)
         for term in range(stop - start):
-            found = (part[:, :, term] / steps).round().clamp(*limits)
-            levels[:, :, start + term] = found
-            errors[:, :, term] = (part[:, :, term] - found * steps) / inner[:, term, term, None]
-            part[:, :, term:] -= errors[:, :, term, None] * inner[:, term, None, term:]
-        real[:, :, stop:] -= errors @ left[:, start:stop, stop:]
-    whole = levels[:, :, order.argsort()].reshape(apart.shape).transpose(1, 2)
-    return whole.reshape(weight.shape).to(torch.int8)
+            found = (part[:, term] / steps).round_().clamp_(*limits)
+            levels[:, start + term] = found
+            errors[:, term] = (part[:, term] - found * steps) / inner[:, term, term, None]
+            part[:, term + 1 :] -= inner[:, term, term + 1 :, None] * errors[:, term, None]
+        real[:, :, stop:] -= errors.transpose(1, 2).contiguous() @ left[:, start:stop, stop:]
+    whole = levels[:, order.argsort()].transpose(1, 2).reshape(apart.shape).transpose(1, 2)
+    return whole.reshape(weight.shape)
 
 
 def _each(given: Any, axes: int) -> tuple[int, ...]:

@@ -51,7 +51,7 @@ def prepare_qat(
     for parameter in prepared.parameters():
         parameter.requires_grad_(True)
     prepared.meta[_STATE] = "prepared"
-    return prepared
+    return torchapi.written(prepared)
 
 
 def convert(prepared: Any) -> fx.GraphModule:
@@ -70,7 +70,7 @@ def convert(prepared: Any) -> fx.GraphModule:
         made: fx.GraphModule = convert_pt2e(prepared)
     torchapi.drop_unread(made)
     made.meta[_STATE] = "converted"
-    return made
+    return torchapi.written(made)
 
 
 def _has_modes(node: fx.Node) -> bool:

@@ -13,6 +13,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.quant.observer import LEAST
+from tosaic.quant.parts import by_rows
 from tosaic.quant.pt2e import ObserverBase, UniformQuantizationObserverBase
 
 # A bias leaves room beside it for the products: the accumulator must hold both.
@@ -38,28 +39,34 @@ class WeightObserver(UniformQuantizationObserverBase):
         self.scale: Tensor | None = None
         self.levels: Tensor | None = None  # if they are not the nearest ones
         self.names: list[str] = []  # of the integers and their scales, once they are stored
+        self._nearest: tuple[Tensor, Tensor, Tensor] | None = None  # of a weight with scales
 
     def forward(self, x: Tensor) -> Tensor:
         if self.scale is None:
-            self.scale = self._scale(x.detach().double())
+            self.scale = self._scale(x.detach())
         return x
 
     def _scale(self, real: Tensor) -> Tensor:
         """One scale, or one for each channel."""
         rows = real.reshape(1, -1) if self.ch_axis is None else real.movedim(self.ch_axis, 0)
         rows = rows.flatten(1)
-        most = rows.abs().nan_to_num(0, 0, 0).amax(1) / min(-self.quant_min, self.quant_max)
+        most = _largest(rows).double() / min(-self.quant_min, self.quant_max)
         if self.quant_max - self.quant_min <= _FEW:
-            factors = most.new_tensor(_SHRUNK)
-            errors = torch.stack([self._error(rows, most * factor) for factor in factors])
-            most = most * factors[errors.argmin(0)]
+            most = by_rows(self._best, rows, most)
         scale: Tensor = most.clamp(min=LEAST).float()
         return scale
 
+    def _best(self, rows: Tensor, most: Tensor) -> Tensor:
+        """Scales of least error for rows."""
+        rows, factors = rows.double(), most.new_tensor(_SHRUNK)
+        errors = torch.stack([self._error(rows, most * factor) for factor in factors])
+        best: Tensor = most * factors[errors.argmin(0)]
+        return best
+
     def _error(self, rows: Tensor, scale: Tensor) -> Tensor:
         steps = scale.clamp(min=LEAST)[:, None]
-        levels = (rows / steps).round().clamp(self.quant_min, self.quant_max)
-        return (levels * steps - rows).square().sum(1)
+        levels = (rows / steps).round_().clamp_(self.quant_min, self.quant_max)
+        return levels.mul_(steps).sub_(rows).square_().sum(1)
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         scale = torch.ones(1) if self.scale is None else self.scale
@@ -71,8 +78,18 @@ class WeightObserver(UniformQuantizationObserverBase):
         """Integers of a weight."""
         if self.levels is not None:
             return self.levels
-        steps = self.along(self.calculate_qparams()[0], real.dim())
-        return (real.double() / steps).round().clamp(self.quant_min, self.quant_max).to(torch.int8)
+        scale, _ = self.calculate_qparams()
+        if self._nearest is not None:
+            weight, before, levels = self._nearest
+            if weight.data_ptr() == real.data_ptr() and torch.equal(before, scale):
+                return levels
+        levels = by_rows(self._levels, real, self.along(scale, real.dim()))
+        self._nearest = real, scale, levels
+        return levels
+
+    def _levels(self, real: Tensor, steps: Tensor) -> Tensor:
+        levels = real.double() / steps
+        return levels.round_().clamp_(self.quant_min, self.quant_max).to(torch.int8)
 
     def along(self, scale: Tensor, rank: int) -> Tensor:
         """Scales where a weight of that rank has its channels."""
@@ -154,6 +171,14 @@ class BiasObserver(ObserverBase):
         if not self.names:
             self.names = _stored(model, node, levels.to(torch.int32), scale)
         _replace(model, node, self.names, scale, self.ch_axis, (-_MOST, _MOST, torch.int32))
+
+
+def _largest(rows: Tensor) -> Tensor:
+    """The largest magnitude of each row that is a number."""
+    most = torch.maximum(rows.amax(1), -rows.amin(1))
+    if bool(most.isfinite().all()):
+        return most
+    return rows.abs().nan_to_num(0, 0, 0).amax(1)
 
 
 def _replace(

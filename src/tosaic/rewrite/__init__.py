@@ -10,20 +10,24 @@ from tosaic.rewrite import (  # noqa: F401
     channels,
     columns,
     gaps,
+    monotone,
     moves,
     pads,
     phases,
     pieces,
     scalings,
     shuffles,
+    tabulate,
     turns,
     values,
 )
 from tosaic.rewrite.clean import remove_dead
 from tosaic.rewrite.fold import share_constants
+from tosaic.rewrite.heads import part_heads
 from tosaic.rewrite.layout import sink_transposes
 from tosaic.rewrite.match import Allowed, Cost, simplify
 from tosaic.rewrite.peak import lower_peak
+from tosaic.rewrite.shapes import share_shapes
 from tosaic.spec.env import Env
 
 _NARROW = 8  # channels below which elementwise operators of an NPU idle
@@ -40,8 +44,11 @@ def improve(
     """
     simplify(graph, env, allowed, cost)
     graph = sink_transposes(graph, env, allowed, _NARROW if cost is not None else 0)
+    if cost is not None:
+        part_heads(graph, env, allowed, cost)
     simplify(graph, env, allowed, cost, forms=True)
     if cost is not None:
+        share_shapes(graph, env, allowed, cost)
         lower_peak(graph, env, allowed, cost)
     share_constants(graph)
     return graph

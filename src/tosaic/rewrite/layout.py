@@ -20,7 +20,7 @@ from tosaic.rewrite.match import Allowed
 from tosaic.spec.env import Env
 
 Perms = tuple[int, ...]
-_UNARY = {
+UNARY = {
     "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
     "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
     "RESCALE",
@@ -86,7 +86,7 @@ def regrouped(shape: Sequence[int], perms: Perms, wanted: Sequence[int]) -> Perm
     For a reshape to ``wanted`` of the transposition of a value of that shape, the result is the
     axes of ``wanted`` in the order in which a reshape of the value itself has them.
     """
-    groups = _groups([shape[p] for p in perms], wanted)
+    groups = groups_of([shape[p] for p in perms], wanted)
     if groups is None:
         return None
     places = [axis for axis, size in enumerate(shape) if size != 1]
@@ -100,7 +100,7 @@ def regrouped(shape: Sequence[int], perms: Perms, wanted: Sequence[int]) -> Perm
     return tuple(axis for _, outs in sorted(ranked) for axis in outs)
 
 
-def _groups(
+def groups_of(
     shape: Sequence[int], wanted: Sequence[int]
 ) -> list[tuple[list[int], list[int]]] | None:
     """Axes that a reshape turns into one another; axes of one element go with those before."""
@@ -306,7 +306,7 @@ class _Sinker:
         result, made = op.outs[0], self.seen(op.ins[0])[0].producer
         if not self.narrow or result.type.rank != len(perms):
             return False
-        if op.name in _UNARY and made is not None and made.name in ("RESCALE", *_SUMS):
+        if op.name in UNARY and made is not None and made.name in ("RESCALE", *_SUMS):
             return False  # part of what makes the sums
         channels = result.shape[inverse(perms)[-1]]
         return channels < self.narrow <= result.shape[-1]
@@ -372,7 +372,7 @@ def _pad(s: _Sinker, op: Op, perms: Perms) -> Form:
     return [s.seen(op.ins[0])[0], s.b.shape(turned), op.ins[2]], {}
 
 
-_RULES.update(dict.fromkeys(_UNARY, _unary))
+_RULES.update(dict.fromkeys(UNARY, _unary))
 _RULES.update(dict.fromkeys(_PAIRWISE, _pairwise))
 _RULES.update(dict.fromkeys(_REDUCE, _reduce))
 _RULES.update(ARGMAX=_reduce, CONCAT=_concat, SLICE=_slice, TILE=_slice, PAD=_pad)

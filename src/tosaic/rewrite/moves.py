@@ -89,6 +89,28 @@ def merge_slices(m: Matcher, op: Op) -> Value | None:
 
 
 @rewrite("SLICE")
+def slice_whole(m: Matcher, op: Op) -> Value | None:
+    """A piece of a piece that got or lost axes of one element, from the whole itself."""
+    reshape, start, size = m.made_by(op.ins[0], "RESHAPE"), sizes(op.ins[1]), sizes(op.ins[2])
+    piece = m.made_by(reshape.ins[0], "SLICE") if reshape is not None else None
+    first = sizes(piece.ins[1]) if piece is not None else None
+    if piece is None or start is None or size is None or first is None:
+        return None
+    before, after = (
+        [i for i, n in enumerate(v.shape) if n != 1] for v in (piece.outs[0], op.ins[0])
+    )
+    if [piece.outs[0].shape[i] for i in before] != [op.ins[0].shape[i] for i in after]:
+        return None
+    extents = [1] * len(first)
+    for whole, part in zip(before, after):
+        first[whole] += start[part]
+        extents[whole] = size[part]
+    taken = m.b.SLICE(piece.ins[0], m.b.shape(first), m.b.shape(extents))
+    made: Value = m.b.RESHAPE(taken, m.b.shape(size))
+    return made
+
+
+@rewrite("SLICE")
 def slice_part(m: Matcher, op: Op) -> Value | None:
     """A piece of one of several joined values, from that value itself."""
     before, start, size = m.made_by(op.ins[0], "CONCAT"), sizes(op.ins[1]), sizes(op.ins[2])

@@ -7,6 +7,7 @@ how they lie in memory, and rows follow one another as the parts of a CONCAT alo
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
@@ -14,6 +15,8 @@ import numpy as np
 from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.chains import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number
+
+_WHOLE = ("TRANSPOSE", "RESHAPE")  # read nothing but all of a value
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,27 +74,51 @@ def _kernel(weights: Array, rows: Phase, columns: list[Phase], fill: int) -> Arr
 def convolve_phases(m: Matcher, op: Op) -> Value | None:
     """Plain convolutions in the place of a transposed one, with all that follows its sums."""
     found = chain(m, op, "TRANSPOSE_CONV2D")
-    if found is None:
+    if found is None or m.cost is None:
         return None
     conv, *functions = found
     weight, zero = conv.operand("weight"), one_number(conv.operand("weight_zp"))
     if not (weight.is_const and conv.operand("bias").is_const) or zero is None:
         return None
+    is_copied = _is_copied(m, op.outs[0])
+    best, least = 0, math.inf
+    for start in range(conv.attrs["stride"][1]):
+        with m.b.scratch():
+            value = _whole(m, conv, functions, start, int(zero))
+            if is_copied and value.producer is not None and value.producer.name == "SLICE":
+                m.b.CONCAT(value, axis=3)
+            cost = sum(map(m.cost, m.b.graph.ops))
+        if cost < least:
+            best, least = start, cost
+    return _whole(m, conv, functions, best, int(zero))
+
+
+def _is_copied(m: Matcher, value: Value) -> bool:
+    """Whether a part of a larger value would be copied: most readers take it as it is."""
+    return bool(m.results[value]) or any(r.name in _WHOLE for r in m.readers(value))
+
+
+def _whole(m: Matcher, conv: Op, functions: list[Op], start: int, fill: int) -> Value:
+    """All phases, the columns of which begin so many before the first one.
+
+    Where these read the same elements, as those of a kernel of 4 and a stride of 2 do one column
+    before the first, no weight is 0.
+    """
     (down, right), (top, _, left, _) = conv.attrs["stride"], conv.attrs["out_pad"]
     (batch, height, width, _), (_, high, wide, out) = conv.ins[0].shape, conv.outs[0].shape
-    counts = -(-high // down), -(-wide // right)
-    rows = phases(height, counts[0], weight.shape[1], down, top)
-    columns = _joined(phases(width, counts[1], weight.shape[2], right, left))
+    kernel = conv.operand("weight").shape
+    counts = -(-high // down), -(-(start + wide) // right)
+    rows = phases(height, counts[0], kernel[1], down, top)
+    columns = _joined(phases(width, counts[1], kernel[2], right, left + start))
     channels = repeated(out, right)
     parts = [
-        again(m, _part(m, conv, row, columns, counts, int(zero)), functions, channels)
-        for row in rows
+        again(m, _part(m, conv, row, columns, counts, fill), functions, channels) for row in rows
     ]
     whole = m.b.CONCAT(*parts, axis=2) if down > 1 else parts[0]
     size = (batch, counts[0] * down, counts[1] * right, out)
     made: Value = m.b.RESHAPE(whole, m.b.shape(size))
-    if size != op.outs[0].shape:
-        made = m.b.SLICE(made, m.b.shape((0,) * 4), m.b.shape(op.outs[0].shape))
+    if size[1:3] != (high, wide):
+        made = m.b.SLICE(made, m.b.shape((0, 0, start, 0)), m.b.shape((batch, high, wide, out)))
     return made
 
 

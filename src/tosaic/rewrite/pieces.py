@@ -1,14 +1,17 @@
-"""Functions of a piece next to the sum that it is a piece of.
+"""Tables next to the sums that they are functions of.
 
-A table behind a SLICE is an operation of its own, for which an NPU loads the whole table. Where
-the piece itself is added up, the table is part of that operation; pieces of operands are free.
+A table behind a SLICE, or of a sum that others read as well, is an operation of its own, for which
+an NPU loads the whole table. Where the piece itself is added up, or the sum once more, the table
+is part of that operation; pieces of operands are free.
 """
 
 from __future__ import annotations
 
 from tosaic.ir.graph import Op, Value
-from tosaic.rewrite.match import Matcher, form
-from tosaic.spec.dtypes import I32
+from tosaic.rewrite.match import Matcher, form, rewrite
+from tosaic.spec.dtypes import I8, I16, I32
+
+_FEW = {I8: 256, I16: 2048}  # elements that are added in less time than a table is loaded in
 
 
 @form("TABLE")
@@ -28,6 +31,28 @@ def add_pieces(m: Matcher, op: Op) -> Value | None:
             return None
         source = m.b.SLICE(wide.ins[0], *piece.ins[1:])
         operands.append(m.b.RESCALE(source, *wide.ins[1:], out=I32, **wide.attrs))
+    value = m.b.op(total.name, *operands, *total.ins[2:], out=I32, **total.attrs)
+    value = m.b.RESCALE(value, *rounded.ins[1:], out=rounded.outs[0].dtype, **rounded.attrs)
+    made: Value = m.b.TABLE(value, *op.ins[1:], out=op.outs[0].dtype)
+    return made
+
+
+@rewrite("TABLE")
+def add_again(m: Matcher, op: Op) -> Value | None:
+    """A table of few sums that others read, too, as a table of sums that it has for itself."""
+    if not m.forms or m.cost is None or op.outs[0].type.size > _FEW.get(op.ins[0].dtype, 0):
+        return None
+    rounded = m.made_by(op.ins[0], "RESCALE")
+    if rounded is None or m.only(op.ins[0]) or rounded.attrs["per_channel"]:
+        return None
+    total = m.made_by(rounded.ins[0], "ADD", "SUB", "MUL")
+    if total is None or total.outs[0].dtype is not I32:
+        return None
+    wide = [m.made_by(value, "RESCALE") for value in total.ins[:2]]
+    operands = [
+        value if maker is None else m.b.RESCALE(*maker.ins, out=value.dtype, **maker.attrs)
+        for value, maker in zip(total.ins, wide)
+    ]
     value = m.b.op(total.name, *operands, *total.ins[2:], out=I32, **total.attrs)
     value = m.b.RESCALE(value, *rounded.ins[1:], out=rounded.outs[0].dtype, **rounded.attrs)
     made: Value = m.b.TABLE(value, *op.ins[1:], out=op.outs[0].dtype)

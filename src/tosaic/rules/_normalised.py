@@ -17,6 +17,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import first
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import converted, minus, plus, times
+from tosaic.rules._raised import raised, raised_error
 from tosaic.rules._rows import product
 from tosaic.rules._spread import Spread, inverse, power, spread
 from tosaic.rules.norm import known, scaled_channels
@@ -59,6 +60,7 @@ def normalised(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bo
     return first(
         b,
         lambda: _short(b, rows, eps, affine, centred),
+        lambda: _shorter(b, rows, eps, affine, centred),
         lambda: _wide(b, rows, eps, affine, centred),
     )
 
@@ -124,6 +126,23 @@ def _short(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) 
     elements = _elements(b, parts, 32767 * root / 2.0**15.5 / reach)
     brief = b.rescale(inverse(b, parts), [32767 / 2.0**30], 0, d.I16)
     y = b.marked(product(b, elements, brief), Quant(4 * reach / 32767**2))
+    return _weighted(b, y, reach, affine)
+
+
+def _shorter(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -> Value:
+    """int16 rows and an int8 result: elements that fill an int16 by a power of two of their row."""
+    if rows.dtype is not d.I16 or (b.wanted is not None and b.wanted[1] is not d.I8):
+        raise Unsupported("rows of int16 are as coarse as elements only for an int8 result")
+    reach = min(math.sqrt(rows.shape[1]), _shown(b, affine)) + 1
+    if b.wanted is not None:
+        weight = float(np.abs(affine.numbers()[0]).max()) / _step(b.wanted)
+        if weight * (raised_error(rows.shape[1], centred, reach) + reach / 65534) > _COARSE:
+            raise Unsupported("int16 elements are too coarse for this result")
+    return _weighted(b, raised(b, rows, eps, centred), reach, affine)
+
+
+def _weighted(b: Lowering, y: Value, reach: float, affine: Affine) -> Value:
+    """Normalised elements up to ``reach`` times the weights, plus the bias, in the view."""
     if affine.is_plain:
         return b.reshape(y, affine.view)
     even = b.reshape(b.settle(y, Quant(reach / 32767), d.I16), affine.view)

@@ -21,7 +21,7 @@ from tosaic.rules._rows import paired, product, scaled, tabled
 from tosaic.spec import dtypes as d
 
 FAR = 12.0  # exp(-12) is 0.2 of the 15 bits that an exponential has
-_FARTHEST = 16.0  # exp(-16) is 0.5 of 22 bits
+_FARTHEST = 20.8  # exp(-20.8) is 1 of 30 bits
 _STEPS = 65535  # of 16 bits
 _COARSEST = 0.5  # a step of int16 scores that leaves something of them
 
@@ -134,7 +134,7 @@ def _masked_short(b: Lowering, x: Value, mask: Mask, step: float) -> Value:
     if isinstance(mask.allowed, Value):
         ones = _ones(b, mask.allowed)
         ends = b.SUB(product(b, ones, b.number(_STEPS, ones)), b.number(32768, ones))
-        return b.rescale(b.MINIMUM(b.rescale(x, [1.0], 0, d.I32), ends), [1.0], 0, d.I16)
+        return _narrow(b, b.MINIMUM, x, b.levels(ends, d.I16))
     return _narrow(b, b.MINIMUM, x, b.const(np.where(mask.allowed, 32767, -32768), d.I16))
 
 
@@ -164,25 +164,30 @@ def _kept(b: Lowering, e: Exponentials, mask: Mask) -> Exponentials:
 
 
 def exact(b: Lowering, s: Scores) -> Exponentials:
-    """int32 scores and 30 bits: what is below the largest in steps of 2^-20, byte by byte.
+    """int32 scores and 30 bits: how often the largest is halved, in steps of 2^-24, byte by byte.
 
-    exp of the upper two bytes is the product of two tables, and the lowest is so small that
-    exp of it is 1 less itself.
+    2^-x of the first two bytes is the product of two tables, and the third is so small that it is
+    1 less a multiple of it. Whole halvings are shifts, so what is small is as precise as the rest:
+    in a long row it may be most of the sum.
     """
     s, far = _coarse(b, s, _FARTHEST)
     below = _below(b, s, far)
-    steps = scaled(b, b.SUB(b.number(0, below), below), (1 << 24) / far)
-    steps = b.MINIMUM(steps, b.number((1 << 24) - 1, steps))
-    upper, last = two_bytes(b, steps)
-    high, low = two_bytes(b, upper)
-    unit = far * s.unit / (1 << 24)
-    upper, lower = (
-        paired(b, b.SUB(b.number(0, v), v), size * unit) for v, size in ((high, 65536), (low, 256))
+    halving = math.log(2.0)
+    factor = min((1 << 24) * s.unit / halving, 31 << 24)  # what is more leaves nothing
+    steps = scaled(b, b.SUB(b.number(0, below), below), factor)
+    steps = b.MINIMUM(steps, b.number((31 << 24) - 1, steps))
+    bits = b.number(24, steps)
+    whole = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(steps, b.number(1 << 23, steps)), bits, round=True)
+    upper, last = two_bytes(b, b.SUB(steps, b.LOGICAL_LEFT_SHIFT(whole, bits)))
+    first, second = (
+        paired(b, b.SUB(b.number(0, byte), byte), halving / size)
+        for byte, size in zip(two_bytes(b, upper), (1 << 8, 1 << 16))
     )
-    fine = product(b, upper, lower, 14)
-    less, shift = multiplier_and_shift(unit, 22)
+    fine = product(b, first, second, 14)
+    less, shift = multiplier_and_shift(halving / (1 << 24), 22)
     share = product(b, last, b.number(less, last))  # of 8 and 22 bits
-    return _kept(b, Exponentials(b.SUB(fine, product(b, fine, share, shift)), 30), s.mask)
+    fine = b.SUB(fine, product(b, fine, share, shift))
+    return _kept(b, Exponentials(b.ARITHMETIC_RIGHT_SHIFT(fine, whole, round=True), 30), s.mask)
 
 
 def in_bytes(b: Lowering, s: Scores) -> Exponentials:

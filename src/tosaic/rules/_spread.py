@@ -151,7 +151,7 @@ def _of_bytes(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
         return _dominated(b, x, s, more, coarse)
     whole = math.ceil(more)
     sure = b.ADD(s.about, b.number(whole, s.about)) if whole else s.about
-    k = _half_zeros(b, sure)
+    k = half_zeros(b, sure)
     twice_k = b.ADD(k, k)
     u = b.LOGICAL_LEFT_SHIFT(sure, twice_k)
     if s.rest is not None and s.beyond is not None:
@@ -183,7 +183,7 @@ def _dominated(b: Lowering, x: Value, s: _Squares, more: float, coarse: int) -> 
         about = b.SUB(about, product(b, s.rest, s.beyond, 30))
     down = b.rescale(about, [4.0**-coarse], 0, d.I32)
     sure = b.ADD(down, b.number(round(more / 4.0**coarse), down))
-    k = _half_zeros(b, sure)
+    k = half_zeros(b, sure)
     u = b.LOGICAL_LEFT_SHIFT(sure, b.ADD(k, k))
     exponent = b.ADD(k, b.number(15 - coarse, k))
     return Spread(x, s.middle, s.rest, u, exponent, -coarse)
@@ -218,7 +218,7 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
         fine = min(30 - math.ceil(math.log2(floor) + 1), 62)
         level = product(b, b.number(round(floor * 2.0**fine), up), power(b, up), fine)
         total = b.ADD(total, scaled(b, product(b, level, level, 30), length / 2.0**bits))
-    k = _half_zeros(b, total)
+    k = half_zeros(b, total)
     u = b.LOGICAL_LEFT_SHIFT(total, b.ADD(k, k))
     exponent = b.MINIMUM(b.ADD(b.ADD(k, up), b.number(-bits // 2, k)), b.number(30, k))
     least = _lowest(length * (2.0**30 + floor**2))
@@ -244,7 +244,7 @@ def _squares(b: Lowering, raised: Value, bits: int) -> Value:
     return b.ADD(b.REDUCE_SUM(high, axis=1), rest)
 
 
-def _half_zeros(b: Lowering, total: Value) -> Value:
+def half_zeros(b: Lowering, total: Value) -> Value:
     """The largest k with total · 4^k < 2^31, at most 14; by a rounding shift, which NPUs have."""
     zeros = b.CLZ(total)
     half = b.ARITHMETIC_RIGHT_SHIFT(

@@ -20,6 +20,7 @@ from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules import _scores
+from tosaic.rules._lines import by_lines
 from tosaic.rules._operands import converted, minus, operands, scale_of, times
 from tosaic.rules._rows import normal, product, reciprocal
 from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask, two_bytes
@@ -123,7 +124,7 @@ def _integers(
         b,
         form(_scores.short, _by_shares),
         form(_scores.short, _by_shorts),
-        form(_scores.short, _by_bytes),
+        form(_scores.short, _by_lines),
         form(_scores.in_bytes, _by_two_bytes),
     )
 
@@ -197,14 +198,12 @@ def _at_least_half(b: Lowering, total: Value, bits: int) -> Value:
     return b.MAXIMUM(total, b.number(1 << (bits - 1), total))
 
 
-def _by_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
-    """Exponentials in 8 bits, the largest of a row 255: for NPUs without products of int16."""
-    short = _flat(b, e.values, heads)
-    doubled = product(b, short, b.number(16384, short))
-    byte = b.rescale(doubled, [255 / 32767 / 16384], -128, d.I8)
-    byte = b.marked(byte, Quant(1.0, -128))
-    total = b.REDUCE_SUM(b.rescale(byte, [1.0], 0, d.I32), axis=2)
-    return _divided(b, _weighed(b, byte, heads), total, 8, 0, heads.value)
+def _by_lines(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
+    """int16 exponentials times int16 values, for NPUs without such products of matrices."""
+    short, value = _flat(b, e.values, heads), heads.value
+    total = b.REDUCE_SUM(b.rescale(short, [1.0], 0, d.I32), axis=2)
+    bits = (_scores.largest(value) - 1).bit_length()  # which leave a term 15
+    return _divided(b, by_lines(b, short, value, bits), total, 15, bits, value)
 
 
 def _weighed(b: Lowering, byte: Value, heads: _Heads) -> Value:

@@ -27,6 +27,7 @@ from tosaic.rules._operands import (
 )
 from tosaic.rules._pairs import pair_table
 from tosaic.rules._quotient import quotient
+from tosaic.rules.functions import reciprocal, rsqrt, sqrt
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import I8
 
@@ -260,13 +261,18 @@ def square(b: Lowering, self: Value) -> Value:
     return _product(b, self, self)
 
 
+_ROOTS = {0.5: sqrt, -0.5: rsqrt, -1: reciprocal}
+
+
 @rule(
     "aten.pow.Tensor_Scalar",
     "aten.pow_.Scalar",
     samples=[
         Sample(((2, 3, 4),), (2,)),
         Sample(((2, 3, 4),), (3,), steps16=2),
-        Sample(((5, 6),), (0.5,), domain=(0.3, 4.0), integers=(I8,)),
+        Sample(((5, 6),), (0.5,), domain=(0.0, 4.0), steps16=4),
+        Sample(((5, 6),), (-0.5,), domain=(0.3, 4.0), steps16=6),
+        Sample(((5, 6),), (-1,), domain=(0.3, 4.0), steps16=12),
         Sample(((5, 6),), (-1.5,), domain=(0.8, 4.0), integers=(I8,)),
         Sample(((5, 6),), (1.7,), domain=(0.1, 4.0), steps16=2),
     ],
@@ -275,6 +281,8 @@ def square(b: Lowering, self: Value) -> Value:
 def power(b: Lowering, self: Value, exponent: float) -> Value:
     if exponent == 2:
         return square(b, self)
+    if self.quant is not None and exponent in _ROOTS:
+        return _ROOTS[exponent](b, self)
     if self.quant is not None:
         return b.table(self, lambda x: x**exponent)
     if exponent not in range(1, 9):

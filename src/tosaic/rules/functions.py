@@ -9,11 +9,14 @@ import torch
 
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
+from tosaic.front.tables import Function
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import minus, negated, plus, scale_of, times
-from tosaic.spec.dtypes import I8, I16
+from tosaic.rules._whole import whole
+from tosaic.spec.dtypes import I8, I16, I32
 
-_COARSE = "a table with lines between its entries is too coarse beside a pole or a jump"
+_FEW = 8.0  # radians up to which a table of a wave is fine enough
+_MANY = 2.0**17  # radians whose turns still fit int32
 
 
 def _samples(low: float, high: float, steps16: int = 2) -> tuple[Sample, ...]:
@@ -83,14 +86,28 @@ def reciprocal(b: Lowering, self: Value) -> Value:
     return b.RECIPROCAL(self) if self.quant is None else b.table(self, torch.reciprocal)
 
 
-@rule("aten.sin.default", "aten.sin_.default", samples=_samples(-4.0, 4.0))
+_WAVES = (*_samples(-4.0, 4.0), *_samples(-90.0, 70.0, 4))
+
+
+@rule("aten.sin.default", "aten.sin_.default", samples=_WAVES)
 def sin(b: Lowering, self: Value) -> Value:
-    return b.SIN(self) if self.quant is None else b.table(self, torch.sin)
+    return b.SIN(self) if self.quant is None else _wave(b, self, torch.sin)
 
 
-@rule("aten.cos.default", "aten.cos_.default", samples=_samples(-4.0, 4.0))
+@rule("aten.cos.default", "aten.cos_.default", samples=_WAVES)
 def cos(b: Lowering, self: Value) -> Value:
-    return b.COS(self) if self.quant is None else b.table(self, torch.cos)
+    return b.COS(self) if self.quant is None else _wave(b, self, torch.cos)
+
+
+def _wave(b: Lowering, x: Value, function: Function) -> Value:
+    """A table of int16 for all of a long range would be coarse: whole turns are taken off first."""
+    if x.dtype is I8 or not _FEW < scale_of(x) * 2**15 < _MANY:
+        return b.table(x, function)
+    turn = 1 << 16
+    angle = b.rescale(x, [scale_of(x) * turn / math.tau], 0, I32)
+    turns = b.ARITHMETIC_RIGHT_SHIFT(angle, b.number(16, angle), round=True)
+    within = b.levels(minus(b, angle, times(b, turns, turn)), I16)
+    return b.table(b.marked(within, Quant(math.tau / turn)), function)
 
 
 @rule("aten.erf.default", "aten.erf_.default", samples=_samples(-3.0, 3.0))
@@ -98,32 +115,33 @@ def erf(b: Lowering, self: Value) -> Value:
     return b.ERF(self) if self.quant is None else b.table(self, torch.erf)
 
 
-@rule("aten.floor.default", "aten.floor_.default", samples=_samples(-8.0, 8.0),
-      integers=(I8,), why=_COARSE)  # fmt: skip
+def _whole(b: Lowering, x: Value, function: Function, rounding: str) -> Value:
+    """int8 has a table; lines between the entries of one have no jumps."""
+    return b.table(x, function) if x.dtype is I8 else whole(b, x, rounding)
+
+
+@rule("aten.floor.default", "aten.floor_.default", samples=_samples(-8.0, 8.0))
 def floor(b: Lowering, self: Value) -> Value:
-    return b.FLOOR(self) if self.quant is None else b.table(self, torch.floor)
+    return b.FLOOR(self) if self.quant is None else _whole(b, self, torch.floor, "floor")
 
 
-@rule("aten.ceil.default", "aten.ceil_.default", samples=_samples(-8.0, 8.0),
-      integers=(I8,), why=_COARSE)  # fmt: skip
+@rule("aten.ceil.default", "aten.ceil_.default", samples=_samples(-8.0, 8.0))
 def ceil(b: Lowering, self: Value) -> Value:
-    return b.CEIL(self) if self.quant is None else b.table(self, torch.ceil)
+    return b.CEIL(self) if self.quant is None else _whole(b, self, torch.ceil, "ceil")
 
 
-@rule("aten.trunc.default", "aten.trunc_.default", samples=_samples(-8.0, 8.0),
-      integers=(I8,), why=_COARSE)  # fmt: skip
+@rule("aten.trunc.default", "aten.trunc_.default", samples=_samples(-8.0, 8.0))
 def trunc(b: Lowering, self: Value) -> Value:
     if self.quant is not None:
-        return b.table(self, torch.trunc)
+        return _whole(b, self, torch.trunc, "trunc")
     return b.SELECT(b.GREATER(b.number(0.0, self), self), b.CEIL(self), b.FLOOR(self))
 
 
-@rule("aten.round.default", "aten.round_.default", samples=_samples(-8.0, 8.0),
-      integers=(I8,), why=_COARSE)  # fmt: skip
+@rule("aten.round.default", "aten.round_.default", samples=_samples(-8.0, 8.0))
 def round(b: Lowering, self: Value) -> Value:
     """Halves go to the even side: up from a floor that is odd."""
     if self.quant is not None:
-        return b.table(self, torch.round)
+        return _whole(b, self, torch.round, "nearest")
     below = b.FLOOR(self)
     odd = minus(b, below, times(b, b.FLOOR(times(b, below, 0.5)), 2.0))
     part, half = minus(b, self, below), b.number(0.5, self)
@@ -132,11 +150,12 @@ def round(b: Lowering, self: Value) -> Value:
 
 
 @rule("aten.sign.default", "aten.sign_.default", "aten.sgn.default",
-      samples=[Sample(((4, 400),))],
-      integers=(I8,), why=_COARSE)  # fmt: skip
+      samples=[Sample(((4, 400),), whole=True)])  # fmt: skip
 def sign(b: Lowering, self: Value) -> Value:
-    if self.quant is not None:
+    if self.quant is not None and self.dtype is I8:
         return b.table(self, torch.sign)
+    if self.quant is not None:
+        return b.marked(b.CLAMP(self, min_val=-1, max_val=1), Quant(1.0))
     zero, one = b.number(0.0, self), b.number(1.0, self)
     below = b.SELECT(b.GREATER(zero, self), negated(b, one), zero)
     return b.SELECT(b.GREATER(self, zero), one, below)

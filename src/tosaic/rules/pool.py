@@ -12,7 +12,8 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import added, first, joined, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
-from tosaic.rules._sums import accumulator, finished, zero_point
+from tosaic.rules._convolve import Convolution, convolved
+from tosaic.rules._sums import accumulator, finished, zero_of, zero_point
 from tosaic.rules._windows import (
     Pads,
     channels_first,
@@ -57,18 +58,17 @@ def _sum_of_windows(
     Integers are so rounded once, by the RESCALE of the sums, and not once more as a mean.
     """
     channels, weights = x.shape[3], d.I8 if x.quant is not None else x.dtype
-    value = 1.0 if x.quant is not None else 1.0 / divisor
+    value, terms = 1.0 if x.quant is not None else 1.0 / divisor, math.prod(kernel)
     shape = (*kernel, channels, 1)
-    kind = accumulator(x)
-    y = b.DEPTHWISE_CONV2D(
-        x, b.const(lambda: np.full(shape, value), weights, shape=shape),
-        b.const(np.zeros(1), kind if x.quant is not None else x.dtype), zero_point(b, x),
-        b.const([0], weights), stride=stride, pad=listed(pads), dilation=(1, 1), acc_type=kind,
-    )  # fmt: skip
-    if x.quant is None:
-        return y
-    meaning = Quant(float(x.quant.scale) / divisor)  # type: ignore[arg-type]
-    return finished(b, b.marked(y, meaning), math.prod(kernel), 16)
+    ones = b.const(lambda: np.full(shape, value), weights, shape=shape)
+    none = b.const(np.zeros(1), accumulator(x) if x.quant is not None else x.dtype)
+    meaning = None
+    if x.quant is not None:
+        meaning = Quant(float(x.quant.scale) / divisor)  # type: ignore[arg-type]
+    return convolved(b, x, Convolution(
+        "DEPTHWISE_CONV2D", ones, none, zero_of(x), 0, stride, tuple(pads), (1, 1), meaning, terms,
+        bits=16,
+    ))  # fmt: skip
 
 
 def _averaged(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
@@ -127,6 +127,7 @@ def _average(
         Sample(((1, 3, 8, 7),), ([3, 3], [2, 2], [1, 1], True), steps=2),
         Sample(((3, 6, 6),), ([2, 3], [1, 1], [0, 1], False, True, 5)),
         Sample(((1, 3, 5, 4),), ([5, 4],)),
+        Sample(((1, 3, 11, 12),), ([5, 4], [5, 4], [2, 2])),
     ],
 )
 def avg_pool2d(
@@ -296,6 +297,7 @@ _ADAPTIVE = [
     Sample(((1, 4, 8, 6),), ([4, 2],)),
     Sample(((2, 3, 7, 10),), ([3, 4],)),
     Sample(((3, 5, 3),), ([3, 5],)),
+    Sample(((1, 4, 8, 10),), ([2, 2],)),
 ]
 _ADAPTIVE1D = [Sample(((1, 4, 12),), ([4],)), Sample(((4, 7),), ([5],))]
 

@@ -13,10 +13,11 @@ from torch.export import ExportedProgram
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.collection import of_new_objects
 from tosaic.front.examples import check_examples
 from tosaic.front.expand import expand
 from tosaic.front.imported import Imported, import_model
-from tosaic.front.partition import partition
+from tosaic.front.partition import refusals
 from tosaic.front.ports import ends_of, names_of, with_ends
 from tosaic.front.program import Program, program_of
 from tosaic.front.trial import Trial, constants
@@ -40,8 +41,11 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
-    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
-    found, delegates = compiled(program, chosen)
+    with of_new_objects():
+        program = program_for(
+            model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io
+        )
+        found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ""
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
@@ -90,10 +94,10 @@ def program_for(
 
 def _in_parts(source: Imported, target: Target) -> Imported:
     """The program with refused calls as their parts, where none of these is refused."""
-    found = partition(program_of(source), target.env, constraints=target.constraints)
-    if not found.refused or not isinstance(source.model, ExportedProgram):
+    refused = {r.node for r in refusals(program_of(source), target.env, target.constraints)}
+    if not refused or not isinstance(source.model, ExportedProgram):
         return source
-    module, refused = torchapi.module_of(source.model), {r.node for r in found.refused}
+    module = torchapi.module_of(source.model)
     known, own = constants(module.graph), set(module.graph.nodes)
     trial = Trial(target.env, known, target.constraints)
 

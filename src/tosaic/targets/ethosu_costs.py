@@ -11,6 +11,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 
+import numpy as np
+
 from tosaic.ir.graph import Op, Value
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
@@ -18,12 +20,18 @@ _PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "MATMUL", "TRANSPOSE_CONV2D
 _SCALE_BYTES = 10  # of a channel: bias, multiplier and shift
 # A weight that is fetched from flash, where many are zeros, which take next to nothing.
 _WEIGHT_BYTES = 0.25
+_SHORT = 32  # channels up to which weights of one element lie like those of larger kernels
+_FULL = 0.29  # of blocks of weights, below which they are compressed
+_EMPTY = 0.1  # bytes of a 0 where they are
+_COUNTED = 1 << 16  # weights, at most, of which those that are 0 are counted
 
 
 _TABLE_BYTES = {I8: 256, I16: 2048}  # a cycle each, unless the table is part of what computes
 _READ = 0.2  # a byte of a convolution's input
 _AXES = 3  # that change places in one operation or two
 _MIXED = 3.0  # an element of several axes that change places
+_POOLED = 0.27  # of a copy: an element of a window
+_COMPARED = 0.5  # of a copy: the larger of two elements
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +56,7 @@ class Rates:
 def cycles(family: str, macs: int) -> Callable[[Op], float]:
     """The cycles of an operator on a product with so many multipliers, 0 where none are known."""
     if family == "u85":
-        return partial(_cycles, Rates(macs, 64, 64 / macs, 0.51, 0.0, 1.5, 32), _turned85, 2.0)
+        return partial(_cycles, Rates(macs, 64, 64 / macs, 0.51, 0.0, 1.1, 32), _turned85, 2.0)
     return partial(_cycles, Rates(macs, 32, 64 / macs, 128 / macs, 1.0, 0.0, 0), _turned55, 7.0)
 
 
@@ -69,8 +77,15 @@ def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
         return 0.0 if _is_rescaled(op.ins[0]) else loaded + rates.copy * op.outs[0].type.size
     if op.name == "PAD":
         return rates.copy * op.outs[0].type.size
+    if op.name == "MAX_POOL2D":
+        window: int = math.prod(op.attrs["kernel"])
+        return _POOLED * rates.copy * op.outs[0].type.size * window
+    if op.name == "MAXIMUM":
+        return _COMPARED * rates.copy * op.outs[0].type.size
     if op.name == "RESCALE":
         return _rescale(rates, apart, op)
+    if op.name == "MATMUL" and not rates.load:  # U85 turns the right one
+        return rates.copy * op.ins[1].type.size
     return 0.0
 
 
@@ -118,7 +133,32 @@ def _stored(rates: Rates, op: Op, computed: float) -> float:
     """Cycles together with what weights and scales take."""
     weights, scales = op.operand("weight").type.size, _SCALE_BYTES * op.outs[0].shape[-1]
     fetched = rates.load * (scales + _WEIGHT_BYTES * weights)
-    return max(computed, fetched) + rates.keep * (scales + weights)
+    return max(computed, fetched) + rates.keep * (scales + _encoded(op))
+
+
+def _encoded(op: Op) -> float:
+    """Bytes of weights in an Ethos-U85's memory.
+
+    They lie there in blocks, for the faster of two decoders, unless these are mostly empty.
+    """
+    weight = op.operand("weight")
+    if op.name == "DEPTHWISE_CONV2D":
+        return weight.type.size
+    out, *kernel, channels = weight.shape
+    phases = math.prod(op.attrs["stride"]) if op.name == "TRANSPOSE_CONV2D" else 1
+    strides = op.attrs["stride"] if phases > 1 else (1, 1)
+    elements = math.prod(-(-size // stride) for size, stride in zip(kernel, strides))
+    is_long = elements == 1 and channels > _SHORT
+    each = _up(channels, 64) if is_long else _up(elements, 5) * _up(channels, 16)
+    blocks, filled = phases * _up(out, 8) * each, _filled(weight)
+    return blocks if filled > _FULL * blocks else filled + _EMPTY * (blocks - filled)
+
+
+def _filled(weight: Value) -> int:
+    """How many weights are not 0, as far as that is quickly counted."""
+    if weight.const is None or weight.type.size > _COUNTED:
+        return weight.type.size
+    return int(np.count_nonzero(weight.const.array))
 
 
 def _rescale(rates: Rates, apart: float, op: Op) -> float:

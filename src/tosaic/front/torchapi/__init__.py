@@ -35,6 +35,7 @@ from tosaic.front.torchapi.programs import (
     module_of,
     quiet,
     with_own_operators,
+    written,
 )
 from tosaic.front.torchapi.standin import computed_beside, give_fakes, is_stand_in, stand_in_beside
 from tosaic.front.torchapi.trees import (
@@ -55,6 +56,6 @@ __all__ = [
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "load",
     "location", "make_new", "module_of", "modules_of", "overload_of", "quiet", "stand_in_beside",
-    "structure", "target_name", "unflatten", "with_own_operators", "written_positions",
+    "structure", "target_name", "unflatten", "with_own_operators", "written", "written_positions",
     "written_structure",
 ]  # fmt: skip

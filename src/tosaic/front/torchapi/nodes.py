@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import inspect
 import os
 from collections.abc import Iterator, Mapping
+from itertools import accumulate
 from typing import Any
 
 import torch
@@ -65,7 +65,10 @@ def attribute(module: torch.nn.Module, path: str) -> Any:
 
 def argument_names(module: fx.GraphModule) -> list[str]:
     """The names of a module's arguments, as its author wrote them where that is known."""
-    return list(inspect.signature(module.forward).parameters)
+    info = getattr(module.graph._codegen, "pytree_info", None)
+    if info is not None:
+        return [name.lstrip("*") for name in info.orig_args if name != "self"]
+    return [str(node.target) for node in module.graph.find_nodes(op="placeholder")]
 
 
 def drop_unread(module: fx.GraphModule) -> None:
@@ -73,6 +76,6 @@ def drop_unread(module: fx.GraphModule) -> None:
     read = {str(n.target) for n in module.graph.nodes if n.op == "get_attr"}
     names = [name for name, _ in (*module.named_parameters(), *module.named_buffers())]
     for path in names:
-        if path not in read and not any(path.startswith(f"{r}.") for r in read):
-            parent, _, name = path.rpartition(".")
+        parent, _, name = path.rpartition(".")
+        if read.isdisjoint(accumulate(path.split("."), "{}.{}".format)):
             delattr(module.get_submodule(parent), name)

@@ -8,12 +8,14 @@ import os
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
+from functools import partial
 from typing import Any
 
 import torch
 from torch import fx
 from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
+from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
 from tosaic.errors import InvalidInput
@@ -121,9 +123,13 @@ def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
 def _hidden_views(exported: ExportedProgram) -> Any:
     """How to take operators apart whose results are views without their schemas saying so."""
     used = {overload_of(n) for module in graphs_of(exported) for n in module.graph.nodes}
-    hidden = [o for o in used if o is not None and plain_name(o) in SHARING
-              and all(r.alias_info is None for r in o._schema.returns)]  # fmt: skip
-    return {o: o.decompose for o in hidden}
+    hidden = [
+        o for o in used
+        if o is not None and plain_name(o) in SHARING and o._can_decompose()
+        and all(r.alias_info is None for r in o._schema.returns)
+    ]  # fmt: skip
+    # Their own kernels: `decompose` would ask for what stands in their place meanwhile, itself.
+    return {o: partial(o._op_dk, torch._C.DispatchKey.CompositeImplicitAutograd) for o in hidden}
 
 
 def copied(module: fx.GraphModule) -> fx.GraphModule:
@@ -215,8 +221,14 @@ def module_of(exported: ExportedProgram) -> fx.GraphModule:
         node.replace_all_uses_with(made)
         graph.erase_node(node)
     graph.set_codegen(_PyTreeCodeGen(_interface(exported)))
-    module = fx.GraphModule(root, graph)
+    module = _LazyGraphModule(root, graph)  # its Python code is written when it is called
     module.meta.update(exported.graph_module.meta)
+    return module
+
+
+def written(module: fx.GraphModule) -> fx.GraphModule:
+    """With its Python code in place, for whoever looks at its signature."""
+    _LazyGraphModule.force_recompile(module)
     return module
 
 

@@ -45,6 +45,7 @@ _SKIPPED = tuple(
                  ("nn", "modules", "module.py"), ("_jit_internal.py",))
 )  # fmt: skip
 _DEPENDENT = torch.Tag.data_dependent_output, torch.Tag.dynamic_output_shape
+_REFRESHED = {"_flat_weights", "_flat_weight_refs"}  # lists of a layer's own parameters
 _UNSEEN = torch.Tag.inplace_view  # a tensor would change its sizes behind our back
 
 
@@ -110,6 +111,8 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         self.graph = graph
         self.given: set[int] = set()  # memory of inputs, parameters and buffers
         self.names: set[str] = set()
+        self.varying: set[fx.Node] = set()  # what depends on an input
+        self.mixed = False  # whether such has been written into what may have depended on none
         self.stack: list[tuple[str, tuple[str, str]]] = []
 
     def take(self, tensor: Tensor, name: str) -> _Traced:
@@ -133,6 +136,9 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         node = self.graph.create_node("call_function", func, positional, named, name=name)
         node.meta["nn_module_stack"] = dict(self.stack)
         node.meta["stack_trace"] = _stack_trace()
+        if self.varying.intersection(node.all_input_nodes):
+            self.varying.add(node)
+            self.mixed |= func._schema.is_mutable
         same: dict[int, _Traced] = {}
         with torch._C._DisablePythonDispatcher():
             plain, named = pytree.tree_map(lambda v: _real(v, same), (args, kwargs))
@@ -140,7 +146,7 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         return self._results(node, result, same)
 
     def _check(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
-        if _UNSEEN in func.tags or _depends_on_values(func, args):
+        if _UNSEEN in func.tags or (_depends_on_values(func, args) and self._may_vary(func, args)):
             raise Untraced(f"{func} depends on values, or changes sizes in place")
         if torch.is_autocast_enabled("cpu"):
             raise Untraced("types are chosen by autocast")
@@ -153,6 +159,12 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
                 raise Untraced(f"{func} writes to what the program is given")
         if any(isinstance(value, Tensor) for value in kwargs.values()):
             raise Untraced(f"{func} may write to an argument by name")
+
+    def _may_vary(self, func: Any, args: tuple[Any, ...]) -> bool:
+        """Whether another input could give a result of another size."""
+        deciding = args[1] if func is torch.ops.aten.index.Tensor else args
+        given = (v for v in pytree.tree_leaves(deciding) if isinstance(v, _Traced))
+        return self.mixed or any(value.node in self.varying for value in given)
 
     def _results(self, node: fx.Node, result: Any, same: Mapping[int, _Traced]) -> Any:
         """The results as values of the run; what was given back is now what the node makes."""
@@ -169,6 +181,7 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         for index, part in enumerate(result):
             item = self.graph.call_function(operator.getitem, (node, index))
             item.meta |= {k: node.meta[k] for k in ("nn_module_stack", "stack_trace")}
+            self.varying |= {item} if node in self.varying else set()
             parts.append(self._results(item, part, same))
         node.meta["val"] = type(result)(part.node.meta["val"] for part in parts)
         return type(result)(parts)
@@ -228,6 +241,7 @@ class _Trace:
 
     def _input(self, value: Any, name: str) -> _Traced:
         made = self.recorder.take(_plain(value), name)
+        self.recorder.varying.add(made.node)
         self.inputs.append(InputSpec(InputKind.USER_INPUT, _argument(made.node), None))
         return made
 
@@ -350,23 +364,30 @@ def _without_fast_paths() -> Iterator[None]:
 def _unchanged(module: nn.Module) -> Iterator[None]:
     """Untraced if attributes of modules change in a run; they are set back."""
     before = [(part.__dict__, dict(part.__dict__)) for part in module.modules()]
-    inside: list[tuple[Any, Any]] = [
-        (value, value.copy()) for _, attributes in before for value in attributes.values()
-        if isinstance(value, (list, dict, set))
+    inside: list[tuple[str, Any, Any]] = [
+        (name, value, value.copy()) for _, attributes in before
+        for name, value in attributes.items() if isinstance(value, (list, dict, set))
     ]  # fmt: skip
     try:
         yield
     finally:
-        changed = [(now, was) for now, was in before if not _is_same(now, was)]
-        for now, was in changed:
-            now.clear()
-            now.update(was)
-        mixed = [(held, kept) for held, kept in inside if not _is_same(held, kept)]
-        for held, kept in mixed:
-            held.clear()
-            held.extend(kept) if isinstance(held, list) else held.update(kept)
-    if changed or mixed:
+        plain = all(_is_same(_kept(now), _kept(was)) for now, was in before) and all(
+            name in _REFRESHED or _is_same(held, kept) for name, held, kept in inside
+        )
+        for now, was in before:
+            if not _is_same(now, was):
+                now.clear()
+                now.update(was)
+        for _, held, kept in inside:
+            if not _is_same(held, kept):
+                held.clear()
+                held.extend(kept) if isinstance(held, list) else held.update(kept)
+    if not plain:
         raise Untraced("an attribute of a module changes")
+
+
+def _kept(attributes: Mapping[str, Any]) -> dict[str, Any]:
+    return {name: value for name, value in attributes.items() if name not in _REFRESHED}
 
 
 def _is_same(now: Any, was: Any) -> bool:
