@@ -212,7 +212,6 @@ def _binary() -> Iterator[Form]:
             lambda b, n=shift: b.MUL(
                 b.input("i32", (4, 8)), b.input("i32", (4, 8)), b.const([n], "i8")
             ),
-            ALL if shift > 31 else NONE,
         )
     for kind, turn in product(("i8", "i16", "i32"), (False, True)):
         never = U55 if kind == "i32" and not turn else NONE

@@ -18,9 +18,8 @@ from npu.convolutions import convolve
 from npu.families import difference
 from npu.maker import UNIT, Maker
 from npu.runner import simulate
-from tosaic.errors import TosaicError, Unsupported
+from tosaic.errors import TosaicError
 from tosaic.files import flatbuffer
-from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8, I16, I32, I48, DType
 from tosaic.targets.ethosu import ETHOS_U
@@ -312,23 +311,6 @@ def test_a_convolution_of_what_a_rescale_by_one_made_wider_is_copied() -> None:
     repair(graph, ETHOS_U["ethos-u85-256"].env, "u85")
     assert [op.name for op in graph.ops] == ["RESCALE", "CLAMP", "CONV2D", "RESCALE"]
     assert not problem(graph, m.data, U85)
-
-
-def test_a_product_of_two_tensors_with_a_long_shift_is_refused() -> None:
-    """Nothing rounds it once; 31 is the longest that does."""
-    for machine in BOTH:
-        m = Maker((7,), machine is U85)
-        pair = [m.input(I32, (1, 6, 7, 30), reach=1 << 30) for _ in range(2)]
-        graph = m.finish(m.b.MUL(*pair, m.zero(I8, 36)))
-        assert problem(graph, m.data, machine)
-        target = ETHOS_U[f"ethos-{machine.accelerator}"]
-        b = Builder(target.env, constraints=target.constraints)
-        pair = [b.input(I32, (4, 5)) for _ in range(2)]
-        b.MUL(*pair, b.const([31], I8))
-        b.MUL(pair[0], b.const([[9]], I32), b.const([36], I8))  # a RESCALE is the same
-        for factor in (pair[1], b.const([[-9]], I32), b.const([[9, 8, 7, 6, 5]], I32)):
-            with pytest.raises(Unsupported, match="rounds"):
-                b.MUL(pair[0], factor, b.const([36], I8))
 
 
 def test_every_fault_has_a_form() -> None:

@@ -138,8 +138,6 @@ EVERY = (
          "the multiplier and shift must be constants; others end Vela"),
     Form(("MUL",), lambda op: _given(op).dtype is not d.I32 and _shift(op) != 0,
          "the NPU shifts products of int32 only"),
-    Form(("MUL",), lambda op: is_shifted_far(op) and constant_factor(op) is None,
-         "the NPU rounds a product twice that is shifted by more than 31"),
     Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", *_POOLS), _far_padding,
          "padding at the top and left ends at 127 elements; more is computed wrongly"),
     Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D"), _small_for_gaps,
