@@ -1,5 +1,7 @@
 """Random chains of operators and moves as a target takes them: repaired, compiled and simulated.
 
+Every second chain is rewritten before, to what costs the target least.
+
 What Vela compiles rightly alone it may compile wrongly beside others, which families of single
 operators do not show. ``python -m npu.chains --count 2000`` looks for more; each chain runs in a
 process of its own, for some forms end Vela.
@@ -25,6 +27,7 @@ from tosaic.files import flatbuffer
 from tosaic.interp.model import Model
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
+from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8, I16, I32, DType
 from tosaic.targets.ethosu import ETHOS_U, family
 from tosaic.targets.ethosu_repairs import repair
@@ -163,7 +166,8 @@ def matrices(m: Maker, x: Value) -> Value:
 def rescale(m: Maker, x: Value) -> Value:
     kind = m.pick(I8, I16, I32)
     if kind is I32:
-        return m.rescale(x, UNIT, I32)
+        need(x.dtype is not I32)
+        return m.rescale(x, m.pick(UNIT, (1 << 30, 26)), I32)
     return m.settle(x, kind, per_channel=m.chance(0.2), rounding="SINGLE_ROUND")
 
 
@@ -175,6 +179,37 @@ def limit(m: Maker, x: Value) -> Value:
 def table(m: Maker, x: Value) -> Value:
     need(x.dtype is I8)
     return m.table(x)
+
+
+def negate(m: Maker, x: Value) -> Value:
+    points = (m.size(-5, 5), m.size(-5, 5)) if x.dtype is I8 and m.chance(0.5) else (0, 0)
+    return m.b.NEGATE(x, *(m.zero(x.dtype, point) for point in points))
+
+
+def by_itself(m: Maker, x: Value) -> Value:
+    """A product that reads a tensor twice."""
+    need(x.dtype in (I8, I16))
+    return narrow(m, m.b.MUL(x, x, m.zero(I8)), x.dtype)
+
+
+def of_bits(m: Maker, x: Value) -> Value:
+    """A choice, or logic on bits, which U85 has."""
+    other = m.input(x.dtype, x.shape)
+    if m.chance(0.5):
+        return m.b.op(m.pick("BITWISE_AND", "BITWISE_OR", "BITWISE_XOR"), x, other)
+    pair = [m.input(I32, x.shape) for _ in range(2)]
+    return m.b.SELECT(m.b.GREATER(*pair), x, other)
+
+
+def shift(m: Maker, x: Value) -> Value:
+    amount = m.b.const(np.full((1,) * x.type.rank, m.size(1, 4)), x.dtype)
+    return m.b.op(m.pick("LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"), x, amount)
+
+
+def enlarge(m: Maker, x: Value) -> Value:
+    need(x.type.rank == 4 and x.dtype in (I8, I16))
+    shapes = [m.b.shape(numbers) for numbers in ((4, 2, 4, 2), (-1, -1), (1, 1))]
+    return m.b.RESIZE(x, *shapes, mode="NEAREST_NEIGHBOR", out=x.dtype)
 
 
 def of_two(m: Maker, x: Value) -> Value:
@@ -213,7 +248,7 @@ def reduced(m: Maker, x: Value) -> Value:
 MOVES: tuple[Step, ...] = (piece, piece, join, surround, repeat, permute, turn, reshape)
 OPERATORS: tuple[Step, ...] = (
     convolution, transposed, pool, matrices, rescale, rescale, limit, table, of_two, of_two,
-    crossed, reduced,
+    crossed, reduced, negate, by_itself, of_bits, shift, enlarge,
 )  # fmt: skip
 
 
@@ -237,10 +272,15 @@ def chain(machine: str, seed: int, most: int = 4) -> tuple[Graph, list[np.ndarra
             continue
         x, steps = made, steps - 1
     graph = m.finish(x if x.producer is not None else m.b.IDENTITY(x))
+    return graph, _read(graph, m.data)
+
+
+def _read(graph: Graph, data: list[np.ndarray]) -> list[np.ndarray]:
+    """Inputs that something reads, and the data for them."""
     read = {value for op in graph.ops for value in op.ins}
-    kept = [(v, a) for v, a in zip(graph.inputs, m.data, strict=True) if v in read]
+    kept = [(v, a) for v, a in zip(graph.inputs, data, strict=True) if v in read]
     graph.inputs = [v for v, _ in kept]
-    return graph, [a for _, a in kept]
+    return [a for _, a in kept]
 
 
 def problem(machine: str, seed: int) -> str:
@@ -249,6 +289,10 @@ def problem(machine: str, seed: int) -> str:
     where = MACHINES[machine]
     target = f"ethos-{where.accelerator}"
     wanted = Model(graph).run(*data)
+    if seed % 2:
+        known = ETHOS_U[target]
+        graph = improve(graph, known.env, known.refuses, known.cost)
+        data = _read(graph, data)
     repair(graph, ETHOS_U[target].env, family(target))
     try:
         compiled = compile_stream(flatbuffer.write(graph), where)

@@ -137,6 +137,23 @@ def test_a_transposed_convolution_cut_to_one_column_starts_at_the_wrong_place() 
         assert not outcome(make(3), machine)
 
 
+@pytest.mark.parametrize("row", [True, False], ids=["row", "column"])
+def test_a_transposed_convolution_of_one_row_cut_to_one_is_not_taken_on_u55(row: bool) -> None:
+    size, cut = ((1, 4), (-1, -1, 0, 0)) if row else ((4, 1), (0, 0, -1, -1))
+
+    def make(m: Maker) -> Value:
+        x, weight = m.input(I8, (1, *size, 5)), m.draw(I8, (6, 3, 3, 5))
+        acc = convolve(m, x, weight, op="TRANSPOSE_CONV2D", out_pad=cut, stride=(2, 2))
+        return m.settle(acc, I8, per_channel=False)
+
+    assert "could not run on NPU" in outcome(make, U55)
+    assert not outcome(make, U85)
+    maker = Maker((7,), u85=False)
+    maker.b.constraints = ETHOS_U["ethos-u55-128"].constraints
+    with pytest.raises(Unsupported, match="one row or column"):
+        make(maker)
+
+
 def doubled(border: tuple[int, int]) -> Callable[[Maker], Value]:
     def make(m: Maker) -> Value:
         shapes = [m.b.shape(s) for s in ([4, 2, 4, 2], (-1, -1), border)]

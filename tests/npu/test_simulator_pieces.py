@@ -21,7 +21,7 @@ from npu.runner import simulate
 from tosaic.errors import TosaicError
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph, Value
-from tosaic.spec.dtypes import I8, I16, I32, DType
+from tosaic.spec.dtypes import I8, I16, I32, I48, DType
 from tosaic.targets.ethosu import ETHOS_U
 from tosaic.targets.ethosu_repairs import FAULTS, repair
 
@@ -143,6 +143,44 @@ def crossed(m: Maker) -> Value:
     return m.b.SUB(m.b.REDUCE_SUM(m.b.ABS(m.b.SUB(down, across)), axis=2), down)
 
 
+def enlarged_twice(m: Maker) -> Value:
+    """An image of twice the size as int32, and a constant with it."""
+    shapes = [m.b.shape(numbers) for numbers in ((4, 2, 4, 2), (-1, -1), (1, 1))]
+    x = m.b.RESIZE(m.input(I8, (1, 4, 6, 5)), *shapes, mode="NEAREST_NEIGHBOR", out=I8)
+    return m.b.ADD(m.rescale(x, UNIT, I32), m.b.const([[[[1]]]], I32))
+
+
+def left_out(m: Maker) -> Value:
+    """A RESCALE by 1 from int48, of which an enlarged image is made."""
+    x, weight = m.input(I16, (1, 4, 6, 5), reach=900), m.draw(I8, (5, 1, 1, 5), reach=3)
+    acc = m.b.CONV2D(x, m.b.const(weight, I8), m.zero(I48), m.zero(I16), m.zero(I8),
+                     pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I48)  # fmt: skip
+    y = m.rescale(acc, (1 << 14, 14), I16, scale32=False)
+    shapes = [m.b.shape(numbers) for numbers in ((4, 2, 4, 2), (-1, -1), (1, 1))]
+    return m.b.RESIZE(y, *shapes, mode="NEAREST_NEIGHBOR", out=I16)
+
+
+def widest(m: Maker) -> Value:
+    x = m.b.MAX_POOL2D(m.input(I8, (1, 6, 8, 5)), kernel=(2, 2), stride=(2, 2), pad=(0, 0, 0, 0))
+    return m.rescale(x, (1 << 30, 24), I16)
+
+
+def negated(m: Maker) -> Value:
+    x = m.b.NEGATE(m.input(I8, (3, 4, 50)), m.zero(I8), m.zero(I8))
+    return m.rescale(x, (1 << 30, 26), I16)
+
+
+def shifted(m: Maker) -> Value:
+    x = m.b.LOGICAL_LEFT_SHIFT(m.input(I8, (5, 12)), m.b.const([[3]], I8))
+    return m.b.CLAMP(x, min_val=-100, max_val=90)
+
+
+def squared(m: Maker) -> Value:
+    """What a RESCALE made, in another shape, by itself."""
+    x = m.b.RESHAPE(narrowed(m, m.input(I32, (48,))), m.b.shape((6, 8)))
+    return narrowed(m, m.b.MUL(x, x, m.zero(I8)))
+
+
 def wrapped(m: Maker) -> Value:
     x = m.b.CAST(m.input(I32, (1, 4, 8, 3), reach=5000), out=I8)
     return m.b.TABLE(x, m.const(I8, (256,)))
@@ -214,6 +252,11 @@ FORMS = {
     "limits behind a table turned round": Piece(turned, (U85,), "_turned"),
     "gaps longer than what a PAD surrounds": Piece(far_apart, BOTH, "_surrounded"),
     "a step to uint8 behind a zero point of 0": Piece(unsigned, BOTH, "_unsigned"),
+    "a maximum as more bits": Piece(widest, (U85,), "_limited"),
+    "less than nothing, scaled": Piece(negated, BOTH, "_negated"),
+    "an enlarged image as int32": Piece(enlarged_twice, (U55,), "_resized"),
+    "an int48 by 1 in an enlarged image": Piece(left_out, (U55,), "_left_out"),
+    "limits behind a shift": Piece(shifted, (U85,), "_shifted"),
     "a table of what a CAST wraps": Piece(wrapped, (U85,), "_cut"),
 }  # fmt: skip
 CASES = [(name, machine) for name, piece in FORMS.items() for machine in piece.machines]
@@ -245,6 +288,29 @@ def test_a_product_with_a_constant_and_a_long_shift_rounds_once(machine: Configu
     repair(graph, ETHOS_U[f"ethos-{machine.accelerator}"].env, machine.accelerator[:3])
     assert [op.name for op in graph.ops] == ["RESCALE"]
     assert not problem(graph, m.data, machine)
+
+
+@pytest.mark.parametrize("machine", BOTH, ids=["u55", "u85"])
+def test_a_tensor_that_an_operator_reads_twice_in_another_shape_has_a_reshape_for_each(
+    machine: Configuration,
+) -> None:
+    m = Maker((7,), machine is U85)
+    graph = m.finish(squared(m))
+    assert problem(graph, m.data, machine)
+    repair(graph, ETHOS_U[f"ethos-{machine.accelerator}"].env, machine.accelerator[:3])
+    assert [op.name for op in graph.ops] == ["RESCALE", "RESHAPE", "RESHAPE", "MUL", "RESCALE"]
+    assert not problem(graph, m.data, machine)
+
+
+def test_a_convolution_of_what_a_rescale_by_one_made_wider_is_copied() -> None:
+    """Vela ends the process where it is not; so that is not tried here."""
+    m = Maker((7,), u85=True)
+    x, weight = m.rescale(m.input(I8, (1, 4, 6, 5)), UNIT, I16), m.draw(I8, (6, 2, 2, 5))
+    acc = convolve(m, x, weight, pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1))
+    graph = m.finish(m.settle(acc, I16, per_channel=False, rounding="SINGLE_ROUND"))
+    repair(graph, ETHOS_U["ethos-u85-256"].env, "u85")
+    assert [op.name for op in graph.ops] == ["RESCALE", "CLAMP", "CONV2D", "RESCALE"]
+    assert not problem(graph, m.data, U85)
 
 
 def test_every_fault_has_a_form() -> None:

@@ -23,7 +23,7 @@ from tosaic.rewrite.axes import merged_axes
 from tosaic.rewrite.columns import fold
 from tosaic.rewrite.peak import peak
 from tosaic.sim.ethosu import load
-from tosaic.spec.dtypes import I8, I16, I32, DType
+from tosaic.spec.dtypes import BOOL, I8, I16, I32, DType
 from tosaic.targets.delegate import compile_graph
 from tosaic.targets.ethosu import ETHOS_U
 from tosaic.targets.vela import VelaConfig
@@ -309,16 +309,20 @@ def test_int16_is_moved_by_products_too(kind: DType) -> None:
     assert np.array_equal(load(result).run(given)[0].reshape(wanted.shape), wanted)
 
 
-@pytest.mark.parametrize("device", ["ethos-u55-128", "ethos-u85-256"])
-@pytest.mark.parametrize("shape", [(16, 1024), (1024, 16)])
-def test_int32_that_no_product_moves_is_transposed(device: str, shape: tuple[int, int]) -> None:
-    target = ETHOS_U[device]
-    b = Builder(target.env)
-    x = b.input(I32, shape)
-    b.output(b.TRANSPOSE(x, perms=(1, 0)))
-    after = improve(b.graph, target.env, target.refuses, target.cost)
-    given = np.arange(16 * 1024, dtype=np.int32).reshape(shape)
-    assert np.array_equal(Model(after).run(given)[0], given.T)
+@pytest.mark.parametrize("kind", [I8, I16, I32, BOOL], ids=str)
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_a_transposition_of_any_type_moves_the_same_elements(target: str, kind: DType) -> None:
+    """Products move int8 and int16 alone."""
+    known, random = ETHOS_U[target], np.random.default_rng(2)
+    for rank in (2, 2, 3, 3, 4, 5):
+        shape = tuple(int(n) for n in random.integers(1, 19, rank))
+        perms = tuple(int(n) for n in random.permutation(rank))
+        b = Builder(known.env, Graph("case"))
+        b.output(b.TRANSPOSE(b.input(kind, shape), perms=perms))
+        after = improve(b.graph, known.env, known.refuses, known.cost)
+        low, high = kind.range
+        given = random.integers(low, high + 1, shape).astype(kind.array)
+        assert np.array_equal(Model(after).run(given)[0], given.transpose(perms))
 
 
 def test_blocks_begin_and_end_as_the_padding_says() -> None:

@@ -41,3 +41,35 @@ def test_a_result_that_is_the_second_matrix_of_a_product_is_not_lost(target: str
     found = ethosu.load(run_vela(write(graph), VelaConfig(target))).run(*inputs)
     for mine, right in zip(found, Model(turned_matrix()).run(*inputs), strict=True):
         np.testing.assert_array_equal(mine.reshape(right.shape), right)
+
+
+def chosen(way: str) -> Graph:
+    """A bool that is a result and that a choice or a reduction reads, in one shape or in two."""
+    b = Lowering(Env.parse("TOSA-1.0+INT"))
+    mask = b.GREATER(b.input("i32", (3, 4), "x"), b.const([[2]], d.I32))
+    turned = b.RESHAPE(mask, b.shape((2, 6)))
+    if way == "any":
+        results = mask, b.REDUCE_ANY(mask, axis=1)
+    else:
+        one = mask if way == "same" else turned
+        picked = b.SELECT(one, *(b.input("i8", one.shape, name) for name in "yz"))
+        results = turned if way == "shaped" else mask, picked
+    for result in results:
+        b.output(result)
+    return b.graph
+
+
+@pytest.mark.parametrize("way", ["same", "turned", "shaped", "any"])
+def test_a_bool_that_is_a_result_chooses_as_well(way: str) -> None:
+    random, target = np.random.default_rng(0), "ethos-u85-256"
+    inputs = [random.integers(-9, 9, v.shape).astype(v.dtype.array) for v in chosen(way).inputs]
+    wanted = Model(chosen(way)).run(*inputs)
+
+    def right(graph: Graph) -> bool:
+        found = ethosu.load(run_vela(write(graph), VelaConfig(target))).run(*inputs)
+        return all(np.array_equal(f.reshape(w.shape), w) for f, w in zip(found, wanted))
+
+    graph = chosen(way)
+    own_outputs(graph, ENV)
+    assert right(graph)
+    assert not right(chosen(way)), "Vela keeps the two apart: own_outputs is needless"

@@ -208,9 +208,11 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
         raise Unsupported(_FAR)
     reach = b.MAXIMUM(b.MAXIMUM(largest, lowest), b.number(math.ceil(floor), lowest))
     up = b.SUB(b.CLZ(reach), b.number(2, reach))  # reach · 2^up < 2^30
-    raised = b.LOGICAL_LEFT_SHIFT(wide, up)
+    less = bits // 2 if bits <= _SHORT else 0  # NPUs shift a product by 31 at most
+    lift = b.SUB(up, b.number(less, up)) if less else up
+    raised = b.LOGICAL_LEFT_SHIFT(wide, lift)
     if rest is not None:
-        raised = b.SUB(raised, product(b, rest, power(b, up), 30))
+        raised = b.SUB(raised, product(b, rest, power(b, lift), 30))
     total = _squares(b, raised, bits)
     if floor:
         fine = min(30 - math.ceil(math.log2(floor) + 1), 62)
@@ -230,10 +232,11 @@ def _largest(b: Lowering, x: Value) -> Value:
 def _squares(b: Lowering, raised: Value, bits: int) -> Value:
     """Σ x² / 2^(30 + bits) of rows of at most 2^bits elements, which is below 2^30; |x| < 2^30.6.
 
-    In long rows many small squares would all be rounded off; their sum is taken apart.
+    Short rows come without bits/2 of their bits. In long ones many small squares would all be
+    rounded off; their sum is taken apart.
     """
     if bits <= _SHORT:
-        return b.REDUCE_SUM(product(b, raised, raised, 30 + bits), axis=1)
+        return b.REDUCE_SUM(product(b, raised, raised, 30), axis=1)
     full, down = product(b, raised, raised, 31), b.number(bits - 1, raised)
     high = b.ARITHMETIC_RIGHT_SHIFT(full, down, round=True)
     low = b.SUB(full, b.LOGICAL_LEFT_SHIFT(high, down))

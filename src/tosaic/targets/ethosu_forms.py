@@ -167,6 +167,21 @@ EVERY = (
 )  # fmt: skip
 
 
+def is_shifted_far(op: Op) -> bool:
+    """A product of int32 whose shift is so long that Vela has it rounded twice."""
+    return _given(op).dtype is d.I32 and _shift(op) > 31
+
+
+def constant_factor(op: Op) -> tuple[Value, int] | None:
+    """The tensor of a product and the number it is multiplied by, if a RESCALE computes that."""
+    for value, factor in (op.ins[:2], op.ins[1::-1]):
+        if factor.const is not None and factor.type.size == 1 and value.shape == op.outs[0].shape:
+            number = int(factor.const.array.reshape(-1)[0])
+            if number >= 0:
+                return value, number
+    return None
+
+
 def _shift(op: Op) -> int:
     const = op.ins[2].const
     return 0 if const is None else int(const.array.reshape(-1)[0])
@@ -223,6 +238,15 @@ def _transposed_stride(op: Op) -> bool:
         return False
     return not (((height, width) == (1, 2) and high == rows == 1)
                 or ((height, width) == (2, 1) and wide == columns == 1))  # fmt: skip
+
+
+def _cut_from_one(op: Op) -> bool:
+    """A transposed convolution of one row or column, with more in its kernel, of which one is left.
+
+    Vela does not take it.
+    """
+    sizes = zip(op.attrs["stride"], _given(op).shape[1:3], _kernel(op), op.outs[0].shape[1:3])
+    return any(stride > 1 < taps and size == left == 1 for stride, size, taps, left in sizes)
 
 
 def _padded_mean(op: Op) -> bool:
@@ -300,6 +324,8 @@ OLDER = (
          "transposed convolutions are for int8 on Ethos-U55 and U65"),
     Form(("TRANSPOSE_CONV2D",), _transposed_stride,
          "transposed convolutions have strides of 1 or 2 on Ethos-U55 and U65"),
+    Form(("TRANSPOSE_CONV2D",), _cut_from_one,
+         "Ethos-U55 and U65 do not cut a transposed convolution of one row or column to one"),
     Form(("TRANSPOSE_CONV2D",), lambda op: max(op.attrs["out_pad"][::2]) > 0,
          "Ethos-U55 and U65 compute a transposed convolution with padding before it wrongly"),
     Form(("CONV3D",), lambda op: op.operand("weight").shape[1] > 1,

@@ -1,18 +1,18 @@
-"""Results that Vela forgets: those that are also the second matrix of a product, turned.
+"""Results that Vela forgets or changes because the graph reads them, too.
 
-Vela 5.2 turns that matrix itself, lets two turns cancel, and then has no tensor for the result.
-tests/targets/test_ethosu_outputs.py has the form.
+Of the second matrix of a product Vela 5.2 lets two turns cancel, and then has no tensor for the
+result. A bool is 0 or -1 inside and 0 or 1 as a result, and what chooses by it then reads the
+latter. tests/targets/test_ethosu_outputs.py has the forms.
 """
 
 from __future__ import annotations
 
-import numpy as np
-
-from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
+from tosaic.targets.ethosu_repairs import copy_of
 
+_SAME = {"RESHAPE", "IDENTITY", "TRANSPOSE"}
 _MOVES = {"RESHAPE", "TRANSPOSE", "RESCALE"}  # which Vela moves a turn through
 
 
@@ -20,8 +20,24 @@ def own_outputs(graph: Graph, env: Env) -> None:
     """Copy each result that would be lost."""
     uses = graph.uses()
     for number, value in enumerate(graph.outputs):
-        if value.dtype in (d.I8, d.I16, d.I32) and _is_lost(value, uses):
+        if value.dtype is d.BOOL:
+            wrong = _is_read(value, uses)
+        else:
+            wrong = value.dtype in (d.I8, d.I16, d.I32) and _is_lost(value, uses)
+        if wrong:
             graph.outputs[number] = _copied(graph, value, env)
+
+
+def _is_read(value: Value, uses: dict[Value, list[Op]]) -> bool:
+    """Whether anything else reads the tensor, in whatever shape."""
+    if uses.get(value):
+        return True
+    made = value.producer
+    while made is not None and made.name in _SAME:
+        if len(uses[made.ins[0]]) > 1:
+            return True
+        made = made.ins[0].producer
+    return False
 
 
 def _is_lost(value: Value, uses: dict[Value, list[Op]]) -> bool:
@@ -35,15 +51,8 @@ def _is_lost(value: Value, uses: dict[Value, list[Op]]) -> bool:
 
 
 def _copied(graph: Graph, value: Value, env: Env) -> Value:
-    """A CLAMP that limits nothing, or a sum with 0; it takes over the name of the result."""
-    b = Builder(env)
-    if value.dtype is d.I32:
-        made: Value = b.ADD(value, b.const(np.zeros((1,) * value.type.rank), d.I32))
-    else:
-        low, high = value.dtype.range
-        made = b.CLAMP(value, min_val=low, max_val=high)
-    made.quant, made.name, value.name = value.quant, value.name, f"{value.name}_inside"
-    (op,) = b.graph.ops
-    op.loc = value.producer.loc if value.producer else None
+    """A copy that takes over the name of the result."""
+    made, op = copy_of(value, env)
+    made.name, value.name = value.name, f"{value.name}_inside"
     graph.ops.append(op)
     return made

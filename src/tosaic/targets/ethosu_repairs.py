@@ -17,12 +17,16 @@ from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
+from tosaic.targets.ethosu_forms import constant_factor, is_shifted_far
 
 Uses = Mapping[Value, Sequence[Op]]
 _PIECES = {"SLICE", "CONCAT", "PAD", "TILE"}
 _COPIED = {d.I8, d.I16, d.I32, d.BOOL}
 _WINDOWS = {"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D"}
+_CONVOLUTIONS = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D"}
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
+_SHIFTS = {"LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"}
+_BITS = {"BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}
 _OLDER, _ALL = ("u55", "u65"), ("u55", "u65", "u85")
 
 
@@ -40,6 +44,7 @@ class Fault:
 def repair(graph: Graph, env: Env, product: str) -> None:
     """Copy what would be read from or written to the wrong place."""
     faults = [fault for fault in FAULTS if product in fault.products]
+    graph.ops = _read_apart(graph.ops)
     uses, copies, ops = graph.uses(), dict[Value, Value](), list[Op]()
     for op in graph.ops:
         op = _rounded_once(op, env)
@@ -48,7 +53,7 @@ def repair(graph: Graph, env: Env, product: str) -> None:
                 continue
             if any(fault.lost(op, position, uses) for fault in faults):
                 if value not in copies:
-                    copies[value], made = _copy(value, env)
+                    copies[value], made = copy_of(value, env)
                     ops.append(made)
                 op.ins[position] = copies[value]
         ops.append(op)
@@ -57,13 +62,15 @@ def repair(graph: Graph, env: Env, product: str) -> None:
     graph.ops = ops
 
 
-def _copy(value: Value, env: Env) -> tuple[Value, Op]:
+def copy_of(value: Value, env: Env) -> tuple[Value, Op]:
     """A CLAMP that limits nothing, a sum with 0, a value or itself: Vela keeps all of them."""
     b = Builder(env)
     if value.dtype is d.BOOL:
         made: Value = b.LOGICAL_OR(value, value)
     elif value.dtype is d.I32:
         made = b.ADD(value, b.const(np.zeros((1,) * value.type.rank), d.I32))
+    elif _source(value) in _SHIFTS:  # which become part of a CLAMP
+        made = b.BITWISE_OR(value, value)
     else:
         low, high = value.dtype.range
         made = b.CLAMP(value, min_val=low, max_val=high)
@@ -73,26 +80,50 @@ def _copy(value: Value, env: Env) -> tuple[Value, Op]:
     return made, op
 
 
+def _read_apart(given: Sequence[Op]) -> list[Op]:
+    """A RESHAPE for each operand of an operator that reads a tensor twice in another shape.
+
+    Vela lets what made the tensor write it in that shape, and forgets it for the second operand.
+    """
+    twins: dict[Op, list[Op]] = {}  # by who reads them
+    for op in given:
+        places: dict[Value, dict[tuple[Op, int], None]] = {}
+        for position, value in enumerate(op.ins):
+            reader = op
+            if value.producer is not None and value.producer.name == "RESCALE":
+                reader, position, value = value.producer, 0, value.producer.ins[0]
+            if value.producer is not None and _keeps_order(value.producer):
+                places.setdefault(value, {})[reader, position] = None
+        for value, found in places.items():
+            for reader, position in list(found)[1:]:
+                twin = _twin(value)
+                twins.setdefault(reader, []).append(twin)
+                reader.ins[position] = twin.outs[0]
+    return [each for op in given for each in (*twins.get(op, ()), op)]
+
+
+def _twin(value: Value) -> Op:
+    """The operator that makes a value, once more."""
+    made = value.producer
+    assert made is not None
+    other = Value(value.type, quant=value.quant, loc=value.loc)
+    return Op(made.defn, list(made.ins), [other], made.attrs, loc=made.loc)
+
+
 def _rounded_once(op: Op, env: Env) -> Op:
     """A RESCALE for a product with a constant whose shift is so long that it rounds twice."""
-    if op.name != "MUL" or op.ins[0].dtype is not d.I32 or not op.ins[2].is_const:
+    found = constant_factor(op) if op.name == "MUL" and is_shifted_far(op) else None
+    if found is None:
         return op
-    shift = _number(op.ins[2])
-    for value, factor in (op.ins[:2], op.ins[1::-1]):
-        if shift > 31 and factor.is_const and factor.type.size == 1 and _number(factor) >= 0:
-            b, zero = Builder(env), np.zeros(1)
-            b.RESCALE(
-                value, b.const([_number(factor)], d.I32), b.const([shift], d.I8),
-                b.const(zero, d.I32), b.const(zero, d.I32), out=d.I32, scale32=True,
-                rounding_mode="SINGLE_ROUND", per_channel=False,
-            )  # fmt: skip
-            (made,) = b.graph.ops
-            if made.outs[0].shape != op.outs[0].shape:
-                continue
-            made.outs, made.loc = op.outs, op.loc
-            made.outs[0].producer = made
-            return made
-    return op
+    b, zero, (value, factor) = Builder(env), np.zeros(1), found
+    b.RESCALE(
+        value, b.const([factor], d.I32), op.ins[2], b.const(zero, d.I32), b.const(zero, d.I32),
+        out=d.I32, scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
+    )  # fmt: skip
+    (made,) = b.graph.ops
+    made.outs, made.loc = op.outs, op.loc
+    made.outs[0].producer = made
+    return made
 
 
 def _number(value: Value) -> int:
@@ -233,6 +264,48 @@ def _surrounded(op: Op, position: int, uses: Uses) -> bool:
     return any(2 < gap > size for size, gap in zip(sizes, gaps))
 
 
+def _limited(op: Op, position: int, uses: Uses) -> bool:
+    """A RESCALE that becomes part of what made its operand, with the limits of that."""
+    made = _maker(op.ins[position])
+    if op.name != "RESCALE" or position or made is None or _number(op.ins[3]) != 0:
+        return False
+    if made.name not in {"MAX_POOL2D", "SELECT", *_BITS}:
+        return False
+    return op.outs[0].dtype.bits > op.ins[0].dtype.bits and (_factor(op.outs[0]) or 0) > 1
+
+
+def _negated(op: Op, position: int, uses: Uses) -> bool:
+    """So does one behind a NEGATE, whose result may have no place in fewer bits."""
+    if op.name != "RESCALE" or position or _source(op.ins[0]) != "NEGATE":
+        return False
+    return op.ins[0].dtype is not d.I32 and _number(op.ins[3]) == 0 and _factor(op.outs[0]) != 1
+
+
+def _resized(op: Op, position: int, uses: Uses) -> bool:
+    """Nor has a RESIZE of U55 and U65 room for more bits."""
+    if op.name != "RESCALE" or position or _source(op.ins[0]) != "RESIZE":
+        return False
+    return op.outs[0].dtype.bits > op.ins[0].dtype.bits and not _rides(op, uses)
+
+
+def _left_out(op: Op, position: int, uses: Uses) -> bool:
+    """A RESCALE by 1 that is left out, and then a type is read that the operator has not."""
+    made = _maker(op.ins[position])
+    if made is None or made.name != "RESCALE" or _factor(made.outs[0]) != 1:
+        return False
+    before, after = made.ins[0].dtype, made.outs[0].dtype
+    if op.name == "RESIZE":
+        return before is not after
+    if op.name in _CONVOLUTIONS and (before, after) == (d.I8, d.I16):
+        return True
+    return before is d.I48 and op.name in ("CONV3D", "TRANSPOSE_CONV2D", "NEGATE")
+
+
+def _shifted(op: Op, position: int, uses: Uses) -> bool:
+    """Bits that are shifted out of a number count for limits that become part of the shift."""
+    return op.name == "CLAMP" and _source(op.ins[0]) in _SHIFTS
+
+
 def _unsigned(op: Op, position: int, uses: Uses) -> bool:
     """Two RESCALE become one, with the limits of both types: of uint8 the upper half is lost."""
     if op.name != "RESCALE" or position or not op.attrs["output_unsigned"]:
@@ -278,6 +351,11 @@ FAULTS = (
     Fault(_OLDER, _multiplied),
     Fault(_ALL, _reshaped),
     Fault(_ALL, _chosen),
+    Fault(("u85",), _limited),
+    Fault(_ALL, _negated),
+    Fault(_OLDER, _resized),
+    Fault(_ALL, _left_out),
+    Fault(("u85",), _shifted),
     Fault(("u85",), _cut),
     Fault(("u85",), _turned),
     Fault(_ALL, _unsigned),
