@@ -16,6 +16,7 @@ from typing import Any
 
 from tosaic.errors import InvalidInput, ToolFailed
 from tosaic.files.velabin import Boundary, Stream
+from tosaic.targets.silence import silence
 
 _U55 = ("Ethos_U55_High_End_Embedded", "Shared_Sram")
 _U65 = ("Ethos_U65_High_End", "Dedicated_Sram_384KB")
@@ -129,12 +130,12 @@ class Table:
 
 def run_vela(tosa: bytes, config: VelaConfig) -> VelaResult:
     """Compile a TOSA file wholly for the NPU; ToolFailed with Vela's words if it does not."""
-    regor = _regor()
+    regor, system, options = _regor(), _system(config), _options(config)
     try:
-        made = regor.compile(
-            config.architecture, tosa, "TOSA", _system(config), options=_options(config),
-            verbose=False,
-        )  # fmt: skip
+        with silence():
+            made = regor.compile(
+                config.architecture, tosa, "TOSA", system, options=options, verbose=False
+            )
     except RuntimeError as problem:
         words = " ".join(str(problem).split())
         name = config.accelerator
