@@ -126,7 +126,7 @@ def show(rows: list[Row]) -> None:
 
 
 def lead(rows: list[Row]) -> int:
-    """How far ahead of the peer we are with softmax, norms or attention; whether it is too little."""
+    """How far ahead we are with softmax, norms or attention; whether that is too little."""
     ahead = [row.ours - row.peers for row in rows if row.is_attentive and row.peers is not None]
     if not ahead:
         return 0
