@@ -20,6 +20,7 @@ from tosaic.quant.attend import attend
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.convert import convert
+from tosaic.quant.factors import join_factors
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.idle import drop_idle
 from tosaic.quant.inputs import Arguments
@@ -128,6 +129,7 @@ def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule
     drop_idle(module)
     fold_known(module)
     attend(module)
+    join_factors(module)
     mark_wide(module.graph)
     quantizer.expand(module)
     fold_batch_norms(module)
