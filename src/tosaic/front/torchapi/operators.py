@@ -142,5 +142,13 @@ def make_new(node: fx.Node) -> None:
         name = overload._schema.name.partition("::")[2]
         packet = getattr(getattr(torch.ops, overload.namespace), name.rstrip("_"), None)
         plain = getattr(packet, overload._overloadname, None)
+        if plain is None or _kinds(plain) != _kinds(overload):  # pow_.Scalar is pow.Tensor_Scalar
+            others = [getattr(packet, o) for o in packet.overloads()] if packet is not None else []
+            plain = next((o for o in others if _kinds(o) == _kinds(overload)), None)
         if isinstance(plain, torch._ops.OpOverload) and not effects(plain).written:
             node.target = plain
+
+
+def _kinds(overload: torch._ops.OpOverload) -> list[str]:
+    """The types of an operator's arguments."""
+    return [str(argument.type) for argument in overload._schema.arguments]
