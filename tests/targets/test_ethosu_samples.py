@@ -10,7 +10,8 @@ from tosaic.spec.dtypes import I8, I16, DType
 SHARE = 24  # a part for each target and type; python -m judges.npu sees all
 # What is refused: on the older ones whole quotients, orders, right shifts and products of int16
 # matrices; int16 images between pixels.
-MOST_REFUSED = {I8: 0.1, I16: 0.2}
+# Of the few samples that a run takes. Of all of them Ethos-U55 refuses 0.05 and 0.14.
+MOST_REFUSED = {I8: 0.1, I16: 0.25}
 
 
 @pytest.mark.parametrize("kind", [I8, I16], ids=str)

@@ -56,7 +56,9 @@ def test_each_operation_of_the_npu_leads_home_to_its_module() -> None:
     cost = {o.loc.module: o for o in delegate.operators if o.loc}
     assert cost["stem"].macs >= 8 * 8 * 8 * 27  # with zeros between the weights it may be more
     assert cost["head"].macs == 40
-    assert all(o.cycles > 0 for o in delegate.operators)
+    riders = ("TABLE", "CLAMP")  # which are done on the way
+    assert all(o.cycles > 0 for o in delegate.operators if o.op not in riders)
+    assert sum(o.cycles for o in delegate.operators) == delegate.result.performance.total_cycles
     assert sum(o.macs for o in delegate.operators) == delegate.result.performance.macs
     assert "stem" in {t.loc.module for t in delegate.tensors if t.loc}
     assert sum(t.size for t in delegate.largest()) == delegate.result.scratch_size

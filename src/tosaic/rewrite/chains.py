@@ -44,7 +44,7 @@ def again(m: Matcher, value: Value, functions: list[Op], channels: Array) -> Val
         more = op.ins[1:]
         if op.attrs.get("per_channel"):
             more = [taken(m, v, channels) for v in more[:2]] + more[2:]
-        value = m.b.op(op.name, value, *more, out=op.outs[0].dtype, **op.attrs)
+        value = m.b.op(op.name, value, *more, out=op.outs[0].dtype, loc=op.loc, **op.attrs)
     return value
 
 

@@ -135,6 +135,6 @@ def _part(
     made: Value = m.b.CONV2D(
         conv.ins[0], kernel, bias, *conv.ins[3:],
         pad=(*row.pads(height, counts[0]), *columns[0].pads(width, counts[1])), stride=(1, 1),
-        dilation=(1, 1), acc_type=conv.attrs["acc_type"],
+        dilation=(1, 1), acc_type=conv.attrs["acc_type"], loc=conv.loc,
     )  # fmt: skip
     return made
