@@ -28,14 +28,6 @@ def become(node: fx.Node, target: Any, args: tuple[Any, ...], **keywords: Any) -
     return True
 
 
-def new_call(like: fx.Node, target: Any, *args: Any, **keywords: Any) -> fx.Node:
-    """A call that stands for a line of the user's as another one does."""
-    made = like.graph.call_function(target, args, keywords)
-    values = [a.meta["val"] if isinstance(a, fx.Node) else a for a in args]
-    made.meta = {**like.meta, "val": target(*values, **keywords)}
-    return made
-
-
 def before(value: Any) -> Any:
     """What a value is the same as, but for a copy that only its reader sees."""
     while name_of(value) in _SAME and len(value.users) == 1:

@@ -17,7 +17,6 @@ from tosaic.front.idioms.calls import (
     become,
     before,
     name_of,
-    new_call,
     number_of,
     orders,
     pair_of,
@@ -144,7 +143,11 @@ def _emit(node: fx.Node, norm: _Norm) -> bool:
     if not isinstance(length, int):
         return False
     turn = [*(a for a in range(rank) if a != axis), axis]
-    rows = source if axis == rank - 1 else new_call(node, aten.permute.default, source, turn)
+    rows = (
+        source
+        if axis == rank - 1
+        else torchapi.new_call(node, aten.permute.default, (source, turn))
+    )
     args: tuple[Any, ...] = (rows, [length], norm.weight)
     target = aten.rms_norm.default
     if norm.centred:
@@ -152,7 +155,7 @@ def _emit(node: fx.Node, norm: _Norm) -> bool:
     args = (*args, norm.eps)
     if rows is source:
         return become(node, target, args)
-    made = new_call(node, target, *args)
+    made = torchapi.new_call(node, target, args)
     back = [turn.index(a) for a in range(rank)]
     return become(node, aten.permute.default, (made, back))
 

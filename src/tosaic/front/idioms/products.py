@@ -8,7 +8,7 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
-from tosaic.front.idioms.calls import become, name_of, new_call
+from tosaic.front.idioms.calls import become, name_of
 
 aten = torch.ops.aten
 
@@ -35,7 +35,7 @@ def product(node: fx.Node) -> bool:
     right = _in_order(second, others, [*stack, *inner, *column])
     if made == list(result):
         return become(node, aten.matmul.default, (left, right))
-    inside = new_call(node, aten.matmul.default, left, right)
+    inside = torchapi.new_call(node, aten.matmul.default, (left, right))
     return become(node, aten.permute.default, (inside, [made.index(name) for name in result]))
 
 
@@ -61,5 +61,5 @@ def _in_order(value: fx.Node, names: str, wanted: list[str]) -> fx.Node:
     if order == sorted(order):
         return value
     if sorted(order[:-2]) == order[:-2] == list(range(len(order) - 2)):
-        return new_call(value, aten.transpose.int, value, -2, -1)
-    return new_call(value, aten.permute.default, value, order)
+        return torchapi.new_call(value, aten.transpose.int, (value, -2, -1))
+    return torchapi.new_call(value, aten.permute.default, (value, order))
