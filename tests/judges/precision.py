@@ -4,7 +4,7 @@ the real one of the same integers, in steps of the result. The best rounding is 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,7 +16,7 @@ from judges.rules import dequantized, finish, quantized, range_quant
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import mask_input
 from tosaic.front.registry import rule_of
-from tosaic.ir.graph import Graph
+from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
@@ -84,12 +84,14 @@ class Made:
         return float(np.abs(result - self.ideal).max())
 
 
-def made(use: Use, form: Form) -> Made:
-    """Lowered as a compiler does it, with ranges that cover operands and result."""
-    device, kind = form.device, form.kind
-    b = Lowering(device.env, constraints=device.constraints)
-    values, real, arrays = [], [], []
-    for i, tensor in enumerate(use.tensors):
+def inputs_of(
+    b: Lowering, tensors: Iterable[Tensor], kind: DType
+) -> tuple[list[Value], list[Tensor], list[np.ndarray]]:
+    """Inputs with ranges that cover tensors, what these are then, and as integers."""
+    values: list[Value] = []
+    real: list[Tensor] = []
+    arrays: list[np.ndarray] = []
+    for i, tensor in enumerate(tensors):
         if tensor.dtype is torch.bool:
             values.append(mask_input(b, tuple(tensor.shape), f"x{i}"))
             arrays.append(tensor.numpy().astype(values[-1].dtype.array))
@@ -99,6 +101,14 @@ def made(use: Use, form: Form) -> Made:
         arrays.append(quantized(tensor, quant, kind))
         real.append(dequantized(arrays[-1], quant))
         values.append(b.marked(b.input(kind, tensor.shape, f"x{i}"), quant))
+    return values, real, arrays
+
+
+def made(use: Use, form: Form) -> Made:
+    """Lowered as a compiler does it, with ranges that cover operands and result."""
+    device, kind = form.device, form.kind
+    b = Lowering(device.env, constraints=device.constraints)
+    values, real, arrays = inputs_of(b, use.tensors, kind)
     expected = use.real(*real)
     wanted = range_quant(expected, kind)
     b.wanted = (wanted, kind)

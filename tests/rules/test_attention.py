@@ -11,7 +11,8 @@ import torch
 import torch.nn.functional as F
 
 import tosaic
-from judges.rules import dequantized, finish, quantized, range_quant, run_both
+from judges.precision import inputs_of
+from judges.rules import finish, range_quant, run_both
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
@@ -46,17 +47,8 @@ def attention(form: str, tensors: list[torch.Tensor], mask: Any = None, **keywor
     text, kind, constraints = FORMS[form]
     env = Env.parse(text)
     b = Lowering(env, constraints=constraints)
-    values, real, arrays = [], [], []
-    for i, tensor in enumerate([*tensors, *(mask if isinstance(mask, list) else [])]):
-        if tensor.dtype is torch.bool:
-            values.append(b.input("bool", tensor.shape, f"x{i}"))
-            arrays.append(tensor.numpy())
-            real.append(tensor)
-            continue
-        quant = range_quant(tensor, kind)
-        arrays.append(quantized(tensor, quant, kind))
-        real.append(dequantized(arrays[-1], quant))
-        values.append(b.marked(b.input(kind, tensor.shape, f"x{i}"), quant))
+    more = mask if isinstance(mask, list) else []
+    values, real, arrays = inputs_of(b, [*tensors, *more], kind)
     if isinstance(mask, torch.Tensor):
         values.append(b.tensor(mask))
         real.append(mask if mask.dtype is torch.bool else mask.double())

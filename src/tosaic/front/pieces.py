@@ -157,14 +157,7 @@ def _part(node: fx.Node, axis: int, part: Sequence[_Row]) -> fx.Node:
     """Rows of one source as a value of their own."""
     source, index = part[0].source, part[0].index
     if index is None:
-        return _call(node, aten.unsqueeze.default, source, axis)
+        return torchapi.new_call(node, aten.unsqueeze.default, (source, axis))
     if len(part) == source.meta["val"].shape[axis]:
         return source
-    return _call(node, aten.slice.Tensor, source, axis, index, index + len(part))
-
-
-def _call(node: fx.Node, target: Any, source: fx.Node, *rest: int) -> fx.Node:
-    made = node.graph.call_function(target, (source, *rest))
-    value = torchapi.computed_beside(node, target, (source.meta["val"], *rest))
-    made.meta = {**node.meta, "val": value}
-    return made
+    return torchapi.new_call(node, aten.slice.Tensor, (source, axis, index, index + len(part)))

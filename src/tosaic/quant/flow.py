@@ -12,8 +12,8 @@ from torch.export import ExportedProgram
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.collection import of_new_objects
 from tosaic.front.examples import check_examples
+from tosaic.front.garbage import of_new_objects
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.ports import Ends
 from tosaic.quant.attend import attend

@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tosaic.front.collection import of_new_objects
+from tosaic.front.garbage import of_new_objects
 
 
 class Loop:
