@@ -72,3 +72,11 @@ def test_an_int64_input_that_does_not_fit_is_named_at_run_time() -> None:
     art = compiled(Function(lambda n: n.flip(0)), (torch.tensor([1, 2]),), BOTH)
     with pytest.raises(InvalidInput, match="inputs_0 holds 4294967296, which does not fit the 32"):
         art.run(torch.tensor([1, 2**32]))
+
+
+def test_a_number_that_does_not_fit_leaves_its_call_to_pytorch() -> None:
+    table = torch.randn(10, 8, generator=torch.Generator().manual_seed(0))
+    model, data = Function(lambda n: table[n * 2654435761 % 10] * 2), (torch.arange(6),)
+    art = compiled(model, data, "TOSA-1.0+INT", calibration=[data])
+    assert "aten.mul.Tensor" in {refusal.op for refusal in art.report.refused}
+    assert torch.allclose(art.run(*data), model(*data), atol=0.1)

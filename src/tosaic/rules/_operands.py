@@ -41,6 +41,8 @@ def converted(b: Lowering, x: Value, kind: d.DType) -> Value:
 
 
 def _plain(b: Lowering, value: float, kind: d.DType) -> Value:
+    if not kind.is_float and kind is not d.BOOL and not kind.range[0] <= value <= kind.range[1]:
+        raise Unsupported(f"{value} needs more than the 32 bits of TOSA's integers")
     return b.const(value, kind)
 
 
