@@ -79,7 +79,7 @@ class Lowering(Builder):
         What is no number becomes 0, as integers have nothing for it.
         """
         real = 0.0 if math.isnan(value) else value
-        steps = float(np.clip(real / _scale(quant) + _zero(quant), *kind.range))
+        steps = float(np.clip(real / quant.one_scale + quant.one_zero, *kind.range))
         return self.const(np.full((1,) * rank, round(steps)), kind, quant=quant)
 
     def marked(self, value: Value, quant: Quant | None) -> Value:
@@ -157,15 +157,15 @@ class Lowering(Builder):
             last = x.type.rank - 1
             order = [i for i in range(last + 1) if i != given.axis] + [given.axis]
             turned = self.permute(x, order)
-            factors = [s / _scale(quant) for s in _scales(given)]
-            y = self.rescale(turned, factors, _zero(quant), out)
+            factors = [s / quant.one_scale for s in _scales(given)]
+            y = self.rescale(turned, factors, quant.one_zero, out)
             return self.marked(self.permute(y, np.argsort(order).tolist()), quant)
-        factor = _scale(given) / _scale(quant)
-        return self.marked(self.rescale(x, [factor], _zero(quant), out), quant)
+        factor = given.one_scale / quant.one_scale
+        return self.marked(self.rescale(x, [factor], quant.one_zero, out), quant)
 
     def _rounded(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """Real numbers of a constant as integers, when they are made."""
-        source, scale, zero = x.const, _scale(quant), _zero(quant)
+        source, scale, zero = x.const, quant.one_scale, quant.one_zero
         assert source is not None
 
         def make() -> np.ndarray[Any, Any]:
@@ -179,7 +179,7 @@ class Lowering(Builder):
         """int32 without a zero point, scaled up by ``ratio`` times 2^bits."""
         given = self._meaning(x)
         y = self.rescale(x, [ratio * 2.0**bits], 0, d.I32)
-        return self.marked(y, Quant(_scale(given) / ratio / 2.0**bits))
+        return self.marked(y, Quant(given.one_scale / ratio / 2.0**bits))
 
     def _meaning(self, x: Value) -> Quant:
         if x.quant is None:
@@ -190,7 +190,7 @@ class Lowering(Builder):
         """Two quantized operands of a sum in one scale, as int32; the second times ``weight``."""
         if d.I32 in (a.dtype, b.dtype):
             return self._aligned_accumulators(a, b, weight)
-        first, second = _scale(self._meaning(a)), _scale(self._meaning(b)) * weight
+        first, second = self._meaning(a).one_scale, self._meaning(b).one_scale * weight
         if first == second:
             return self.widened(a), self.widened(b)
         largest, bits = max(first, second), min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
@@ -220,7 +220,7 @@ class Lowering(Builder):
         if self.wanted is not None:
             x = self.settle(x, *self.wanted)
         quant, (least, most) = self._meaning(x), x.dtype.range
-        scale, zero = _scale(quant), _zero(quant)
+        scale, zero = quant.one_scale, quant.one_zero
         bottom = least if low == -math.inf else max(least, round(low / scale) + zero)
         top = most if high == math.inf else min(most, round(high / scale) + zero)
         if (bottom, top) == (least, most):
@@ -248,18 +248,16 @@ class Lowering(Builder):
         if quant is None or out is None or (x.dtype, out) not in _FUNCTIONS:
             raise Unsupported("a function of integers needs int8 or int16, and no more of them")
         if x.dtype is d.I8:
-            entries = table8(function, (_scale(given), _zero(given)), (_scale(quant), _zero(quant)))
+            entries = table8(function, given, quant)
             return self.marked(self.TABLE(x, self.const(entries.numpy(), d.I8)), quant)
-        if _scale(given) * 2**15 > 2 * reach:
+        if given.one_scale * 2**15 > 2 * reach:
             given = Quant(reach / 2**15)
             x = self.settle(x, given, d.I16)
         finer = 1 if out is d.I16 else 128  # int8 with any zero point fits int16 so
-        entries, factor = table16(
-            function, (_scale(given), _zero(given)), (_scale(quant) / finer, 0)
-        )
+        entries, factor = table16(function, given, Quant(quant.one_scale / finer))
         value = self.TABLE(x, self.const(entries.numpy(), d.I16))  # with 7 more bits
         return self.marked(
-            self.rescale(value, [1 / 128 / factor / finer], _zero(quant), out), quant
+            self.rescale(value, [1 / 128 / factor / finer], quant.one_zero, out), quant
         )
 
 
@@ -287,17 +285,6 @@ def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Qu
         if length == size and math.prod(new[:axis]) == before:
             return Quant(quant.scale, quant.zero_point, axis)
     raise Unsupported("an axis with a scale for each channel is not reshaped")
-
-
-def _scale(quant: Quant) -> float:
-    if isinstance(quant.scale, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    return quant.scale
-
-
-def _zero(quant: Quant) -> int:
-    assert not isinstance(quant.zero_point, tuple)
-    return quant.zero_point
 
 
 def _scales(quant: Quant) -> tuple[float, ...]:

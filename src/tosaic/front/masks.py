@@ -168,9 +168,7 @@ def compared_with(b: Lowering, name: str, x: Value, number: float) -> Value:
     """The same for a quantized value and a number."""
     quant = x.quant
     assert quant is not None
-    if isinstance(quant.scale, tuple) or isinstance(quant.zero_point, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    bound, zero = _bound(name, quant.scale, number), quant.zero_point
+    bound, zero = _bound(name, quant.one_scale, number), quant.one_zero
     test = {"==": np.equal, ">": np.greater, ">=": np.greater_equal, "<": np.less,
             "<=": np.less_equal}[name]  # fmt: skip
 
@@ -267,8 +265,7 @@ def chosen(b: Lowering, mask: Value, one: Value, two: Value) -> Value:
 
     def blended() -> Value:
         if one.dtype is d.I8 and quant is not None:
-            assert not isinstance(quant.zero_point, tuple)
-            return _blended8(b, mask, one, two, quant.zero_point)
+            return _blended8(b, mask, one, two, quant.one_zero)
         inside = _wide(b, mask)
         outside = b.SUB(b.number(1, inside), inside)
         shift = b.const([0], d.I8)

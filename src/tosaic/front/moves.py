@@ -7,16 +7,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
 
 import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, Any]
 # Up to this many pieces, slices and a concatenation are cheaper than a GATHER and run everywhere.
 FEW_PIECES = 16
 _MOST_WEIGHTS = 1 << 22  # of a product that picks elements

@@ -16,12 +16,11 @@ import numpy as np
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import piece, take
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, Any]
 _LARGEST = 127  # weight of an int8 convolution
 _MOST_PHASES = 64
 

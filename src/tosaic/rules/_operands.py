@@ -105,6 +105,6 @@ def negated(b: Lowering, x: Value) -> Value:
 
 def scale_of(x: Value) -> float:
     """The one scale of a quantized value."""
-    if x.quant is None or isinstance(x.quant.scale, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    return x.quant.scale
+    if x.quant is None:
+        raise Unsupported("one scale is needed here, and this value has none")
+    return x.quant.one_scale

@@ -27,9 +27,7 @@ def product(x: Value, weight: Value, axis: int) -> Quant | None:
         return None
     if x.quant is None or weight.quant is None:
         raise Unsupported("one operand of the product is quantized, the other is not")
-    given, scales = x.quant.scale, weight.quant.scale
-    if isinstance(given, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
+    given, scales = x.quant.one_scale, weight.quant.scale
     if isinstance(scales, tuple):
         return Quant(tuple(given * s for s in scales), 0, axis)
     return Quant(given * scales)
@@ -43,6 +41,11 @@ def zero_of(x: Value) -> int:
             raise Unsupported("weights with a zero point for each channel")
         return 0
     return zero
+
+
+def largest(x: Value) -> int:
+    """How far integers can be from their zero point."""
+    return max(abs(end - zero_of(x)) for end in x.dtype.range)
 
 
 def zero_point(b: Lowering, x: Value) -> Value:

@@ -10,8 +10,8 @@ from tosaic.errors import Unsupported
 from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, take
-from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array, counted, hits, int32, known, picked, rows_at
+from tosaic.ir.graph import Array, Quant, Value
+from tosaic.rules._indices import counted, hits, int32, known, picked, rows_at
 from tosaic.rules._operands import Operand, converted, operands, scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point
 from tosaic.rules.compare import where

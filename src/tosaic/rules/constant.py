@@ -119,9 +119,7 @@ def _real(b: Lowering, x: Value) -> Value:
     if x.dtype is not d.I32:
         return b.marked(b.IDENTITY(x), Quant(1.0))
     (quant, kind), most = b.wanted, d.I32.range[1]
-    if isinstance(quant.scale, tuple) or isinstance(quant.zero_point, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    reals = [(end - quant.zero_point) * quant.scale for end in kind.range]
+    reals = [(end - quant.one_zero) * quant.one_scale for end in kind.range]
     low, high = max(math.floor(reals[0]), -most), min(math.ceil(reals[1]), most)
     limited = b.MINIMUM(b.MAXIMUM(x, b.number(low, x)), b.number(high, x))
     return b.marked(limited, Quant(1.0))

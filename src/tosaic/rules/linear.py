@@ -135,8 +135,8 @@ def _plus(b: Lowering, self: Value, x: Value, y: Value, beta: float, alpha: floa
         return b.ADD(addend, sums)
     if addend.quant is None or sums.quant.axis is not None or min(alpha, beta) <= 0:
         raise Unsupported(f"a quantized sum of a matrix product with {beta = }, {alpha = }")
-    scale = float(sums.quant.scale) * alpha  # type: ignore[arg-type]
-    factor = float(addend.quant.scale) * beta / scale  # type: ignore[arg-type]
+    scale = sums.quant.one_scale * alpha
+    factor = addend.quant.one_scale * beta / scale
     return b.marked(b.ADD(b.rescale(addend, [factor], 0, d.I32), sums), Quant(scale))
 
 

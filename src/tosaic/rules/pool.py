@@ -64,7 +64,7 @@ def _sum_of_windows(
     none = b.const(np.zeros(1), accumulator(x) if x.quant is not None else x.dtype)
     meaning = None
     if x.quant is not None:
-        meaning = Quant(float(x.quant.scale) / divisor)  # type: ignore[arg-type]
+        meaning = Quant(x.quant.one_scale / divisor)
     return convolved(b, x, Convolution(
         "DEPTHWISE_CONV2D", ones, none, zero_of(x), 0, stride, tuple(pads), (1, 1), meaning, terms,
         bits=16,
@@ -75,7 +75,7 @@ def _averaged(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
     """Means of [N, H, W, C] where every window is full, rounded once if it is known to what."""
     if x.quant is None:
         return _mean_of_windows(b, x, kernel, stride, _NONE)
-    scale, same = float(x.quant.scale), b.wanted in (None, (x.quant, x.dtype))  # type: ignore[arg-type]
+    scale, same = x.quant.one_scale, b.wanted in (None, (x.quant, x.dtype))
 
     def summed() -> Value:
         if kernel != x.shape[1:3]:

@@ -11,8 +11,7 @@ from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import joined, piece, take
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import product
 from tosaic.rules._windows import each, steps

@@ -9,8 +9,7 @@ import numpy as np
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import take
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import scale_of
 from tosaic.rules.resize import Factors, Sizes, floored_places, mixed, nearest, sizes_of
 from tosaic.spec import dtypes as d

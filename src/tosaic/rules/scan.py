@@ -12,8 +12,7 @@ from tosaic.front import masks
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import joined, piece
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import converted, scale_of
 from tosaic.rules._products import factors, meant, multiplied
 from tosaic.rules.elementwise import sub

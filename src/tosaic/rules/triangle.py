@@ -15,6 +15,7 @@ from tosaic.front.moves import expanded, take, tiled
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.rules._indices import countable, counted, known, small_compared
+from tosaic.rules._sums import zero_point
 from tosaic.rules.compare import where
 from tosaic.spec import dtypes as d
 
@@ -81,9 +82,7 @@ def diag_embed(b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: 
     if offset:
         around = [0] * (2 * self.type.rank)
         around[-2 if offset > 0 else -1] = abs(offset)
-        zero = self.quant.zero_point if self.quant is not None else 0
-        padded = b.PAD(self, b.shape(around), b.const([zero], self.dtype))
-        wide = b.marked(padded, self.quant)
+        wide = b.marked(b.PAD(self, b.shape(around), zero_point(b, self)), self.quant)
     rows = tiled(b, b.reshape(wide, (*self.shape[:-1], 1, size)), [1] * (rank - 2) + [size, 1])
     made = _masked(b, rows, np.eye(size, k=offset, dtype=bool))
     first, second = _pair(self, dim1, dim2, rank)

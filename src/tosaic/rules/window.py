@@ -8,6 +8,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import piece, take
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.rules._sums import zero_point
 from tosaic.rules._windows import each
 
 
@@ -38,8 +39,7 @@ def unfold(b: Lowering, self: Value, dimension: int, size: int, step: int) -> Va
 def _padded(b: Lowering, x: Value, around: Sequence[int]) -> Value:
     if not any(around):
         return x
-    zero = x.quant.zero_point if x.quant is not None else 0
-    return b.marked(b.PAD(x, b.shape(around), b.const([zero], x.dtype)), x.quant)
+    return b.marked(b.PAD(x, b.shape(around), zero_point(b, x)), x.quant)
 
 
 _BLOCKS = [
