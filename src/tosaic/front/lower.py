@@ -10,7 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -45,10 +45,6 @@ class Lowering(Builder):
     items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType(
         {}
     )  # the same for several results
-
-    if TYPE_CHECKING:  # the operators that rules use have one result
-
-        def __getattr__(self, name: str) -> Callable[..., Value]: ...
 
     def tensor(self, data: Tensor, quant: Quant | None = None) -> Value:
         """A constant from a torch tensor, copied when it is first needed."""
@@ -102,6 +98,15 @@ class Lowering(Builder):
             )
         return self.marked(self.TRANSPOSE(x, perms=perms), quant)
 
+    def axis_last(self, x: Value, axis: int) -> Value:
+        """With one axis behind all others."""
+        return self.permute(x, [i for i in range(x.type.rank) if i != axis] + [axis])
+
+    def axis_back(self, x: Value, axis: int) -> Value:
+        """With the last axis at its place again."""
+        last = x.type.rank - 1
+        return self.permute(x, [*range(axis), last, *range(axis, last)])
+
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """Another shape for the same elements; an axis of scales must stay whole."""
         shape = tuple(shape)
@@ -125,7 +130,7 @@ class Lowering(Builder):
         wide = x.dtype is not d.I48
         pairs = [multiplier_and_shift(f, 31 if wide else 15) for f in factor]
         given = x.quant.zero_point if x.quant is not None and x.dtype is d.I8 else 0
-        value: Value = self.RESCALE(
+        return self.RESCALE(
             x,
             self.const([m for m, _ in pairs], d.I32 if wide else d.I16),
             self.const([s for _, s in pairs], d.I8),
@@ -133,16 +138,14 @@ class Lowering(Builder):
             self.const([zero_point], out),
             scale32=wide, rounding_mode="SINGLE_ROUND", per_channel=len(factor) > 1, out=out,
         )  # fmt: skip
-        return value
 
     def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
         """x − given + zero in another type, whatever it means; what does not fit saturates."""
-        value: Value = self.RESCALE(
+        return self.RESCALE(
             x, self.const([1 << 30], d.I32), self.const([30], d.I8), self.const([given], x.dtype),
             self.const([zero], out), scale32=True, rounding_mode="SINGLE_ROUND",
             per_channel=False, out=out,
         )  # fmt: skip
-        return value
 
     def settle(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """The value in other parameters; nothing if it has them already."""
@@ -154,12 +157,9 @@ class Lowering(Builder):
         if given == quant and x.dtype is out:
             return x
         if given.axis is not None:
-            last = x.type.rank - 1
-            order = [i for i in range(last + 1) if i != given.axis] + [given.axis]
-            turned = self.permute(x, order)
             factors = [s / quant.one_scale for s in _scales(given)]
-            y = self.rescale(turned, factors, quant.one_zero, out)
-            return self.marked(self.permute(y, np.argsort(order).tolist()), quant)
+            y = self.rescale(self.axis_last(x, given.axis), factors, quant.one_zero, out)
+            return self.marked(self.axis_back(y, given.axis), quant)
         factor = given.one_scale / quant.one_scale
         return self.marked(self.rescale(x, [factor], quant.one_zero, out), quant)
 
@@ -233,8 +233,7 @@ class Lowering(Builder):
             if high == math.inf:
                 return above
             return self.MINIMUM(above, self.number(math.floor(high), x))
-        value: Value = self.CLAMP(x, min_val=low, max_val=high)
-        return value
+        return self.CLAMP(x, min_val=low, max_val=high)
 
     def table(
         self, x: Value, function: Callable[[Tensor], Tensor], reach: float = math.inf

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import reduce
 
 import numpy as np
 
@@ -153,11 +154,10 @@ def repeated(b: Lowering, x: Value, axis: int, times: int) -> Value:
 
 def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
     """Elements picked by a 1×1 convolution whose weights are 0 and 1; the axis is its channels."""
-    size, count, rank = x.shape[axis], len(indices), x.type.rank
+    size, count = x.shape[axis], len(indices)
     if x.dtype not in (d.I8, d.I16) or size * count > _MOST_WEIGHTS:
         raise Unsupported("a product with 0 and 1 picks int8 and int16 by few indices only")
-    quant, order = _one_scale(x), [*(i for i in range(rank) if i != axis), axis]
-    turned = b.permute(x, order)
+    quant, turned = _one_scale(x), b.axis_last(x, axis)
     rows = b.reshape(turned, (1, 1, math.prod(turned.shape[:-1]), size))
     shape = (count, 1, 1, size)
     weights = b.const(lambda: np.eye(size)[list(indices)].reshape(shape), d.I8, shape=shape)
@@ -167,7 +167,7 @@ def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Val
         pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=wide,
     )  # fmt: skip
     found = b.reshape(b.rescale(sums, [1.0], 0, x.dtype), (*turned.shape[:-1], count))
-    return b.marked(b.permute(found, [order.index(i) for i in range(rank)]), quant)
+    return b.marked(b.axis_back(found, axis), quant)
 
 
 def _runs(indices: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -251,9 +251,6 @@ def added(b: Lowering, x: Value, axis: int) -> Value:
     def parts() -> Value:
         spans = [(i, min(i + _LONG, x.shape[axis])) for i in range(0, x.shape[axis], _LONG)]
         sums = [b.REDUCE_SUM(b.marked(piece(b, x, axis, *s), None), axis=axis) for s in spans]
-        total = sums[0]
-        for part in sums[1:]:
-            total = b.ADD(total, part)
-        return total
+        return reduce(lambda x, y: b.ADD(x, y), sums)
 
     return first(b, lambda: b.REDUCE_SUM(x, axis=axis), parts)

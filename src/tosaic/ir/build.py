@@ -52,7 +52,7 @@ class Builder:
         self.constraints = tuple(constraints)
         self.loc: Loc | None = None
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., Value]:
         if name in OPS:
             return partial(self.op, name)
         raise AttributeError(name)
@@ -108,7 +108,12 @@ class Builder:
             if not trial.committed:
                 del self.graph.ops[length:]
 
-    def op(
+    def op(self, name: str, /, *ins: Value, **more: Any) -> Value:
+        """Emit an operator: its result. FFT2D and control flow have several, in a tuple."""
+        made = self.results(name, *ins, **more)
+        return made[0] if len(made) == 1 else made  # type: ignore[return-value]
+
+    def results(
         self,
         name: str,
         /,
@@ -118,8 +123,8 @@ class Builder:
         names: Sequence[str] = (),
         loc: Loc | None = None,
         **attrs: Any,
-    ) -> Any:
-        """Emit an operator: its result, or a tuple of results where there are several.
+    ) -> tuple[Value, ...]:
+        """Emit an operator: all of its results.
 
         ``out`` settles the result's type where the operands leave it open (CAST, RESCALE).
         """
@@ -138,7 +143,7 @@ class Builder:
         for value, label in zip(made.outs, names):
             value.name = label
         self.graph.ops.append(made)
-        return made.outs[0] if len(made.outs) == 1 else tuple(made.outs)
+        return tuple(made.outs)
 
 
 def make(

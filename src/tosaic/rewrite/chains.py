@@ -34,8 +34,7 @@ def reshape_later(m: Matcher, op: Op) -> Value | None:
     if reshape is None or not m.only(reshape.ins[0]) or op.attrs.get("per_channel"):
         return None
     value = m.b.op(op.name, reshape.ins[0], *op.ins[1:], out=op.outs[0].dtype, **op.attrs)
-    made: Value = m.b.RESHAPE(value, reshape.ins[1])
-    return made
+    return m.b.RESHAPE(value, reshape.ins[1])
 
 
 def again(m: Matcher, value: Value, functions: list[Op], channels: Array) -> Value:
@@ -78,8 +77,7 @@ def product_of(m: Matcher, product: Op, source: Value, channels: Array) -> Value
             weight.dtype, shape=shape,
         )  # fmt: skip
     bias = taken(m, product.operand("bias"), channels)
-    made: Value = m.b.op(
+    return m.b.op(
         product.name, source, kernel, bias, *product.ins[3:], out=product.outs[0].dtype,
         **product.attrs,
     )  # fmt: skip
-    return made

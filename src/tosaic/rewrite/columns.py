@@ -104,9 +104,8 @@ def _folded(m: Matcher, conv: Op, fold: Fold, fill: int) -> Value:
     bias = taken(m, conv.operand("bias"), repeated(weight.shape[0], fold.results))
     blocks = m.b.shape((batch, height, width // fold.columns, fold.columns * channels))
     pads = (*conv.attrs["pad"][:2], fold.before, fold.after)
-    made: Value = m.b.CONV2D(
+    return m.b.CONV2D(
         m.b.RESHAPE(conv.ins[0], blocks, loc=conv.loc), kernel, bias, *conv.ins[3:],
         out=conv.outs[0].dtype, loc=conv.loc,
         **{**conv.attrs, "pad": pads, "stride": (down, 1)},
     )  # fmt: skip
-    return made

@@ -59,5 +59,4 @@ def _beside(m: Matcher, x: Value, count: int, gap: int, wide: int) -> Value:
         return x
     size = m.b.shape((*x.shape[:2], wide, x.shape[3]))
     parts = [m.b.SLICE(x, m.b.shape((0, 0, index * gap, 0)), size) for index in range(count)]
-    made: Value = m.b.CONCAT(*parts, axis=3)
-    return made
+    return m.b.CONCAT(*parts, axis=3)

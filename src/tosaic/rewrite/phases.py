@@ -132,9 +132,8 @@ def _part(
     shape = len(columns) * out, len(row.taps), len(columns[0].taps), channels
     kernel = m.b.const(lambda: _kernel(source.array, row, columns, fill), weight.dtype, shape=shape)
     bias = taken(m, conv.operand("bias"), repeated(out, len(columns)))
-    made: Value = m.b.CONV2D(
+    return m.b.CONV2D(
         conv.ins[0], kernel, bias, *conv.ins[3:],
         pad=(*row.pads(height, counts[0]), *columns[0].pads(width, counts[1])), stride=(1, 1),
         dilation=(1, 1), acc_type=conv.attrs["acc_type"], loc=conv.loc,
     )  # fmt: skip
-    return made

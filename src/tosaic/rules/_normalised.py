@@ -146,9 +146,8 @@ def _weighted(b: Lowering, y: Value, reach: float, affine: Affine) -> Value:
     if affine.is_plain:
         return b.reshape(y, affine.view)
     even = b.reshape(b.settle(y, Quant(reach / 32767), d.I16), affine.view)
-    order = [i for i in range(len(affine.view)) if i != affine.axis] + [affine.axis]
-    made = scaled_channels(b, b.permute(even, order), *affine.numbers())
-    return b.permute(made, np.argsort(order).tolist())
+    made = scaled_channels(b, b.axis_last(even, affine.axis), *affine.numbers())
+    return b.axis_back(made, affine.axis)
 
 
 def _shown(b: Lowering, affine: Affine) -> float:

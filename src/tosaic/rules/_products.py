@@ -37,8 +37,7 @@ def factors(b: Lowering, x: Value) -> Factors:
 
 
 def multiplied(b: Lowering, x: Value, y: Value) -> Value:
-    product: Value = b.MUL(x, y, b.const([_BITS], d.I8))
-    return product
+    return b.MUL(x, y, b.const([_BITS], d.I8))
 
 
 def meant(b: Lowering, x: Value, units: tuple[float, ...], axis: int | None, count: int) -> Value:

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 
 import numpy as np
 
@@ -31,6 +32,11 @@ def product(x: Value, weight: Value, axis: int) -> Quant | None:
     if isinstance(scales, tuple):
         return Quant(tuple(given * s for s in scales), 0, axis)
     return Quant(given * scales)
+
+
+def summed(b: Lowering, terms: Iterable[Value], quant: Quant | None = None) -> Value:
+    """Terms added up as they are made, and what their sum means."""
+    return reduce(lambda x, y: b.marked(b.ADD(x, y), quant), terms)
 
 
 def zero_of(x: Value) -> int:

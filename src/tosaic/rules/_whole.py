@@ -52,8 +52,7 @@ def _nearest(b: Lowering, fine: Value, bits: int) -> Value:
 
 
 def _shifted(b: Lowering, x: Value, bits: int) -> Value:
-    value: Value = b.ARITHMETIC_RIGHT_SHIFT(x, b.number(bits, x), round=True)
-    return value
+    return b.ARITHMETIC_RIGHT_SHIFT(x, b.number(bits, x), round=True)
 
 
 _ROUNDED = {"floor": _floor, "ceil": _ceil, "trunc": _trunc, "nearest": _nearest}

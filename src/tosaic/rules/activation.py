@@ -148,12 +148,11 @@ def _larger(b: Lowering, x: Value, slopes: Array) -> Value:
     """The larger of x and slope · x, which it is for slopes up to 1: each is rounded once."""
     assert b.wanted is not None
     quant, out = b.wanted
-    last = b.permute(x, order := (0, *range(2, x.type.rank), 1))
+    last = b.axis_last(x, 1)
     same, scaled = b.settle(last, quant, out), scaled_channels(b, last, slopes, slopes * 0)
     wide = [b.rescale(b.marked(v, quant), [1.0], 0, d.I32) for v in (same, scaled)]
     largest = b.marked(b.MAXIMUM(*wide), Quant(scale_of(same)))
-    y = b.settle(largest, quant, out)
-    return b.permute(y, [order.index(i) for i in range(len(order))])
+    return b.axis_back(b.settle(largest, quant, out), 1)
 
 
 def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
@@ -163,8 +162,7 @@ def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
     axis = 1 if len(slopes) > 1 else x.type.rank - 1 if quant.axis is None else quant.axis
     if quant.axis not in (None, axis) or x.type.rank <= axis:
         raise Unsupported("slopes and scales along different axes")
-    order = [i for i in range(x.type.rank) if i != axis] + [axis]
-    last, scales = b.permute(x, order), np.broadcast_to(quant.scale, x.shape[axis])
+    last, scales = b.axis_last(x, axis), np.broadcast_to(quant.scale, x.shape[axis])
     scale = float(scales.max()) * 2 * max(float(np.abs(slopes).max()), 1.0)
     sizes = np.maximum(np.abs(slopes), 2.0**-40) * scales / scale
     same = b.rescale(last, (scales / scale).tolist(), 0, d.I32)
@@ -177,7 +175,7 @@ def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
     else:
         zero, is_below = b.number(0, same), b.GREATER(b.number(0, same), same)
         y = b.ADD(_positive(b, same), b.SELECT(is_below, scaled, zero))
-    return b.marked(b.permute(y, [order.index(i) for i in range(len(order))]), Quant(scale))
+    return b.marked(b.axis_back(y, axis), Quant(scale))
 
 
 @rule("aten._prelu_kernel.default", constants=True,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -198,7 +199,7 @@ def _float_of(x: Value) -> d.DType:
     return x.dtype if x.quant is None else d.F32
 
 
-@rule("aten.full.default", policy="FREE")
+@rule("aten.full.default")
 def full(
     b: Lowering,
     size: Sequence[int],
@@ -209,43 +210,27 @@ def full(
     return _filled(b, size, fill_value, _kind(dtype, _default(fill_value)))
 
 
-@rule("aten.scalar_tensor.default", policy="FREE")
+@rule("aten.scalar_tensor.default")
 def scalar_tensor(b: Lowering, s: float, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _filled(b, (), s, _kind(dtype, d.F32))
 
 
-@rule("aten.zeros.default", "aten.empty.memory_format", policy="FREE")
-def zeros(
-    b: Lowering, size: Sequence[int], dtype: torch.dtype | None = None, **memory: Any
-) -> Value:
-    return _filled(b, size, 0, _kind(dtype, d.F32))
+rule("aten.zeros.default", "aten.empty.memory_format")(partial(full, fill_value=0.0))
+rule("aten.ones.default")(partial(full, fill_value=1.0))
 
 
-@rule("aten.ones.default", policy="FREE")
-def ones(
-    b: Lowering, size: Sequence[int], dtype: torch.dtype | None = None, **memory: Any
-) -> Value:
-    return _filled(b, size, 1, _kind(dtype, d.F32))
-
-
-@rule("aten.full_like.default", policy="FREE")
+@rule("aten.full_like.default")
 def full_like(
     b: Lowering, self: Value, fill_value: float, dtype: torch.dtype | None = None, **memory: Any
 ) -> Value:
     return _filled(b, self.shape, fill_value, _kind(dtype, _float_of(self)))
 
 
-@rule("aten.zeros_like.default", "aten.empty_like.default", policy="FREE")
-def zeros_like(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return full_like(b, self, 0, dtype)
+rule("aten.zeros_like.default", "aten.empty_like.default")(partial(full_like, fill_value=0))
+rule("aten.ones_like.default")(partial(full_like, fill_value=1))
 
 
-@rule("aten.ones_like.default", policy="FREE")
-def ones_like(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return full_like(b, self, 1, dtype)
-
-
-@rule("aten.new_full.default", policy="FREE")
+@rule("aten.new_full.default")
 def new_full(
     b: Lowering,
     self: Value,
@@ -257,47 +242,17 @@ def new_full(
     return _filled(b, size, fill_value, _kind(dtype, _float_of(self)))
 
 
-@rule("aten.new_zeros.default", "aten.new_empty.default", policy="FREE")
-def new_zeros(
-    b: Lowering,
-    self: Value,
-    size: Sequence[int],
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return new_full(b, self, size, 0, dtype)
+rule("aten.new_zeros.default", "aten.new_empty.default")(partial(new_full, fill_value=0))
+rule("aten.new_ones.default")(partial(new_full, fill_value=1))
 
 
-@rule("aten.new_ones.default", policy="FREE")
-def new_ones(
-    b: Lowering,
-    self: Value,
-    size: Sequence[int],
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return new_full(b, self, size, 1, dtype)
-
-
-@rule("aten.arange.start_step", policy="FREE")
+@rule("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
 def arange(
     b: Lowering,
-    start: float,
     end: float,
+    start: float = 0,
     step: float = 1,
     dtype: torch.dtype | None = None,
     **memory: Any,
 ) -> Value:
     return b.tensor(torch.arange(start, end, step, dtype=dtype))
-
-
-@rule("aten.arange.start", policy="FREE")
-def arange_start(
-    b: Lowering, start: float, end: float, dtype: torch.dtype | None = None, **memory: Any
-) -> Value:
-    return arange(b, start, end, 1, dtype)
-
-
-@rule("aten.arange.default", policy="FREE")
-def arange_end(b: Lowering, end: float, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return arange(b, 0, end, 1, dtype)

@@ -132,16 +132,12 @@ def cropped(b: Lowering, x: Value, shape: Sequence[int], axis: int) -> Value:
 
 def lines(b: Lowering, x: Value, axis: int) -> Value:
     """[..., axis, ...] as [N, K]: a row for each line along the axis."""
-    order = [i for i in range(x.type.rank) if i != axis] + [axis]
-    turned = b.permute(x, order)
-    return b.reshape(turned, (x.type.size // x.shape[axis], x.shape[axis]))
+    return b.reshape(b.axis_last(x, axis), (x.type.size // x.shape[axis], x.shape[axis]))
 
 
 def unlined(b: Lowering, x: Value, shape: Sequence[int], axis: int) -> Value:
     """Rows of lines along an axis in a shape again."""
-    others = [i for i in range(len(shape)) if i != axis]
-    turned = b.reshape(x, [shape[i] for i in (*others, axis)])
-    return b.permute(turned, np.argsort([*others, axis]).tolist())
+    return b.axis_back(b.reshape(x, (*shape[:axis], *shape[axis + 1 :], shape[axis])), axis)
 
 
 _GATHER = [

@@ -36,10 +36,7 @@ def _affine(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
         shape = (1, -1, *(1,) * (x.type.rank - 2))
         scaled = b.MUL(x, b.const(factor.reshape(shape), x.dtype), b.const([0], d.I8))
         return b.ADD(scaled, b.const(offset.reshape(shape), x.dtype))
-    order = (0, *range(2, x.type.rank), 1)
-    last = b.permute(x, order)
-    y = scaled_channels(b, last, factor, offset)
-    return b.permute(y, [order.index(i) for i in range(len(order))])
+    return b.axis_back(scaled_channels(b, b.axis_last(x, 1), factor, offset), 1)
 
 
 def scaled_channels(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:

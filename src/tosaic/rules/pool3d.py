@@ -14,8 +14,9 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import product
+from tosaic.rules._sums import summed
 from tosaic.rules._windows import each, steps
-from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d
+from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d, values_alone
 from tosaic.spec import dtypes as d
 
 _FINE = 8  # bits that means of integers have more than the values
@@ -62,13 +63,9 @@ def max_pool3d(
     return b.reshape(y, (*self.shape[:-3], y.shape[2], *flat.shape[2:]))
 
 
-@rule("aten.max_pool3d_with_indices.default", policy="SHARED", samples=_MAX)
-def max_pool3d_with_indices(
-    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,), dilation: Sequence[int] = (1,), ceil_mode: bool = False,
-) -> tuple[Value, None]:  # fmt: skip
-    """The values; TOSA has no form for the indices."""
-    return max_pool3d(b, self, kernel_size, stride, padding, dilation, ceil_mode), None
+rule("aten.max_pool3d_with_indices.default", policy="SHARED", samples=_MAX)(
+    values_alone(max_pool3d)
+)
 
 
 def _counts(size: int, kernel: int, step: int, pad: int, count: int, with_pads: bool) -> Array:
@@ -140,12 +137,8 @@ def _summed(b: Lowering, x: Value, kernel: int, step: int, pad: int, count: int)
     if pad or behind:
         around = b.shape((0, 0, 0, 0, pad, behind, 0, 0))
         x = b.marked(b.PAD(x, around, b.const([0], x.dtype)), x.quant)
-    total: Value | None = None
-    for k in range(kernel):
-        line = take(b, x, 2, range(k, k + (count - 1) * step + 1, step))
-        total = line if total is None else b.marked(b.ADD(total, line), x.quant)
-    assert total is not None
-    return total
+    starts = [range(k, k + (count - 1) * step + 1, step) for k in range(kernel)]
+    return summed(b, (take(b, x, 2, places) for places in starts), x.quant)
 
 
 def _pieces(

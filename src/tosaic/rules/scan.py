@@ -43,10 +43,8 @@ def _scanned(b: Lowering, x: Value, axis: int, emit: Callable[[Value, Value], Va
 
 def _linear_scan(b: Lowering, x: Value, axis: int, matrix: Array) -> Value:
     """A constant matrix of small integers along an axis: one product, rounded once."""
-    order = [i for i in range(x.type.rank) if i != axis] + [axis]
-    turned = b.permute(x, order)
-    y = linear(b, turned, b.const(matrix, d.I8, quant=Quant(1.0)))
-    return b.permute(y, np.argsort(order).tolist())
+    y = linear(b, b.axis_last(x, axis), b.const(matrix, d.I8, quant=Quant(1.0)))
+    return b.axis_back(y, axis)
 
 
 @rule("aten.cumsum.default", "aten.cumsum_.default", samples=_SUMS)

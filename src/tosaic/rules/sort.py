@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
+from tosaic.front.extremes import extreme, numbered
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import both, chosen, compared, inverted
 from tosaic.front.moves import joined
@@ -55,11 +55,6 @@ def _beyond(x: Value, y: Value, sign: int) -> float:
     return sign * (1 << 20) if x.quant is not None else d.I32.range[sign > 0]
 
 
-def _iota(b: Lowering, x: Value, axis: int, size: int) -> Value:
-    shape = [size if i == axis else 1 for i in range(x.type.rank)]
-    return b.const(np.arange(size).reshape(shape), x.dtype)
-
-
 Found = tuple[Value, Value]  # values and places, both in the type that they were compared in
 
 
@@ -76,7 +71,7 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     y = _comparable(b, x)
     size = x.shape[axis]
     name = "REDUCE_MAX" if largest else "REDUCE_MIN"
-    places, past = _iota(b, y, axis, size), b.number(size, y)
+    places, past = numbered(b, y, axis, y.dtype), b.number(size, y)
     worst = _beyond(x, y, -1 if largest else 1)
     values, indices, free = [], [], None
     left = y
@@ -95,11 +90,10 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
 
 def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) -> Found:
     """How many elements come before each says where it goes; ``slots`` of that order are kept."""
-    size, rank = x.shape[axis], x.type.rank
+    size = x.shape[axis]
     if size > _LONGEST:
         raise Unsupported(f"a sort compares every pair: {size} elements are more than {_LONGEST}")
-    order = [i for i in range(rank) if i != axis] + [axis]
-    turned = b.permute(_comparable(b, x), order)
+    turned = b.axis_last(_comparable(b, x), axis)
     rows = turned.type.size // size
     mine = b.reshape(turned, (rows, size, 1))
     other = b.reshape(turned, (rows, 1, size))
@@ -114,11 +108,11 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     )
     least = _beyond(x, mine, -1)
     made = []
-    for source, otherwise in ((mine, least), (_iota(b, mine, 1, size), 0)):
+    for source, otherwise in ((mine, least), (numbered(b, mine, 1, mine.dtype), 0)):
         kept = chosen(b, lands, source, b.number(otherwise, mine))
         found = extreme(b, "REDUCE_MAX", kept, 1)
         shaped = b.reshape(found, (*turned.shape[:-1], len(slots)))
-        made.append(b.permute(shaped, np.argsort(order).tolist()))
+        made.append(b.axis_back(shaped, axis))
     return made[0], made[1]
 
 

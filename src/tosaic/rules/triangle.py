@@ -118,30 +118,30 @@ def _made(b: Lowering, data: torch.Tensor) -> Value:
     return b.tensor(data)
 
 
-@rule("aten.eye.default", policy="FREE")
+@rule("aten.eye.default")
 def eye(b: Lowering, n: int, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _made(b, torch.eye(n, dtype=dtype))
 
 
-@rule("aten.eye.m", policy="FREE")
+@rule("aten.eye.m")
 def eye_of_shape(b: Lowering, n: int, m: int, dtype: torch.dtype | None = None,
                  **memory: Any) -> Value:  # fmt: skip
     return _made(b, torch.eye(n, m, dtype=dtype))
 
 
-@rule("aten.linspace.default", policy="FREE")
+@rule("aten.linspace.default")
 def linspace(b: Lowering, start: float, end: float, steps: int,
              dtype: torch.dtype | None = None, **memory: Any) -> Value:  # fmt: skip
     return _made(b, torch.linspace(start, end, steps, dtype=dtype))
 
 
-@rule("aten.fill.Scalar", "aten.fill_.Scalar", policy="FREE")
+@rule("aten.fill.Scalar", "aten.fill_.Scalar")
 def fill(b: Lowering, self: Value, value: float) -> Value:
     kind = self.dtype if self.quant is None else d.F32
     return b.const(lambda: np.full(self.shape, value, kind.array), kind, shape=self.shape)
 
 
-@rule("aten.fill.Tensor", "aten.fill_.Tensor", policy="FREE")
+@rule("aten.fill.Tensor", "aten.fill_.Tensor")
 def fill_from(b: Lowering, self: Value, value: Value) -> Value:
     return expanded(b, value, self.shape)
 

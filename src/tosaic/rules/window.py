@@ -8,7 +8,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import piece, take
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
-from tosaic.rules._sums import zero_point
+from tosaic.rules._sums import summed, zero_point
 from tosaic.rules._windows import each
 
 
@@ -31,8 +31,7 @@ def unfold(b: Lowering, self: Value, dimension: int, size: int, step: int) -> Va
     places = [i * step + j for i in range(count) for j in range(size)]
     rows = take(b, x, axis, places)
     apart = b.reshape(rows, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
-    order = [i for i in range(x.type.rank + 1) if i != axis + 1] + [axis + 1]
-    made = b.permute(apart, order)
+    made = b.axis_last(apart, axis + 1)
     return made if rank else b.reshape(made, (size,))
 
 
@@ -115,16 +114,12 @@ def col2im(
 def _laid(b: Lowering, x: Value, step: int, gap: int, size: int) -> Value:
     """[N, k, o, C] to [N, size, C]: element o of k lands at o · step + k · gap, and adds up."""
     batch, kernel, count, inner = x.shape
-    total: Value | None = None
-    for k in range(kernel):
-        one = piece(b, x, 1, k, k + 1)
-        spread = _padded(
-            b, b.reshape(one, (batch, count, 1, inner)), (0, 0, 0, 0, 0, step - 1, 0, 0)
-        )
-        line = b.reshape(spread, (batch, count * step, inner))
-        line = piece(b, line, 1, 0, min(count * step, size - k * gap))
-        behind = size - k * gap - line.shape[1]
-        line = _padded(b, line, (0, 0, k * gap, behind, 0, 0))
-        total = line if total is None else b.marked(b.ADD(total, line), x.quant)
-    assert total is not None
-    return total
+
+    def line(k: int) -> Value:
+        one = b.reshape(piece(b, x, 1, k, k + 1), (batch, count, 1, inner))
+        spread = _padded(b, one, (0, 0, 0, 0, 0, step - 1, 0, 0))
+        made = b.reshape(spread, (batch, count * step, inner))
+        made = piece(b, made, 1, 0, min(count * step, size - k * gap))
+        return _padded(b, made, (0, 0, k * gap, size - k * gap - made.shape[1], 0, 0))
+
+    return summed(b, map(line, range(kernel)), x.quant)
