@@ -36,9 +36,8 @@ def to_real(b: Lowering, x: Value) -> Value:
     quant = x.quant
     if quant is None or x.dtype.is_float:
         return x
-    if x.const is not None and x.is_const:
-        source = x.const
-        return b.const(lambda: _real(source.array, quant), d.F32, shape=x.shape)
+    if x.is_const:
+        return b.remade(x, lambda a: _real(a, quant), kind=d.F32)
     y = b.CAST(x, out=d.F32)
     if np.any(quant.zero_point):
         y = b.SUB(y, _along(b, quant.zero_point, quant.axis, y))

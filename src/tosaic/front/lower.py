@@ -8,7 +8,8 @@ call comes next: ``wanted`` says what the result must become, or None if it may 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
 from typing import Any
 
@@ -20,7 +21,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.casts import to_integers
 from tosaic.front.tables import table8, table16
 from tosaic.ir.build import Builder
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.spec import dtypes as d
 
 # The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
@@ -91,11 +92,9 @@ class Lowering(Builder):
         quant = x.quant
         if quant is not None and quant.axis is not None:
             quant = Quant(quant.scale, quant.zero_point, perms.index(quant.axis))
-        if x.const is not None and x.is_const:
-            source, shape = x.const, tuple(x.shape[p] for p in perms)
-            return self.const(
-                lambda: source.array.transpose(perms), x.dtype, quant=quant, shape=shape
-            )
+        if x.is_const:
+            turned = tuple(x.shape[p] for p in perms)
+            return self.remade(x, lambda a: a.transpose(perms), turned, quant=quant)
         return self.marked(self.TRANSPOSE(x, perms=perms), quant)
 
     def axis_last(self, x: Value, axis: int) -> Value:
@@ -113,11 +112,8 @@ class Lowering(Builder):
         if shape == x.shape:
             return x
         quant = _reshaped(x.quant, x.shape, shape)
-        if x.const is not None and x.is_const:
-            source = x.const
-            return self.const(
-                lambda: source.array.reshape(shape), x.dtype, quant=quant, shape=shape
-            )
+        if x.is_const:
+            return self.remade(x, lambda a: a.reshape(shape), shape, quant=quant)
         return self.marked(self.RESHAPE(x, self.shape(shape)), quant)
 
     def same_rank(self, *values: Value) -> list[Value]:
@@ -147,6 +143,19 @@ class Lowering(Builder):
             per_channel=False, out=out,
         )  # fmt: skip
 
+    @contextmanager
+    def wanting(self, wanted: tuple[Quant, d.DType] | None) -> Iterator[None]:
+        """What is made inside is to become something else than the result is."""
+        before, self.wanted = self.wanted, wanted
+        try:
+            yield
+        finally:
+            self.wanted = before
+
+    def settled(self, x: Value) -> Value:
+        """The value as what is wanted of the result; as it is if nothing is."""
+        return x if self.wanted is None else self.settle(x, *self.wanted)
+
     def settle(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """The value in other parameters; nothing if it has them already."""
         if x.quant is None and x.is_const and x.dtype.is_float:
@@ -165,15 +174,14 @@ class Lowering(Builder):
 
     def _rounded(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """Real numbers of a constant as integers, when they are made."""
-        source, scale, zero = x.const, quant.one_scale, quant.one_zero
-        assert source is not None
+        scale, zero = quant.one_scale, quant.one_zero
 
-        def make() -> np.ndarray[Any, Any]:
-            real = np.nan_to_num(source.array.astype(np.float64), posinf=np.inf, neginf=-np.inf)
-            levels: np.ndarray[Any, Any] = np.clip(np.round(real / scale) + zero, *out.range)
+        def make(given: Array) -> Array:
+            real = np.nan_to_num(given.astype(np.float64), posinf=np.inf, neginf=-np.inf)
+            levels: Array = np.clip(np.round(real / scale) + zero, *out.range)
             return levels
 
-        return self.const(make, out, quant=quant, shape=x.shape)
+        return self.remade(x, make, kind=out, quant=quant)
 
     def widened(self, x: Value, bits: int = 0, ratio: float = 1.0) -> Value:
         """int32 without a zero point, scaled up by ``ratio`` times 2^bits."""
@@ -217,8 +225,7 @@ class Lowering(Builder):
         """The value limited to a range of real numbers; free where it has to be rescaled anyway."""
         if x.quant is None:
             return self._clamp(x, max(low, -math.inf), min(high, math.inf))
-        if self.wanted is not None:
-            x = self.settle(x, *self.wanted)
+        x = self.settled(x)
         quant, (least, most) = self._meaning(x), x.dtype.range
         scale, zero = quant.one_scale, quant.one_zero
         bottom = least if low == -math.inf else max(least, round(low / scale) + zero)

@@ -59,8 +59,7 @@ def as_mask(b: Lowering, x: Value) -> Value:
     """A mask as the target has it: a constant is made of bool."""
     if x.dtype is not d.BOOL or x.const is None or has_bool(b):
         return x
-    source = x.const
-    return b.const(lambda: source.array, d.I8, quant=MASK, shape=x.shape)
+    return b.remade(x, lambda a: a, kind=d.I8, quant=MASK)
 
 
 def _wide(b: Lowering, x: Value) -> Value:

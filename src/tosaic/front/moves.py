@@ -13,7 +13,7 @@ import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.ir.graph import Array, Quant, Value
+from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
 # Up to this many pieces, slices and a concatenation are cheaper than a GATHER and run everywhere.
@@ -35,14 +35,6 @@ def first(b: Lowering, *forms: Callable[[], Value]) -> Value:
             trial.commit()
             return value
     raise refusal or Unsupported("there is no expression for this")
-
-
-def _folded(
-    b: Lowering, x: Value, shape: Sequence[int], quant: Quant | None, make: Callable[[Array], Array]
-) -> Value:
-    source = x.const
-    assert source is not None
-    return b.const(lambda: make(source.array), x.dtype, quant=quant, shape=shape)
 
 
 def _one_scale(x: Value) -> Quant | None:
@@ -71,7 +63,7 @@ def piece(b: Lowering, x: Value, axis: int, start: int, stop: int) -> Value:
     quant = _picked(x.quant, axis, range(start, stop))
     if x.is_const:
         index = (*(slice(None),) * axis, slice(start, stop))
-        return _folded(b, x, shape, quant, lambda a: a[index])
+        return b.remade(x, lambda a: a[index], shape, quant=quant)
     starts = [start if i == axis else 0 for i in range(x.type.rank)]
     return b.marked(b.SLICE(x, b.shape(starts), b.shape(shape)), quant)
 
@@ -96,7 +88,7 @@ def tiled(b: Lowering, x: Value, multiples: Sequence[int]) -> Value:
     quant = _one_scale(x)
     if x.is_const:
         shape = [s * n for s, n in zip(x.shape, multiples)]
-        return _folded(b, x, shape, quant, lambda a: np.tile(a, multiples))
+        return b.remade(x, lambda a: np.tile(a, multiples), shape, quant=quant)
     return b.marked(b.TILE(x, b.shape(multiples)), quant)
 
 
@@ -115,7 +107,7 @@ def take(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
     if x.is_const:
         shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1 :])
         quant = _picked(x.quant, axis, indices)
-        return _folded(b, x, shape, quant, lambda a: a.take(indices, axis))
+        return b.remade(x, lambda a: a.take(indices, axis), shape, quant=quant)
     runs = _runs(indices)
 
     def pieces() -> Value:

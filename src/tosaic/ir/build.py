@@ -84,6 +84,16 @@ class Builder:
         kind = kind or _BY_ARRAY[array.dtype]
         return Value(TensorType(kind, array.shape), name, Const(array), quant, self.loc)
 
+    def remade(
+        self, value: Value, make: Callable[[Array], Array], shape: Sequence[int] | None = None,
+        kind: DType | None = None, quant: Quant | None = None,
+    ) -> Value:  # fmt: skip
+        """A constant made of another one, when it is needed; in its shape and type unless told."""
+        source = value.const
+        assert source is not None
+        shape = value.shape if shape is None else shape
+        return self.const(lambda: make(source.array), kind or value.dtype, quant=quant, shape=shape)
+
     def shape(self, sizes: Sequence[int], name: str = "") -> Value:
         """A constant shape."""
         array = np.array(tuple(sizes), dtype=np.int64)

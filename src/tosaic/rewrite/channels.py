@@ -38,11 +38,9 @@ def _order(shape: Sequence[int], perms: Sequence[int], channels: int) -> Array |
 
 def _indexed(m: Matcher, value: Value, axis: int, order: Array) -> Value:
     """A constant with one axis in another order, when it is made."""
-    source = value.const
-    assert source is not None
     if value.shape[axis] == 1:
         return value
-    return m.b.const(lambda: np.take(source.array, order, axis), value.dtype, shape=value.shape)
+    return m.b.remade(value, lambda a: np.take(a, order, axis))
 
 
 @rewrite("CONV2D", "CONV3D", "TRANSPOSE_CONV2D", "MATMUL")

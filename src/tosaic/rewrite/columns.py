@@ -97,10 +97,9 @@ def fold_columns(m: Matcher, op: Op) -> Value | None:
 def _folded(m: Matcher, conv: Op, fold: Fold, fill: int) -> Value:
     """The sums of a convolution whose columns are folded."""
     (batch, height, width, channels), weight = conv.ins[0].shape, conv.operand("weight")
-    source, (down, right) = weight.const, conv.attrs["stride"]
-    assert source is not None
+    down, right = conv.attrs["stride"]
     shape = (fold.results * weight.shape[0], weight.shape[1], fold.blocks, fold.columns * channels)
-    kernel = m.b.const(lambda: fold.kernel(source.array, right, fill), weight.dtype, shape=shape)
+    kernel = m.b.remade(weight, lambda a: fold.kernel(a, right, fill), shape)
     bias = taken(m, conv.operand("bias"), repeated(weight.shape[0], fold.results))
     blocks = m.b.shape((batch, height, width // fold.columns, fold.columns * channels))
     pads = (*conv.attrs["pad"][:2], fold.before, fold.after)

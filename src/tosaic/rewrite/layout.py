@@ -208,9 +208,10 @@ class _Sinker:
 
     def transposed(self, value: Value, perms: Perms) -> Value:
         """A transposition, merged with one before it, even if a reshape is between them."""
-        if value.is_const:
-            return _turned_const(self.b, value, perms)
         shape = tuple(value.shape[p] for p in perms)
+        if value.is_const:
+            quant = _turned(value.quant, perms)
+            return self.b.remade(value, lambda a: a.transpose(perms), shape, quant=quant)
         if _moves_none(value.shape, perms):
             return self.reshaped(value, shape)
         between = value.producer
@@ -369,16 +370,6 @@ _RULES.update(dict.fromkeys(UNARY, _unary))
 _RULES.update(dict.fromkeys(BROADCASTS, _pairwise))
 _RULES.update(dict.fromkeys(_REDUCE, _reduce))
 _RULES.update(ARGMAX=_reduce, CONCAT=_concat, SLICE=_slice, TILE=_slice, PAD=_pad)
-
-
-def _turned_const(b: Builder, value: Value, perms: Perms) -> Value:
-    source = value.const
-    assert source is not None
-    shape = tuple(value.shape[p] for p in perms)
-    return b.const(
-        lambda: source.array.transpose(perms), value.dtype, quant=_turned(value.quant, perms),
-        shape=shape,
-    )  # fmt: skip
 
 
 def _turned(quant: Quant | None, perms: Perms) -> Quant | None:

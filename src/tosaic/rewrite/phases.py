@@ -127,10 +127,9 @@ def _part(
 ) -> Value:
     """The sums of one phase of rows and all phases of columns."""
     weight, (_, height, width, channels) = conv.operand("weight"), conv.ins[0].shape
-    source, out = weight.const, weight.shape[0]
-    assert source is not None
+    out = weight.shape[0]
     shape = len(columns) * out, len(row.taps), len(columns[0].taps), channels
-    kernel = m.b.const(lambda: _kernel(source.array, row, columns, fill), weight.dtype, shape=shape)
+    kernel = m.b.remade(weight, lambda a: _kernel(a, row, columns, fill), shape)
     bias = taken(m, conv.operand("bias"), repeated(out, len(columns)))
     return m.b.CONV2D(
         conv.ins[0], kernel, bias, *conv.ins[3:],

@@ -199,10 +199,9 @@ def remade(
     b: Lowering, kernel: Value, shape: Sequence[int], make: Callable[[Array], Array]
 ) -> Value:
     """Another constant made of a kernel."""
-    source = kernel.const
-    if source is None or not kernel.is_const:
+    if not kernel.is_const:
         raise Unsupported("the weights are computed, and must be constant")
-    return b.const(lambda: make(source.array), kernel.dtype, shape=shape)
+    return b.remade(kernel, make, shape)
 
 
 def _folded(b: Lowering, x: Value, c: Convolution) -> Value:

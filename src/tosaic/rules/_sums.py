@@ -70,7 +70,7 @@ def offsets(b: Lowering, bias: Value | None, x: Value, weight: Value, channels: 
     if source is None or not bias.is_const or means is None:
         raise Unsupported("the bias of a quantized convolution must be a constant")
     if not bias.dtype.is_float and _means_the_same(bias, means):
-        return b.const(lambda: source.array, kind, shape=bias.shape)
+        return b.remade(bias, lambda a: a, kind=kind)
     if not bias.dtype.is_float and bias.dtype is not d.I32:
         raise Unsupported(f"the bias of a quantized convolution is no {bias.dtype}")
     real = np.asarray(source.array, np.float64)
@@ -93,10 +93,9 @@ def _means_the_same(bias: Value, sums: Quant) -> bool:
 
 def by_weights(b: Lowering, weight: Value, make: Callable[[Value], Value]) -> Value:
     """What is made of weights: of int4 where the target takes it, else of int8 with its numbers."""
-    source = weight.const
-    if weight.dtype is not d.I4 or source is None:
+    if weight.dtype is not d.I4 or weight.const is None:
         return make(weight)
-    wide = b.const(lambda: source.array, d.I8, quant=weight.quant, shape=weight.shape)
+    wide = b.remade(weight, lambda a: a, kind=d.I8, quant=weight.quant)
     return first(b, lambda: make(weight), lambda: make(wide))
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,20 +24,18 @@ _CURVES = tuple(Sample(s.shapes, domain=s.domain, steps16=2) for s in _LIMITED)
 _JUMPS = "a table between whose entries lines run cannot jump"
 
 
-@rule("aten.relu.default", "aten.relu_.default", samples=_LIMITED)
-def relu(b: Lowering, self: Value) -> Value:
-    return b.bounded(self, 0.0, math.inf)
-
-
-@rule("aten.relu6.default", "aten.relu6_.default", samples=_LIMITED)
-def relu6(b: Lowering, self: Value) -> Value:
-    return b.bounded(self, 0.0, 6.0)
-
-
 @rule("aten.hardtanh.default", "aten.hardtanh_.default",
       samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))  # fmt: skip
 def hardtanh(b: Lowering, self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
     return b.bounded(self, min_val, max_val)
+
+
+rule("aten.relu.default", "aten.relu_.default", samples=_LIMITED)(
+    partial(hardtanh, min_val=0.0, max_val=math.inf)
+)
+rule("aten.relu6.default", "aten.relu6_.default", samples=_LIMITED)(
+    partial(hardtanh, min_val=0.0, max_val=6.0)
+)
 
 
 @rule("aten.clamp.default", "aten.clamp_.default",
@@ -46,14 +45,12 @@ def clamp(b: Lowering, self: Value, min: float | None = None, max: float | None 
     return b.bounded(self, -math.inf if min is None else min, math.inf if max is None else max)
 
 
-@rule("aten.clamp_min.default", "aten.clamp_min_.default", samples=[Sample(((4, 9),), (-1.0,))])
-def clamp_min(b: Lowering, self: Value, min: float) -> Value:
-    return b.bounded(self, min, math.inf)
-
-
-@rule("aten.clamp_max.default", "aten.clamp_max_.default", samples=[Sample(((4, 9),), (1.0,))])
-def clamp_max(b: Lowering, self: Value, max: float) -> Value:
-    return b.bounded(self, -math.inf, max)
+rule("aten.clamp_min.default", "aten.clamp_min_.default", samples=[Sample(((4, 9),), (-1.0,))])(
+    clamp
+)
+rule("aten.clamp_max.default", "aten.clamp_max_.default", samples=[Sample(((4, 9),), (1.0,))])(
+    clamp
+)
 
 
 @rule("aten.sigmoid.default", "aten.sigmoid_.default", policy="FIXED", limits=(0.0, 1.0),

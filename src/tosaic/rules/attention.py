@@ -287,6 +287,6 @@ def scaled_dot_product_attention(
     size = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     build = _float if query.quant is None else _integers
     made = build(b, heads, attn_mask, is_causal, size)
-    if made.quant is not None and b.wanted is not None:  # before the reshape, where NPUs fuse it
-        made = b.settle(made, *b.wanted)
+    if made.quant is not None:
+        made = b.settled(made)  # before the reshape, where NPUs fuse it
     return b.reshape(made, (*heads.scores[:-1], value.shape[-1]))

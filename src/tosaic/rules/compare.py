@@ -8,7 +8,7 @@ from functools import partial
 from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import is_mask
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import Operand, operands
 from tosaic.spec import dtypes as d
@@ -46,8 +46,8 @@ for _name, _sign, _tensors, _numbers in (
     ("le", "<=", _PAIRS, _NUMBERS),
 ):
     _compared = partial(_compare, sign=_sign)
-    rule(f"aten.{_name}.Tensor", policy="SHARED", samples=_tensors)(_compared)
-    rule(f"aten.{_name}.Scalar", policy="SHARED", samples=_numbers)(_compared)
+    shared(f"aten.{_name}.Tensor", samples=_tensors)(_compared)
+    shared(f"aten.{_name}.Scalar", samples=_numbers)(_compared)
 
 
 def truth(b: Lowering, x: Value) -> Value:

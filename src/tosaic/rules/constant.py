@@ -14,7 +14,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.masks import Mask, compared, inverted, number_of
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
@@ -22,7 +22,7 @@ _DROPOUT = (Sample(((2, 3, 4),), (0.5, False)), Sample(((2, 3, 4),), (0.0, True)
 _SHAPES = (Sample(((2, 3, 4),)), Sample(((1, 3, 4, 4),)))
 
 
-@rule(
+@shared(
     "aten.alias.default",
     "aten.alias_copy.default",
     "aten.clone.default",
@@ -32,23 +32,22 @@ _SHAPES = (Sample(((2, 3, 4),)), Sample(((1, 3, 4, 4),)))
     "aten.detach_.default",
     "aten.lift_fresh.default",
     "aten.lift_fresh_copy.default",
-    policy="SHARED",
     samples=_SHAPES,
 )
-@rule("dim_order_ops._clone_dim_order.default", policy="SHARED")
+@shared("dim_order_ops._clone_dim_order.default")
 def same(b: Lowering, self: Value, **memory: Any) -> Value:
     """The same numbers; where they lie in memory is none of TOSA's business."""
     return self
 
 
-@rule("aten.dropout.default", "aten.feature_dropout.default", policy="SHARED", samples=_DROPOUT)
+@shared("aten.dropout.default", "aten.feature_dropout.default", samples=_DROPOUT)
 def dropout(b: Lowering, input: Value, p: float, train: bool) -> Value:
     if train and p:
         raise Unsupported("dropout in training mode is random: call eval() before exporting")
     return input
 
 
-@rule("aten.dropout_.default", "aten.feature_dropout_.default", policy="SHARED", samples=_DROPOUT)
+@shared("aten.dropout_.default", "aten.feature_dropout_.default", samples=_DROPOUT)
 def dropout_in_place(b: Lowering, self: Value, p: float, train: bool) -> Value:
     return dropout(b, self, p, train)
 
@@ -58,10 +57,9 @@ def assert_metadata(b: Lowering, **claims: Any) -> None:
     """Export has checked what this claims."""
 
 
-@rule(
+@shared(
     "aten.copy.default",
     "aten.copy_.default",
-    policy="SHARED",
     samples=[Sample(((2, 3), (2, 3))), Sample(((2, 3, 4), (3, 1)))],
 )
 def copy(b: Lowering, self: Value, src: Value, non_blocking: bool = False) -> Value:
@@ -135,6 +133,9 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
     return number_of(b, x, kind)
 
 
+_REAL = "a quantized value stands for real numbers, of whatever float type"
+
+
 @rule(
     "aten.to.dtype",
     policy="SHARED",
@@ -143,21 +144,12 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
         Sample(((2, 3, 4),), (torch.int32,), domain=(-9.0, 9.0)),
         Sample(((2, 3, 4),), (torch.float32,)),
         Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",), integers=(d.I8, d.I16)),
-        Sample(
-            ((2, 3, 4),),
-            (torch.float16,),
-            domain=(-9.0, 9.0),
-            kinds=("i32",),
-            integers=(d.I8, d.I16),
-        ),
+        Sample(((2, 3, 4),), (torch.float16,), domain=(-9.0, 9.0), kinds=("i32",),
+               integers=(d.I8, d.I16)),
     ],
     integers=(),
-    why="a quantized value stands for real numbers, of whatever float type",
-)
-def to_dtype(b: Lowering, self: Value, dtype: torch.dtype, **memory: Any) -> Value:
-    return _cast(b, self, _kind(dtype, self.dtype))
-
-
+    why=_REAL,
+)  # fmt: skip
 @rule(
     "aten._to_copy.default",
     policy="SHARED",
@@ -167,19 +159,14 @@ def to_dtype(b: Lowering, self: Value, dtype: torch.dtype, **memory: Any) -> Val
         Sample(((2, 3, 4),)),
     ],
     integers=(),
-    why="a quantized value stands for real numbers, of whatever float type",
+    why=_REAL,
 )
-@rule(
-    "dim_order_ops._to_dim_order_copy.default",
-    "aten.to.device",
-    "aten.to.dtype_layout",
-    policy="SHARED",
-)
+@shared("dim_order_ops._to_dim_order_copy.default", "aten.to.device", "aten.to.dtype_layout")
 def to_copy(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _cast(b, self, _kind(dtype, self.dtype))
 
 
-@rule("aten.type_as.default", "aten.to.other", policy="SHARED", samples=[Sample(((2, 3), (4,)))])
+@shared("aten.type_as.default", "aten.to.other", samples=[Sample(((2, 3), (4,)))])
 def type_as(b: Lowering, self: Value, other: Value, **memory: Any) -> Value:
     return _cast(b, self, other.dtype if other.quant is None else d.F32)
 

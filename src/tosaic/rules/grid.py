@@ -127,8 +127,7 @@ def _in_integers(
         return b.MUL(pixel, b.reshape(share, (*share.shape, 1)), shift)
 
     total = b.marked(summed(b, map(term, product(*axes))), Quant(scale_of(input) / 2**_SHARE))
-    found = b.settle(total, *b.wanted) if b.wanted is not None else total
-    return b.permute(b.reshape(found, (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2))
+    return b.permute(b.reshape(b.settled(total), (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2))
 
 
 def _kept(b: Lowering, x: Value, most: int) -> Value:

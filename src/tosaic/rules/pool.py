@@ -11,7 +11,7 @@ import numpy as np
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import added, first, joined, piece
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator, finished, zero_of, zero_point
@@ -134,8 +134,8 @@ _MEAN1D = [
     Sample(((4, 9),), ([3], [2], [1], False, False), steps=2),
 ]
 avg_pool2d = partial(_average, axes=2)
-rule("aten.avg_pool2d.default", policy="SHARED", samples=_MEAN2D)(avg_pool2d)
-rule("aten.avg_pool1d.default", policy="SHARED", samples=_MEAN1D)(partial(_average, axes=1))
+shared("aten.avg_pool2d.default", samples=_MEAN2D)(avg_pool2d)
+shared("aten.avg_pool1d.default", samples=_MEAN1D)(partial(_average, axes=1))
 
 
 _MAX2D = [
@@ -177,11 +177,9 @@ def values_alone(pool: Callable[..., Value]) -> Callable[..., tuple[Value, None]
 
 
 max_pool2d = partial(_maximum, axes=2)
-rule("aten.max_pool2d.default", policy="SHARED", samples=_MAX2D)(max_pool2d)
-rule("aten.max_pool2d_with_indices.default", policy="SHARED", samples=_MAX2D)(
-    values_alone(max_pool2d)
-)
-rule("aten.max_pool1d.default", policy="SHARED", samples=_MAX1D)(partial(_maximum, axes=1))
+shared("aten.max_pool2d.default", samples=_MAX2D)(max_pool2d)
+shared("aten.max_pool2d_with_indices.default", samples=_MAX2D)(values_alone(max_pool2d))
+shared("aten.max_pool1d.default", samples=_MAX1D)(partial(_maximum, axes=1))
 
 
 def _dilated(b: Lowering, x: Value, kernel: Pair, step: Pair, pads: Pads, gaps: Pair) -> Value:
@@ -275,14 +273,15 @@ def _largest(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
 
 
 adaptive_avg_pool2d = partial(_adaptive, axes=2, pool=_averaged)
-rule("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", policy="SHARED",
-     samples=_ADAPTIVE)(adaptive_avg_pool2d)  # fmt: skip
-rule("aten.adaptive_avg_pool1d.default", policy="SHARED", samples=_ADAPTIVE1D)(
+shared("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", samples=_ADAPTIVE)(
+    adaptive_avg_pool2d
+)
+shared("aten.adaptive_avg_pool1d.default", samples=_ADAPTIVE1D)(
     partial(_adaptive, axes=1, pool=_averaged)
 )
-rule("aten.adaptive_max_pool2d.default", policy="SHARED", samples=_ADAPTIVE)(
+shared("aten.adaptive_max_pool2d.default", samples=_ADAPTIVE)(
     values_alone(partial(_adaptive, axes=2, pool=_largest))
 )
-rule("aten.adaptive_max_pool1d.default", policy="SHARED", samples=_ADAPTIVE1D)(
+shared("aten.adaptive_max_pool1d.default", samples=_ADAPTIVE1D)(
     values_alone(partial(_adaptive, axes=1, pool=_largest))
 )

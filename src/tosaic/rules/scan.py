@@ -11,7 +11,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import masks
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import joined, piece
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import converted, scale_of
 from tosaic.rules._products import factors, meant, multiplied
@@ -98,12 +98,12 @@ def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tu
     return converted(b, _scanned(b, wide, axis, emit), x.dtype), None
 
 
-@rule("aten.cummax.default", policy="SHARED", samples=_SCANS)
+@shared("aten.cummax.default", samples=_SCANS)
 def cummax(b: Lowering, self: Value, dim: int) -> tuple[Value, None]:
     return _extremes(b, self, dim, lambda x, y: b.MAXIMUM(x, y))
 
 
-@rule("aten.cummin.default", policy="SHARED", samples=_SCANS)
+@shared("aten.cummin.default", samples=_SCANS)
 def cummin(b: Lowering, self: Value, dim: int) -> tuple[Value, None]:
     return _extremes(b, self, dim, lambda x, y: b.MINIMUM(x, y))
 

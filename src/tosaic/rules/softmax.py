@@ -183,9 +183,8 @@ _SAMPLES = (
 )
 
 
-def _flagged(samples: tuple[Sample, ...]) -> list[Sample]:
-    """The same with the argument that the decomposed operator has."""
-    return [Sample(s.shapes, (*s.arguments, False), domain=s.domain) for s in samples]
+# The same with the argument that the decomposed operator has.
+_FLAGGED = [Sample(s.shapes, (*s.arguments, False), domain=s.domain) for s in _SAMPLES]
 
 
 @rule("aten.softmax.int", samples=_SAMPLES)
@@ -208,11 +207,11 @@ def log_softmax(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = 
     return _result(b, minus(b, below, b.LOG(total)), self, dtype)
 
 
-@rule("aten._softmax.default", samples=_flagged(_SAMPLES))
+@rule("aten._softmax.default", samples=_FLAGGED)
 def softmax_decomposed(b: Lowering, self: Value, dim: int, half_to_float: bool) -> Value:
     return softmax(b, self, dim, torch.float32 if half_to_float else None)
 
 
-@rule("aten._log_softmax.default", samples=_flagged(_SAMPLES))
+@rule("aten._log_softmax.default", samples=_FLAGGED)
 def log_softmax_decomposed(b: Lowering, self: Value, dim: int, half_to_float: bool) -> Value:
     return log_softmax(b, self, dim, torch.float32 if half_to_float else None)

@@ -13,7 +13,7 @@ from tosaic.front.extremes import extreme, numbered
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import both, chosen, compared, inverted
 from tosaic.front.moves import joined
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._indices import int32, small_compared
 from tosaic.rules._operands import converted, scale_of
@@ -116,7 +116,7 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     return made[0], made[1]
 
 
-@rule("aten.topk.default", policy="SHARED", samples=_TOP)
+@shared("aten.topk.default", samples=_TOP)
 def topk(
     b: Lowering, self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Value, Value]:
@@ -133,10 +133,9 @@ def topk(
     return _finished(b, _ranked(b, self, axis, largest, range(k)), self)
 
 
-@rule("aten.sort.default", policy="SHARED", samples=_ALL)
-@rule(
+@shared("aten.sort.default", samples=_ALL)
+@shared(
     "aten.sort.stable",
-    policy="SHARED",
     samples=[Sample(((4, 9),), (), (("stable", True), ("descending", True)), whole=True)],
 )
 def sort(
@@ -148,10 +147,9 @@ def sort(
     return _finished(b, _ranked(b, self, axis, descending, range(self.shape[axis])), self)
 
 
-@rule("aten.argsort.default", policy="SHARED", samples=_ALL[:2])
-@rule(
+@shared("aten.argsort.default", samples=_ALL[:2])
+@shared(
     "aten.argsort.stable",
-    policy="SHARED",
     samples=[Sample(((4, 9),), (), (("stable", True), ("dim", 0)), whole=True)],
 )
 def argsort(
@@ -160,16 +158,12 @@ def argsort(
     return sort(b, self, dim, descending)[1]
 
 
-@rule("aten.msort.default", policy="SHARED", samples=[Sample(((5, 3),))])
+@shared("aten.msort.default", samples=[Sample(((5, 3),))])
 def msort(b: Lowering, self: Value) -> Value:
     return sort(b, self, 0)[0]
 
 
-@rule(
-    "aten.kthvalue.default",
-    policy="SHARED",
-    samples=[Sample(((3, 9),), (4,)), Sample(((5, 3),), (2, 0, True))],
-)
+@shared("aten.kthvalue.default", samples=[Sample(((3, 9),), (4,)), Sample(((5, 3),), (2, 0, True))])
 def kthvalue(
     b: Lowering, self: Value, k: int, dim: int = -1, keepdim: bool = False
 ) -> tuple[Value, Value]:
@@ -181,11 +175,7 @@ def kthvalue(
     return _finished(b, (b.reshape(values, shape), b.reshape(places, shape)), self)
 
 
-@rule(
-    "aten.median.dim",
-    policy="SHARED",
-    samples=[Sample(((3, 8),), (1,)), Sample(((5, 3),), (0, True))],
-)
+@shared("aten.median.dim", samples=[Sample(((3, 8),), (1,)), Sample(((5, 3),), (0, True))])
 def median(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
     """The lower one of the two in the middle."""
     size = self.shape[dim] if self.type.rank else 1

@@ -29,8 +29,7 @@ def _each_row(
     count = math.prod(x.shape[i] for i in axes)
     turned = b.permute(x, (*kept, *axes))
     y = reduce(b.reshape(turned, (x.type.size // count, count)))
-    if y.quant is not None and b.wanted is not None:
-        y = b.settle(y, *b.wanted)
+    y = y if y.quant is None else b.settled(y)
     shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
     return b.reshape(y, shape)
 

@@ -125,9 +125,7 @@ def _euclidean(b: Lowering, x: Value, y: Value, reach: float) -> Value:
     rows = b.reshape(short, (short.type.size // short.shape[-1], short.shape[-1]))
     parts = spread(b, rows, 0.0, centred=False)
     found = b.marked(parts.root(b), Quant(reach / 32767 / 2.0 ** (12.5 + parts.least)))
-    if b.wanted is not None:
-        found = b.settle(found, *b.wanted)
-    return b.reshape(found, short.shape[:-1])
+    return b.reshape(b.settled(found), short.shape[:-1])
 
 
 def _one_scale(b: Lowering, x: Value, y: Value, terms: int) -> tuple[Value, Value, Quant]:

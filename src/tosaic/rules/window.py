@@ -6,16 +6,15 @@ from collections.abc import Sequence
 
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import piece, take
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.rules._sums import summed, zero_point
 from tosaic.rules._windows import each
 
 
-@rule(
+@shared(
     "aten.unfold.default",
     "aten.unfold_copy.default",
-    policy="SHARED",
     samples=[
         Sample(((2, 9),), (1, 3, 2)),
         Sample(((8, 3),), (0, 4, 4)),
@@ -49,7 +48,7 @@ _BLOCKS = [
 ]
 
 
-@rule("aten.im2col.default", policy="SHARED", samples=_BLOCKS)
+@shared("aten.im2col.default", samples=_BLOCKS)
 def im2col(
     b: Lowering, self: Value, kernel_size: Sequence[int], dilation: Sequence[int],
     padding: Sequence[int], stride: Sequence[int],
