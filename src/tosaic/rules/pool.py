@@ -173,7 +173,7 @@ def _maximum(
 
 def values_alone(pool: Callable[..., Value]) -> Callable[..., tuple[Value, None]]:
     """A pool with its indices, which TOSA has no form for."""
-    return lambda b, **arguments: (pool(b, **arguments), None)
+    return lambda *given, **named: (pool(*given, **named), None)
 
 
 max_pool2d = partial(_maximum, axes=2)
