@@ -78,14 +78,7 @@ def _steps(layer: fx.Node) -> Iterator[tuple[fx.Node, fx.Node, Tensor, Tensor]]:
         name, example = torchapi.target_name(call), call.meta.get("val")
         if not isinstance(example, Tensor) or example.dtype != layer.meta["val"].dtype:
             return
-        if name == "aten.permute.default":
-            rank = example.dim()
-            axis = [a % rank for a in torchapi.bound_arguments(call)["dims"]].index(axis)
-        elif name == "aten.transpose.int":
-            ends = torchapi.bound_arguments(call)
-            one, other = (ends[end] % example.dim() for end in ("dim0", "dim1"))
-            axis = {one: other, other: one}.get(axis, axis)
-        elif name not in _SAME:
+        if name not in _SAME:
             if (found := _constants(call, name, value, axis)) is None:
                 return
             yield call, value, *found

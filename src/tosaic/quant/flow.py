@@ -27,6 +27,7 @@ from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.inputs import Arguments
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
+from tosaic.quant.permutes import sink_permutes
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import apart, each_region, move_constants_in
@@ -130,6 +131,7 @@ def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule
     drop_idle(module.graph)
     fold_known(module)
     attend(module)
+    sink_permutes(module)
     fold_affine(module)
     join_factors(module)
     mark_wide(module.graph)
