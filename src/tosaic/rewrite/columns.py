@@ -90,7 +90,7 @@ def fold_columns(m: Matcher, op: Op) -> Value | None:
         return None
     channels = repeated(weight.shape[0], best.results)
     value = again(m, _folded(m, conv, best, int(zero)), functions, channels)
-    made: Value = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
+    made = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
     return made if best.results > 1 else value
 
 

@@ -46,7 +46,7 @@ def close_gaps(m: Matcher, op: Op) -> Value | None:
         value = m.b.op(
             function.name, value, *function.ins[1:], out=function.outs[0].dtype, **function.attrs
         )
-    made: Value = m.b.RESHAPE(value, m.b.shape((batch, high + after, wide, out)))
+    made = m.b.RESHAPE(value, m.b.shape((batch, high + after, wide, out)))
     if after:
         made = m.b.SLICE(made, m.b.shape((0,) * 4), m.b.shape(op.outs[0].shape))
     return made

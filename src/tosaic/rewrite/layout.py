@@ -238,7 +238,7 @@ class _Sinker:
                 first = inner.producer.attrs["perms"]
                 merged = tuple(first[axis] for axis in order)
                 return self.reshaped(self.transposed(inner.producer.ins[0], merged), shape)
-        made: Value = self.b.TRANSPOSE(value, perms=perms)
+        made = self.b.TRANSPOSE(value, perms=perms)
         self.turned[value, perms] = made
         return made
 

@@ -64,7 +64,7 @@ def merge_reductions(m: Matcher, op: Op) -> Value | None:
         return None
     shape[first], shape[last] = shape[first] * shape[last], 1
     whole = m.b.RESHAPE(before.ins[0], m.b.shape(shape))
-    made: Value = m.b.op(op.name, whole, **{**op.attrs, "axis": first})
+    made = m.b.op(op.name, whole, **{**op.attrs, "axis": first})
     return made
 
 

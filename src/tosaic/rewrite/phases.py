@@ -116,7 +116,7 @@ def _whole(m: Matcher, conv: Op, functions: list[Op], start: int, fill: int) -> 
     ]
     whole = m.b.CONCAT(*parts, axis=2) if down > 1 else parts[0]
     size = (batch, counts[0] * down, counts[1] * right, out)
-    made: Value = m.b.RESHAPE(whole, m.b.shape(size))
+    made = m.b.RESHAPE(whole, m.b.shape(size))
     if size[1:3] != (high, wide):
         made = m.b.SLICE(made, m.b.shape((0, 0, start, 0)), m.b.shape((batch, high, wide, out)))
     return made

@@ -204,7 +204,7 @@ def merge_rescales(m: Matcher, op: Op) -> Value | None:
         multiplier, shift = multiplier >> 1, shift - 1
     if shift < 2:
         return None
-    merged: Value = m.b.RESCALE(
+    merged = m.b.RESCALE(
         before.ins[0], m.b.const([multiplier], I32), m.b.const([shift], I8), before.ins[3],
         op.ins[4], scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
         out=op.outs[0].dtype,
