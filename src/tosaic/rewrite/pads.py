@@ -52,8 +52,7 @@ def pad_convolution(m: Matcher, op: Op) -> Value | None:
     if number is None or number != one_number(op.operand("input_zp")):
         return None
     attrs = {**op.attrs, "pad": [a + b for a, b in zip(op.attrs["pad"], more)]}
-    made: Value = m.b.op(op.name, pad.ins[0], *op.ins[1:], **attrs)
-    return made
+    return m.b.op(op.name, pad.ins[0], *op.ins[1:], **attrs)
 
 
 @rewrite("MAX_POOL2D")
@@ -70,5 +69,4 @@ def pad_maximum(m: Matcher, op: Op) -> Value | None:
     rows, columns = op.attrs["kernel"]
     if max(total[:2]) >= rows or max(total[2:]) >= columns:
         return None
-    made: Value = m.b.MAX_POOL2D(pad.ins[0], **{**op.attrs, "pad": total})
-    return made
+    return m.b.MAX_POOL2D(pad.ins[0], **{**op.attrs, "pad": total})
