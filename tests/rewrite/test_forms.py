@@ -193,6 +193,13 @@ def gapped(b: Builder, random: Random) -> Value:
     return conv(b, random, x, 16, (3, 3), pad=pads, dilation=gaps)
 
 
+def in_time(b: Builder, random: Random) -> Value:
+    """A row with gaps, as networks of sound and of sensors have it."""
+    gap, columns = int(random.integers(3, 6)), 60 + int(random.integers(0, 2))
+    x = conv(b, random, b.input(I8, (1, 1, columns, 8)), 16, (1, 1))
+    return conv(b, random, x, 16, (1, 3), pad=(0, 0, 2 * gap, 0), dilation=(1, gap))
+
+
 def scaled(b: Builder, random: Random) -> Value:
     shapes = [(1, 16, 32, 16), (1, 32, 64, 8), (128, 48), (4, 40, 80)]
     x = b.input(I8, shapes[int(random.integers(4))])
@@ -225,6 +232,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (spread, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 2),
     (gapped, "ethos-u55-128", lambda old, new: new["CONCAT"] == 1),
     (gapped, "ethos-u85-256", lambda old, new: new["CONCAT"] == 1),
+    (in_time, "ethos-u55-128", lambda old, new: not new["CONCAT"] and new["RESHAPE"] > 0),
+    (in_time, "ethos-u85-256", lambda old, new: not new["CONCAT"] and new["RESHAPE"] > 0),
     (windows, "ethos-u55-128", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (windows, "ethos-u85-256", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (gates, "ethos-u55-128", lambda old, new: new["ADD"] == 3),
