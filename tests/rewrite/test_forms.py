@@ -195,8 +195,8 @@ def gapped(b: Builder, random: Random) -> Value:
 
 def in_time(b: Builder, random: Random) -> Value:
     """A row with gaps, as networks of sound and of sensors have it."""
-    gap, columns = int(random.integers(3, 6)), 60 + int(random.integers(0, 2))
-    x = conv(b, random, b.input(I8, (1, 1, columns, 8)), 16, (1, 1))
+    gap = int(random.integers(3, 6))
+    x = conv(b, random, b.input(I8, (1, 1, 60, 8)), 16, (1, 1))
     return conv(b, random, x, 16, (1, 3), pad=(0, 0, 2 * gap, 0), dilation=(1, gap))
 
 
