@@ -50,6 +50,13 @@ def stem(b: Builder, random: Random) -> Value:
     return b.TABLE(y, b.const(random.permutation(256) - 128, I8))
 
 
+def frames(b: Builder, random: Random) -> Value:
+    """A long kernel with a stride over channels that fill no whole number of sixteens."""
+    channels, taps = int(random.choice([36, 38, 39])), int(random.choice([8, 16]))
+    x = b.input(I8, (1, 1, 48, channels))
+    return conv(b, random, x, 16, (1, taps), (1, 2), (0, 0, taps // 2, taps // 2))
+
+
 def to_channels_last(b: Builder, random: Random) -> Value:
     channels = int(random.integers(2, 9))
     x = b.input(I8, (1, channels, 8 * int(random.integers(4, 9)), int(random.integers(30, 40))))
@@ -215,6 +222,7 @@ def tabled(b: Builder, random: Random) -> Value:
 TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (stem, "ethos-u55-128", lambda old, new: new["RESHAPE"] > 0),
     (stem, "ethos-u85-256", lambda old, new: new["RESHAPE"] > 0),
+    (frames, "ethos-u85-256", lambda old, new: new["RESHAPE"] == 1),
     (to_channels_last, "ethos-u55-128", lambda old, new: new["RESHAPE"] == 2),
     (to_channels_last, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
     (to_channels_first, "ethos-u55-128", lambda old, new: not new["TRANSPOSE"]),

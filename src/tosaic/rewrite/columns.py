@@ -16,7 +16,7 @@ from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.chains import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number
 
-_MOST_CHANNELS = 64  # beyond which there is nothing to gain
+_MOST_CHANNELS = 128  # beyond which there is nothing to gain
 _MOST_COLUMNS = 32
 
 
