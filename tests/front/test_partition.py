@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -14,8 +15,9 @@ import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.programs import INTEGER, Function, check, compiled
 from judges.timing import seconds
 from tosaic.front.imported import import_model
-from tosaic.front.partition import partition
+from tosaic.front.partition import _Partitioner, partition
 from tosaic.front.program import program_of
+from tosaic.front.walk import Walker
 from tosaic.spec.env import Env
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
@@ -148,6 +150,27 @@ def test_random_mixtures_equal_pytorch(seed: int) -> None:
     torch.manual_seed(seed)
     example = torch.randn(3, 4), torch.randn(3, 4)
     check(Function(random_program(seed)), example, target=BOTH, refused=None)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_a_graph_is_what_its_calls_become_by_themselves(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    example = torch.randn(3, 4), torch.randn(3, 4)
+    files = compiled(Function(random_program(seed)), example, BOTH).files
+    monkeypatch.setattr(_Partitioner, "_as_tried", _Partitioner._again)
+    assert compiled(Function(random_program(seed)), example, BOTH).files == files
+
+
+def test_where_one_graph_takes_all_a_rule_runs_once_for_a_call(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    program = program_of(import_model(Chain(9, False), (torch.randn(2, 3),)))
+    called, call = Counter[Any](), Walker.call
+    monkeypatch.setattr(Walker, "call", lambda w, n: called.update([n]) or call(w, n))
+    (graph,) = partition(program, Env.parse("TOSA-1.0+FP")).graphs
+    assert len(graph.outputs) == 9
+    assert set(called.values()) == {1}
 
 
 class Chain(nn.Module):

@@ -16,6 +16,7 @@ import typer
 
 from tosaic.cli import about, commands, files
 from tosaic.errors import ToolFailed, TosaicError
+from tosaic.front.garbage import rarely
 
 
 class Interrupted(Exception):
@@ -46,7 +47,8 @@ def main(arguments: list[str] | None = None) -> None:
     words = sys.argv[1:] if arguments is None else arguments
     before, warnings.showwarning = warnings.showwarning, _warn
     try:
-        app([w for w in words if w != "--debug"], standalone_mode=True)
+        with rarely():
+            app([w for w in words if w != "--debug"], standalone_mode=True)
     except Exception as problem:
         if "--debug" in words:
             raise

@@ -1,4 +1,4 @@
-"""Python's garbage collector, while programs are compiled."""
+"""Python's garbage collector, while modules are loaded and programs are compiled."""
 
 from __future__ import annotations
 
@@ -10,8 +10,19 @@ _YOUNG = 20_000  # objects that are made before the first look; Python itself sa
 
 
 @contextmanager
+def rarely() -> Iterator[None]:
+    """Let the collector look once for many new objects: loading PyTorch makes them to stay."""
+    youngest, *older = gc.get_threshold()
+    gc.set_threshold(max(youngest, _YOUNG) if youngest else 0, *older)
+    try:
+        yield
+    finally:
+        gc.set_threshold(youngest, *older)
+
+
+@contextmanager
 def of_new_objects() -> Iterator[None]:
-    """Let the collector look at what is made in here alone.
+    """Let the collector look at what is made in here alone, and rarely.
 
     PyTorch and what else is loaded are hundreds of thousands of objects: looking through them for
     garbage, time and again, takes up to a fifth of the time, more the larger a network is. A
@@ -20,11 +31,9 @@ def of_new_objects() -> Iterator[None]:
     if gc.get_freeze_count():
         yield
         return
-    youngest, *older = gc.get_threshold()
     gc.freeze()
-    gc.set_threshold(max(youngest, _YOUNG) if youngest else 0, *older)
     try:
-        yield
+        with rarely():
+            yield
     finally:
-        gc.set_threshold(youngest, *older)
         gc.unfreeze()

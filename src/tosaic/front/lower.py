@@ -124,12 +124,12 @@ class Lowering(Builder):
     def rescale(self, x: Value, factor: Sequence[float], zero_point: int, out: d.DType) -> Value:
         """RESCALE by real factors, one or one for each element of the last axis."""
         wide = x.dtype is not d.I48
-        pairs = [multiplier_and_shift(f, 31 if wide else 15) for f in factor]
+        multipliers, shifts = multipliers_and_shifts(factor, 31 if wide else 15)
         given = x.quant.zero_point if x.quant is not None and x.dtype is d.I8 else 0
         return self.RESCALE(
             x,
-            self.const([m for m, _ in pairs], d.I32 if wide else d.I16),
-            self.const([s for _, s in pairs], d.I8),
+            self.const(multipliers, d.I32 if wide else d.I16),
+            self.const(shifts, d.I8),
             self.const([given], x.dtype),
             self.const([zero_point], out),
             scale32=wide, rounding_mode="SINGLE_ROUND", per_channel=len(factor) > 1, out=out,
@@ -166,7 +166,8 @@ class Lowering(Builder):
         if given == quant and x.dtype is out:
             return x
         if given.axis is not None:
-            factors = [s / quant.one_scale for s in _scales(given)]
+            divisor = quant.one_scale
+            factors = [s / divisor for s in _scales(given)]
             y = self.rescale(self.axis_last(x, given.axis), factors, quant.one_zero, out)
             return self.marked(self.axis_back(y, given.axis), quant)
         factor = given.one_scale / quant.one_scale
@@ -267,19 +268,27 @@ class Lowering(Builder):
         )
 
 
+def multipliers_and_shifts(factors: Sequence[float], bits: int) -> tuple[Array, Array]:
+    """Real factors as multiplier / 2^shift, the multipliers with as many bits as there are."""
+    given = np.asarray(factors, np.float64)
+    if not ((given > 0) & (given < math.inf)).all():
+        wrong = next(f for f in factors if not 0 < f < math.inf)
+        raise Unsupported(f"values cannot be rescaled by {wrong}")
+    fractions, exponents = np.frexp(given)
+    multipliers = np.rint(fractions * (1 << bits)).astype(np.int64)
+    is_next = multipliers == 1 << bits  # a power of two, by rounding
+    shifts = bits - exponents.astype(np.int64) - is_next
+    multipliers >>= is_next + np.clip(shifts - 62, 0, 62)
+    if shifts.min() < 2:
+        wrong = factors[int((shifts < 2).argmax())]
+        raise Unsupported(f"values cannot be rescaled by {wrong}, which is too large")
+    return multipliers, np.minimum(shifts, 62)
+
+
 def multiplier_and_shift(factor: float, bits: int) -> tuple[int, int]:
-    """A real factor as multiplier / 2^shift, the multiplier with as many bits as there are."""
-    if not 0 < factor < math.inf:
-        raise Unsupported(f"values cannot be rescaled by {factor}")
-    fraction, exponent = math.frexp(factor)
-    multiplier, shift = round(fraction * (1 << bits)), bits - exponent
-    if multiplier == 1 << bits:
-        multiplier, shift = multiplier >> 1, shift - 1
-    if shift > 62:
-        multiplier, shift = multiplier >> (shift - 62), 62
-    if shift < 2:
-        raise Unsupported(f"values cannot be rescaled by {factor}, which is too large")
-    return multiplier, shift
+    """The same for one factor."""
+    (multiplier,), (shift,) = multipliers_and_shifts([factor], bits)
+    return int(multiplier), int(shift)
 
 
 def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Quant | None:

@@ -2,12 +2,13 @@
 
 Every call runs its rule once. What is accepted forms groups: calls between which no path leads
 through PyTorch. A call's level counts how often the way to it changes sides, so the accepted
-calls of one level are such a group, and as large as can be.
+calls of one level are such a group, and as large as can be. Where there is one group, what the
+rules have built is its graph; the calls of several are lowered again, each group by itself.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -120,6 +121,7 @@ class _Partitioner:
         self.folded: set[fx.Node] = set()  # constants of a graph
         self.meant: set[fx.Node] = set()  # dequantize calls, which only say what integers mean
         self.refused: list[Refusal] = []
+        self.is_whole = True  # whether the trial has built what accepted calls need, and no more
         self.level: dict[fx.Node, int] = {}
         self.reads: dict[fx.Node, bool] = {}
 
@@ -138,7 +140,7 @@ class _Partitioner:
 
     def _try(self, node: fx.Node) -> None:
         """Run the rule of a call; a boundary quantize is PyTorch's, and no refusal."""
-        target = torchapi.target_name(node)
+        target, count = torchapi.target_name(node), len(self.trial.b.graph.ops)
         if target == QUANTIZE and not self._is_inside(node.args[0]) and not self._casts(node):
             self._boundary(node)
             return
@@ -163,6 +165,10 @@ class _Partitioner:
             self.meant.add(node)
         else:
             self.accepted.add(node)
+            # Regions are lowered with the ranges of what they are given, and again without.
+            self.is_whole &= not torchapi.is_region_call(node)
+            return
+        self.is_whole &= len(self.trial.b.graph.ops) == count
 
     def _can_pass(self, result: Any) -> None:
         """What passes through is copied where it is given, so a graph must be able to hold it."""
@@ -254,6 +260,7 @@ class _Partitioner:
         for nodes in levels.values():
             if all(torchapi.target_name(node) == QUANTIZE for node in nodes):
                 self.accepted -= set(nodes)
+                self.is_whole = False
 
     def _find_reads(self) -> None:
         """For each call whether PyTorch reads its result, dequantized or not; readers first.
@@ -293,16 +300,10 @@ class _Partitioner:
         return self.reads[node] or not (node in self.folded or node in self.meant)
 
     def _group(self, nodes: list[fx.Node]) -> Piece:
-        """Lower the calls of one level together, from what they read to what others read."""
-        b = Lowering(self.env, constraints=self.constraints)
-        walker, members = Walker(self.program, b), set(nodes)
-        walker.codes, walker.missing = self.trial.codes, self.trial.missing
-        walker.unsigned = self.trial.unsigned
-        inputs: list[fx.Node] = []
-        for node in nodes:
-            for argument in node.all_input_nodes:
-                self._reach(walker, members, argument, inputs)
-            walker.call(node)
+        """The calls of one level together, from what they read to what others read."""
+        members = set(nodes)
+        is_all = self.is_whole and members == self.accepted
+        walker, inputs = self._as_tried(nodes) if is_all else self._again(nodes)
         piece = Piece(graph=walker.b.graph, inputs=inputs, calls=nodes)
         taken: set[Value] = set()
         for node in nodes:
@@ -323,24 +324,48 @@ class _Partitioner:
         piece.output_orders = [None] * len(piece.outputs)
         return piece
 
-    def _reach(
-        self, walker: Walker, members: set[fx.Node], node: fx.Node, inputs: list[fx.Node]
-    ) -> None:
-        """Make an operand known to a group: a constant, a meaning, or an input."""
-        if node in walker.values or node in members or node in self.program.regions:
-            return
-        given = self.trial.values.get(node)
-        if node in self.meant:
+    def _as_tried(self, nodes: list[fx.Node]) -> tuple[Walker, list[fx.Node]]:
+        """What the trial has built, from what its calls read in that order."""
+        inside = self.accepted | self.meant | self.folded
+        inputs = [node for node in self._order(nodes) if node not in inside]
+        self.trial.reorder(inputs)
+        self.trial.b.loc = torchapi.location(nodes[-1])
+        return self.trial, inputs
+
+    def _again(self, nodes: list[fx.Node]) -> tuple[Walker, list[fx.Node]]:
+        """Calls lowered into a graph of their own, and what that reads."""
+        walker = Walker(self.program, Lowering(self.env, constraints=self.constraints))
+        walker.codes, walker.missing = self.trial.codes, self.trial.missing
+        walker.unsigned = self.trial.unsigned
+        members, inputs = set(nodes), list[fx.Node]()
+        for node in self._order(nodes):
+            given = self.trial.values.get(node)
+            if node in members or node in self.meant:
+                walker.call(node)
+            elif node in self.folded:
+                walker.values[node] = given
+            elif not isinstance(given, Value):
+                raise Unsupported(f"{node.name} cannot be an input of a TOSA graph")
+            else:
+                walker.take(node, given)
+                inputs.append(node)
+        return walker, inputs
+
+    def _order(self, nodes: list[fx.Node]) -> Iterator[fx.Node]:
+        """The calls of a group, each behind what it reads: constants, meanings, inputs."""
+        known = {*self.program.tensors, *self.program.regions, *nodes}
+
+        def behind(node: fx.Node) -> Iterator[fx.Node]:
             for argument in node.all_input_nodes:
-                self._reach(walker, members, argument, inputs)
-            walker.call(node)
-        elif node in self.folded:
-            walker.values[node] = given
-        elif not isinstance(given, Value):
-            raise Unsupported(f"{node.name} cannot be an input of a TOSA graph")
-        else:
-            walker.take(node, given)
-            inputs.append(node)
+                if argument not in known:
+                    known.add(argument)
+                    if argument in self.meant:
+                        yield from behind(argument)
+                    yield argument
+
+        for node in nodes:
+            yield from behind(node)
+            yield node
 
     def _is_given(self, node: fx.Node, members: set[fx.Node], value: Any) -> bool:
         """Whether a group has to give a value: PyTorch or another group reads it."""

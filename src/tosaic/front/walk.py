@@ -69,6 +69,13 @@ class Walker:
         made = self.b.input(value.dtype, value.shape, self.name(node))
         self.values[node] = self.b.marked(made, value.quant)
 
+    def reorder(self, nodes: Sequence[fx.Node]) -> None:
+        """Let these alone be the inputs, in this order and named in it."""
+        self._names.clear()
+        self.b.graph.inputs = [self.values[node] for node in nodes]
+        for node, value in zip(nodes, self.b.graph.inputs):
+            value.name = self.name(node)
+
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
         self.b.loc, known = torchapi.location(node), len(self._reals.made)

@@ -146,14 +146,18 @@ class Builder:
             made = make(defn, self.env, ins, normal_attrs(defn, attrs), _wanted(out), regions, loc)
         except Unsupported as refusal:
             raise Unsupported(refusal.reason, loc) from None
-        for constraint in self.constraints:
-            reason = constraint(made)
-            if reason:
-                raise Unsupported(f"{name}: {reason}", loc)
+        self.add(made)
         for value, label in zip(made.outs, names):
             value.name = label
-        self.graph.ops.append(made)
         return tuple(made.outs)
+
+    def add(self, op: Op) -> None:
+        """Append an operator that TOSA has; the constraints alone are asked."""
+        for constraint in self.constraints:
+            reason = constraint(op)
+            if reason:
+                raise Unsupported(f"{op.name}: {reason}", op.loc)
+        self.graph.ops.append(op)
 
 
 def make(

@@ -13,7 +13,6 @@ from torch.export import ExportedProgram
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
-from tosaic.front.garbage import of_new_objects
 from tosaic.front.idle import drop_idle
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.ports import Ends
@@ -77,11 +76,10 @@ def quantize(
     check_examples(example_inputs)
     if isinstance(scheme, Schemes) and scheme.io is not None:
         raise InvalidInput("types at the boundary (io) are for tosaic.compile, not for quantize")
-    with of_new_objects():
-        source = import_model(model, example_inputs)
-        made = quantized(
-            source, example_inputs, scheme=scheme, calibration=calibration, target=target
-        ).model
+    source = import_model(model, example_inputs)
+    made = quantized(
+        source, example_inputs, scheme=scheme, calibration=calibration, target=target
+    ).model
     assert isinstance(made, fx.GraphModule)
     return torchapi.written(made)
 

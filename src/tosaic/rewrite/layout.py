@@ -191,7 +191,7 @@ class _Sinker:
             elif op.name == "RESHAPE":
                 self.reshape(op)
             elif not self.sunk(op):
-                self.emit(op, [self.whole(v) for v in op.ins])
+                self.keep(op)
             if op.outs and op.outs[0] in self.base:
                 self.descend(op)
         self.b.output(*(self.whole(v) for v in self.graph.outputs))
@@ -274,18 +274,12 @@ class _Sinker:
             made.quant = _turned(result.quant, order)
         self.note(result, made, inverse(order))
 
-    def emit(
-        self, op: Op, ins: Sequence[Value], moved: dict[str, Any] | None = None
-    ) -> tuple[Value, ...]:
-        """The operator again; where its operands are turned, its results' shapes are inferred."""
-        out = [v.type if moved is None else v.dtype for v in op.outs]
-        results = self.b.results(
-            op.name, *ins, out=out, regions=op.regions, loc=op.loc, **{**op.attrs, **(moved or {})}
-        )
-        for old, new in zip(op.outs, results):
-            _name(old, new)
-            self.made[old] = new
-        return results
+    def keep(self, op: Op) -> None:
+        """The operator as it was: its operands are, though others may make them."""
+        results = [Value(v.type, v.name, v.const, v.quant, v.loc) for v in op.outs]
+        ins = [self.whole(v) for v in op.ins]
+        self.b.add(Op(op.defn, ins, results, op.attrs, op.regions, op.loc))
+        self.made.update(zip(op.outs, results))
 
     def sunk(self, op: Op) -> bool:
         """Emit the operator on untransposed operands, if it has such a form."""
@@ -301,13 +295,13 @@ class _Sinker:
             if form is None:
                 return False
             ins, attrs = form
-            (result,) = self.emit(op, ins, attrs)
+            kinds = [v.dtype for v in op.outs]  # shapes are those of turned operands
+            result = self.b.op(op.name, *ins, out=kinds, loc=op.loc, **{**op.attrs, **attrs})
         except Unsupported:
             return False
-        del self.made[op.outs[0]]
         if op.name == "ARGMAX":
             perms = _without(perms, op.attrs["axis"])
-        result.name, result.quant = "", _turned(op.outs[0].quant, inverse(perms))
+        result.quant, result.loc = _turned(op.outs[0].quant, inverse(perms)), op.outs[0].loc
         self.note(op.outs[0], result, perms)
         return True
 

@@ -59,14 +59,16 @@ def _pair(op: OpDef, ins: Sequence[TensorType]) -> tuple[tuple[Operand, TensorTy
 
 
 def _check_attrs(op: OpDef, attrs: Mapping[str, Any]) -> None:
+    known = 0
     for attr in op.attrs:
         if attr.name in attrs:
+            known += 1
             problem = _attr_problem(attr, attrs[attr.name])
             if problem:
                 raise Unsupported(f"{op.name}: attribute {attr.name} {problem}")
         elif not attr.optional:
             raise Unsupported(f"{op.name}: attribute {attr.name} is missing")
-    if len(attrs) > len(op.attrs) or any(op.attr(name) is None for name in attrs):
+    if len(attrs) > known:
         extra = next(name for name in attrs if op.attr(name) is None)
         raise Unsupported(f"{op.name} has no attribute {extra}")
 

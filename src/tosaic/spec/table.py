@@ -138,7 +138,10 @@ class Site:
         return self.attrs[name]
 
     def _index(self, name: str) -> int:
-        return next(i for i, (operand, _) in enumerate(self.ins) if operand.name == name)
+        for index, (operand, _) in enumerate(self.ins):
+            if operand.name == name:
+                return index
+        raise KeyError(name)
 
     def type(self, name: str) -> TensorType:
         return self.ins[self._index(name)][1]

@@ -15,7 +15,6 @@ from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.expand import expand
-from tosaic.front.garbage import of_new_objects
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.partition import refusals
 from tosaic.front.ports import ends_of, names_of, with_ends
@@ -41,11 +40,8 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
-    with of_new_objects():
-        program = program_for(
-            model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io
-        )
-        found, delegates = compiled(program, chosen)
+    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
+    found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ""
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")

@@ -11,6 +11,7 @@ import importlib.util
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -182,12 +183,18 @@ def _ini(config: VelaConfig) -> Path:
 def _read_ini(config: VelaConfig) -> tuple[str, configparser.ConfigParser]:
     file = _ini(config)
     text = file.read_text(encoding="utf-8", errors="replace")
+    return text, _parsed(text, file)
+
+
+@lru_cache(4)
+def _parsed(text: str, file: Path) -> configparser.ConfigParser:
+    """The sections of a configuration, which a compile asks for time and again."""
     parser = configparser.ConfigParser(strict=False)
     try:
         parser.read_string(text)
     except configparser.Error as problem:
         raise InvalidInput(f"'{file}' is no Vela configuration: {problem}") from None
-    return text, parser
+    return parser
 
 
 def _names(config: VelaConfig) -> tuple[str, str]:

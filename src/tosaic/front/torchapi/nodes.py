@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from itertools import accumulate
 from typing import Any
 
@@ -31,13 +32,20 @@ def known_shape(tensor: Tensor) -> tuple[int, ...] | None:
 
 def location(node: fx.Node) -> Loc:
     """The node, its module path, and the user's own line in the trace."""
-    file, line = "", 0
-    for entry, number in _frames(node.meta.get("stack_trace") or ""):
-        if not entry.startswith((_TORCH, "<")):
-            file, line = entry, number
+    file, line = _own_line(node.meta.get("stack_trace") or "")
     stack: Mapping[str, Any] = node.meta.get("nn_module_stack") or {}
     module = next(reversed([str(path) for path, _ in stack.values()]), "") if stack else ""
     return Loc(str(node.target), module, file, line)
+
+
+@lru_cache(1024)
+def _own_line(trace: str) -> tuple[str, int]:
+    """The innermost line that is not PyTorch's; calls of a loop have one trace."""
+    file, line = "", 0
+    for entry, number in _frames(trace):
+        if not entry.startswith((_TORCH, "<")):
+            file, line = entry, number
+    return file, line
 
 
 def modules_of(node: fx.Node) -> Iterator[tuple[str, Any]]:

@@ -9,20 +9,29 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch._ops import OpOverload
+
+_NONE = object()  # the default value of an argument that has to be given
 
 
 def target_name(node: fx.Node) -> str:
     """``aten.relu.default`` for a call of that overload; the name of any other callable."""
     overload = overload_of(node)
-    return str(overload) if overload is not None else getattr(node.target, "__name__", "")
+    return _spelled(overload) if overload is not None else getattr(node.target, "__name__", "")
 
 
-def overload_of(node: fx.Node) -> torch._ops.OpOverload | None:
+@cache
+def _spelled(overload: OpOverload) -> str:
+    return str(overload)
+
+
+def overload_of(node: fx.Node) -> OpOverload | None:
     """The operator that a node calls; ExecuTorch's edge dialect wraps it."""
     target: Any = node.target
-    if not isinstance(target, torch._ops.OpOverload):
-        target = getattr(target, "_op", None)
-    return target if isinstance(target, torch._ops.OpOverload) else None
+    if isinstance(target, OpOverload):
+        return target
+    target = getattr(target, "_op", None)
+    return target if isinstance(target, OpOverload) else None
 
 
 def is_region_call(node: fx.Node) -> bool:
@@ -36,20 +45,30 @@ def bound_arguments(node: fx.Node) -> dict[str, Any]:
     if overload is None:
         return {f"argument{i}": a for i, a in enumerate(node.args)} | dict(node.kwargs)
     found: dict[str, Any] = {}
-    for position, argument in enumerate(overload._schema.arguments):
-        if argument.name in node.kwargs:
-            found[argument.name] = node.kwargs[argument.name]
-        elif not argument.kwarg_only and position < len(node.args):
-            found[argument.name] = node.args[position]
-        elif argument.has_default_value():
-            found[argument.name] = argument.default_value
+    args, kwargs = node.args, node.kwargs
+    for position, (name, by_name, default) in enumerate(_parameters(overload)):
+        if name in kwargs:
+            found[name] = kwargs[name]
+        elif not by_name and position < len(args):
+            found[name] = args[position]
+        elif default is not _NONE:
+            found[name] = list(default) if isinstance(default, list) else default
     return found
+
+
+@cache
+def _parameters(overload: OpOverload) -> tuple[tuple[str, bool, Any], ...]:
+    """Name, whether it is given by name alone, and default value of each argument."""
+    return tuple(
+        (a.name, a.kwarg_only, a.default_value if a.has_default_value() else _NONE)
+        for a in overload._schema.arguments
+    )
 
 
 def by_position(node: fx.Node) -> None:
     """Give a call the arguments that its schema takes by position in that way."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload):
+    if not isinstance(target, OpOverload):
         return
     bound = bound_arguments(node)
     names = [a.name for a in target._schema.arguments if not a.kwarg_only and a.name in bound]
@@ -67,7 +86,7 @@ class Effects:
 
 
 @cache
-def effects(overload: torch._ops.OpOverload) -> Effects:
+def effects(overload: OpOverload) -> Effects:
     """What the schema of an operator says of memory."""
     schema = overload._schema
     marked = [a for a in schema.arguments if a.alias_info is not None]
@@ -80,7 +99,7 @@ def effects(overload: torch._ops.OpOverload) -> Effects:
     return Effects(written, shared, returned)
 
 
-def plain_name(overload: torch._ops.OpOverload) -> str:
+def plain_name(overload: OpOverload) -> str:
     return str(overload.overloadpacket.__name__).rstrip("_")
 
 
@@ -116,7 +135,7 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     return overload(*args, **kwargs)
 
 
-def is_repeatable(overload: torch._ops.OpOverload) -> bool:
+def is_repeatable(overload: OpOverload) -> bool:
     """Whether an operator gives the same for the same: nothing random, no memory as it was."""
     is_random = torch.Tag.nondeterministic_seeded in overload.tags
     return overload.namespace == "aten" and not is_random and "empty" not in overload._opname
@@ -156,10 +175,10 @@ def make_new(node: fx.Node) -> None:
         if plain is None or _kinds(plain) != _kinds(overload):  # pow_.Scalar is pow.Tensor_Scalar
             others = [getattr(packet, o) for o in packet.overloads()] if packet is not None else []
             plain = next((o for o in others if _kinds(o) == _kinds(overload)), None)
-        if isinstance(plain, torch._ops.OpOverload) and not effects(plain).written:
+        if isinstance(plain, OpOverload) and not effects(plain).written:
             node.target = plain
 
 
-def _kinds(overload: torch._ops.OpOverload) -> list[str]:
+def _kinds(overload: OpOverload) -> list[str]:
     """The types of an operator's arguments."""
     return [str(argument.type) for argument in overload._schema.arguments]
