@@ -112,7 +112,8 @@ def blobs(artifact: Artifact, placement: str) -> BlobOf:
     made = {id(d.graph): d.result.stream for d in artifact.delegates}
     if not made:
         return tosa_blob
-    return lambda graph: ethosu_blob(graph, made[id(graph)], placement)
+    placements = {"weight_data": placement} if placement else {}
+    return lambda graph: ethosu_blob(graph, made[id(graph)], placements)
 
 
 def assemble(

@@ -126,15 +126,25 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
 
 def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
     each_region(module, lambda region: _ready(region, quantizer))
+    simplify(module)
+    express(module, quantizer)
+    fold_batch_norms(module)
+    add_biases(module)
+    return module
+
+
+def simplify(module: fx.GraphModule) -> None:
+    """Without what inference does not need, and with results for what is known."""
     drop_idle(module)
     fold_known(module)
+
+
+def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
+    """Calls as the quantizer knows them: attention whole, what is refused as its parts."""
     attend(module)
     join_factors(module)
     mark_wide(module.graph)
     quantizer.expand(module)
-    fold_batch_norms(module)
-    add_biases(module)
-    return module
 
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:
