@@ -56,6 +56,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         self.additional_checks = tuple(additional_checks or ())
         self.in_turn = in_turn or bool(self.additional_checks)
         self.refused: list[Any] = []
+        self._is_first = False  # whether the program is that round finished delegates
         self._seen: dict[str, Tensor] = {}
 
     @property
@@ -79,7 +80,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
             delegates = self._delegates(artifact)
             if not delegates:
                 return exported_program
-            self.refused = list(artifact.partition.refused)
+            self.refused, self._is_first = list(artifact.partition.refused), True
             args, kwargs = exported_program.example_inputs
             return torchapi.export(outer_module(artifact, delegates), args, kwargs=kwargs)
 
@@ -98,7 +99,8 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         plan = self._plan(exported_program)
-        self.refused = list(plan.partition.refused) if self.in_turn else self.refused
+        self.refused = self.refused if self._is_first else list(plan.partition.refused)
+        self._is_first = False
         tags, spec = {}, self.delegation_spec
         for node, number in plan.group.items():
             tag = f"tosaic_{number}"

@@ -68,9 +68,7 @@ class VelaExternalBlockPlacements:
 
     def __post_init__(self) -> None:
         for placement in (self.cmd_data, self.weight_data):
-            if placement is not None and not (
-                isinstance(placement, str) and placement and placement.isascii()
-            ):
+            if placement is not None and not (placement and placement.isascii()):
                 raise InvalidInput(f"{placement!r} is no name of a file for parts of a delegate")
 
     def to_block_placements(self) -> dict[str, str]:
@@ -240,7 +238,7 @@ class EthosUCompileSpec(ArmCompileSpec):
             "system_config": system_config,
             "memory_mode": memory_mode,
             "vela_ini": None if config_ini == _OWN_INI else config_ini,
-            "vela_flags": tuple(extra_flags or ()),
+            "vela_flags": extra_flags if isinstance(extra_flags, str) else tuple(extra_flags or ()),
         }
         self.device  # noqa: B018  (what Vela does not have is said here and now)
 

@@ -46,6 +46,10 @@ _OPTIONS = {
     "enable-debug-db": ("compiler", "enable_db"),
     "verbose-register-command-stream": ("compiler", "verbose_register_command_stream"),
 }
+# What prints, and what is so anyway.
+_SILENT = frozenset({"timing", "show-cpu-operations", "show-subgraph-io-summary",
+                     "debug-force-regor"})  # fmt: skip
+_RAW = ("output-format", "raw")
 _FEATURES = {
     "disable-chaining": "Grouping",
     "disable-fwd": "FWD",
@@ -250,7 +254,7 @@ def _options(config: VelaConfig) -> str:
         elif name in _OPTIONS:
             section, key = _OPTIONS[name]
             chosen[section][key] = value or "true"
-        else:
+        elif not (name in _SILENT or name.startswith("verbose-") or (name, value) == _RAW):
             known = ", ".join(f"--{n}" for n in (*_OPTIONS, *_FEATURES))
             raise InvalidInput(f"Vela's flag --{name} has no meaning here; there are {known}")
     chosen["scheduler"]["disable_feature"] = "|".join(disabled)
