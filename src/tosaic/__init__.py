@@ -76,8 +76,10 @@ def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:
     """Whether bytes, or a file, are ExecuTorch's: by identifier, or by suffix if it has none."""
     if isinstance(source, bytes):
         return source[4:6] in (b"ET", b"BP", b"FT")
+    from tosaic.executorch.api import SUFFIXES
+
     named = isinstance(source, (str, os.PathLike))
-    return named and os.path.splitext(os.fspath(source))[1] in (".pte", ".bpte", ".ptd")
+    return named and os.path.splitext(os.fspath(source))[1] in SUFFIXES
 
 
 def compile(

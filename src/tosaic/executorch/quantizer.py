@@ -25,6 +25,7 @@ from tosaic.executorch.specs import (
 from tosaic.front import torchapi
 from tosaic.quant import Scheme, Schemes, TosaicQuantizer
 from tosaic.quant.annotations import annotate_ends
+from tosaic.quant.attend import attend
 from tosaic.quant.boundary import Bytes
 from tosaic.quant.flow import express, simplify
 from tosaic.quant.selection import check_names
@@ -114,8 +115,7 @@ class ArmQuantizer(TosaicQuantizer):
         check_names(model, self.schemes)
         if not keeps_state(model):
             with torch.no_grad():
-                if not self.training:
-                    simplify(model)
+                attend(model) if self.training else simplify(model)
                 express(model, self)
         return super().transform_for_annotation(model)
 

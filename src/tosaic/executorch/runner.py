@@ -26,11 +26,6 @@ _IDENTIFIER, _BUNDLED, _WEIGHTS = b"ET12", b"BP", b"FT"
 _STEPS = 1 << 24  # more instructions than that in one run means a loop without an end
 
 
-def is_pte(data: bytes) -> bool:
-    """Whether bytes start as ExecuTorch's files do, of this version or of another."""
-    return data[4:6] == b"ET" and data[6:8].isdigit()
-
-
 def load_pte(
     source: bytes | str | os.PathLike[str],
     external_weights: Paths = None,

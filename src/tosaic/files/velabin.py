@@ -44,7 +44,7 @@ class Stream:
         """With what lies outside; InvalidInput if it is not there."""
         missing = [k for k in (self.command_key, self.weights_key) if k and k not in outside]
         if missing:
-            raise InvalidInput("parts of a delegate lie in another file; name it")
+            raise InvalidInput("parts of a delegate lie in another file: name its .ptd")
         return replace(
             self,
             command_stream=outside.get(self.command_key, self.command_stream),
