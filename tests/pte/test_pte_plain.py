@@ -16,7 +16,7 @@ import tosaic
 from judges.edgenets import Island, Plain, pictures, seeded
 from judges.etorch import deserialized, executorch_or_skip
 from tosaic.executorch.package import executorch_program, plain_file
-from tosaic.executorch.programfile import Call, Method, TensorValue, write_program
+from tosaic.executorch.programfile import Call, Method, Numbers, TensorValue, write_program
 from tosaic.executorch.specs import LinuxOptions
 from tosaic.targets.artifact import Artifact
 
@@ -143,6 +143,22 @@ def test_the_stock_runtime_verifies_a_file_and_runs_its_kernels() -> None:
         torch.int8,
     )
     assert torch.equal(got, expected)
+
+
+def test_the_stock_runtime_converts_types() -> None:
+    runtime = pytest.importorskip("executorch.runtime")
+    wide, narrow = TensorValue(4, 8, (2, 3), (0, 1)), TensorValue(3, 4, (2, 3), (0, 1))
+    values = [wide, narrow, False, 0, 1, Numbers((3, 4)), wide]
+    calls = [Call("out", 0, (0, 2, 5, 1, 1)), Call("out", 0, (1, 2, 5, 6, 6))]
+    leaf = '[1, {"type": null, "context": null, "children_spec": []}]'
+    names = [("dim_order_ops::_to_dim_order_copy", "out")]
+    data = write_program(Method(values, [0], [6], calls, names, [], leaf, leaf))
+    program = runtime.Runtime.get().load_program(
+        data, verification=runtime.Verification.InternalConsistency
+    )
+    x = torch.tensor([[1, -2, 3], [2**33 + 5, -7, 2**31 - 1]])
+    (got,) = program.load_method("forward").execute([x])
+    assert torch.equal(got, x.to(torch.int32).to(torch.int64))
 
 
 def test_the_stock_runtime_verifies_a_file_with_a_delegate() -> None:
