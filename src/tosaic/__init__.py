@@ -26,7 +26,7 @@ from tosaic.targets import formats
 if TYPE_CHECKING:
     from torch import fx
 
-    from tosaic.executorch.runner import Runner
+    from tosaic.executorch.runner import Paths, Runner
     from tosaic.interp.model import Model
     from tosaic.quant.selection import Schemes
     from tosaic.sim.compare import Comparison
@@ -51,13 +51,13 @@ def __getattr__(name: str) -> Any:
 def load(
     source: bytes | str | os.PathLike[str],
     *,
-    external_weights: str | os.PathLike[str] | None = None,
+    external_weights: Paths = None,
 ) -> Model | Runner:
-    """Read a ``.tosa`` or ``.pte`` file (a path, or its bytes), and prepare it to run.
+    """Read a ``.tosa``, ``.pte`` or ``.bpte`` file (a path, or its bytes), and prepare it to run.
 
     The result has ``run(*inputs)``, ``inputs`` and ``outputs``. A file that breaks a rule of
     TOSA or of its format raises InvalidGraph or InvalidInput. ``external_weights`` is the ``.ptd``
-    file of a ``.pte`` whose weights lie outside of it.
+    file of a ``.pte`` whose weights lie outside of it, or a list of such files.
     """
     if _is_pte(source):
         from tosaic.executorch.runner import load_pte
@@ -76,9 +76,11 @@ def load(
 def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:
     """Whether bytes, or a file, are ExecuTorch's: by identifier, or by suffix if it has none."""
     if isinstance(source, bytes):
-        return source[4:6] == b"ET"
+        return source[4:6] in (b"ET", b"BP", b"FT")
+    from tosaic.executorch.api import SUFFIXES
+
     named = isinstance(source, (str, os.PathLike))
-    return named and os.path.splitext(os.fspath(source))[1] == ".pte"
+    return named and os.path.splitext(os.fspath(source))[1] in SUFFIXES
 
 
 def compile(

@@ -232,6 +232,20 @@ def test_a_pte_runs_and_shows_its_contents(
     assert "input 0 is float32[1,3,32,32], not float32[1,3,32,31]" in capsys.readouterr().err
 
 
+def test_a_program_with_tests_or_weights_elsewhere_is_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("executorch")
+    made = tmp_path / "cnn.bpte"
+    assert tosaic("compile", "cnn", "-t", "ethos-u55-128", "-o", made, "-q") == 0
+    assert tosaic("dump", made) == 0
+    assert "a stream for ethos-u55-128" in capsys.readouterr().out
+    weights = made.with_suffix(".ptd")
+    weights.write_bytes(made.read_bytes())
+    assert tosaic("dump", made, "--weights", weights) == 2
+    assert "this is no .ptd file" in capsys.readouterr().err
+
+
 def test_dump_prints_tosa_as_text_that_parses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

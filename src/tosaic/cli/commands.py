@@ -56,7 +56,8 @@ def compile(
             io=boundary.boundary(io), **given,
         )  # fmt: skip
         if output is not None:
-            artifact.save(output)
+            tests = kept.items or [source.inputs]
+            artifact.save(output, **({"test_inputs": tests} if output.suffix == ".bpte" else {}))
         if report is not None:
             artifact.save(
                 report, model=source.model, inputs=kept.items or [source.inputs],

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import tosaic
 from tosaic.errors import InvalidInput
+from tosaic.executorch.api import SUFFIXES
 from tosaic.executorch.executors import EthosUExecutor, Executor, TosaExecutor
 from tosaic.executorch.runner import Runner
 from tosaic.files.flatbuffer import read
@@ -14,14 +15,14 @@ from tosaic.files.text import print_graph
 from tosaic.files.velabin import Boundary
 
 
-def lines(file: Path, npu: bool, tosa: bool) -> Iterator[str]:
-    """The contents of a ``.tosa`` or a ``.pte``."""
-    if file.suffix != ".pte":
+def lines(file: Path, npu: bool, tosa: bool, weights: list[Path]) -> Iterator[str]:
+    """The contents of a ``.tosa``, or of a ``.pte`` whose weights may be elsewhere."""
+    if file.suffix not in SUFFIXES:
         if npu:
             raise InvalidInput(f"'{file}' is TOSA; a .pte for an Ethos-U has an NPU's stream")
         yield print_graph(read(file)).rstrip("\n")
         return
-    program = tosaic.load(file)
+    program = tosaic.load(file, external_weights=weights)
     assert isinstance(program, Runner)
     yield f"{file.name}: {file.stat().st_size:,} bytes"
     for way, infos in (("input", program.inputs), ("output", program.outputs)):

@@ -11,9 +11,15 @@ import typer
 from tosaic.cli import options as o
 from tosaic.cli.show import busy, show_data
 from tosaic.errors import InvalidInput
+from tosaic.executorch.api import SUFFIXES
 
 _ENGINE = "tosa (the interpreter), or an accelerator such as ethos-u55-128 for a .tosa"
-File = Annotated[Path, typer.Argument(help=".tosa or .pte", show_default=False)]
+File = Annotated[Path, typer.Argument(help=".tosa, .pte or .bpte", show_default=False)]
+
+
+Weights = Annotated[
+    list[Path] | None, typer.Option("--weights", help="a .ptd with weights of a .pte")
+]
 
 
 def run(
@@ -29,12 +35,13 @@ def run(
     ] = None,
     tolerance: Annotated[float, typer.Option(help="how far a result may be off")] = 0.0,
     engine: Annotated[str | None, typer.Option(help=_ENGINE)] = None,
+    weights: Weights = None,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
     """Run a compiled file on this machine, exactly."""
     with busy("loading the file", quiet):
-        results = _results(file, _arrays(inputs), engine)
+        results = _results(file, _arrays(inputs), engine, weights or [])
         wanted = _arrays(expect)
     if expect and len(wanted) != len(results):
         raise InvalidInput(f"there are {len(results)} outputs, and {len(wanted)} are expected")
@@ -73,7 +80,7 @@ def _arrays(names: list[str] | None) -> list[Any]:
     return [array for name in names or [] for each in data(name) for array in each]
 
 
-def _results(file: Path, given: list[Any], engine: str | None) -> list[Any]:
+def _results(file: Path, given: list[Any], engine: str | None, weights: list[Path]) -> list[Any]:
     """What a file gives, leaf by leaf, by the engine that was asked for."""
     import numpy as np
 
@@ -84,8 +91,8 @@ def _results(file: Path, given: list[Any], engine: str | None) -> list[Any]:
         raise InvalidInput(f"there is no file '{file}'")
     if engine not in (None, "tosa"):
         return _on_npu(file, given, str(engine))
-    loaded = tosaic.load(file)
-    if engine and file.suffix == ".pte":
+    loaded = tosaic.load(file, external_weights=weights)
+    if engine and file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
     flat, _ = torchapi.flatten(loaded.run(*given))
     return [np.asarray(result) for result in flat]
@@ -100,7 +107,7 @@ def _on_npu(file: Path, given: list[Any], accelerator: str) -> list[Any]:
     from tosaic.sim.ethosu import load
     from tosaic.targets.vela import VelaConfig, run_vela
 
-    if file.suffix == ".pte":
+    if file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
     config, model = VelaConfig(accelerator), tosaic.load(file)
     assert isinstance(model, Model)
@@ -146,13 +153,14 @@ def dump(
     file: File,
     npu: Annotated[bool, typer.Option("--npu", help="disassemble the NPU's streams")] = False,
     tosa: Annotated[bool, typer.Option("--tosa", help="print TOSA delegates as text")] = False,
+    weights: Weights = None,
 ) -> None:
     """Print what is in a compiled file: TOSA as text, delegates, NPU commands."""
     from tosaic.cli.contents import lines
 
     if not file.is_file():
         raise InvalidInput(f"there is no file '{file}'")
-    for line in lines(file, npu, tosa):
+    for line in lines(file, npu, tosa, weights or []):
         sys.stdout.write(line + "\n")
 
 

@@ -51,7 +51,8 @@ Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
 Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
 Output = Annotated[
-    Path | None, typer.Option("--output", "-o", help=".pte, .tosa, .mlir, .html, .json")
+    Path | None,
+    typer.Option("--output", "-o", help=".pte, .bpte, .tosa, .mlir, .html, .json"),
 ]
 Report = Annotated[Path | None, typer.Option(help="an .html page to look at")]
 VelaIni = Annotated[str | None, typer.Option(help="a Vela configuration file of your own")]

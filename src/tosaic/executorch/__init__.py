@@ -13,7 +13,15 @@ from typing import Any
 from tosaic.executorch.api import quiet, require_executorch
 
 _MODULES = {
-    "specs": ("EthosUCompileSpec", "LinuxOptions", "TosaCompileSpec", "VgfCompileSpec"),
+    "specs": (
+        "ArmCompileSpec",
+        "EthosUCompileSpec",
+        "LinuxOptions",
+        "TosaCompileSpec",
+        "TosaSpecification",
+        "VelaExternalBlockPlacements",
+        "VgfCompileSpec",
+    ),
     "partitioner": ("EthosUPartitioner", "TOSAPartitioner", "VgfPartitioner", "create_partitioner"),
     "quantizer": ("EthosUQuantizer", "TOSAQuantizer", "VgfQuantizer", "create_quantizer"),
     "configs": (
@@ -22,6 +30,7 @@ _MODULES = {
         "get_symmetric_a8w4_quantization_config",
         "get_symmetric_quantization_config",
         "get_uint8_io_quantization_config",
+        "get_vgf_snorm_quantization_config",
     ),
     "backends": ("EthosUBackend", "TOSABackend", "VgfBackend"),
 }

@@ -10,6 +10,7 @@ from contextlib import contextmanager
 
 from tosaic.errors import InvalidInput
 
+SUFFIXES = (".pte", ".bpte", ".ptd")  # of ExecuTorch's files
 _CHATTY = ("torchao", "torch.utils._pytree", "root")
 
 

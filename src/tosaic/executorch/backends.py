@@ -16,7 +16,7 @@ def _preprocess(program: ExportedProgram, compile_specs: list[Any]) -> Preproces
     graph = whole_graph(program, spec)
     blob = spec.blob(graph)
     spec.dump(graph, blob)
-    return PreprocessResult(processed_bytes=blob.data)
+    return PreprocessResult(processed_bytes=blob.data, data_store_output=blob.named_data())
 
 
 class TOSABackend(BackendDetails):  # type: ignore[misc]

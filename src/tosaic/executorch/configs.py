@@ -33,6 +33,19 @@ def get_symmetric_quantization_config(
     return replace(made, scheme=replace(made.scheme, low=act_qmin, high=act_qmax))
 
 
+def get_vgf_snorm_quantization_config(
+    is_per_channel: bool = True,
+    is_qat: bool = False,
+    weight_qmin: int = -127,
+    weight_qmax: int = 127,
+    eps: float = 2.0**-16,
+) -> QuantizationConfig:
+    """int8 without its smallest integer, as images of signed fractions have it."""
+    return get_symmetric_quantization_config(
+        is_per_channel, is_qat, False, -127, 127, weight_qmin, weight_qmax, eps
+    )
+
+
 def get_symmetric_a16w8_quantization_config(
     is_per_channel: bool = True,
     is_qat: bool = False,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -27,14 +27,29 @@ _ALIGNMENT = 16  # what the NPU's weights need, outside of the file too
 
 
 @dataclass(frozen=True, slots=True)
+class Outside:
+    """A part of a delegate in another file, by the name of that file without suffix."""
+
+    file: str
+    data: bytes
+
+
+@dataclass(frozen=True, slots=True)
 class Blob:
     """What a delegate holds. ``outside`` are parts that lie elsewhere, by their key."""
 
     backend: str
     data: bytes
-    outside: Mapping[str, bytes] = field(default_factory=dict)
-    placement: str = ""
-    """The name, without suffix, of the file that holds the parts outside."""
+    outside: Mapping[str, Outside] = field(default_factory=dict)
+
+    def named_data(self) -> Any:
+        """The parts outside as ExecuTorch takes them; None if there are none."""
+        from executorch.exir._serialize._named_data_store import NamedDataStore
+
+        store = NamedDataStore()
+        for key, part in self.outside.items():
+            store.add_named_data(key, part.data, alignment=_ALIGNMENT, external_tag=part.file)
+        return store.get_named_data_store_output() if self.outside else None
 
 
 def torch_type(value: Value) -> torch.dtype:
@@ -57,15 +72,19 @@ def tosa_blob(graph: Graph) -> Blob:
     return Blob(TOSA_BACKEND, flatbuffer.write(copied))
 
 
-def ethosu_blob(graph: Graph, stream: velabin.Stream, placement: str = "") -> Blob:
-    """A compiled graph; with a placement its weights go to the file of that name."""
+def ethosu_blob(
+    graph: Graph, stream: velabin.Stream, placements: Mapping[str, str] | None = None
+) -> Blob:
+    """A compiled graph; blocks that have placements go to the files of those names."""
     _check_boundary("input", graph.inputs, stream.inputs)
     _check_boundary("output", graph.outputs, stream.outputs)
-    if not placement or not stream.weights:
-        return Blob(ETHOSU_BACKEND, velabin.write(stream))
-    key = hashlib.sha256(placement.encode() + b"\0" + stream.weights).hexdigest()
-    data = velabin.write(replace(stream, weights=b"", weights_key=key))
-    return Blob(ETHOSU_BACKEND, data, {key: stream.weights}, placement)
+    held = {"cmd_data": stream.command_stream, "weight_data": stream.weights}
+    outside, keys = dict[str, Outside](), dict[str, str]()
+    for block, file in (placements or {}).items():
+        if held[block]:
+            key = hashlib.sha256(file.encode() + b"\0" + held[block]).hexdigest()
+            outside[key], keys[block] = Outside(file, held[block]), key
+    return Blob(ETHOSU_BACKEND, velabin.write(stream, keys), outside)
 
 
 def _check_boundary(kind: str, values: Sequence[Value], placed: Sequence[velabin.Boundary]) -> None:
@@ -82,16 +101,11 @@ def _check_boundary(kind: str, values: Sequence[Value], placed: Sequence[velabin
 
 def lowered_module(piece: Piece, blob: Blob, compile_specs: Sequence[Any]) -> Any:
     """ExecuTorch's module that stands for a delegate."""
-    from executorch.exir._serialize._named_data_store import NamedDataStore
     from executorch.exir.lowered_backend_module import LoweredBackendModule
 
-    store = NamedDataStore()
-    for key, payload in blob.outside.items():
-        store.add_named_data(key, payload, alignment=_ALIGNMENT, external_tag=blob.placement)
     return LoweredBackendModule(
-        _stand_in(piece), blob.backend, blob.data, list(compile_specs),
-        store.get_named_data_store_output() if blob.outside else None,
-    )  # fmt: skip
+        _stand_in(piece), blob.backend, blob.data, list(compile_specs), blob.named_data()
+    )
 
 
 def _stand_in(piece: Piece) -> Any:

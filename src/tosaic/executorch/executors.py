@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import Protocol
 
 import torch
@@ -63,11 +62,7 @@ class EthosUExecutor:
     """The simulator on the very bytes that an NPU gets."""
 
     def __init__(self, blob: bytes, outside: Mapping[str, bytes]) -> None:
-        stream = velabin.read(blob)
-        if stream.weights_key:
-            if stream.weights_key not in outside:
-                raise InvalidInput("the delegate's weights lie in another file; name it")
-            stream = replace(stream, weights=outside[stream.weights_key], weights_key="")
+        stream = velabin.read(blob).whole(outside)
         self.stream, self.inputs = stream, len(stream.inputs)
         self.simulation = load(stream)
 

@@ -82,7 +82,7 @@ class Memory:
         if extra is not None and extra.location == _EXTERNAL:
             key = extra.fully_qualified_name or ""
             if key not in self._outside:
-                raise InvalidInput(f"the weights {key!r} lie in another file; name it")
+                raise InvalidInput(f"the weights {key!r} lie in another file: name its .ptd")
             return _view(info, torch.frombuffer(bytearray(self._outside[key]), dtype=torch.uint8))
         if place is None:
             return self._constant(info, tensor.data_buffer_idx)

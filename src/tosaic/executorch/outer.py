@@ -19,6 +19,8 @@ from tosaic.ir.graph import Quant, Value
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.boundary import FORMATS, order_of, ordered, restored
 
+STATE = "state_"  # how the names of tensors that the program changes begin
+
 
 class Outer(nn.Module):
     """Takes the leaves of the program's inputs, however they are nested; gives its outputs."""
@@ -67,8 +69,10 @@ class _Assembly:
         program = self.program
         for node in program.arguments:
             self.made[node] = self.graph.placeholder(node.name)
-        for node, (_, first) in zip(program.inputs[len(program.arguments) :], program.states):
-            self.made[node] = self._held(first)
+        states = zip(program.inputs[len(program.arguments) :], program.states)
+        for number, (node, (name, first)) in enumerate(states):
+            plain = name.replace(".", "_")
+            self.made[node] = self._held(first, f"{STATE}{number}_{plain}")
         for piece in self.pieces:
             if piece.node is not None:
                 self._call(piece.node)
@@ -91,11 +95,11 @@ class _Assembly:
                 self.root.add_module(node.name, region)
                 self.made[node] = self.graph.get_attr(node.name)
             else:
-                self.made[node] = self._held(self.program.tensors[node])
+                number = len(list(self.root.buffers(recurse=False)))
+                self.made[node] = self._held(self.program.tensors[node], f"constant_{number}")
         return self.made[node]
 
-    def _held(self, tensor: Tensor) -> fx.Node:
-        name = f"constant_{len(list(self.root.buffers(recurse=False)))}"
+    def _held(self, tensor: Tensor, name: str) -> fx.Node:
         self.root.register_buffer(name, tensor.detach())
         return self.graph.get_attr(name)
 

@@ -17,7 +17,7 @@ import torch
 from tosaic.errors import InvalidInput, TosaicError, Unsupported, first_line
 from tosaic.executorch.api import quiet, require_executorch
 from tosaic.executorch.delegates import Blob, ethosu_blob, lowered_module, tosa_blob
-from tosaic.executorch.outer import example_inputs, outer_module
+from tosaic.executorch.outer import STATE, example_inputs, outer_module
 from tosaic.executorch.plain import NotPlain, plain_method
 from tosaic.executorch.programfile import write_program
 from tosaic.executorch.specs import LinuxOptions
@@ -112,7 +112,8 @@ def blobs(artifact: Artifact, placement: str) -> BlobOf:
     made = {id(d.graph): d.result.stream for d in artifact.delegates}
     if not made:
         return tosa_blob
-    return lambda graph: ethosu_blob(graph, made[id(graph)], placement)
+    placements = {"weight_data": placement} if placement else {}
+    return lambda graph: ethosu_blob(graph, made[id(graph)], placements)
 
 
 def assemble(
@@ -123,6 +124,7 @@ def assemble(
         import executorch.kernels.quantized  # noqa: F401  (registers operators)
         from executorch.exir import EdgeCompileConfig, ExecutorchBackendConfig, to_edge
         from executorch.exir.backend.compile_spec_schema import CompileSpec
+        from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
         specs = [CompileSpec(key, value) for key, value in _specs(artifact, linux)]
         delegates = {
@@ -133,7 +135,8 @@ def assemble(
         outside = {"external_constants": lambda _: placement} if placement else {}
         try:
             edge = to_edge(exported, compile_config=EdgeCompileConfig(), generate_etrecord=record)
-            return edge.to_executorch(ExecutorchBackendConfig(**outside))
+            starts = [InitializedMutableBufferPass([STATE])]  # values that state begins with
+            return edge.to_executorch(ExecutorchBackendConfig(passes=starts, **outside))
         except TosaicError:
             raise
         except Exception as problem:

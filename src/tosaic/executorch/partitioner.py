@@ -16,13 +16,14 @@ from torch.export import ExportedProgram
 import tosaic.executorch.backends  # noqa: F401  (ExecuTorch finds them among the subclasses)
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.executorch.api import quiet
-from tosaic.executorch.delegates import ethosu_blob, lowered_module
+from tosaic.executorch.delegates import lowered_module
 from tosaic.executorch.outer import outer_module
 from tosaic.executorch.plan import Plan, compiled_artifact, plan_of
 from tosaic.executorch.specs import (
-    CompileSpec,
+    ArmCompileSpec,
     EthosUCompileSpec,
     TosaCompileSpec,
+    TosaSpecification,
     VgfCompileSpec,
 )
 from tosaic.front import torchapi
@@ -38,11 +39,11 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
     the program is in that dialect and it is its turn.
     """
 
-    spec_type: type[CompileSpec]
+    spec_type: type[ArmCompileSpec]
 
     def __init__(
         self,
-        compile_spec: CompileSpec,
+        compile_spec: ArmCompileSpec,
         additional_checks: Sequence[Any] | None = None,
         *,
         in_turn: bool = False,
@@ -55,7 +56,17 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         self.additional_checks = tuple(additional_checks or ())
         self.in_turn = in_turn or bool(self.additional_checks)
         self.refused: list[Any] = []
+        self._is_first = False  # whether the program is that round finished delegates
         self._seen: dict[str, Tensor] = {}
+
+    @property
+    def delegation_spec(self) -> DelegationSpec:
+        """The backend, and what its delegates are told."""
+        return DelegationSpec(self.compile_spec.backend, self.compile_spec.to_list())
+
+    @property
+    def tosa_spec(self) -> TosaSpecification:
+        return self.compile_spec.tosa_spec
 
     def transform_for_pre_decomposition(self, exported_program: ExportedProgram) -> ExportedProgram:
         """The program with calls of finished delegates, unless it is to wait its turn."""
@@ -69,7 +80,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
             delegates = self._delegates(artifact)
             if not delegates:
                 return exported_program
-            self.refused = list(artifact.partition.refused)
+            self.refused, self._is_first = list(artifact.partition.refused), True
             args, kwargs = exported_program.example_inputs
             return torchapi.export(outer_module(artifact, delegates), args, kwargs=kwargs)
 
@@ -80,20 +91,17 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         for piece in artifact.partition.pieces:
             if piece.graph is not None:
                 made = next(compiled, None)
-                blob = (
-                    self.compile_spec.blob(piece.graph)
-                    if made is None
-                    else ethosu_blob(piece.graph, made.result.stream)
-                )
+                stream = None if made is None else made.result.stream
+                blob = self.compile_spec.blob(piece.graph, stream)
                 self.compile_spec.dump(piece.graph, blob)
                 found[id(piece)] = lowered_module(piece, blob, entries)
         return found
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
         plan = self._plan(exported_program)
-        self.refused = list(plan.partition.refused) if self.in_turn else self.refused
-        spec = DelegationSpec(self.compile_spec.backend, self.compile_spec.to_list())
-        tags = {}
+        self.refused = self.refused if self._is_first else list(plan.partition.refused)
+        self._is_first = False
+        tags, spec = {}, self.delegation_spec
         for node, number in plan.group.items():
             tag = f"tosaic_{number}"
             node.meta["delegation_tag"] = tag
@@ -114,6 +122,10 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         if all(n in taken for n in nodes if n.target in targets):
             return list(targets), None  # ExecuTorch need not ask for each node
         return list(targets), taken.__contains__
+
+    def register_custom_partition_op(self, op: torch._ops.OpOverload) -> None:
+        """Refused: an operator of the user's own has a rule, or stays on the CPU."""
+        raise Unsupported(f"{op} has no rule: write one for it with tosaic.front.registry.rule")
 
     def _see(self, ep: ExportedProgram) -> None:
         """Keep real parameters: ``partition`` is given stand-ins for them."""
@@ -150,7 +162,7 @@ class VgfPartitioner(TosaicPartitioner):
 
 
 def create_partitioner(
-    compile_spec: CompileSpec, additional_checks: Sequence[Any] | None = None
+    compile_spec: ArmCompileSpec, additional_checks: Sequence[Any] | None = None
 ) -> TosaicPartitioner:
     """The partitioner for a compile spec."""
     for kind in (EthosUPartitioner, TOSAPartitioner, VgfPartitioner):

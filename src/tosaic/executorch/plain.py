@@ -1,8 +1,9 @@
 """Programs that ExecuTorch's compiler has nothing to do for: delegates, integers round them.
 
-What is delegated whole leaves quantize and dequantize calls at most, and their out variants are
-all that the runtime needs. For these ExecuTorch, which takes longer to load than most networks
-take to compile, is not asked; for everything else it is.
+What is delegated whole leaves quantize and dequantize calls at most, and tensors of 64 bits that
+the delegate has 32 of; out variants of these are all that the runtime needs. For these ExecuTorch,
+which takes longer to load than most networks take to compile, is not asked; for everything else it
+is.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor, fx
 
 from tosaic.executorch.delegates import Blob, torch_type
 from tosaic.executorch.memory import TYPES
-from tosaic.executorch.programfile import Call, DelegateData, Method, TensorValue, Value
+from tosaic.executorch.programfile import Call, DelegateData, Method, Numbers, TensorValue, Value
 from tosaic.front import torchapi
 from tosaic.front.partition import Piece
 from tosaic.targets.artifact import Artifact
@@ -24,6 +25,7 @@ from tosaic.targets.boundary import order_of
 _CODES = {dtype: code for code, dtype in TYPES.items()}
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
+_CONVERT = ("dim_order_ops::_to_dim_order_copy", "out")
 _LITERALS = "scale", "zero_point", "quant_min", "quant_max", "dtype"
 
 
@@ -100,10 +102,7 @@ class _Plain:
         if name == _DEQUANTIZE:
             literals.append(self._literal(bound.get("out_dtype")))
         operator = (name.replace(".", "::", 1).rpartition(".")[0], "out")
-        if operator not in self.operators:
-            self.operators.append(operator)
-        args = (self.made[source], *literals, made, made)
-        self.calls.append(Call("out", self.operators.index(operator), args))
+        self._call(operator, self.made[source], *literals, made, made)
 
     def _delegate(self, piece: Piece) -> None:
         graph, blob = piece.graph, self.blobs[id(piece)]
@@ -113,20 +112,45 @@ class _Plain:
         args = []
         for node, value, order in zip(piece.inputs, graph.inputs, piece.input_orders):
             wanted = _tensor(torch_type(value), _restored(value.shape, order), order)
-            if node not in self.made or self._of(node) != wanted:
-                raise NotPlain(f"{node.name} has another form than the delegate takes")
-            args.append(self.made[node])
+            if node not in self.made:
+                raise NotPlain(f"{node.name} is not computed")
+            args.append(self._converted(self.made[node], wanted))
+        results = []
         for node, value, order in zip(piece.outputs, graph.outputs, piece.output_orders):
-            example, dtype = node.meta.get("val"), torch_type(value)
-            if isinstance(example, Tensor) and value.quant is None and example.dtype is not dtype:
-                raise NotPlain(f"{node.name} has another type than the delegate gives")
-            args.append(self._tensor(node, dtype, _restored(value.shape, order), order))
+            sizes = _restored(value.shape, order)
+            args.append(self._tensor(node, torch_type(value), sizes, order))
+            example = node.meta.get("val")
+            if isinstance(example, Tensor) and value.quant is None:
+                results.append((node, _tensor(example.dtype, sizes, order)))
         self.calls.append(Call("", len(self.delegates), tuple(args)))
         self.delegates.append(DelegateData(blob.backend, blob.data, self.specs))
+        for node, meant in results:
+            self.made[node] = self._converted(self.made[node], meant)
+
+    def _converted(self, index: int, wanted: TensorValue) -> int:
+        """A tensor in the type that is wanted, which is all that may differ."""
+        given = self.values[index]
+        assert isinstance(given, TensorValue)
+        if given == wanted:
+            return index
+        if (given.sizes, given.dim_order) != (wanted.sizes, wanted.dim_order):
+            raise NotPlain("a tensor has another form than the delegate takes")
+        made, blocking = self._value(wanted), self._value(False)
+        order = [self._literal(dimension) for dimension in wanted.dim_order]
+        self._call(_CONVERT, index, blocking, self._value(Numbers(tuple(order))), made, made)
+        return made
+
+    def _call(self, operator: tuple[str, str], *args: int) -> None:
+        if operator not in self.operators:
+            self.operators.append(operator)
+        self.calls.append(Call("out", self.operators.index(operator), args))
+
+    def _value(self, value: Value) -> int:
+        self.values.append(value)
+        return len(self.values) - 1
 
     def _tensor(self, node: fx.Node, dtype: torch.dtype, sizes: tuple[int, ...], order: Any) -> int:
-        self.values.append(_tensor(dtype, sizes, order))
-        self.made[node] = len(self.values) - 1
+        self.made[node] = self._value(_tensor(dtype, sizes, order))
         return self.made[node]
 
     def _literal(self, value: Any) -> int:
@@ -134,8 +158,7 @@ class _Plain:
             value = _CODES[value]
         if value is not None and type(value) not in (int, float):
             raise NotPlain(f"{value!r} is no plain number")
-        self.values.append(value)
-        return len(self.values) - 1
+        return self._value(value)
 
     def _of(self, node: fx.Node) -> TensorValue:
         found = self.values[self.made[node]]

@@ -17,7 +17,7 @@ from torch.export import ExportedProgram
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
 from tosaic.executorch.delegates import torch_type
-from tosaic.executorch.specs import CompileSpec
+from tosaic.executorch.specs import ArmCompileSpec
 from tosaic.front import torchapi
 from tosaic.front.lower import TYPES
 from tosaic.front.partition import Partition, Piece, partition
@@ -90,7 +90,7 @@ def mismatch(node: fx.Node, value: Value) -> str | None:
 
 
 def plan_of(
-    exported: ExportedProgram, spec: CompileSpec, seen: Mapping[str, Tensor], refuse: Refuse
+    exported: ExportedProgram, spec: ArmCompileSpec, seen: Mapping[str, Tensor], refuse: Refuse
 ) -> Plan:
     """Every group that can become a delegate as it stands in the program."""
     program = _real(exported, seen)
@@ -138,12 +138,12 @@ def _with_values(name: str, tensor: Tensor, seen: Mapping[str, Tensor]) -> Tenso
     return torch.ones((), dtype=tensor.dtype).expand(tuple(tensor.shape))
 
 
-def _partition(program: Program, spec: CompileSpec, kept: Mapping[str, str]) -> Partition:
+def _partition(program: Program, spec: ArmCompileSpec, kept: Mapping[str, str]) -> Partition:
     device = spec.device
     return partition(program, device.env, constraints=device.constraints, kept=kept)
 
 
-def whole_graph(exported: ExportedProgram, spec: CompileSpec) -> Graph:
+def whole_graph(exported: ExportedProgram, spec: ArmCompileSpec) -> Graph:
     """The one graph that a delegate's program becomes, its boundary in the program's order."""
     program = _real(exported, {})
     found = lowered(program, spec.device, {})
@@ -154,7 +154,7 @@ def whole_graph(exported: ExportedProgram, spec: CompileSpec) -> Graph:
     return _ordered(program, pieces[0])
 
 
-def compiled_artifact(exported: ExportedProgram, spec: CompileSpec) -> Artifact:
+def compiled_artifact(exported: ExportedProgram, spec: ArmCompileSpec) -> Artifact:
     """The whole program as an artifact: what the target takes, and PyTorch round it."""
     program = program_of(exported)
     found, delegates = compiled(program, spec.device)

@@ -15,7 +15,7 @@ _IDENTIFIER = b"ET12"
 _ALIGNMENT = 128  # of a segment in the file
 _ROOM = 16  # what each tensor's place in memory is a multiple of
 _EXTENSION = struct.Struct("<4sIQQQ")  # behind the identifier: sizes of program and segments
-_NULL, _INT, _DOUBLE, _TENSOR = 1, 2, 4, 5  # KernelTypes
+_NULL, _INT, _BOOL, _DOUBLE, _TENSOR, _INTS = 1, 2, 3, 4, 5, 7  # KernelTypes
 _KERNEL_CALL, _DELEGATE_CALL = 1, 2  # InstructionArguments
 _SEGMENT = 1  # DataLocation
 
@@ -34,7 +34,14 @@ class TensorValue:
         return math.prod(self.sizes) * self.item_size
 
 
-Value = TensorValue | int | float | None
+@dataclass(frozen=True, slots=True)
+class Numbers:
+    """A list of whole numbers, by the indices of their values."""
+
+    items: tuple[int, ...]
+
+
+Value = TensorValue | Numbers | bool | int | float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +126,10 @@ def _value(writer: FlatbufferWriter, value: Value, place: int | None) -> int:
         return writer.table("Bo", _NULL, writer.table(""))
     if isinstance(value, float):
         return writer.table("Bo", _DOUBLE, writer.table("d", value))
+    if isinstance(value, bool):
+        return writer.table("Bo", _BOOL, writer.table("B", value))
+    if isinstance(value, Numbers):
+        return writer.table("Bo", _INTS, writer.table("o", writer.longs(value.items)))
     if isinstance(value, int):
         return writer.table("Bo", _INT, writer.table("q", value))
     assert place is not None

@@ -1,28 +1,35 @@
 """Quantizers for PT2E under the names that users of ExecuTorch know.
 
-Which config counts for a call: that of its node, else of its operator, else of the innermost
-module by name, else by type, else the global one. None leaves the call in float.
+Which config counts for a call: the one that was set last of those that name it, by its node, its
+operator, a module or a type of modules, else the global one. None leaves the call in float.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
+import torch
 from torch import fx
 
 from tosaic.errors import InvalidInput
 from tosaic.executorch.configs import QuantizationConfig
 from tosaic.executorch.specs import (
-    CompileSpec,
+    ArmCompileSpec,
     EthosUCompileSpec,
     TosaCompileSpec,
+    TosaSpecification,
     VgfCompileSpec,
 )
+from tosaic.front import torchapi
 from tosaic.quant import Scheme, Schemes, TosaicQuantizer
 from tosaic.quant.annotations import annotate_ends
+from tosaic.quant.attend import attend
 from tosaic.quant.boundary import Bytes
+from tosaic.quant.flow import express, simplify
+from tosaic.quant.selection import check_names
+from tosaic.spec.env import Env
 
 Config = QuantizationConfig | None
 Own = TypeVar("Own", bound="ArmQuantizer")
@@ -31,18 +38,37 @@ Own = TypeVar("Own", bound="ArmQuantizer")
 class ArmQuantizer(TosaicQuantizer):
     """What a compile spec's target lowers in integers is quantized, as the configs say."""
 
-    spec_type: type[CompileSpec]
+    spec_type: type[ArmCompileSpec]
 
-    def __init__(self, compile_spec: CompileSpec) -> None:
+    def __init__(self, compile_spec: Any, use_composable_quantizer: bool = True) -> None:
+        """``use_composable_quantizer`` is kept for its users: there is one way here."""
         if not isinstance(compile_spec, self.spec_type):
             wanted, kind = self.spec_type.__name__, type(compile_spec).__name__
             raise InvalidInput(f"{type(self).__name__} takes a {wanted}, not a {kind}")
         super().__init__(Schemes(None), target=compile_spec.device)
-        self.compile_spec = compile_spec
+        self.compile_spec: ArmCompileSpec = compile_spec
         self._trains: bool | None = None
+        self._global: Config = None
+        self._finders: list[tuple[Any, Scheme | None]] = []
+        self._others: list[Any] = []
+
+    @property
+    def tosa_spec(self) -> TosaSpecification:
+        """What TOSA the target takes."""
+        return self.compile_spec.tosa_spec
+
+    @property
+    def global_config(self) -> Config:
+        """What counts for everything that has no config of its own."""
+        return self._global
+
+    @global_config.setter
+    def global_config(self, value: Config) -> None:
+        self.set_global(value)
 
     def set_global(self: Own, quantization_config: Config) -> Own:
         """For everything that has no config of its own."""
+        self._global = quantization_config
         return self._set(global_=self._scheme_of(quantization_config))
 
     def set_io(self: Own, quantization_config: Config) -> Own:
@@ -61,17 +87,52 @@ class ArmQuantizer(TosaicQuantizer):
         """For every module of a class and all within it."""
         return self._add("module_types", module_type, quantization_config)
 
-    def set_node_name(self: Own, node_name: str, quantization_config: Config) -> Own:
-        """For one call, by the name of its node."""
+    def set_node_name(self: Own, node_name: Any, quantization_config: Config) -> Own:
+        """For a call by the name of its node, or for several."""
         return self._add("nodes", node_name, quantization_config)
 
     def set_node_target(self: Own, node_target: Any, quantization_config: Config) -> Own:
-        """For every call of an operator, as ``torch.ops.aten.relu.default``."""
+        """For every call of an operator, as ``torch.ops.aten.relu.default``, or of several."""
         return self._add("nodes", node_target, quantization_config)
 
-    def _add(self: Own, kind: str, name: Any, config: Config) -> Own:
-        chosen = {**getattr(self.schemes, kind), name: self._scheme_of(config)}
-        return self._set(**{kind: chosen})
+    def set_node_finder(self: Own, quantization_config: Config, node_finder: Any) -> Own:
+        """For the calls that ``node_finder.find_nodes`` finds in the exported model."""
+        self._finders.append((node_finder, self._scheme_of(quantization_config)))
+        return self
+
+    def add_quantizer(self: Own, quantizer: Any) -> Own:
+        """Let another quantizer annotate first; what it leaves is quantized here."""
+        self._others.insert(0, quantizer)
+        return self
+
+    def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
+        """Calls as rules know them: attention whole, recurrent layers and the like as parts."""
+        for other in self._others:
+            model = other.transform_for_annotation(model)
+        for finder, scheme in self._finders:
+            self._name([n.name for n in finder.find_nodes(model) if _is_call(n)], "nodes", scheme)
+        self._finders.clear()
+        check_names(model, self.schemes)
+        if not keeps_state(model):
+            with torch.no_grad():
+                attend(model) if self.training else simplify(model)
+                express(model, self)
+        return super().transform_for_annotation(model)
+
+    def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
+        for other in self._others:
+            other.annotate(model)
+        return super().annotate(model)
+
+    def _add(self: Own, kind: str, names: Any, config: Config) -> Own:
+        several = names if isinstance(names, (list, tuple, set)) else [names]
+        return self._name(several, kind, self._scheme_of(config))
+
+    def _name(self: Own, names: Iterable[Any], kind: str, scheme: Scheme | None) -> Own:
+        """Say of parts of a model what counts for them from now on."""
+        new = dict.fromkeys(names, scheme)
+        order = (*(key for key in self.schemes.order if key not in new), *new)
+        return self._set(**{kind: {**getattr(self.schemes, kind), **new}}, order=order)
 
     def _set(self: Own, **parts: Any) -> Own:
         self.schemes = replace(self.schemes, **parts)
@@ -96,6 +157,19 @@ class ArmQuantizer(TosaicQuantizer):
         return config.scheme
 
 
+def keeps_state(model: fx.GraphModule) -> bool:
+    """Whether a model writes to its own buffers."""
+    return any(
+        isinstance(written := node.args[position], fx.Node) and written.op == "get_attr"
+        for node in model.graph.nodes if _is_call(node)
+        for position in torchapi.written_positions(node)
+    )  # fmt: skip
+
+
+def _is_call(node: fx.Node) -> bool:
+    return bool(node.op == "call_function")
+
+
 @dataclass(frozen=True, slots=True)
 class _Boundary:
     """Inputs and outputs in the integers of a scheme."""
@@ -110,9 +184,17 @@ class _Boundary:
 
 
 class TOSAQuantizer(ArmQuantizer):
-    """For delegates that hold TOSA itself."""
+    """For delegates that hold TOSA itself, or for any target that has a compile spec."""
 
-    spec_type = TosaCompileSpec
+    spec_type = ArmCompileSpec
+
+    def __init__(
+        self, compile_spec_or_tosa_spec: Any, use_composable_quantizer: bool = True
+    ) -> None:
+        given = compile_spec_or_tosa_spec
+        if isinstance(given, (str, Env)):
+            given = TosaCompileSpec(given)
+        super().__init__(given, use_composable_quantizer)
 
 
 class EthosUQuantizer(ArmQuantizer):
@@ -127,12 +209,10 @@ class VgfQuantizer(ArmQuantizer):
     spec_type = VgfCompileSpec
 
 
-def create_quantizer(compile_spec: CompileSpec) -> ArmQuantizer:
+def create_quantizer(compile_spec: ArmCompileSpec) -> ArmQuantizer:
     """The quantizer for a compile spec."""
-    kinds: tuple[Callable[[CompileSpec], ArmQuantizer], ...] = (
-        EthosUQuantizer, TOSAQuantizer, VgfQuantizer
-    )  # fmt: skip
+    kinds: tuple[type[ArmQuantizer], ...] = (EthosUQuantizer, VgfQuantizer, TOSAQuantizer)
     for kind in kinds:
-        if isinstance(compile_spec, getattr(kind, "spec_type", ())):
+        if isinstance(compile_spec, kind.spec_type):
             return kind(compile_spec)
     raise InvalidInput(f"there is no quantizer for a {type(compile_spec).__name__}")

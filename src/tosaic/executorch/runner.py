@@ -7,7 +7,7 @@ that the program changes keep their values from run to run, as they do on a devi
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,25 +15,33 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput, TosaicError, first_line
 from tosaic.executorch.api import quiet, require_executorch
+from tosaic.executorch.datafiles import bundled_program, named_data
 from tosaic.executorch.executors import Executor, executor_of, physical
 from tosaic.executorch.kernels import kernel_of
 from tosaic.executorch.memory import Memory, TensorInfo
 from tosaic.front import torchapi
 
-_IDENTIFIER = b"ET12"
+Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
+_IDENTIFIER, _BUNDLED, _WEIGHTS = b"ET12", b"BP", b"FT"
 _STEPS = 1 << 24  # more instructions than that in one run means a loop without an end
 
 
 def load_pte(
     source: bytes | str | os.PathLike[str],
-    external_weights: str | os.PathLike[str] | None = None,
+    external_weights: Paths = None,
 ) -> Runner:
     """Read a ``.pte``; InvalidInput says what is wrong with it."""
     require_executorch()
     data = source if isinstance(source, bytes) else _read(source)
+    if data[4:6] == _BUNDLED:
+        data = bundled_program(data)
+    if data[4:6] == _WEIGHTS:
+        raise InvalidInput("this file holds weights alone: load its .pte with external_weights=")
     if data[4:8] != _IDENTIFIER:
         raise InvalidInput("this is no .pte file of ExecuTorch: its identifier is not ET12")
-    outside = _named_data(_read(external_weights)) if external_weights is not None else {}
+    is_one = isinstance(external_weights, (str, os.PathLike))
+    files: Any = [external_weights] if is_one else external_weights or ()
+    outside = {key: data for file in files for key, data in named_data(_read(file)).items()}
     with quiet():
         import executorch.kernels.quantized  # noqa: F401  (registers operators)
         from executorch.exir._serialize._program import deserialize_pte_binary
@@ -54,29 +62,16 @@ def _read(path: str | os.PathLike[str]) -> bytes:
         raise InvalidInput(f"cannot read '{os.fspath(path)}': {problem.strerror}") from None
 
 
-def _named_data(data: bytes) -> dict[str, bytes]:
-    """What a ``.ptd`` file holds, by key."""
-    with quiet():
-        from executorch.extension.flat_tensor.serialize.serialize import FlatTensorSerializer
-
-        try:
-            payload = FlatTensorSerializer().deserialize(data)
-            return {
-                key: bytes(payload.buffers[entry.buffer_index])
-                for key, entry in payload.named_data.items()
-            }
-        except Exception as problem:  # noqa: BLE001  (ExecuTorch's reader trusts its input)
-            raise InvalidInput(f"the file of weights is damaged: {first_line(problem)}") from None
-
-
 class Runner:
-    """A loaded program; ``run`` takes and gives what its method ``forward`` does."""
+    """A loaded program; ``run`` takes and gives what its method does, ``forward`` or the first."""
 
-    def __init__(self, file: Any, outside: Mapping[str, bytes]) -> None:
+    def __init__(self, file: Any, outside: Mapping[str, bytes], name: str | None = None) -> None:
         plans = {plan.name: plan for plan in file.program.execution_plan}
-        if "forward" not in plans:
-            raise InvalidInput(f"the program has no method 'forward', only {sorted(plans)}")
-        self._plan = plans["forward"]
+        name = next(iter(plans), "forward") if name is None and "forward" not in plans else name
+        if (name or "forward") not in plans:
+            raise InvalidInput(f"the program has no method {name!r}, only {sorted(plans)}")
+        self._file, self._outside, self.methods = file, outside, list(plans)
+        self._plan = plans[name or "forward"]
         self._memory = Memory(self._plan, file, outside)
         named = {**_inside(file.named_data), **outside}
         self._executors = [
@@ -98,12 +93,16 @@ class Runner:
         """What runs the delegates, in their order."""
         return list(self._executors)
 
+    def method(self, name: str) -> Runner:
+        """Another method of the program."""
+        return Runner(self._file, self._outside, name)
+
     def _infos(self, indices: list[int]) -> tuple[TensorInfo | None, ...]:
         return tuple(self._memory.infos.get(index) for index in indices)
 
-    def run(self, *inputs: Any) -> Any:
+    def run(self, *inputs: Any, **named: Any) -> Any:
         """The program's outputs for its inputs, in its own structure."""
-        flat, _ = torchapi.flatten(inputs)
+        flat = self._leaves(inputs, named)
         if len(flat) != len(self.inputs):
             raise InvalidInput(f"the program takes {len(self.inputs)} inputs, not {len(flat)}")
         for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):
@@ -117,6 +116,20 @@ class Runner:
             except Exception as problem:  # what the file says reaches kernels as it is
                 raise InvalidInput(f"the program does not run: {first_line(problem)}") from problem
         return self._structured([self._memory.result(index) for index in self._plan.outputs])
+
+    def _leaves(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
+        """Arguments as the program has them, or one after another."""
+        spec = torchapi.structure(self._plan.container_meta_type.encoded_inp_str)
+        if spec is not None:
+            try:
+                return torchapi.flatten_as((inputs, named), spec)
+            except (ValueError, KeyError):
+                pass
+        if named:
+            names = torchapi.names_of(spec) if spec is not None else []
+            known = f"by the names {', '.join(names)}" if names else "by position alone"
+            raise InvalidInput(f"the program takes arguments {known}, not {', '.join(named)}")
+        return torchapi.flatten(inputs)[0]
 
     def _structured(self, outputs: list[Any]) -> Any:
         spec = torchapi.structure(self._plan.container_meta_type.encoded_out_str)

@@ -6,7 +6,8 @@ import os
 import struct
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from tosaic.executorch.delegates import (
     ethosu_blob,
     tosa_blob,
 )
-from tosaic.files import flatbuffer
+from tosaic.files import flatbuffer, velabin
 from tosaic.ir.graph import Graph
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
@@ -27,6 +28,53 @@ from tosaic.targets.catalog import target_of
 from tosaic.targets.ethosu import ETHOS_U
 
 _KEY = "target"
+_U55 = "+u55"
+_OWN_INI = "Arm/vela.ini"  # Vela's, by the name that Vela finds it by
+
+
+@dataclass(frozen=True)
+class TosaSpecification(Env):
+    """A version of TOSA with profiles and extensions, and whether an Ethos-U55 must run it."""
+
+    is_U55_subset: bool = False  # noqa: N815  (the name that users know)
+
+    @staticmethod
+    def create_from_string(repr: str) -> TosaSpecification:
+        """Read a string such as ``TOSA-1.0+INT+int16+u55``."""
+        parts = str(repr).replace(_U55, "")
+        found = TosaSpecification.parse(parts)
+        assert isinstance(found, TosaSpecification)
+        return replace(found, is_U55_subset=parts != str(repr))
+
+    def support_integer(self) -> bool:
+        return "INT" in self.profiles
+
+    def support_float(self) -> bool:
+        return "FP" in self.profiles
+
+    def support_extension(self, extension: str) -> bool:
+        return extension in self.extensions
+
+    def __str__(self) -> str:
+        return super().__str__() + _U55 * self.is_U55_subset
+
+
+@dataclass(frozen=True, slots=True)
+class VelaExternalBlockPlacements:
+    """Files, by their names without suffix, that get commands and weights; None keeps them in."""
+
+    cmd_data: str | None = None
+    weight_data: str | None = None
+
+    def __post_init__(self) -> None:
+        for placement in (self.cmd_data, self.weight_data):
+            if placement is not None and not (placement and placement.isascii()):
+                raise InvalidInput(f"{placement!r} is no name of a file for parts of a delegate")
+
+    def to_block_placements(self) -> dict[str, str]:
+        """The names that are given, by block."""
+        given = {"cmd_data": self.cmd_data, "weight_data": self.weight_data}
+        return {block: name for block, name in given.items() if name is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +107,23 @@ def _packed(form: str, name: str, value: int) -> bytes:
         raise InvalidInput(f"{name} does not fit the runtime's type: {value!r}") from None
 
 
-class CompileSpec(ABC):
+class ArmCompileSpec(ABC):
     """What all compile specs have in common; users make one of the others."""
 
     backend: str
     """The name by which a runtime knows the delegate."""
     target: str
 
+    class DebugMode(Enum):
+        """What is written of a delegate for those who look for a fault."""
+
+        JSON = 1
+        TOSA = 2
+
     def __init__(self) -> None:
         self.linux = LinuxOptions()
-        self.artifacts: str | None = None
-        self.debug_mode: Any = None
+        self.path_for_intermediates: str | None = None
+        self.tosa_debug_mode: Any = None
 
     def __eq__(self, other: object) -> bool:
         return type(other) is type(self) and vars(other) == vars(self)
@@ -81,30 +135,41 @@ class CompileSpec(ABC):
         settings = ", ".join(f"{name}={value!r}" for name, value in vars(self).items())
         return f"{type(self).__name__}({settings})"
 
-    def dump_intermediate_artifacts_to(self, path: str | os.PathLike[str] | None) -> CompileSpec:
+    def dump_intermediate_artifacts_to(
+        self, output_path: str | os.PathLike[str] | None
+    ) -> ArmCompileSpec:
         """Write each delegate's TOSA file and blob into a folder; None writes nothing."""
-        self.artifacts = None if path is None else os.fspath(path)
+        self.path_for_intermediates = None if output_path is None else os.fspath(output_path)
         return self
 
-    def dump_debug_info(self, mode: Any) -> CompileSpec:
+    def dump_debug_info(self, debug_mode: Any) -> ArmCompileSpec:
         """Kept for its users: a dumped TOSA file names modules and source lines in any mode."""
-        self.debug_mode = mode
+        self.tosa_debug_mode = debug_mode
         return self
+
+    def set_pass_pipeline_config(self, config: Any) -> None:
+        """Kept for its users: it chooses among expressions that rules choose among themselves."""
+        del config
+
+    @property
+    def tosa_spec(self) -> TosaSpecification:
+        """What TOSA the target takes."""
+        return TosaSpecification.create_from_string(str(self.device.env))
 
     @property
     @abstractmethod
     def device(self) -> Target:
         """What Tosaic compiles for."""
 
-    def blob(self, graph: Graph) -> Blob:
-        """A TOSA graph as the target's delegate."""
+    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
+        """A TOSA graph as the target's delegate, of what it is compiled to if it is already."""
         return tosa_blob(graph)
 
     def dump(self, graph: Graph, blob: Blob) -> None:
         """Write what was asked for of a delegate."""
-        if self.artifacts is None:
+        if self.path_for_intermediates is None:
             return
-        folder = Path(self.artifacts)
+        folder = Path(self.path_for_intermediates)
         folder.mkdir(parents=True, exist_ok=True)
         number = len(list(folder.glob("delegate_*.tosa")))
         flatbuffer.write(graph, folder / f"delegate_{number}.tosa")
@@ -124,29 +189,35 @@ class CompileSpec(ABC):
         return made
 
 
-def spec_of(entries: Sequence[Any]) -> CompileSpec:
+def spec_of(entries: Sequence[Any]) -> ArmCompileSpec:
     """The compile spec that rides along with ExecuTorch's list."""
     found = next((getattr(e, "origin", None) for e in entries if e.key == _KEY), None)
-    if not isinstance(found, CompileSpec):
+    if not isinstance(found, ArmCompileSpec):
         raise InvalidInput("the compile specs are none that tosaic.executorch made: use to_list()")
     return found
 
 
-class TosaCompileSpec(CompileSpec):
+class TosaCompileSpec(ArmCompileSpec):
     """Delegates that hold TOSA itself, for tests."""
 
     backend = TOSA_BACKEND
 
     def __init__(self, tosa_spec: Any) -> None:
         super().__init__()
-        self.target = str(Env.parse(str(tosa_spec)))
+        self.target = str(TosaSpecification.create_from_string(str(tosa_spec)))
+
+    @property
+    def tosa_spec(self) -> TosaSpecification:
+        return TosaSpecification.create_from_string(self.target)
 
     @property
     def device(self) -> Target:
-        return target_of(self.target)
+        plain = target_of(self.target.removesuffix(_U55))
+        limits = ETHOS_U["ethos-u55-128"].constraints if self.tosa_spec.is_U55_subset else ()
+        return replace(plain, constraints=(*plain.constraints, *limits))
 
 
-class EthosUCompileSpec(CompileSpec):
+class EthosUCompileSpec(ArmCompileSpec):
     """Delegates for an Ethos-U; what is None is what the ecosystem takes for the accelerator."""
 
     backend = ETHOSU_BACKEND
@@ -157,15 +228,17 @@ class EthosUCompileSpec(CompileSpec):
         system_config: str | None = None,
         memory_mode: str | None = None,
         extra_flags: Sequence[str] | None = None,
-        config_ini: str | None = None,
+        config_ini: str | None = _OWN_INI,
+        external_block_placements: VelaExternalBlockPlacements | None = None,
     ) -> None:
         super().__init__()
         self.target = target
+        self.external_block_placements = external_block_placements or VelaExternalBlockPlacements()
         self.options = {
             "system_config": system_config,
             "memory_mode": memory_mode,
-            "vela_ini": config_ini,
-            "vela_flags": tuple(extra_flags or ()),
+            "vela_ini": None if config_ini == _OWN_INI else config_ini,
+            "vela_flags": extra_flags if isinstance(extra_flags, str) else tuple(extra_flags or ()),
         }
         self.device  # noqa: B018  (what Vela does not have is said here and now)
 
@@ -176,24 +249,30 @@ class EthosUCompileSpec(CompileSpec):
             raise InvalidInput(f"there is no accelerator {self.target!r}; there are {known}")
         return target_of(self.target, self.options)
 
-    def blob(self, graph: Graph) -> Blob:
-        assert self.device.emit is not None
-        return ethosu_blob(graph, self.device.emit(graph).result.stream)
+    @property
+    def tosa_spec(self) -> TosaSpecification:
+        return replace(super().tosa_spec, is_U55_subset=not self.target.startswith("ethos-u85"))
+
+    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
+        if stream is None:
+            assert self.device.emit is not None
+            stream = self.device.emit(graph).result.stream
+        return ethosu_blob(graph, stream, self.external_block_placements.to_block_placements())
 
 
-class VgfCompileSpec(CompileSpec):
+class VgfCompileSpec(ArmCompileSpec):
     """Delegates for Vulkan ML."""
 
     backend = VGF_BACKEND
 
     def __init__(self, tosa_spec: Any = None, compiler_flags: Sequence[str] | None = None) -> None:
         super().__init__()
-        self.target = str(Env.parse(str(tosa_spec or "TOSA-1.0+FP+INT")))
+        self.target = str(Env.parse(str(tosa_spec or "TOSA-1.0+FP+INT+int4+int16")))
         self.compiler_flags = tuple(compiler_flags or ())
 
     @property
     def device(self) -> Target:
         return target_of(self.target)
 
-    def blob(self, graph: Graph) -> Blob:
+    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
         raise Unsupported("there is no VGF output yet: use an Ethos-U or a TOSA compile spec")

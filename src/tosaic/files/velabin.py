@@ -7,8 +7,8 @@ outside of the file, 11 reserved bytes, and the bytes, padded to 16.
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tosaic.errors import InvalidInput
 
@@ -30,29 +30,42 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Stream:
-    """What a delegate holds. ``weights_key`` names weights that lie outside of it."""
+    """What a delegate holds. Keys name commands and weights that lie outside of it."""
 
     command_stream: bytes
     weights: bytes
     scratch_size: int
     inputs: tuple[Boundary, ...]
     outputs: tuple[Boundary, ...]
+    command_key: str = ""
     weights_key: str = ""
 
+    def whole(self, outside: Mapping[str, bytes]) -> Stream:
+        """With what lies outside; InvalidInput if it is not there."""
+        missing = [k for k in (self.command_key, self.weights_key) if k and k not in outside]
+        if missing:
+            raise InvalidInput("parts of a delegate lie in another file: name its .ptd")
+        return replace(
+            self,
+            command_stream=outside.get(self.command_key, self.command_stream),
+            weights=outside.get(self.weights_key, self.weights),
+            command_key="", weights_key="",
+        )  # fmt: skip
 
-def write(stream: Stream) -> bytes:
-    """The blob of a stream."""
-    outside = bool(stream.weights_key)
-    blocks = [
-        _block(_FIRST, b""),
-        _block("cmd_data", stream.command_stream),
-        _block("weight_data", stream.weights_key.encode() if outside else stream.weights, outside),
-        _block("scratch_size", struct.pack("<I", stream.scratch_size)),
-        _block("inputs", _boundaries(stream.inputs)),
-        _block("outputs", _boundaries(stream.outputs)),
-        _block(_LAST, b""),
-    ]
-    return b"".join(blocks)
+
+def write(stream: Stream, keys: Mapping[str, str] | None = None) -> bytes:
+    """The blob of a stream; blocks that have keys lie outside of it."""
+    blocks = {
+        _FIRST: b"",
+        "cmd_data": stream.command_stream,
+        "weight_data": stream.weights,
+        "scratch_size": struct.pack("<I", stream.scratch_size),
+        "inputs": _boundaries(stream.inputs),
+        "outputs": _boundaries(stream.outputs),
+        _LAST: b"",
+    }
+    named = {name: key.encode() for name, key in (keys or {}).items()}
+    return b"".join(_block(n, named.get(n, data), n in named) for n, data in blocks.items())
 
 
 def _block(name: str, payload: bytes, outside: bool = False) -> bytes:
@@ -77,20 +90,27 @@ def read(data: bytes) -> Stream:
     missing = [name for name in _NAMES if name not in blocks]
     if missing:
         raise InvalidInput(f"the blob has no block {missing[0]!r}")
-    weights, outside = blocks["weight_data"]
-    if outside and (len(weights) != 64 or not weights.isascii()):
-        raise InvalidInput("the blob's weights lie outside of it, but their key is no sha256")
     size = blocks["scratch_size"][0]
     if len(size) != 4:
         raise InvalidInput(f"the blob's scratch_size has {len(size)} bytes instead of 4")
+    (commands, command_key), (weights, weights_key) = (
+        _held(name, *blocks[name]) for name in ("cmd_data", "weight_data")
+    )
     return Stream(
-        blocks["cmd_data"][0],
-        b"" if outside else weights,
-        struct.unpack("<I", size)[0],
+        commands, weights, struct.unpack("<I", size)[0],
         _read_boundaries("inputs", blocks["inputs"][0]),
         _read_boundaries("outputs", blocks["outputs"][0]),
-        weights.decode() if outside else "",
-    )
+        command_key, weights_key,
+    )  # fmt: skip
+
+
+def _held(name: str, payload: bytes, outside: bool) -> tuple[bytes, str]:
+    """The bytes of a block, or their key."""
+    if not outside:
+        return payload, ""
+    if len(payload) != 64 or not payload.isascii():
+        raise InvalidInput(f"the blob's {name} lies outside of it, but its key is no sha256")
+    return b"", payload.decode()
 
 
 def _blocks(data: bytes) -> list[tuple[str, tuple[bytes, bool]]]:

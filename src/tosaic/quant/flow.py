@@ -126,17 +126,27 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
 
 def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
     each_region(module, lambda region: _ready(region, quantizer))
+    simplify(module)
+    express(module, quantizer)
+    fold_batch_norms(module)
+    add_biases(module)
+    return module
+
+
+def simplify(module: fx.GraphModule) -> None:
+    """Attention whole, results of what is known, constants in one place: as for inference."""
     drop_idle(module.graph)
     fold_known(module)
     attend(module)
     sink_permutes(module)
     fold_affine(module)
     join_factors(module)
+
+
+def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
+    """Calls as the quantizer knows them: what is refused as its parts."""
     mark_wide(module.graph)
     quantizer.expand(module)
-    fold_batch_norms(module)
-    add_biases(module)
-    return module
 
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:

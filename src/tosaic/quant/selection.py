@@ -40,7 +40,7 @@ class Schemes:
     of an operator, as ``"conv2d_1"`` or ``"aten.relu.default"``; ``module_names``, a module by its
     path with all that is in it, the innermost first; ``module_types``, modules by their class;
     ``io``, types at the boundary of the model as ``tosaic.compile`` takes them; ``global_``,
-    everything else.
+    everything else. ``order`` lists keys of the others: what is later in it counts, however exact.
     """
 
     global_: Part = "int8"
@@ -48,6 +48,7 @@ class Schemes:
     module_types: Mapping[Any, Part] = field(default_factory=dict)
     nodes: Mapping[Any, Part] = field(default_factory=dict)
     io: Any = None
+    order: tuple[Any, ...] = ()
 
     def __post_init__(self) -> None:
         for name in ("module_names", "module_types", "nodes"):
@@ -111,21 +112,28 @@ def choice_of(node: fx.Node, schemes: Schemes) -> Choice:
 
 def _named(node: fx.Node, schemes: Schemes) -> tuple[Part, str, int]:
     """What is said of a call, by which rule, and how exactly that names it."""
+    found = list(_sayings(node, schemes))
+    if not found:
+        return schemes.global_, "global", UNNAMED
+    last = max(found, key=lambda each: schemes.order.index(each[0])) if schemes.order else found[0]
+    return last[1:]
+
+
+def _sayings(node: fx.Node, schemes: Schemes) -> Iterator[tuple[Any, Part, str, int]]:
+    """All that is said of a call and by which key, the most exact first."""
     if node.name in schemes.nodes:
-        return schemes.nodes[node.name], f"node {node.name}", 0
+        yield node.name, schemes.nodes[node.name], f"node {node.name}", 0
     for key, part in schemes.nodes.items():
         if _is_operator(node, key):
-            return part, f"operator {torchapi.target_name(node)}", 1
+            yield key, part, f"operator {torchapi.target_name(node)}", 1
     modules = list(torchapi.modules_of(node))
-    name = _innermost([path for path, _ in modules], schemes.module_names)
-    if name is not None:
-        return schemes.module_names[name], f"module {name}", 2
+    for name in _innermost([path for path, _ in modules], schemes.module_names):
+        yield name, schemes.module_names[name], f"module {name}", 2
     for _, kind in modules:
         for wanted, part in schemes.module_types.items():
             if kind in (wanted, qualified(wanted)):
                 short = qualified(wanted).rpartition(".")[2]
-                return part, f"module type {short}", 3
-    return schemes.global_, "global", UNNAMED
+                yield wanted, part, f"module type {short}", 3
 
 
 def choices(graph: fx.Graph, schemes: Schemes) -> dict[fx.Node, Choice]:
@@ -175,10 +183,10 @@ def _is_operator(node: fx.Node, key: Any) -> bool:
     return key is node.target or key == torchapi.target_name(node)
 
 
-def _innermost(paths: Iterable[str], names: Iterable[str]) -> str | None:
-    """The longest name that one of the modules has, or that one of them is in."""
+def _innermost(paths: Iterable[str], names: Iterable[str]) -> list[str]:
+    """Names that one of the modules has, or that one of them is in, the longest first."""
     found = [n for n in names if any(p == n or p.startswith(f"{n}.") for p in paths)]
-    return max(found, key=len, default=None)
+    return sorted(found, key=len, reverse=True)
 
 
 def qualified(kind: Any) -> str:

@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import InvalidInput, ToolFailed, first_line
 from tosaic.files.velabin import Boundary, Stream
 from tosaic.targets.silence import silence
 
@@ -47,6 +47,10 @@ _OPTIONS = {
     "enable-debug-db": ("compiler", "enable_db"),
     "verbose-register-command-stream": ("compiler", "verbose_register_command_stream"),
 }
+# What prints, and what is so anyway.
+_SILENT = frozenset({"timing", "show-cpu-operations", "show-subgraph-io-summary",
+                     "debug-force-regor"})  # fmt: skip
+_RAW = ("output-format", "raw")
 _FEATURES = {
     "disable-chaining": "Grouping",
     "disable-fwd": "FWD",
@@ -156,6 +160,7 @@ def check(config: VelaConfig) -> None:
     """InvalidInput if Vela's configuration file, or a name or flag in the config, is wrong."""
     _system(config)
     _options(config)
+    _check_arena(config)
 
 
 def _regor() -> Any:
@@ -193,7 +198,8 @@ def _parsed(text: str, file: Path) -> configparser.ConfigParser:
     try:
         parser.read_string(text)
     except configparser.Error as problem:
-        raise InvalidInput(f"'{file}' is no Vela configuration: {problem}") from None
+        reason = first_line(problem)
+        raise InvalidInput(f"'{file}' is no Vela configuration: {reason}") from None
     return parser
 
 
@@ -220,17 +226,38 @@ def _system(config: VelaConfig) -> str:
 
 
 def _arena(config: VelaConfig) -> int:
-    """The size of the arena that a memory mode allows, which it may inherit."""
+    """The size of the arena that a memory mode allows."""
+    size = _setting(config, "Memory_Mode", "arena_cache_size")
+    if size:
+        return _whole(size, "arena_cache_size")
+    return _ADDRESSES[config.accelerator.rpartition("-")[0]]
+
+
+def _check_arena(config: VelaConfig) -> None:
+    """InvalidInput if the arena would lie in a memory that cannot be written."""
+    system, memory = _names(config)
+    port = _setting(config, "Memory_Mode", "arena_mem_area")
+    place = _setting(config, "System_Config", f"{port.lower()}_port")
+    if "flash" in place.lower():
+        raise InvalidInput(
+            f"the memory mode {memory} puts the arena into {place} of {system}, which cannot be "
+            "written: take another memory mode, or a system with Dram"
+        )
+
+
+def _setting(config: VelaConfig, kind: str, key: str) -> str:
+    """A value of the system or the memory mode, which may inherit it; empty if it is not there."""
     _, parser = _read_ini(config)
-    section: str | None = f"Memory_Mode.{_names(config)[1]}"
+    name = _names(config)[kind == "Memory_Mode"]
+    section: str | None = f"{kind}.{name}"
     seen = set()
     while section and section not in seen and parser.has_section(section):
         seen.add(section)
-        size = parser.get(section, "arena_cache_size", fallback="")
-        if size:
-            return _whole(size, "arena_cache_size")
+        found = parser.get(section, key, fallback="")
+        if found:
+            return found
         section = parser.get(section, "inherit", fallback=None)
-    return _ADDRESSES[config.accelerator.rpartition("-")[0]]
+    return ""
 
 
 def _whole(text: str, name: str) -> int:
@@ -257,7 +284,7 @@ def _options(config: VelaConfig) -> str:
         elif name in _OPTIONS:
             section, key = _OPTIONS[name]
             chosen[section][key] = value or "true"
-        else:
+        elif not (name in _SILENT or name.startswith("verbose-") or (name, value) == _RAW):
             known = ", ".join(f"--{n}" for n in (*_OPTIONS, *_FEATURES))
             raise InvalidInput(f"Vela's flag --{name} has no meaning here; there are {known}")
     chosen["scheduler"]["disable_feature"] = "|".join(disabled)

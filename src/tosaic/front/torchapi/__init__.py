@@ -50,6 +50,7 @@ from tosaic.front.torchapi.trees import (
     flatten,
     flatten_as,
     is_written_as_text,
+    names_of,
     structure,
     unflatten,
     written_structure,
@@ -62,8 +63,8 @@ __all__ = [
     "graphs_of", "is_number_argument", "is_pointwise",
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "load",
-    "location", "make_new", "module_of", "modules_of", "new_call", "overload_of", "quiet",
-    "stand_in_beside",
+    "location", "make_new", "module_of", "modules_of", "names_of", "new_call", "overload_of",
+    "quiet", "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written", "written_positions",
     "written_structure",
 ]  # fmt: skip

@@ -44,6 +44,13 @@ def arguments_of(spec: pytree.TreeSpec) -> tuple[int, set[str]]:
     return positional.num_children, set(named.context)
 
 
+def names_of(spec: pytree.TreeSpec) -> list[str]:
+    """The names of arguments in a structure of positional and named ones; none if it is none."""
+    parts = spec.children()
+    named = parts[1] if len(parts) == 2 else spec
+    return list(named.context) if named.type is dict else []
+
+
 def flatten_as(values: Any, spec: pytree.TreeSpec) -> list[Any]:
     """The leaves of a structure that has to be like another; ValueError says where it is not."""
     return spec.flatten_up_to(values)

@@ -85,7 +85,7 @@ def image(source: Any) -> Image:
 
 def _from_blob(stream: velabin.Stream) -> Image:
     """A blob does not say how much fast memory its stream takes: the driver knows."""
-    if stream.weights_key:
+    if stream.weights_key or stream.command_key:
         raise InvalidInput("the weights of the blob lie outside of it; give Vela's result instead")
     scratch = {_SCRATCH: stream.scratch_size, _FAST: _FAST_SIZE}
     return Image(stream.command_stream, stream.weights, stream.inputs, stream.outputs, scratch)
