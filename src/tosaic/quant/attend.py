@@ -15,12 +15,12 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.quant.masked import SOFTMAXES
 from tosaic.quant.masking import Masking, conditions, joined, number
 
 aten = torch.ops.aten
 _PRODUCTS = frozenset({"aten.matmul.default", "aten.bmm.default"})
 _OPERATOR = frozenset({"aten.scaled_dot_product_attention.default"})
-_SOFTMAXES = frozenset({"aten.softmax.int", "aten._softmax.default"})
 _SAME = frozenset({"aten.contiguous.default", "aten.clone.default", "aten.type_as.default",
                    "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
                    "aten._to_copy.default"})  # fmt: skip
@@ -84,7 +84,7 @@ def _attention(node: fx.Node) -> _Scores | None:
         source = shares.args[0]
         assert isinstance(source, fx.Node)
         shares = _bare(source) if _shape(source)[-2:] == _shape(shares)[-2:] else None
-    if shares is None or not _is_call(shares, _SOFTMAXES) or len(shares.users) != 1:
+    if shares is None or not _is_call(shares, SOFTMAXES) or len(shares.users) != 1:
         return None
     bound = torchapi.bound_arguments(shares)
     last = shares.meta["val"].dim() - 1

@@ -14,6 +14,7 @@ from tosaic.front import torchapi
 from tosaic.front import trial as front
 from tosaic.front.calls import joins, rides
 from tosaic.front.choice import CHOICE, Choice
+from tosaic.front.curves import Curve
 from tosaic.front.expand import expand
 from tosaic.front.lower import TYPES
 from tosaic.front.marks import MARK, mark_of
@@ -29,6 +30,7 @@ from tosaic.quant.annotations import (
     operands_of,
     values_of,
 )
+from tosaic.quant.curves import curves_in
 from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
     SharedQuantizationSpec,
@@ -87,6 +89,7 @@ class TosaicQuantizer:
         self._made: dict[fx.Node, Choice] = {}
         self._specs: dict[fx.Node, Any] = {}  # of values that have another than most
         self._narrowed: set[fx.Node] = set()  # calls that take no value as wide as it is
+        self._curves: dict[fx.Node, Curve] = {}
 
     def expand(self, module: fx.GraphModule) -> None:
         """Replace calls that are refused by their parts, if none of these is."""
@@ -135,6 +138,7 @@ class TosaicQuantizer:
         trial = self._trial(known)
         joined = self._joined(model.graph, trial) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
+        self._curves = curves_in(model.graph, joined, self._scheme, self._ends, trial)
         for node in model.graph.nodes:
             if _KEY in node.meta or node in done or node in known or self._scheme(node) is None:
                 continue
@@ -144,6 +148,8 @@ class TosaicQuantizer:
                 self._border(node)
             elif node in inside:
                 self._annotate(node, None)
+            elif node in self._curves:
+                self._bend(node, self._curves[node])
             elif node.op == "call_function":
                 done |= self._close(node, trial, joined.get(node, ()))
         self._come_in_once(model.graph)
@@ -216,7 +222,7 @@ class TosaicQuantizer:
         """Biases are observed together with their layer, values with regard to who reads them."""
         found, made = edge_or_node_to_obs_or_fq, dict[Any, BiasObserver]()
         share_observers(found)
-        tell_readers(model, found)
+        tell_readers(model, found, self._curves)
         for edge, observer in found.items():
             scheme = self._scheme(edge[1]) if isinstance(edge, tuple) else None
             if isinstance(observer, DerivedObserverOrFakeQuantize) and scheme is not None:
@@ -386,3 +392,12 @@ class TosaicQuantizer:
             if layers and trial.refusal(*layers, node) is None:
                 found[node] = layers
         return found
+
+    def _ends(self, curve: Curve) -> list[Any]:
+        """How what comes into a function of one value and its result are observed."""
+        read = (self._read(n, c) for c in curve.calls for n in curve.read_by(c))
+        return [self._spec(curve.last), *read]
+
+    def _bend(self, node: fx.Node, curve: Curve) -> None:
+        inputs = {n: self._read(n, node) for n in curve.read_by(node)}
+        node.meta[_KEY] = annotation(inputs, self._spec(node) if node is curve.last else None)

@@ -9,6 +9,7 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import trial
+from tosaic.front.curves import Curve
 from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Quant, Value
 from tosaic.quant.roles import is_real, role_of
@@ -38,6 +39,16 @@ class Trial(trial.Trial):
     def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
         kind = self.kind(call, None)
         return Quant(2 * _STEP, _zero(kind)), kind
+
+    def refuses_curve(self, curve: Curve) -> Unsupported | None:
+        """Why no table does what several calls do with one value; None if one does."""
+        b = Lowering(self.env, constraints=self.constraints)
+        b.wanted, source = self.wanted(curve.last), curve.sources[0]
+        try:
+            b.table(self.made(b, source, d.I8, Quant(_STEP, _zero(d.I8))), curve)
+        except Unsupported as refusal:
+            return refusal
+        return None
 
     def described(self, call: fx.Node, node: fx.Node) -> Any:
         kind = self.kind(call, node) if is_real(node) else None
