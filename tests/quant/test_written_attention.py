@@ -16,6 +16,7 @@ INTEGERS, LENGTH, LOWEST = "TOSA-1.0+INT", 12, torch.finfo(torch.float32).min
 SDPA = "aten.scaled_dot_product_attention.default"
 CAUSAL = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
 BIAS = torch.randn(1, 4, LENGTH, LENGTH, generator=torch.Generator().manual_seed(3))
+HEADS = torch.tensor([0.5, 1.0, 2.0, 3.0]).view(4, 1, 1)
 Masks = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -65,6 +66,7 @@ MASKS: dict[str, Masks] = {
     "padding and causal": lambda s, p: s + torch.where(CAUSAL, 0.0, -1e4) + _padding(p) * -1e4,
     "padding beside a bias": lambda s, p: s + (BIAS + _padding(p) * LOWEST),
     "windows with a bias": _in_windows,
+    "heads have factors": lambda s, _: _added(-1e4)(s * HEADS, _),
     "the type is named": lambda s, _: s.float().masked_fill(~CAUSAL, -1e9).type_as(s),
 }
 # What is done with these scores attention does not do: the softmax reads int8 of them.

@@ -1,5 +1,7 @@
 """Batch norms become what they are: part of the layer before them, or a factor for each channel.
 
+Factors for each channel that are written behind a layer, as layer scales are, become part of it.
+
 None is left to torchao, which cleans the whole graph after each one and, where one remains, looks
 for patterns of training that cost tens of seconds.
 """
@@ -13,6 +15,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.quant.factors import factor_of
 from tosaic.quant.parts import by_rows
 
 _NORMS = {
@@ -32,17 +35,23 @@ _STATISTICS = "running_mean", "running_var", "weight", "bias"
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """A batch norm by constants: y = factor · x + offset for each channel."""
+    """A batch norm by constants: y = factor · x + offset for each channel of an axis."""
 
     node: fx.Node
+    source: Any
     factor: Tensor
     offset: Tensor
+    axis: int = 1
 
 
 def fold_batch_norms(module: fx.GraphModule) -> None:
     """Layers get new weights, the old ones may be the user's own; the rest become layers."""
     graph = module.graph
     for node in list(graph.nodes):
+        if (scale := _scale(node)) is not None and _into_layer(module, scale) is not None:
+            node.replace_all_uses_with(scale.source)
+            graph.erase_node(node)
+            continue
         if node.op != "call_function" or torchapi.target_name(node) not in _NORMS:
             continue
         norm = _constant_norm(module, node)
@@ -57,6 +66,19 @@ def fold_batch_norms(module: fx.GraphModule) -> None:
         graph.erase_node(node)
     graph.eliminate_dead_code()
     module.recompile()
+
+
+def _scale(node: fx.Node) -> _Norm | None:
+    """A product with one constant for each channel of what it multiplies."""
+    if (found := factor_of(node)) is None:
+        return None
+    (source, factor), rank = found, _rank(node)
+    shape = [1] * (rank - factor.dim()) + [*factor.shape]
+    axes = [axis for axis, size in enumerate(shape) if size != 1]
+    if len(axes) != 1 or source.meta["val"].shape != node.meta["val"].shape:
+        return None
+    factor = factor.flatten()
+    return _Norm(node, source, factor, torch.zeros_like(factor), axes[0])
 
 
 def add_biases(module: fx.GraphModule) -> None:
@@ -98,12 +120,13 @@ def _constant_norm(module: fx.GraphModule, node: fx.Node) -> _Norm | None:
     assert variance is not None
     eps = next(bound[name] for name in ("eps", "epsilon") if name in bound)
     factor = torch.rsqrt(variance + eps) * (1.0 if weight is None else weight)
-    return _Norm(node, factor, (0.0 if bias is None else bias) - mean * factor)
+    offset = (0.0 if bias is None else bias) - mean * factor
+    return _Norm(node, node.args[0], factor, offset)
 
 
 def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
     """The layer before the norm, with the norm in its weights; None if others read its result."""
-    layer = norm.node.args[0]
+    layer = norm.source
     if (
         not isinstance(layer, fx.Node)
         or layer.op != "call_function"
@@ -114,9 +137,9 @@ def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
     bound = torchapi.bound_arguments(layer)
     if any(v is not None and v.op != "get_attr" for v in (bound["weight"], bound["bias"])):
         return None
-    if torchapi.target_name(layer) == "aten.linear.default" and _rank(layer) != 2:
-        return None  # the norm is over axis 1, the layer over the last
     weight = torchapi.attribute(module, str(bound["weight"].target))
+    if norm.axis != _rank(layer) - weight.dim() + 1:
+        return None  # a linear layer is over the last axis
     before = (
         torch.zeros_like(norm.offset)
         if bound["bias"] is None
@@ -146,7 +169,7 @@ def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight:
 
 def _as_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node:
     """A convolution of size 1 for each channel; other ranks than 3 and 4 take the shape of 3."""
-    source, graph, aten = norm.node.args[0], module.graph, torch.ops.aten
+    source, graph, aten = norm.source, module.graph, torch.ops.aten
     assert isinstance(source, fx.Node)
     example, channels = source.meta["val"], len(norm.factor)
     rank = example.dim() if example.dim() in (3, 4) else 3
