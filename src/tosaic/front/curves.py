@@ -71,16 +71,17 @@ class Curves:
     is_end: Callable[[fx.Node], bool]
     origin: Callable[[fx.Node], fx.Node] = lambda node: node
 
-    def to(self, last: fx.Node) -> Curve | None:
-        """The longest curve that a call is the last of; a single call is none."""
+    def to(self, last: fx.Node, fits: Callable[[Curve], bool]) -> Curve | None:
+        """The longest curve that fits and a call is the last of; a single call is none."""
         if not is_pointwise(last) or not _is_real(last):
             return None
         calls, best = {last}, None
         while len(calls) <= _MOST:
             front = self._read(calls)
             one = len(calls) > 1 and len({self.origin(n) for n in front}) == 1
-            if one and _is_real(front[0]):
-                best = self._curve(front, calls) or best
+            made = self._curve(front, calls) if one and _is_real(front[0]) else None
+            if made is not None and fits(made):
+                best = made
             inner = next((n for n in front if self._is_inner(n, calls, last)), None)
             if inner is None:
                 break
@@ -122,8 +123,10 @@ def curves_of(program: Program) -> dict[fx.Node, Curve]:
     curves = Curves(program.tensors.get, users, _is_quant, _integers)
     for node in program.calls:
         last = node.args[0] if torchapi.target_name(node) == QUANTIZE else None
-        made = curves.to(last) if isinstance(last, fx.Node) and users(last) == [node] else None
-        if made is not None and all(map(_is_byte, (node, *made.sources))):
+        if not isinstance(last, fx.Node) or users(last) != [node] or not _is_byte(node):
+            continue
+        made = curves.to(last, lambda curve: all(map(_is_byte, curve.sources)))
+        if made is not None:
             found |= dict.fromkeys(made.calls, made)
     return found
 

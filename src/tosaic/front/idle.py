@@ -15,8 +15,8 @@ _CHECK = "aten._assert_tensor_metadata.default"  # of what is known when a progr
 def drop_idle(graph: fx.Graph) -> None:
     """Readers of such a call read what it reads: a sum then takes the sums of its layer."""
     for node in list(graph.nodes):
-        if node.op != "call_function":
-            continue
+        if node.op != "call_function" or any(user.op == "output" for user in node.users):
+            continue  # results are known by their names
         if torchapi.target_name(node) == _CHECK:
             graph.erase_node(node)
         elif _is_idle(node):

@@ -11,7 +11,7 @@ from torch import fx
 from tosaic.front import torchapi
 from tosaic.front.calls import rides
 from tosaic.front.curves import Curve, Curves, is_pointwise
-from tosaic.front.marks import MARK
+from tosaic.front.marks import MARK, mark_of
 from tosaic.quant.annotations import ANNOTATION, only_user, values_of
 from tosaic.quant.trial import Trial
 
@@ -35,17 +35,20 @@ def curves_in(
     def ends(node: fx.Node) -> bool:
         return is_other(node) or _is_rider(node, is_other)
 
+    def fits(curve: Curve) -> bool:
+        wide = any(mark_of(n).wide or mark_of(n).carried for n in curve.sources)
+        if wide or any(scheme(call) != scheme(curve.last) for call in curve.calls):
+            return False
+        is_byte = all(spec.dtype is torch.int8 for spec in specs(curve))
+        return is_byte and trial.refuses_curve(curve) is None
+
     found: dict[fx.Node, Curve] = {}
     curves = Curves(values_of, lambda node: list(node.users), ends)
     for node in reversed(graph.nodes):
         if node in found or node.op != "call_function" or is_other(node):
             continue
-        curve = curves.to(node)
-        if curve is None or {scheme(call) for call in curve.calls} != {scheme(node)}:
-            continue
-        if scheme(node) is None or any(spec.dtype is not torch.int8 for spec in specs(curve)):
-            continue
-        if trial.refuses_curve(curve) is None:
+        curve = None if scheme(node) is None else curves.to(node, fits)
+        if curve is not None:
             found |= dict.fromkeys(curve.calls, curve)
     return found
 
