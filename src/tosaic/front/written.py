@@ -97,7 +97,7 @@ def _pdist(self: Tensor, p: float = 2) -> Tensor:
 
 def _cross(self: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
     axis = list(self.shape).index(3) if dim is None else dim
-    shape = torch.broadcast_shapes(self.shape, other.shape)
+    shape = (self + other).shape
     a, b = self.expand(shape), other.expand(shape)
     first = torch.roll(a, -1, axis) * torch.roll(b, 1, axis)
     return first - torch.roll(a, 1, axis) * torch.roll(b, -1, axis)
@@ -108,7 +108,7 @@ def _linalg_cross(self: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 
 
 def _masked_scatter(self: Tensor, mask: Tensor, source: Tensor) -> Tensor:
-    shape = torch.broadcast_shapes(self.shape, mask.shape)
+    shape = torch.where(mask, self, self).shape
     whole, chosen = self.expand(shape), mask.expand(shape)
     place = (chosen.flatten().to(torch.int64).cumsum(0) - 1).clamp(0, source.numel() - 1)
     found = source.flatten().index_select(0, place).reshape(whole.shape)

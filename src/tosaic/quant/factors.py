@@ -21,9 +21,9 @@ def join_factors(module: fx.GraphModule) -> None:
     """Calls that multiply what only they read, and that is a product, take both factors."""
     joined = 0
     for node in module.graph.nodes:
-        if (outer := factor_of(node)) is None or len(outer[0].users) != 1:
+        if (outer := _factor(node)) is None or len(outer[0].users) != 1:
             continue
-        if (inner := factor_of(outer[0])) is None:
+        if (inner := _factor(outer[0])) is None:
             continue
         factor = (inner[1].double() * outer[1].double()).to(node.meta["val"].dtype)
         if not bool(factor.isfinite().all()):
@@ -48,7 +48,7 @@ def _argument(module: fx.GraphModule, node: fx.Node, factor: Tensor, number: int
     return held
 
 
-def factor_of(node: fx.Node) -> tuple[fx.Node, Tensor] | None:
+def _factor(node: fx.Node) -> tuple[fx.Node, Tensor] | None:
     """What a call multiplies by a constant, and the constant."""
     name = torchapi.target_name(node) if node.op == "call_function" else ""
     if name not in _PRODUCTS | _QUOTIENTS or not node.meta["val"].is_floating_point():

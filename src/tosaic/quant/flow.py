@@ -17,6 +17,7 @@ from tosaic.front.garbage import of_new_objects
 from tosaic.front.idle import drop_idle
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.ports import Ends
+from tosaic.quant.affine import fold_affine
 from tosaic.quant.attend import attend
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
@@ -27,6 +28,7 @@ from tosaic.quant.inputs import Arguments
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
 from tosaic.quant.masked import part_masks
+from tosaic.quant.permutes import sink_permutes
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import apart, each_region, move_constants_in
@@ -131,6 +133,8 @@ def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule
     fold_known(module)
     attend(module)
     part_masks(module)
+    sink_permutes(module)
+    fold_affine(module)
     join_factors(module)
     mark_wide(module.graph)
     quantizer.expand(module)

@@ -1,7 +1,5 @@
 """Batch norms become what they are: part of the layer before them, or a factor for each channel.
 
-Factors for each channel that are written behind a layer, as layer scales are, become part of it.
-
 None is left to torchao, which cleans the whole graph after each one and, where one remains, looks
 for patterns of training that cost tens of seconds.
 """
@@ -15,7 +13,6 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.quant.factors import factor_of
 from tosaic.quant.parts import by_rows
 
 _NORMS = {
@@ -24,7 +21,7 @@ _NORMS = {
     "aten.miopen_batch_norm.default",
     "aten._native_batch_norm_legit_no_training.default",
 }
-_LAYERS = {
+LAYERS = {
     "aten.conv1d.default", "aten.conv1d.padding", "aten.conv2d.default", "aten.conv2d.padding",
     "aten.conv3d.default", "aten.conv3d.padding", "aten.linear.default",
     "aten.convolution.default", "aten.conv_transpose1d.default", "aten.conv_transpose2d.input",
@@ -35,23 +32,17 @@ _STATISTICS = "running_mean", "running_var", "weight", "bias"
 
 @dataclass(frozen=True, slots=True)
 class _Norm:
-    """A batch norm by constants: y = factor · x + offset for each channel of an axis."""
+    """A batch norm by constants: y = factor · x + offset for each channel."""
 
     node: fx.Node
-    source: Any
     factor: Tensor
     offset: Tensor
-    axis: int = 1
 
 
 def fold_batch_norms(module: fx.GraphModule) -> None:
     """Layers get new weights, the old ones may be the user's own; the rest become layers."""
     graph = module.graph
     for node in list(graph.nodes):
-        if (scale := _scale(node)) is not None and _into_layer(module, scale) is not None:
-            node.replace_all_uses_with(scale.source)
-            graph.erase_node(node)
-            continue
         if node.op != "call_function" or torchapi.target_name(node) not in _NORMS:
             continue
         norm = _constant_norm(module, node)
@@ -68,23 +59,10 @@ def fold_batch_norms(module: fx.GraphModule) -> None:
     module.recompile()
 
 
-def _scale(node: fx.Node) -> _Norm | None:
-    """A product with one constant for each channel of what it multiplies."""
-    if (found := factor_of(node)) is None:
-        return None
-    (source, factor), rank = found, _rank(node)
-    shape = [1] * (rank - factor.dim()) + [*factor.shape]
-    axes = [axis for axis, size in enumerate(shape) if size != 1]
-    if len(axes) != 1 or source.meta["val"].shape != node.meta["val"].shape:
-        return None
-    factor = factor.flatten()
-    return _Norm(node, source, factor, torch.zeros_like(factor), axes[0])
-
-
 def add_biases(module: fx.GraphModule) -> None:
     """Layers without a bias get one of zeros: it costs nothing, and can be corrected."""
     for node in list(module.graph.nodes):
-        if node.op != "call_function" or torchapi.target_name(node) not in _LAYERS:
+        if node.op != "call_function" or torchapi.target_name(node) not in LAYERS:
             continue
         bound = torchapi.bound_arguments(node)
         weight = bound["weight"]
@@ -94,7 +72,7 @@ def add_biases(module: fx.GraphModule) -> None:
         behind = _is_transposed(node, bound)
         channels = values.shape[1] * int(bound["groups"]) if behind else values.shape[0]
         made = torch.zeros(channels, dtype=values.dtype, device=values.device)
-        (bound["bias"],) = _parameters(module, node, node, bias=made)
+        (bound["bias"],) = parameters(module, node, node, bias=made)
         node.args, node.kwargs = tuple(bound.values()), {}
     module.recompile()
 
@@ -120,38 +98,43 @@ def _constant_norm(module: fx.GraphModule, node: fx.Node) -> _Norm | None:
     assert variance is not None
     eps = next(bound[name] for name in ("eps", "epsilon") if name in bound)
     factor = torch.rsqrt(variance + eps) * (1.0 if weight is None else weight)
-    offset = (0.0 if bias is None else bias) - mean * factor
-    return _Norm(node, node.args[0], factor, offset)
+    return _Norm(node, factor, (0.0 if bias is None else bias) - mean * factor)
 
 
 def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
     """The layer before the norm, with the norm in its weights; None if others read its result."""
-    layer = norm.source
-    if (
-        not isinstance(layer, fx.Node)
-        or layer.op != "call_function"
-        or torchapi.target_name(layer) not in _LAYERS
-        or len(layer.users) != 1
-    ):
+    layer = norm.node.args[0]
+    if not isinstance(layer, fx.Node) or not is_layer(layer) or len(layer.users) != 1:
         return None
+    if torchapi.target_name(layer) == "aten.linear.default" and _rank(layer) != 2:
+        return None  # the norm is over axis 1, the layer over the last
+    scale_layer(module, layer, norm.factor, norm.offset)
+    return layer
+
+
+def is_layer(node: fx.Node) -> bool:
+    """Whether a call is a layer whose weights and bias are constants."""
+    if node.op != "call_function" or torchapi.target_name(node) not in LAYERS:
+        return False
+    bound = torchapi.bound_arguments(node)
+    return all(v is None or v.op == "get_attr" for v in (bound["weight"], bound["bias"]))
+
+
+def scale_layer(module: fx.GraphModule, layer: fx.Node, factor: Tensor, offset: Tensor) -> None:
+    """A layer gives factor · result + offset, for each channel, by new weights."""
     bound = torchapi.bound_arguments(layer)
-    if any(v is not None and v.op != "get_attr" for v in (bound["weight"], bound["bias"])):
-        return None
     weight = torchapi.attribute(module, str(bound["weight"].target))
-    if norm.axis != _rank(layer) - weight.dim() + 1:
-        return None  # a linear layer is over the last axis
     before = (
-        torch.zeros_like(norm.offset)
+        torch.zeros_like(offset)
         if bound["bias"] is None
         else torchapi.attribute(module, str(bound["bias"].target)).detach().double()
     )
-    factors = _along_weight(norm.factor, layer, bound, weight)
+    factors = _along_weight(factor, layer, bound, weight)
     made = by_rows(_multiplied, weight.detach(), factors)
-    bias = (before * norm.factor + norm.offset).to(weight.dtype)
-    nodes = _parameters(module, norm.node, layer, weight=made, bias=bias)
+    bias = (before * factor + offset).to(weight.dtype)
+    nodes = parameters(module, layer, layer, weight=made, bias=bias)
     bound |= dict(zip(("weight", "bias"), nodes))
     layer.args, layer.kwargs = tuple(bound.values()), {}
-    return layer
 
 
 def _multiplied(weight: Tensor, factors: Tensor) -> Tensor:
@@ -169,13 +152,13 @@ def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight:
 
 def _as_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node:
     """A convolution of size 1 for each channel; other ranks than 3 and 4 take the shape of 3."""
-    source, graph, aten = norm.source, module.graph, torch.ops.aten
+    source, graph, aten = norm.node.args[0], module.graph, torch.ops.aten
     assert isinstance(source, fx.Node)
     example, channels = source.meta["val"], len(norm.factor)
     rank = example.dim() if example.dim() in (3, 4) else 3
     shape = channels, *[1] * (rank - 1)
     real = norm.factor.reshape(shape).to(example.dtype), norm.offset.to(example.dtype)
-    nodes = _parameters(module, norm.node, norm.node, weight=real[0], bias=real[1])
+    nodes = parameters(module, norm.node, norm.node, weight=real[0], bias=real[1])
     ones, zeros = [1] * (rank - 2), [0] * (rank - 2)
     convolve = aten.conv1d.default if rank == 3 else aten.conv2d.default
     with graph.inserting_before(norm.node):
@@ -197,7 +180,7 @@ def _call(graph: fx.Graph, norm: _Norm, target: Any, *args: Any) -> fx.Node:
     return node
 
 
-def _parameters(
+def parameters(
     module: fx.GraphModule, owner: fx.Node, place: fx.Node, **values: Tensor
 ) -> list[fx.Node]:
     """New parameters, named after a node, which is unique in its graph."""

@@ -17,7 +17,6 @@ from tosaic.front.idioms.calls import become, before, name_of, orders
 from tosaic.front.idioms.norms import affine, norm
 from tosaic.front.idioms.products import product
 from tosaic.front.idioms.spectra import has_complex, make_real
-from tosaic.front.idle import drop_idle
 
 aten = torch.ops.aten
 _SIGNS = frozenset(
@@ -33,7 +32,6 @@ def may_have_idioms(graph: fx.Graph) -> bool:
 def recognise(graph: fx.Graph, held: Container[str]) -> None:
     """Put operators in the place of their idioms. ``held`` are the names of parameters."""
     make_real(graph)
-    drop_idle(graph)
     graph.eliminate_dead_code()  # what nothing reads would count as a reader
     idioms = (norm, partial(affine, held=held), _silu, product)
     for node in list(graph.nodes):
