@@ -18,6 +18,7 @@ from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.rewrite.clean import remove_dead
 from tosaic.rewrite.match import Allowed, Cost
 from tosaic.spec.env import Env
+from tosaic.spec.ops_elementwise import BROADCASTS
 
 Perms = tuple[int, ...]
 _NARROW = 8  # channels below which elementwise operators of an NPU idle
@@ -27,12 +28,6 @@ UNARY = {
     "RESCALE",
 }  # fmt: skip
 _SUMS = ("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "CONV3D", "MATMUL")
-_PAIRWISE = {
-    "ADD", "SUB", "MUL", "POW", "INTDIV", "MAXIMUM", "MINIMUM", "EQUAL", "GREATER",
-    "GREATER_EQUAL", "SELECT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "LOGICAL_AND",
-    "LOGICAL_OR", "LOGICAL_XOR", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT",
-    "ARITHMETIC_RIGHT_SHIFT",
-}  # fmt: skip
 _REDUCE = {
     "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PRODUCT", "REDUCE_SUM",
     "REVERSE",
@@ -229,9 +224,10 @@ class _Sinker:
 
     def transposed(self, value: Value, perms: Perms) -> Value:
         """A transposition, merged with one before it, even if a reshape is between them."""
-        if value.is_const:
-            return _turned_const(self.b, value, perms)
         shape = tuple(value.shape[p] for p in perms)
+        if value.is_const:
+            quant = _turned(value.quant, perms)
+            return self.b.remade(value, lambda a: a.transpose(perms), shape, quant=quant)
         if _moves_none(value.shape, perms):
             return self.reshaped(value, shape)
         between = value.producer
@@ -242,7 +238,7 @@ class _Sinker:
                 first = inner.producer.attrs["perms"]
                 merged = tuple(first[axis] for axis in order)
                 return self.reshaped(self.transposed(inner.producer.ins[0], merged), shape)
-        made: Value = self.b.TRANSPOSE(value, perms=perms)
+        made = self.b.TRANSPOSE(value, perms=perms)
         self.turned[value, perms] = made
         return made
 
@@ -260,8 +256,7 @@ class _Sinker:
             value = value.producer.ins[0]
         if value.shape == tuple(shape):
             return value
-        made: Value = self.b.RESHAPE(value, self.b.shape(shape))
-        return made
+        return self.b.RESHAPE(value, self.b.shape(shape))
 
     def reshape(self, op: Op) -> None:
         """Reshape the untransposed value, if no group of axes is torn apart by that."""
@@ -281,13 +276,12 @@ class _Sinker:
 
     def emit(
         self, op: Op, ins: Sequence[Value], moved: dict[str, Any] | None = None
-    ) -> list[Value]:
+    ) -> tuple[Value, ...]:
         """The operator again; where its operands are turned, its results' shapes are inferred."""
         out = [v.type if moved is None else v.dtype for v in op.outs]
-        made = self.b.op(
+        results = self.b.results(
             op.name, *ins, out=out, regions=op.regions, loc=op.loc, **{**op.attrs, **(moved or {})}
         )
-        results = list(made) if isinstance(made, tuple) else [made]
         for old, new in zip(op.outs, results):
             _name(old, new)
             self.made[old] = new
@@ -389,19 +383,9 @@ def _pad(s: _Sinker, op: Op, perms: Perms) -> Form:
 
 
 _RULES.update(dict.fromkeys(UNARY, _unary))
-_RULES.update(dict.fromkeys(_PAIRWISE, _pairwise))
+_RULES.update(dict.fromkeys(BROADCASTS, _pairwise))
 _RULES.update(dict.fromkeys(_REDUCE, _reduce))
 _RULES.update(ARGMAX=_reduce, CONCAT=_concat, SLICE=_slice, TILE=_slice, PAD=_pad)
-
-
-def _turned_const(b: Builder, value: Value, perms: Perms) -> Value:
-    source = value.const
-    assert source is not None
-    shape = tuple(value.shape[p] for p in perms)
-    return b.const(
-        lambda: source.array.transpose(perms), value.dtype, quant=_turned(value.quant, perms),
-        shape=shape,
-    )  # fmt: skip
 
 
 def _turned(quant: Quant | None, perms: Perms) -> Quant | None:

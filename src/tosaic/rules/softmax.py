@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from tosaic.front.extremes import extreme
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import converted, minus, scale_of, times
 from tosaic.rules._rows import (
     PAIR,
@@ -35,7 +34,6 @@ from tosaic.rules._rows import (
 )
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, Any]
 _LONG = 256  # a row from which on the roundings of exponentials may show in their sum
 _LONGEST = 1 << 20
 _FRACTIONS = 254  # steps of an int8 for what was rounded off, −1/2 to 1/2
@@ -135,7 +133,7 @@ def _shares(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
     row = form(b, x, axis)
     inverse = reciprocal(b, normal(b, row.total), row.bits, exact=x.dtype is d.I16)
     if row.exponentials.dtype is d.I16:
-        if b.wanted is None or b.wanted[0].scale >= _FINE:  # type: ignore[operator]
+        if b.wanted is None or b.wanted[0].one_scale >= _FINE:
             brief = b.rescale(inverse, [32767.0 * 32767.0 / 2.0 ** (28 + row.bits)], 0, d.I16)
             made = product(b, row.exponentials, brief)
             return b.marked(made, Quant(1.0 / 32767**2))
@@ -185,9 +183,8 @@ _SAMPLES = (
 )
 
 
-def _flagged(samples: tuple[Sample, ...]) -> list[Sample]:
-    """The same with the argument that the decomposed operator has."""
-    return [Sample(s.shapes, (*s.arguments, False), domain=s.domain) for s in samples]
+# The same with the argument that the decomposed operator has.
+_FLAGGED = [Sample(s.shapes, (*s.arguments, False), domain=s.domain) for s in _SAMPLES]
 
 
 @rule("aten.softmax.int", samples=_SAMPLES)
@@ -210,11 +207,11 @@ def log_softmax(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = 
     return _result(b, minus(b, below, b.LOG(total)), self, dtype)
 
 
-@rule("aten._softmax.default", samples=_flagged(_SAMPLES))
+@rule("aten._softmax.default", samples=_FLAGGED)
 def softmax_decomposed(b: Lowering, self: Value, dim: int, half_to_float: bool) -> Value:
     return softmax(b, self, dim, torch.float32 if half_to_float else None)
 
 
-@rule("aten._log_softmax.default", samples=_flagged(_SAMPLES))
+@rule("aten._log_softmax.default", samples=_FLAGGED)
 def log_softmax_decomposed(b: Lowering, self: Value, dim: int, half_to_float: bool) -> Value:
     return log_softmax(b, self, dim, torch.float32 if half_to_float else None)
