@@ -16,6 +16,7 @@ INTEGERS, LENGTH, LOWEST = "TOSA-1.0+INT", 12, torch.finfo(torch.float32).min
 SDPA = "aten.scaled_dot_product_attention.default"
 CAUSAL = torch.ones(LENGTH, LENGTH, dtype=torch.bool).tril()
 BIAS = torch.randn(1, 4, LENGTH, LENGTH, generator=torch.Generator().manual_seed(3))
+HEADS = torch.tensor([0.5, 1.0, 2.0, 3.0]).view(4, 1, 1)
 Masks = Callable[[Tensor, Tensor], Tensor]
 
 
@@ -44,6 +45,10 @@ def _padding(present: Tensor) -> Tensor:
     return (1.0 - present.float())[:, None, None, :]
 
 
+def _capped(s: Tensor) -> Tensor:
+    return 5 * torch.tanh(s / 5)
+
+
 def _in_windows(s: Tensor, _: Tensor) -> Tensor:
     windows = (s + BIAS).view(1, 1, 4, LENGTH, LENGTH)
     return (windows + torch.zeros(LENGTH, LENGTH).masked_fill(~CAUSAL, -1e30)).view(s.shape)
@@ -61,6 +66,16 @@ MASKS: dict[str, Masks] = {
     "padding and causal": lambda s, p: s + torch.where(CAUSAL, 0.0, -1e4) + _padding(p) * -1e4,
     "padding beside a bias": lambda s, p: s + (BIAS + _padding(p) * LOWEST),
     "windows with a bias": _in_windows,
+    "heads have factors": lambda s, _: _added(-1e4)(s * HEADS, _),
+    "the type is named": lambda s, _: s.float().masked_fill(~CAUSAL, -1e9).type_as(s),
+}
+# What is done with these scores attention does not do: the softmax reads int8 of them.
+OTHERS: dict[str, Masks] = {
+    "a cap before -10000": lambda s, _: _added(-1e4)(_capped(s), _),
+    "a cap before -inf": lambda s, _: _added(-math.inf)(_capped(s), _),
+    "a cap before padding": lambda s, p: _capped(s) + _padding(p) * LOWEST,
+    "a cap before what is filled in": lambda s, _: _capped(s).masked_fill(~CAUSAL, -1e5),
+    "padding is taken away": lambda s, p: s - _padding(p) * 1e6,
 }
 
 
@@ -87,6 +102,17 @@ def test_a_mask_before_a_softmax_costs_nothing(name: str) -> None:
     assert not art.report.refused
     assert SDPA in {str(node.target) for node in art.program.calls}
     assert decibels(model, art, inputs[6:]) > 22
+    agrees_with_reference(art.graph)
+
+
+@pytest.mark.parametrize("name", OTHERS)
+def test_a_mask_leaves_scores_their_steps(name: str) -> None:
+    """Of 24 numbers from -14 to 10 a step is 0.1, and its rounding 31 dB below a share."""
+    inputs, model = data(10), Attention(OTHERS[name]).eval()
+    art = compiled(model, inputs[0], INTEGERS, calibration=inputs[:6])
+    assert not art.report.refused
+    assert SDPA not in {str(node.target) for node in art.program.calls}
+    assert decibels(model, art, inputs[6:]) > 20
     agrees_with_reference(art.graph)
 
 

@@ -17,6 +17,7 @@ from tosaic.front import torchapi
 from tosaic.front.choice import CHOICE
 from tosaic.front.recurrent import steps
 from tosaic.front.writes import is_functional
+from tosaic.front.written import WRITTEN
 
 _HOME = ("stack_trace", "nn_module_stack", CHOICE)
 _DEEPEST = 4  # parts of parts of parts: deeper, a call is made of things that no rule knows
@@ -59,7 +60,8 @@ def _parts(
     if depth == 0 or not _is_spread_by_index(node):
         return None
     torchapi.make_new(node)  # the program reads no value that a call has written to
-    traced = steps(node) or torchapi.decomposed(node)
+    own = WRITTEN.get(torchapi.target_name(node))
+    traced = steps(node) or torchapi.decomposed(node, own)
     if traced is None or not is_functional(traced):
         return None
     _find_constants(traced.graph, node, known)

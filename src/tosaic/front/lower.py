@@ -212,9 +212,11 @@ class Lowering(Builder):
         """The same where an operand is an accumulator, maybe with a scale for each channel.
 
         The scale is the finest in which no sum of what the types can hold overflows. An int32
-        accumulator loses two bits or three of those that it has below a step of the result.
+        accumulator loses two bits or three of those that it has below a step of the result. A
+        narrow operand leaves two more: RESCALE takes no value that has as many bits as its shift.
         """
-        reach = sum(max(_scales(self._meaning(v))) * factor * (v.dtype.range[1] + 1.0) * 2
+        reach = sum(max(_scales(self._meaning(v))) * factor * (v.dtype.range[1] + 1.0)
+                    * (2 if v.dtype is d.I32 else 8)
                     for v, factor in ((a, 1.0), (b, weight)))  # fmt: skip
         scale = reach / 2.0**31
         return (

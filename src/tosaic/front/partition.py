@@ -146,8 +146,7 @@ class _Partitioner:
             return
         try:
             with self.trial.b.scratch() as scratch:
-                if node.name in self.kept:
-                    raise Unsupported(self.kept[node.name])
+                self._check_kept(node)
                 result = self.trial.call(node)
                 self._can_pass(result)
                 scratch.commit()
@@ -169,6 +168,13 @@ class _Partitioner:
             self.is_whole &= not torchapi.is_region_call(node)
             return
         self.is_whole &= len(self.trial.b.graph.ops) == count
+
+    def _check_kept(self, node: fx.Node) -> None:
+        """PyTorch keeps all calls of a function if it keeps one of them."""
+        curve = self.trial.curve(node) if self.kept else None
+        for call in (node,) if curve is None else curve.calls:
+            if call.name in self.kept:
+                raise Unsupported(self.kept[call.name])
 
     def _can_pass(self, result: Any) -> None:
         """What passes through is copied where it is given, so a graph must be able to hold it."""

@@ -13,6 +13,7 @@ from torch import fx
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE, rides
+from tosaic.front.curves import Curve, curves_of
 from tosaic.front.io import misfit
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.masks import mask_input
@@ -52,6 +53,7 @@ class Walker:
         self.unsigned: set[fx.Node] = set()
         self._names: set[str] = set()
         self._reals = Reals(program, self.b)
+        self._curves: dict[fx.Node, Curve] | None = None
 
     def name(self, node: fx.Node) -> str:
         """What a tensor at the boundary is called: as what it is the quantized form of."""
@@ -108,6 +110,8 @@ class Walker:
             return rule_of(target).lower(self.b, *map(self.argument, node.args))
         if torchapi.overload_of(node) is None:
             raise Unsupported(f"{target or node.target} is no operator of PyTorch")
+        if (curve := self.curve(node)) is not None:
+            return self._bent(node, curve)
         arguments = {k: self.argument(v) for k, v in torchapi.bound_arguments(node).items()}
         if target == QUANTIZE:
             if is_unsigned(node):
@@ -134,6 +138,23 @@ class Walker:
         elif self.b.wanted is not None and isinstance(result, Value):
             result = self.b.settle(result, *self.b.wanted)
         return result
+
+    def curve(self, node: fx.Node) -> Curve | None:
+        """The function of one int8 value that a call is a part of."""
+        if self._curves is None:
+            self._curves = curves_of(self.program)
+        return self._curves.get(node)
+
+    def _bent(self, node: fx.Node, curve: Curve) -> Value | None:
+        """A table for the last call; the others give what nothing else reads."""
+        reached = [n for n in curve.sources if n in self.values]  # they are one value
+        source = self.argument((reached or curve.sources)[0])
+        self.b.wanted = self._wanted(curve.last)
+        if node is curve.last:
+            return self.b.table(source, curve)
+        with self.b.scratch():
+            self.b.table(source, curve)
+        return None
 
     def _check_leaves(self, node: fx.Node) -> None:
         """uint8 is what a graph gives; it goes on with the int8 before it."""

@@ -15,12 +15,13 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.quant.annotations import values_of
+from tosaic.quant.masked import SOFTMAXES
 from tosaic.quant.masking import Masking, conditions, joined, number
 
 aten = torch.ops.aten
 _PRODUCTS = frozenset({"aten.matmul.default", "aten.bmm.default"})
 _OPERATOR = frozenset({"aten.scaled_dot_product_attention.default"})
-_SOFTMAXES = frozenset({"aten.softmax.int", "aten._softmax.default"})
 _SAME = frozenset({"aten.contiguous.default", "aten.clone.default", "aten.type_as.default",
                    "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
                    "aten._to_copy.default"})  # fmt: skip
@@ -36,6 +37,7 @@ class _Scores:
     query: fx.Node
     turned: fx.Node
     scale: float = 1.0
+    heads: fx.Node | None = None  # a factor for each head
     masks: tuple[Masking, ...] = field(default=())
 
     def masked(self, mask: Masking) -> _Scores:
@@ -84,7 +86,7 @@ def _attention(node: fx.Node) -> _Scores | None:
         source = shares.args[0]
         assert isinstance(source, fx.Node)
         shares = _bare(source) if _shape(source)[-2:] == _shape(shares)[-2:] else None
-    if shares is None or not _is_call(shares, _SOFTMAXES) or len(shares.users) != 1:
+    if shares is None or not _is_call(shares, SOFTMAXES) or len(shares.users) != 1:
         return None
     bound = torchapi.bound_arguments(shares)
     last = shares.meta["val"].dim() - 1
@@ -153,7 +155,24 @@ def _multiplied(bound: dict[str, Any]) -> _Scores | None:
         factor, found = number(bound[other]), _scores(bound[one])
         if factor is not None and found is not None:
             return _scaled(found, factor)
+        if found is not None and _is_of_heads(bound[other], found):
+            return None if found.masks or found.heads else replace(found, heads=bound[other])
     return None
+
+
+def _is_of_heads(factor: Any, scores: _Scores) -> bool:
+    """Whether a constant has one positive number for each head, or for some of them."""
+    known = values_of(factor) if isinstance(factor, fx.Node) else None
+    if (
+        known is None
+        or known.dim() < 2
+        or known.shape[-2:] != (1, 1)
+        or not bool((known > 0).all())
+    ):
+        return False
+    batch = _shape(scores.query)[:-2]
+    own = (1,) * (len(batch) - known.dim() + 2) + tuple(known.shape[:-2])
+    return len(own) == len(batch) and all(a in (1, b) for a, b in zip(own, batch))
 
 
 def _divided(bound: dict[str, Any]) -> _Scores | None:
@@ -239,8 +258,11 @@ def _replace(module: fx.GraphModule, node: fx.Node, scores: _Scores) -> bool:
             return False
         mask = joined(module, node, found, whole)
         turned = torchapi.new_call(node, aten.transpose.int, (scores.turned, -2, -1))
+        query = scores.query
+        if scores.heads is not None:
+            query = torchapi.new_call(node, aten.mul.Tensor, (query, scores.heads))
     node.target = aten.scaled_dot_product_attention.default
-    node.args = scores.query, turned, value, mask
+    node.args = query, turned, value, mask
     node.kwargs = {"scale": scores.scale}
     return True
 

@@ -26,6 +26,7 @@ from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.inputs import Arguments
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
+from tosaic.quant.masked import part_masks
 from tosaic.quant.permutes import sink_permutes
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
@@ -138,6 +139,7 @@ def simplify(module: fx.GraphModule) -> None:
     drop_idle(module.graph)
     fold_known(module)
     attend(module)
+    part_masks(module)
     sink_permutes(module)
     fold_affine(module)
     join_factors(module)

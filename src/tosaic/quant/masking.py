@@ -14,7 +14,7 @@ from tosaic.front import torchapi
 from tosaic.quant.annotations import values_of
 
 aten = torch.ops.aten
-_FAR = -1e3  # what adds this much, or is this little, counts for nothing
+FAR = -1e3  # what adds this much, or is this little, counts for nothing
 _AWAY = 32.0  # what is this much below all others has a share of 1e-14
 _MOVES = frozenset({
     "aten.unsqueeze.default", "aten.expand.default", "aten.view.default", "aten.reshape.default",
@@ -57,18 +57,21 @@ def conditions(home: fx.Node, masks: Sequence[Masking]) -> list[Masking] | None:
 
     New calls are made where the graph of ``home`` inserts them.
     """
-    found = [term for mask in masks for term in _terms(home, mask)]
-    if any(mask.value is not None and mask.value > _FAR for mask in found):
+    found = [term for mask in masks for term in terms(home, mask)]
+    if any(mask.value is not None and mask.value > FAR for mask in found):
         return None
     computed = [m for m in found if m.value is None and not m.is_known]
     return None if computed and len(found) > 1 else found
 
 
-def _terms(home: fx.Node, mask: Masking) -> list[Masking]:
-    """Conditions and known numbers that a mask is the sum of, or the mask itself."""
+def terms(home: fx.Node, mask: Masking, sign: int = 1) -> list[Masking]:
+    """Conditions and known numbers that a mask is the sum of, or the mask itself.
+
+    A mask that is taken away has the sign −1.
+    """
     if mask.value is not None or mask.is_known:
         return [mask]
-    made = _condition(home, mask.node)
+    made = _condition(home, mask.node, sign)
     if made is not None:
         return [replace(made, shape=mask.shape)]
     bound = torchapi.bound_arguments(mask.node)
@@ -76,7 +79,7 @@ def _terms(home: fx.Node, mask: Masking) -> list[Masking]:
         return [mask]
     if not all(isinstance(bound[k], fx.Node) for k in ("self", "other")):
         return [mask]
-    parts = [t for k in ("self", "other") for t in _terms(home, replace(mask, node=bound[k]))]
+    parts = [t for k in ("self", "other") for t in terms(home, replace(mask, node=bound[k]), sign)]
     return [mask] if any(p.value is None and not p.is_known for p in parts) else parts
 
 
@@ -91,19 +94,19 @@ def joined(
     total = torch.zeros((), dtype=home.meta["val"].dtype)
     for mask in masks:
         total = total + _numbers(mask, shape) if mask.is_known else total
-    given = [_allowed(home, mask) for mask in masks if not mask.is_known]
+    given = [allowed(home, mask) for mask in masks if not mask.is_known]
     if not given:
-        return _held(module, home, total)
-    is_bias = bool(((total != 0) & (total > _FAR)).any())
+        return held(module, home, total)
+    is_bias = bool(((total != 0) & (total > FAR)).any())
     if not is_bias and total.dim():
-        given.append(_held(module, home, total > _FAR))
+        given.append(held(module, home, total > FAR))
     result = given[0]
     for other in given[1:]:
         result = torchapi.new_call(home, aten.logical_and.default, (result, other))
     if not is_bias:
         return result
-    low = float(total[total > _FAR].min()) - _AWAY  # numbers that int8 has, beside the others
-    numbers = _held(module, home, total.clamp(min=low)), _held(module, home, torch.tensor([low]))
+    low = float(total[total > FAR].min()) - _AWAY  # numbers that int8 has, beside the others
+    numbers = held(module, home, total.clamp(min=low)), held(module, home, torch.tensor([low]))
     return torchapi.new_call(home, aten.where.self, (result, *numbers))
 
 
@@ -116,14 +119,14 @@ def _numbers(mask: Masking, shape: tuple[int, ...]) -> Tensor:
     return values.detach() if mask.shape == shape else values.expand(mask.shape).reshape(shape)
 
 
-def _allowed(home: fx.Node, mask: Masking) -> fx.Node:
+def allowed(home: fx.Node, mask: Masking) -> fx.Node:
     """A condition that holds where scores count."""
     if mask.is_allowed:
         return mask.node
     return torchapi.new_call(home, aten.logical_not.default, (mask.node,))
 
 
-def _held(module: fx.GraphModule, home: fx.Node, values: Tensor) -> fx.Node:
+def held(module: fx.GraphModule, home: fx.Node, values: Tensor) -> fx.Node:
     """A tensor as a buffer of the module."""
     name = f"_mask_of_{home.name}_{len(list(module.buffers()))}"
     module.register_buffer(name, values, persistent=False)
@@ -132,41 +135,48 @@ def _held(module: fx.GraphModule, home: fx.Node, values: Tensor) -> fx.Node:
     return made
 
 
-def _condition(home: fx.Node, node: fx.Node) -> Masking | None:
+def _condition(home: fx.Node, node: fx.Node, sign: int = 1) -> Masking | None:
     """The condition behind numbers that are 0 where it holds and far below elsewhere."""
     if node.op != "call_function":
         return None
     name, bound = torchapi.target_name(node), torchapi.bound_arguments(node)
     if name in _CASTS:
-        return _condition(home, bound["self"])
+        return _condition(home, bound["self"], sign)
+    if name == "aten.neg.default":
+        return _condition(home, bound["self"], -sign)
     if name in _MOVES:
-        inner = _condition(home, bound["self"])
+        inner = _condition(home, bound["self"], sign)
         if inner is None:
             return None
         moved = torchapi.new_call(home, node.target, (inner.node, *node.args[1:]))
         return replace(inner, node=moved)
-    found = _two_numbers(home, name, bound)
+    found = _two_numbers(home, name, bound, sign)
     if found is None or found.node.meta["val"].shape == node.meta["val"].shape:
         return found
     spread = torchapi.new_call(home, aten.expand.default, (found.node, [*node.meta["val"].shape]))
     return replace(found, node=spread)
 
 
-def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any]) -> Masking | None:
+def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any], sign: int) -> Masking | None:
     """A condition from a call that chooses between 0 and a number far below."""
+
+    def far(value: Any) -> float | None:
+        known = number(value)
+        return known * sign if known is not None and known * sign <= FAR else None
+
     if name.startswith("aten.masked_fill."):
-        value = number(bound["value"])
-        if value is not None and value <= _FAR and _is_zero(bound["self"]):
+        value = far(bound["value"])
+        if value is not None and _is_zero(bound["self"]):
             return Masking(bound["mask"], value, is_allowed=False)
     if name.startswith("aten.where."):
         for one, other in (("self", "other"), ("other", "self")):
-            value = number(bound[other])
-            if value is not None and value <= _FAR and _is_zero(bound[one]):
+            value = far(bound[other])
+            if value is not None and _is_zero(bound[one]):
                 return Masking(bound["condition"], value, is_allowed=one == "self")
     if name in ("aten.mul.Tensor", "aten.mul.Scalar"):
         for one, other in (("self", "other"), ("other", "self")):
-            value = number(bound[other])
-            if value is not None and value <= _FAR and isinstance(bound[one], fx.Node):
+            value = far(bound[other])
+            if value is not None and isinstance(bound[one], fx.Node):
                 return _indicated(home, bound[one], value)
     return None
 

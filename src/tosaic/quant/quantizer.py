@@ -12,8 +12,9 @@ import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front import trial as front
-from tosaic.front.calls import joins, rides
+from tosaic.front.calls import rides
 from tosaic.front.choice import CHOICE, Choice
+from tosaic.front.curves import Curve
 from tosaic.front.expand import expand
 from tosaic.front.lower import TYPES
 from tosaic.front.marks import MARK, mark_of
@@ -29,6 +30,7 @@ from tosaic.quant.annotations import (
     operands_of,
     values_of,
 )
+from tosaic.quant.curves import curves_in
 from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
     SharedQuantizationSpec,
@@ -49,7 +51,7 @@ from tosaic.quant.selection import (
     schemes_of,
 )
 from tosaic.quant.ties import share_observers
-from tosaic.quant.trial import Trial
+from tosaic.quant.trial import Trial, joined_sums
 from tosaic.quant.weights import BiasObserver, WeightObserver
 from tosaic.spec.dtypes import DType
 from tosaic.spec.env import Env
@@ -87,6 +89,7 @@ class TosaicQuantizer:
         self._made: dict[fx.Node, Choice] = {}
         self._specs: dict[fx.Node, Any] = {}  # of values that have another than most
         self._narrowed: set[fx.Node] = set()  # calls that take no value as wide as it is
+        self._curves: dict[fx.Node, Curve] = {}
 
     def expand(self, module: fx.GraphModule) -> None:
         """Replace calls that are refused by their parts, if none of these is."""
@@ -133,8 +136,9 @@ class TosaicQuantizer:
         others = {node for node in model.graph.nodes if _KEY in node.meta}
         self._made, self._specs = choices(model.graph, self.schemes), {}
         trial = self._trial(known)
-        joined = self._joined(model.graph, trial) if self.sums_ride else {}
+        joined = joined_sums(model.graph, trial, self._scheme) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
+        self._curves = curves_in(model.graph, joined, self._scheme, self._ends, trial)
         for node in model.graph.nodes:
             if _KEY in node.meta or node in done or node in known or self._scheme(node) is None:
                 continue
@@ -144,6 +148,8 @@ class TosaicQuantizer:
                 self._border(node)
             elif node in inside:
                 self._annotate(node, None)
+            elif self._is_bent(node):
+                self._bend(node, self._curves[node])
             elif node.op == "call_function":
                 done |= self._close(node, trial, joined.get(node, ()))
         self._come_in_once(model.graph)
@@ -216,7 +222,7 @@ class TosaicQuantizer:
         """Biases are observed together with their layer, values with regard to who reads them."""
         found, made = edge_or_node_to_obs_or_fq, dict[Any, BiasObserver]()
         share_observers(found)
-        tell_readers(model, found)
+        tell_readers(model, found, self._curves)
         for edge, observer in found.items():
             scheme = self._scheme(edge[1]) if isinstance(edge, tuple) else None
             if isinstance(observer, DerivedObserverOrFakeQuantize) and scheme is not None:
@@ -369,20 +375,22 @@ class TosaicQuantizer:
         before = name if "batch_norm" not in name else "aten.conv2d.default"
         return user if rides(before, torchapi.target_name(user)) else None
 
-    def _joined(self, graph: fx.Graph, trial: Trial) -> dict[fx.Node, tuple[fx.Node, ...]]:
-        """For each sum the layers that nothing else reads, if it can add their accumulators."""
-        found: dict[fx.Node, tuple[fx.Node, ...]] = {}
-        for node in graph.nodes:
-            scheme = self._scheme(node) if node.op == "call_function" and is_real(node) else None
-            if scheme is None or _KEY in node.meta:
-                continue
-            name = torchapi.target_name(node)
-            layers = tuple(
-                n for n in node.all_input_nodes
-                if n.op == "call_function" and n not in trial.constants and is_real(n)
-                and self._scheme(n) == scheme and _KEY not in n.meta
-                and joins(torchapi.target_name(n), name) and only_user(n) is node
-            )  # fmt: skip
-            if layers and trial.refusal(*layers, node) is None:
-                found[node] = layers
-        return found
+    def _ends(self, curve: Curve) -> list[Any]:
+        """How what comes into a function of one value and its result are observed."""
+        read = (self._read(n, c) for c in curve.calls for n in curve.read_by(c))
+        return [self._spec(curve.last), *read]
+
+    def _is_bent(self, node: fx.Node) -> bool:
+        """Whether a call is of a curve that is of bytes, now that its sources are annotated."""
+        curve = self._curves.get(node)
+        if curve is None or any(_KEY in call.meta for call in curve.calls):
+            return curve is not None
+        if all(spec.dtype is torch.int8 for spec in self._ends(curve)):
+            return True
+        for call in curve.calls:
+            del self._curves[call]
+        return False
+
+    def _bend(self, node: fx.Node, curve: Curve) -> None:
+        inputs = {n: self._read(n, node) for n in curve.read_by(node)}
+        node.meta[_KEY] = annotation(inputs, self._spec(node) if node is curve.last else None)

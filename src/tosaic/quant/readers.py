@@ -9,15 +9,20 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.curves import Curve
+from tosaic.quant.masked import SOFTMAXES
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.ranges import Reader
 
 
-def tell_readers(module: fx.GraphModule, observers: Mapping[Any, Any]) -> None:
+def tell_readers(
+    module: fx.GraphModule, observers: Mapping[Any, Any], curves: Mapping[fx.Node, Curve]
+) -> None:
     """Give each observer the function that alone reads what it observes, where there is one.
 
     ``observers`` are those of values, by their nodes, and of values as one call reads them.
-    Calls between values of one observer only move numbers, so they count as no readers.
+    Calls between values of one observer only move numbers, so they count as no readers; ``curves``
+    are calls that read as one.
     """
     members: dict[RangeObserver, set[fx.Node]] = {}
     for key, observer in observers.items():
@@ -25,11 +30,27 @@ def tell_readers(module: fx.GraphModule, observers: Mapping[Any, Any]) -> None:
             members.setdefault(observer, set()).add(key if isinstance(key, fx.Node) else key[0])
     for observer, own in members.items():
         edges = [(node, user) for node in own for user in node.users if user not in own]
-        observer.reader = _common(module, edges)
+        observer.reader, observer.row = _common(module, edges, curves), _row(edges)
 
 
-def _common(module: fx.GraphModule, edges: list[tuple[fx.Node, fx.Node]]) -> Reader | None:
+def _row(edges: list[tuple[fx.Node, fx.Node]]) -> int | None:
+    """The axis of the softmax that alone reads values."""
+    calls = {user for _, user in edges}
+    if len(edges) != 1 or torchapi.target_name(user := calls.pop()) not in SOFTMAXES:
+        return None
+    axis: int = torchapi.bound_arguments(user)["dim"]
+    return axis
+
+
+def _common(
+    module: fx.GraphModule,
+    edges: list[tuple[fx.Node, fx.Node]],
+    curves: Mapping[fx.Node, Curve],
+) -> Reader | None:
     """The one function that all reading calls are."""
+    whole = {curves.get(user) for _, user in edges}
+    if len(whole) == 1 and None not in whole:
+        return whole.pop()
     calls = {_described(source, user) for source, user in edges}
     if len(calls) != 1 or None in calls:
         return None

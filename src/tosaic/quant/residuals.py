@@ -1,9 +1,9 @@
 """Running sums: what layers of a transformer add to, and what norms read.
 
 Each rounding of such a sum to 8 bits would stay in it to the end, so it has 16 where it goes on to
-another sum; ViT-Tiny gains 4 dB by it. Norms read 8 of them. Only where few elements are far
-larger than all others, and would leave these little, a norm reads all 16, and makes all of them
-alike: MiniLM in int8 comes from 7 to 16 dB.
+another sum; ViT-Tiny gains 4 dB by it. Norms read 8 of them, or are what is added. Only where few
+elements are far larger than all others, and would leave these little, a norm reads all 16, and
+makes all of them alike: MiniLM in int8 comes from 7 to 16 dB.
 """
 
 from __future__ import annotations
@@ -25,11 +25,12 @@ _FAR = 16.0  # the largest over the median: noise has 5 to 6, trained MiniLM 21 
 def mark_residuals(module: fx.GraphModule, leaves: Sequence[Any]) -> None:
     """Ask for 16 bits where they are worth it for the example inputs."""
     sums = {n for n in module.graph.nodes if _is_sum(n) and any(map(_is_norm, n.users))}
-    for node in sums:
-        if any(_is_sum(user) for user in node.users):
+    for node in module.graph.nodes:
+        norms = [n for n in node.all_input_nodes if _is_norm(n)] if _is_sum(node) else []
+        if (node in sums or norms) and any(_is_sum(user) for user in node.users):
             _mark(node, carried=True)
             for operand in node.all_input_nodes:
-                if _is_layer(operand) and len(operand.users) == 1:
+                if (_is_layer(operand) or operand in norms) and len(operand.users) == 1:
                     _mark(operand, carried=True)
     if not sums:
         return

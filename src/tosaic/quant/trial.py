@@ -8,9 +8,12 @@ from typing import Any
 from torch import fx
 
 from tosaic.errors import Unsupported
-from tosaic.front import trial
+from tosaic.front import torchapi, trial
+from tosaic.front.calls import joins
+from tosaic.front.curves import Curve
 from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Quant, Value
+from tosaic.quant.annotations import ANNOTATION, only_user
 from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme
 from tosaic.spec import dtypes as d
@@ -39,6 +42,16 @@ class Trial(trial.Trial):
         kind = self.kind(call, None)
         return Quant(2 * _STEP, _zero(kind)), kind
 
+    def refuses_curve(self, curve: Curve) -> Unsupported | None:
+        """Why no table does what several calls do with one value; None if one does."""
+        b = Lowering(self.env, constraints=self.constraints)
+        b.wanted, source = self.wanted(curve.last), curve.sources[0]
+        try:
+            b.table(self.made(b, source, d.I8, Quant(_STEP, _zero(d.I8))), curve)
+        except Unsupported as refusal:
+            return refusal
+        return None
+
     def described(self, call: fx.Node, node: fx.Node) -> Any:
         kind = self.kind(call, node) if is_real(node) else None
         return super().described(call, node), kind, self.scheme(call)
@@ -65,6 +78,27 @@ class Trial(trial.Trial):
         assert scheme is not None
         meaning = Quant((_STEP,) * channels, 0, axis) if scheme.per_channel else Quant(_STEP)
         return scheme.weight_kind, meaning
+
+
+def joined_sums(
+    graph: fx.Graph, trial: Trial, scheme: Callable[[fx.Node], Scheme | None]
+) -> dict[fx.Node, tuple[fx.Node, ...]]:
+    """For each sum the layers that nothing else reads, if it can add their accumulators."""
+    found: dict[fx.Node, tuple[fx.Node, ...]] = {}
+    for node in graph.nodes:
+        own = scheme(node) if node.op == "call_function" and is_real(node) else None
+        if own is None or ANNOTATION in node.meta:
+            continue
+        name = torchapi.target_name(node)
+        layers = tuple(
+            n for n in node.all_input_nodes
+            if n.op == "call_function" and n not in trial.constants and is_real(n)
+            and scheme(n) == own and ANNOTATION not in n.meta
+            and joins(torchapi.target_name(n), name) and only_user(n) is node
+        )  # fmt: skip
+        if layers and trial.refusal(*layers, node) is None:
+            found[node] = layers
+    return found
 
 
 def _times(quant: Quant, factor: float) -> Quant:

@@ -16,6 +16,7 @@ from torch import Tensor, fx
 from tosaic.front.idioms.calls import become, before, name_of, orders
 from tosaic.front.idioms.norms import affine, norm
 from tosaic.front.idioms.products import product
+from tosaic.front.idioms.spectra import has_complex, make_real
 
 aten = torch.ops.aten
 _SIGNS = frozenset(
@@ -25,11 +26,12 @@ _SIGNS = frozenset(
 
 
 def may_have_idioms(graph: fx.Graph) -> bool:
-    return any(name_of(node) in _SIGNS for node in graph.nodes)
+    return any(name_of(node) in _SIGNS or has_complex(node) for node in graph.nodes)
 
 
 def recognise(graph: fx.Graph, held: Container[str]) -> None:
     """Put operators in the place of their idioms. ``held`` are the names of parameters."""
+    make_real(graph)
     graph.eliminate_dead_code()  # what nothing reads would count as a reader
     idioms = (norm, partial(affine, held=held), _silu, product)
     for node in list(graph.nodes):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,12 +14,15 @@ from tosaic.front.torchapi.programs import quiet
 from tosaic.front.torchapi.standin import StandIn, as_fakes, as_stand_ins
 
 
-def decomposed(node: fx.Node) -> fx.GraphModule | None:
-    """What PyTorch itself makes of a call, traced from its operands; None if it is elementary."""
+def decomposed(node: fx.Node, own: Callable[..., Any] | None = None) -> fx.GraphModule | None:
+    """What PyTorch itself makes of a call, traced from its operands; None if it is elementary.
+
+    ``own`` is what we make of it instead.
+    """
     target, operands = node.target, node.all_input_nodes
     if not isinstance(target, torch._ops.OpOverload) or any("val" not in n.meta for n in operands):
         return None
-    written = decomposition_table.get(target)
+    written = own or decomposition_table.get(target)
     if written is None and not target._can_decompose():
         return None
     function = target if written is None else written
@@ -29,13 +33,13 @@ def decomposed(node: fx.Node) -> fx.GraphModule | None:
         return function(*args, **kwargs)
 
     examples = [n.meta["val"] for n in operands]
-    own = any(isinstance(e, StandIn) for e in examples)
+    are_ours = any(isinstance(e, StandIn) for e in examples)
     mode, fakes = as_fakes(examples)
     try:
         with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
             made = make_fx(call, pre_dispatch=written is not None)(*fakes)
     except (NotImplementedError, RuntimeError):  # not for such operands, or sizes are not known
         return None
-    if own:
+    if are_ours:
         as_stand_ins(made)
     return made

@@ -1,0 +1,97 @@
+"""Operators that PyTorch has no parts for are lowered as what they are written with."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from judges.programs import Function, agrees_with_reference, compiled
+
+WEIGHT = torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(5))
+LIMITS = torch.tensor([-1.0, 0.0, 0.5, 1.0])
+Given = tuple[tuple[int, ...], ...]
+REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
+    "hypot": (torch.hypot, ((4, 8), (8,))),
+    "copysign": (torch.copysign, ((4, 8), (4, 8))),
+    "heaviside": (lambda x: torch.heaviside(x, torch.full((8,), 0.5)), ((4, 8),)),
+    "xlogy": (lambda x: torch.special.xlogy(x, 2.0), ((4, 8),)),
+    "bilinear": (lambda x, y: F.bilinear(x, y, WEIGHT, torch.ones(3)), ((4, 8), (4, 8))),
+    "addbmm": (lambda x, y, z: torch.addbmm(x, y, z, beta=0.5), ((3, 5), (2, 3, 4), (2, 4, 5))),
+    "block_diag": (torch.block_diag, ((2, 3), (2, 2), (4,))),
+    "pdist": (F.pdist, ((5, 8),)),
+    "cross": (torch.linalg.cross, ((4, 3), (4, 3))),
+    "cross along another axis": (lambda x, y: torch.cross(x, y, dim=0), ((3, 4), (3, 4))),
+}
+WHOLE: dict[str, Callable[[Tensor], Tensor]] = {
+    "bucketize": lambda x: torch.bucketize(x, LIMITS),
+    "bucketize from the right": lambda x: torch.bucketize(x, LIMITS, right=True, out_int32=True),
+    "searchsorted": lambda x: torch.searchsorted(LIMITS, x),
+    "count_nonzero": lambda x: torch.count_nonzero(torch.relu(x), 1),
+}
+
+
+def data(given: Given, count: int = 6) -> list[tuple[Tensor, ...]]:
+    """Noise, but nothing so near to 0 that int8 has no sign for it."""
+    random = torch.Generator().manual_seed(1)
+
+    def noise(shape: tuple[int, ...]) -> Tensor:
+        x = torch.randn(*shape, generator=random)
+        return x + 0.2 * x.sign()
+
+    return [tuple(map(noise, given)) for _ in range(count)]
+
+
+@pytest.mark.parametrize("name", REAL)
+def test_a_written_operator_is_what_pytorch_computes(name: str) -> None:
+    function, given = REAL[name]
+    inputs = data(given)
+    art = compiled(Function(function), inputs[0])
+    assert not art.report.refused
+    for x in inputs:
+        torch.testing.assert_close(art.run(*x), function(*x), rtol=1e-4, atol=2e-3)
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+INT", "ethos-u55-128"])
+@pytest.mark.parametrize("name", REAL)
+def test_a_written_operator_runs_in_int8(name: str, target: str) -> None:
+    """Three roundings in a row of noise with 36 dB each leave 31, of magnitudes less."""
+    function, given = REAL[name]
+    inputs = data(given, 10)
+    art = compiled(Function(function), inputs[0], target, calibration=inputs)
+    assert not art.report.refused
+    real = torch.stack([function(*x) for x in inputs])
+    error = torch.stack([art.run(*x) for x in inputs]) - real
+    assert float(10 * torch.log10(real.square().sum() / error.square().sum())) > 24
+    if target == "TOSA-1.0+INT":
+        agrees_with_reference(art.graph)
+
+
+@pytest.mark.parametrize("name", WHOLE)
+def test_places_are_counted_in_integers(name: str) -> None:
+    """Away from the limits by more than a step of int8 all of them are PyTorch's."""
+    function, (first, *more) = WHOLE[name], data(((4, 32),))
+    art = compiled(Function(function), first, "TOSA-1.0+INT", calibration=[first, *more])
+    assert not art.report.refused
+    for (x,) in (first, *more):
+        near = ((x.unsqueeze(-1) - LIMITS).abs() < 0.05).any(-1)
+        x = torch.where(near, torch.full_like(x, 0.25), x)
+        made: Any = art.run(x)
+        assert made.dtype is function(x).dtype
+        assert torch.equal(made, function(x))
+
+
+def test_a_mask_chooses_where_the_next_element_goes() -> None:
+    def scattered(x: Tensor, y: Tensor) -> Tensor:
+        return x.masked_scatter(x > 0, y)
+
+    inputs = data(((4, 8), (4, 8)))
+    art = compiled(Function(scattered), inputs[0], "TOSA-1.0+INT", calibration=inputs)
+    assert not art.report.refused
+    real = torch.stack([scattered(*x) for x in inputs])
+    error = torch.stack([art.run(*x) for x in inputs]) - real
+    assert float(error.abs().max()) < 2 * 8 / 255
