@@ -203,11 +203,25 @@ def far_apart(m: Maker) -> Value:
     return narrowed(m, acc)
 
 
-def many_for_one(m: Maker) -> Value:
-    """A depthwise convolution with two results for each channel, beside another tensor."""
-    acc = convolve(m, m.input(I8, (1, 4, 5, 3)), m.draw(I8, (2, 2, 3, 2)), op="DEPTHWISE_CONV2D",
-                   pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1))  # fmt: skip
-    return m.b.CONCAT(m.input(I8, (1, 3, 4, 6)), narrowed(m, acc), axis=2)
+def many_for_one(m: Maker, x: Value, pad: int = 0) -> Value:
+    """A depthwise convolution with two results for each channel."""
+    acc = convolve(m, x, m.draw(I8, (2, 2, x.shape[3], 2)), op="DEPTHWISE_CONV2D",
+                   pad=(pad, 0, pad, 0), stride=(1, 1), dilation=(1, 1))  # fmt: skip
+    return narrowed(m, acc)
+
+
+def many_beside(m: Maker) -> Value:
+    made = many_for_one(m, m.input(I8, (1, 4, 5, 3)))
+    return m.b.CONCAT(m.input(I8, (1, 3, 4, 6)), made, axis=2)
+
+
+def outer(m: Maker) -> Value:
+    """The products of a vector's elements with one another."""
+    x = m.input(I8, (7,))
+    rows, columns = (
+        m.b.RESHAPE(m.rescale(x, UNIT, I32, (3, 0)), m.b.shape(s)) for s in ((7, 1), (1, 7))
+    )
+    return m.b.MUL(rows, columns, m.zero(I8))
 
 
 @dataclass(frozen=True)
@@ -230,6 +244,8 @@ FORMS = {
     "a padded pool of a piece, in batches": Piece(
         lambda m: m.b.MAX_POOL2D(sliced(m, batch=2), kernel=(2, 2), stride=(1, 1),
                                  pad=(1, 0, 1, 0)), BOTH, "_sliced"),
+    "two channels for one of a piece": Piece(
+        lambda m: many_for_one(m, sliced(m), 1), BOTH, "_sliced"),
     "a transposed convolution of a piece": Piece(lambda m: enlarged(m, sliced(m)), BOTH, "_sliced"),
     "a convolution over three axes of a piece": Piece(deep, (U85,), "_sliced"),
     "a maximum of a piece of five axes": Piece(largest, BOTH, "_sliced"),
@@ -242,13 +258,14 @@ FORMS = {
     "a TILE as int32": Piece(lambda m: widened(m, tiled(m, I8)), (U55,), "_wide"),
     "a PAD as int32": Piece(lambda m: widened(m, surrounded(m, I8)), (U55,), "_wide"),
     "a RESCALE to int32 into a CONCAT": Piece(last_wide, (U55,), "_part"),
-    "two channels for one into a CONCAT": Piece(many_for_one, (U55,), "_part"),
+    "two channels for one into a CONCAT": Piece(many_beside, (U55,), "_part"),
     "two pieces of one RESCALE": Piece(two_slices, (U55,), "_shared"),
     "scales by channel of a CONCAT": Piece(
         lambda m: by_channel(m, joined(m, I8)), BOTH, "_by_channel"),
     "a piece with more axes": Piece(more_axes, BOTH, "_reshaped"),
     "a choice of a tensor with two shapes": Piece(chosen, (U85,), "_chosen"),
     "differences of a tensor with two shapes": Piece(crossed, (U55,), "_crossed"),
+    "products of a vector with itself": Piece(outer, (U55,), "_crossed"),
     "limits behind a table turned round": Piece(turned, (U85,), "_turned"),
     "gaps longer than what a PAD surrounds": Piece(far_apart, BOTH, "_surrounded"),
     "a step to uint8 behind a zero point of 0": Piece(unsigned, BOTH, "_unsigned"),

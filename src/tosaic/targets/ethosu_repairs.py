@@ -193,7 +193,7 @@ def _part(op: Op, position: int, uses: Uses) -> bool:
         return False
     first = op.name == "CONCAT" and position == 0
     summed = _maker(made.ins[0]) if made.name == "RESCALE" else made
-    if summed is not None and summed.name == "DEPTHWISE_CONV2D" and summed.ins[1].shape[3] > 1:
+    if summed is not None and _is_several_for_one(summed):
         return True
     return made.name in ("REDUCE_MAX", "REDUCE_MIN") or (made.name == "RESCALE" and not first)
 
@@ -239,7 +239,13 @@ def _multiplied(op: Op, position: int, uses: Uses) -> bool:
 def _split(op: Op) -> bool:
     """Convolutions and pools of which Vela makes several."""
     gap = max(op.attrs.get("dilation", (1,)))
-    return op.ins[0].shape[0] > 1 or gap > 2 or max(op.attrs["stride"]) > 3
+    is_split = gap > 2 or max(op.attrs["stride"]) > 3 or _is_several_for_one(op)
+    return op.ins[0].shape[0] > 1 or is_split
+
+
+def _is_several_for_one(op: Op) -> bool:
+    """A depthwise convolution with several results for each channel."""
+    return op.name == "DEPTHWISE_CONV2D" and op.operand("weight").shape[3] > 1
 
 
 def _reshaped(op: Op, position: int, uses: Uses) -> bool:
@@ -335,10 +341,16 @@ def _crossed(op: Op, position: int, uses: Uses) -> bool:
 
 
 def _reshaped_for_several(value: Value, uses: Uses) -> bool:
-    """Whether a tensor is read by others, and by someone with another shape."""
+    """Whether a tensor is read by others, and by someone with another shape.
+
+    A RESCALE before the shape is part of who reads it, and the tensor is what that reads.
+    """
     made = value.producer
     if made is not None and made.name == "RESHAPE":
-        return len(uses[made.ins[0]]) > 1 or len(uses[value]) > 1
+        whole = [value, made.ins[0]]
+        if made.ins[0].producer is not None and made.ins[0].producer.name == "RESCALE":
+            whole.append(made.ins[0].producer.ins[0])
+        return any(len(uses[each]) > 1 for each in whole)
     return len(uses[value]) > 1 and any(reader.name == "RESHAPE" for reader in uses[value])
 
 
