@@ -215,6 +215,13 @@ def many_beside(m: Maker) -> Value:
     return m.b.CONCAT(m.input(I8, (1, 3, 4, 6)), made, axis=2)
 
 
+def magnitudes(m: Maker) -> Value:
+    """The sizes of what a convolution gives, behind another tensor."""
+    acc = convolve(m, m.input(I8, (1, 4, 5, 3)), m.draw(I8, (6, 2, 2, 3)), pad=(0, 0, 0, 0),
+                   stride=(1, 1), dilation=(1, 1))  # fmt: skip
+    return m.b.CONCAT(m.input(I32, (1, 2, 4, 6)), m.b.ABS(acc), axis=1)
+
+
 def outer(m: Maker) -> Value:
     """The products of a vector's elements with one another."""
     x = m.input(I8, (7,))
@@ -259,6 +266,14 @@ FORMS = {
     "a PAD as int32": Piece(lambda m: widened(m, surrounded(m, I8)), (U55,), "_wide"),
     "a RESCALE to int32 into a CONCAT": Piece(last_wide, (U55,), "_part"),
     "two channels for one into a CONCAT": Piece(many_beside, (U55,), "_part"),
+    "sizes of sums into a CONCAT": Piece(magnitudes, (U85,), "_chained"),
+    "turned bits of the largest into a CONCAT": Piece(
+        lambda m: m.b.CONCAT(m.input(I8, (1, 6, 1, 4)), m.b.BITWISE_NOT(
+            m.b.REDUCE_MAX(m.input(I8, (1, 6, 5, 4)), axis=2)), axis=1), (U85,), "_chained"),
+    "sizes of the largest into a PAD": Piece(
+        lambda m: m.b.PAD(m.b.ABS(m.rescale(m.b.MAX_POOL2D(
+            m.input(I8, (1, 6, 5, 4)), kernel=(2, 2), stride=(1, 1), pad=(0, 0, 0, 0)), UNIT, I32)),
+            m.b.shape((0, 0, 1, 0, 0, 1, 0, 0)), m.zero(I32)), (U85,), "_chained"),
     "two pieces of one RESCALE": Piece(two_slices, (U55,), "_shared"),
     "scales by channel of a CONCAT": Piece(
         lambda m: by_channel(m, joined(m, I8)), BOTH, "_by_channel"),

@@ -26,6 +26,8 @@ _WINDOWS = {"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D"}
 _CONVOLUTIONS = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D"}
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
 _SHIFTS = {"LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"}
+_FUNCTIONS = {"ABS", "BITWISE_NOT", "CLZ"}
+_KERNELS = {*_WINDOWS, *_CONVOLUTIONS, "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "MATMUL"}
 _BITS = {"BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}
 _OLDER, _ALL = ("u55", "u65"), ("u55", "u65", "u85")
 
@@ -198,6 +200,22 @@ def _part(op: Op, position: int, uses: Uses) -> bool:
     return made.name in ("REDUCE_MAX", "REDUCE_MIN") or (made.name == "RESCALE" and not first)
 
 
+def _chained(op: Op, position: int, uses: Uses) -> bool:
+    """A part that is a function of windows' results, in one operation with them."""
+    if (op.name, position > 0) not in (("CONCAT", True), ("PAD", False)):
+        return False
+    made = _before_rescale(op.ins[position])
+    if made is None or made.name not in _FUNCTIONS:
+        return False
+    windows = _before_rescale(made.ins[0])
+    return windows is not None and windows.name in _KERNELS
+
+
+def _before_rescale(value: Value) -> Op | None:
+    made = _maker(value)
+    return _maker(made.ins[0]) if made is not None and made.name == "RESCALE" else made
+
+
 def _wide(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE with 32 bits becomes several operators on U55 and U65, without the place."""
     if op.name != "RESCALE" or position or d.I32 not in (op.ins[0].dtype, op.outs[0].dtype):
@@ -356,6 +374,7 @@ def _reshaped_for_several(value: Value, uses: Uses) -> bool:
 
 FAULTS = (
     Fault(_ALL, _part),
+    Fault(("u85",), _chained),
     Fault(_OLDER, _wide),
     Fault(_OLDER, _shared),
     Fault(_ALL, _by_channel),
