@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,6 +19,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, piece, take
 from tosaic.ir.graph import Quant, Value
 from tosaic.rewrite.columns import fold
+from tosaic.rewrite.phases import kernel_of, phases, together
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d
@@ -301,13 +303,42 @@ def _layered(b: Lowering, x: Value, c: Convolution) -> Value:
     return b.reshape(y, (batch, count, *y.shape[1:]))
 
 
-def spread(b: Lowering, x: Value, stride: Sequence[int], fill: int) -> Value:
-    """[N, H, W, C] with so many elements from one to the next, and others between them."""
-    batch, height, width, channels = x.shape
-    apart = b.reshape(x, (batch, height, 1, width, 1, channels))
-    between = (0, 0, 0, 0, 0, stride[0] - 1, 0, 0, 0, stride[1] - 1, 0, 0)
-    wide = b.marked(b.PAD(apart, b.shape(between), b.const([fill], x.dtype)), x.quant)
-    y = b.reshape(wide, (batch, height * stride[0], width * stride[1], channels))
-    for axis, size, step in ((1, height, stride[0]), (2, width, stride[1])):
-        y = piece(b, y, axis, 0, (size - 1) * step + 1)
-    return y
+def phased(b: Lowering, x: Value, c: Convolution, stride: Sequence[int], out_pad: Pads) -> Value:
+    """The convolution with its kernel spread out instead: plain ones, for each row of a stride.
+
+    The columns of a stride are channels side by side, which is how they lie in memory.
+    """
+    (batch, height, width, _), (down, right) = x.shape, stride
+    out, kernel = c.kernel.shape[0], c.spatial
+    high, wide = (
+        (n - 1) * s + k + sum(p) for n, s, k, p in zip((height, width), stride, kernel, out_pad)
+    )
+    counts = -(-high // down), -(-wide // right)
+    columns = together(phases(width, counts[1], kernel[1], right, out_pad[1][0]))
+    bias, parts = remade(b, c.bias, (right * out,), lambda a: np.resize(a, right * out)), []
+    for row in phases(height, counts[0], kernel[0], down, out_pad[0][0]):
+        taps = (right * out, len(row.taps), len(columns[0].taps), x.shape[3])
+        fill = c.weight_zero
+        each = remade(b, c.kernel, taps, partial(kernel_of, rows=row, columns=columns, fill=fill))
+        parts.append(convolved(b, x, replace(
+            c, kernel=each, bias=bias,
+            padding=(row.pads(height, counts[0]), columns[0].pads(width, counts[1])),
+            meaning=_repeated(c.meaning, right),
+        )))  # fmt: skip
+    meaning = _first(parts[0].quant, out)
+    y = joined(b, [b.marked(part, None) for part in parts], 2)
+    y = b.reshape(y, (batch, counts[0] * down, counts[1] * right, out))
+    return b.marked(piece(b, piece(b, y, 1, 0, high), 2, 0, wide), meaning)
+
+
+def _repeated(meaning: Quant | None, times: int) -> Quant | None:
+    """Scales of channels that are there so many times."""
+    if meaning is None or not isinstance(meaning.scale, tuple):
+        return meaning
+    return replace(meaning, scale=meaning.scale * times)
+
+
+def _first(meaning: Quant | None, channels: int) -> Quant | None:
+    if meaning is None or not isinstance(meaning.scale, tuple):
+        return meaning
+    return replace(meaning, scale=meaning.scale[:channels])

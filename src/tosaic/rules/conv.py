@@ -13,7 +13,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Value
-from tosaic.rules._convolve import Convolution, convolved, remade, spread
+from tosaic.rules._convolve import Convolution, convolved, phased
 from tosaic.rules._sums import (
     accumulator,
     by_weights,
@@ -116,15 +116,13 @@ def _transposed(
         )  # fmt: skip
         return finished(b, b.marked(y, meaning), terms, 22)
 
-    def spread_out() -> Value:
-        backwards = remade(b, kernel, kernel.shape, lambda a: a[:, ::-1, ::-1])
-        return convolved(b, spread(b, x, stride, zero_of(x)), Convolution(
-            "CONV2D", backwards, more, zero_of(x), zero_of(weight), (1, 1),
-            tuple((k - 1 + a, k - 1 + z) for k, (a, z) in zip(spatial, padding)), (1, 1), meaning,
-            terms,
-        ))  # fmt: skip
+    def by_phases() -> Value:
+        return phased(b, x, Convolution(
+            "CONV2D", kernel, more, zero_of(x), zero_of(weight), (1, 1), ((0, 0), (0, 0)), (1, 1),
+            meaning, terms,
+        ), stride, padding)  # fmt: skip
 
-    return first(b, direct, spread_out)
+    return first(b, direct, by_phases)
 
 
 def _spread(b: Lowering, weight: Value, dilation: Sequence[int]) -> Value:
@@ -196,6 +194,7 @@ _CONV1D = [
     Sample(((2, 4, 13), (6, 4, 4)), (None, [3], [2])),
     Sample(((2, 4, 13), (8, 1, 3), (8,)), ([1], [2], [2], 4)),
     Sample(((3, 12), (4, 3, 5), (4,))),
+    Sample(((1, 4, 13), (8, 1, 5), (8,)), ([4], [1], [1], 4)),
     Sample(((1, 4, 11), (6, 2, 3), (6,)), ([2], [1], [1], 2)),
 ]
 _CONV2D = [
@@ -261,6 +260,7 @@ _TRANSPOSED = [
 _TRANSPOSED1D = [
     Sample(((1, 3, 9), (3, 4, 4), (4,)), ([2], [1])),
     Sample(((2, 4, 7), (4, 2, 3)), (None, [3], [0], [1], 2)),
+    Sample(((1, 3, 7), (3, 2, 16), (2,)), ([8], [4])),
     Sample(((3, 8), (3, 5, 3), (5,)), ([1], [1], [0], 1, [2])),
 ]
 
