@@ -281,6 +281,10 @@ FORMS = {
     "a choice of a tensor with two shapes": Piece(chosen, (U85,), "_chosen"),
     "differences of a tensor with two shapes": Piece(crossed, (U55,), "_crossed"),
     "products of a vector with itself": Piece(outer, (U55,), "_crossed"),
+    "products of rescaled columns and rows": Piece(
+        lambda m: m.b.MUL(
+            m.b.RESHAPE(m.rescale(m.input(I8, (1, 9, 3, 1)), UNIT, I32), m.b.shape((1, 9, 1, 3))),
+            m.rescale(m.input(I8, (1, 1, 2, 3)), UNIT, I32), m.zero(I8)), (U55,), "_crossed"),
     "limits behind a table turned round": Piece(turned, (U85,), "_turned"),
     "gaps longer than what a PAD surrounds": Piece(far_apart, BOTH, "_surrounded"),
     "a step to uint8 behind a zero point of 0": Piece(unsigned, BOTH, "_unsigned"),

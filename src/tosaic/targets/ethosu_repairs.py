@@ -351,24 +351,24 @@ def _chosen(op: Op, position: int, uses: Uses) -> bool:
 
 
 def _crossed(op: Op, position: int, uses: Uses) -> bool:
-    """So has what U55 and U65 read where both operands are repeated."""
+    """So has what U55 and U65 read where both operands are repeated.
+
+    And so has what a RESCALE that becomes part of the operator reads: the shape is behind it.
+    """
     if op.defn.name not in _BINARY or position > 1:
         return False
-    repeated = all(v.shape != op.outs[0].shape for v in op.ins[:2])
-    return repeated and _reshaped_for_several(op.ins[position], uses)
+    if any(v.shape == op.outs[0].shape for v in op.ins[:2]):
+        return False
+    made = op.ins[position].producer
+    is_behind = made is not None and made.name == "RESHAPE" and _source(made.ins[0]) == "RESCALE"
+    return is_behind or _reshaped_for_several(op.ins[position], uses)
 
 
 def _reshaped_for_several(value: Value, uses: Uses) -> bool:
-    """Whether a tensor is read by others, and by someone with another shape.
-
-    A RESCALE before the shape is part of who reads it, and the tensor is what that reads.
-    """
+    """Whether a tensor is read by others, and by someone with another shape."""
     made = value.producer
     if made is not None and made.name == "RESHAPE":
-        whole = [value, made.ins[0]]
-        if made.ins[0].producer is not None and made.ins[0].producer.name == "RESCALE":
-            whole.append(made.ins[0].producer.ins[0])
-        return any(len(uses[each]) > 1 for each in whole)
+        return len(uses[made.ins[0]]) > 1 or len(uses[value]) > 1
     return len(uses[value]) > 1 and any(reader.name == "RESHAPE" for reader in uses[value])
 
 
