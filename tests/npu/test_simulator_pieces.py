@@ -24,6 +24,7 @@ from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8, I16, I32, I48, DType
 from tosaic.targets.ethosu import ETHOS_U
 from tosaic.targets.ethosu_repairs import FAULTS, repair
+from tosaic.targets.ethosu_twins import tell_apart
 
 U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
 U85 = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
@@ -347,6 +348,32 @@ def test_a_convolution_of_what_a_rescale_by_one_made_wider_is_copied() -> None:
     repair(graph, ETHOS_U["ethos-u85-256"].env, "u85")
     assert [op.name for op in graph.ops] == ["RESCALE", "CLAMP", "CONV2D", "RESCALE"]
     assert not problem(graph, m.data, U85)
+
+
+@pytest.mark.parametrize("kind", ["i8", "i4"])
+@pytest.mark.parametrize("name", ["CONV2D", "DEPTHWISE_CONV2D"])
+@pytest.mark.parametrize("machine", BOTH, ids=["u55", "u85"])
+def test_equal_weights_with_other_biases_are_written_otherwise(
+    machine: Configuration, name: str, kind: str
+) -> None:
+    """Vela encodes them once for all three; a zero point and a row of zeros tell them apart."""
+    m = Maker((7,), machine is U85)
+    low, high = (-127, 127) if kind == "i8" else (-7, 7)
+    numbers = m.rng.integers(low, high, (5, 2, 2, 4) if name == "CONV2D" else (2, 2, 4, 2),
+                             endpoint=True)  # fmt: skip
+    weight, zero, parts = m.b.const(numbers, kind), m.zero(I8), []
+    bias_size = 5 if name == "CONV2D" else 8
+    for bias in (-2000, 0, 2500):
+        offsets = m.b.const(np.full(bias_size, bias), I32)
+        sums = m.b.op(name, m.input(I8, (1, 5, 6, 4)), weight, offsets, zero, m.zero(weight.dtype),
+                      pad=(0, 1, 0, 0), stride=(1, 1), dilation=(2, 1), acc_type=I32)  # fmt: skip
+        parts.append(m.rescale(sums, (1 << 30, 37 if kind == "i8" else 34), I8))
+    graph = m.finish(m.b.CONCAT(*parts, axis=1))
+    assert problem(graph, m.data, machine)
+    env, product = ETHOS_U[f"ethos-{machine.accelerator}"].env, machine.accelerator[:3]
+    repair(graph, env, product)
+    tell_apart(graph, env)
+    assert not problem(graph, m.data, machine)
 
 
 def test_every_fault_has_a_form() -> None:
