@@ -16,10 +16,11 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.rewrite.clean import remove_dead
-from tosaic.rewrite.match import Allowed
+from tosaic.rewrite.match import Allowed, Cost
 from tosaic.spec.env import Env
 
 Perms = tuple[int, ...]
+_NARROW = 8  # channels below which elementwise operators of an NPU idle
 UNARY = {
     "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
     "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
@@ -39,12 +40,12 @@ _REDUCE = {
 
 
 def sink_transposes(
-    graph: Graph, env: Env, allowed: Allowed | None = None, narrow: int = 0
+    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None
 ) -> Graph:
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
-    None sinks past an operator that works on far fewer channels than ``narrow`` by that, which is
-    slow on an NPU.
+    On an NPU, whose ``cost`` is given, an operator is slow on few channels. None sinks past one
+    that has few by that, unless fewer transpositions are then left and the whole costs less.
 
     The transposition of a value that several operators read sinks through each of them: often
     all cancel then. Where several of them end in the same one, the second try has it made early,
@@ -55,16 +56,31 @@ def sink_transposes(
         return graph
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
+    best = _best(graph, env, allowed, shared, _NARROW if cost is not None else 0)
+    if cost is not None and _moved(best)[0]:
+        other = _best(graph, env, allowed, shared, 0)
+        if _moved(other)[0] < _moved(best)[0] and _total(other, cost) < _total(best, cost):
+            return other
+    return best
+
+
+def _best(
+    graph: Graph, env: Env, allowed: Allowed | None, shared: set[Value], narrow: int
+) -> Graph:
     eager = _Sinker(graph, env, allowed, shared, narrow)
     found = [graph, eager.attempt()]
-    if _cost(found[-1])[0] > 1:
+    if _moved(found[-1])[0] > 1:
         found.append(_Sinker(graph, env, allowed, shared, narrow, early=eager.demanded()).attempt())
         found.append(_Sinker(graph, env, allowed, shared, narrow, bold=True).attempt())
         found.append(_Sinker(graph, env, allowed, shared, narrow, fixed=shared).attempt())
-    return min(found, key=_cost)
+    return min(found, key=_moved)
 
 
-def _cost(graph: Graph) -> tuple[int, int]:
+def _total(graph: Graph, cost: Cost) -> float:
+    return sum(cost(op) for op in graph.ops)
+
+
+def _moved(graph: Graph) -> tuple[int, int]:
     """Transpositions, and the elements that they move."""
     moved = [op.outs[0].type.size for op in graph.ops if op.name == "TRANSPOSE"]
     return len(moved), sum(moved)

@@ -52,6 +52,22 @@ def cancel_reverses(m: Matcher, op: Op) -> Value | None:
     return before.ins[0] if before is not None and before.attrs == op.attrs else None
 
 
+@rewrite("REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY")
+def merge_reductions(m: Matcher, op: Op) -> Value | None:
+    """Axes that lie together, one after the other: as one axis. Sums of floats are left."""
+    before = m.made_by(op.ins[0], op.name) if m.only(op.ins[0]) else None
+    if before is None or not (op.ins[0].dtype.is_int or op.name != "REDUCE_SUM"):
+        return None
+    shape = list(before.ins[0].shape)
+    first, last = sorted((op.attrs["axis"], before.attrs["axis"]))
+    if any(size != 1 for size in shape[first + 1 : last]) or first == last:
+        return None
+    shape[first], shape[last] = shape[first] * shape[last], 1
+    whole = m.b.RESHAPE(before.ins[0], m.b.shape(shape))
+    made: Value = m.b.op(op.name, whole, **{**op.attrs, "axis": first})
+    return made
+
+
 @rewrite("RESHAPE")
 def merge_reshapes(m: Matcher, op: Op) -> Value | None:
     before = m.made_by(op.ins[0], "RESHAPE")
