@@ -223,6 +223,14 @@ def magnitudes(m: Maker) -> Value:
     return m.b.CONCAT(m.input(I32, (1, 2, 4, 6)), m.b.ABS(acc), axis=1)
 
 
+def shaped_twice(m: Maker) -> Value:
+    """Two sums with a tensor that a RESCALE of int32 makes, in another shape."""
+    x = m.b.RESHAPE(m.rescale(m.input(I32, (14, 1)), (1888071304, 43), I16), m.b.shape((2, 7)))
+    sums = [m.b.ADD(m.rescale(x, (1 << 30, 16), I32), m.rescale(m.input(I16, (2, 7)), f, I32))
+            for f in ((1695652268, 35), (1395652268, 35))]  # fmt: skip
+    return m.b.CONCAT(*(m.rescale(v, (1 << 30, 45), I16) for v in sums), axis=1)
+
+
 def outer(m: Maker) -> Value:
     """The products of a vector's elements with one another."""
     x = m.input(I8, (7,))
@@ -278,6 +286,8 @@ FORMS = {
     "two pieces of one RESCALE": Piece(two_slices, (U55,), "_shared"),
     "scales by channel of a CONCAT": Piece(
         lambda m: by_channel(m, joined(m, I8)), BOTH, "_by_channel"),
+    "a RESCALE of int32 with another shape for two": Piece(
+        shaped_twice, (U55,), "_shaped_apart"),
     "a piece with more axes": Piece(more_axes, BOTH, "_reshaped"),
     "a choice of a tensor with two shapes": Piece(chosen, (U85,), "_chosen"),
     "differences of a tensor with two shapes": Piece(crossed, (U55,), "_crossed"),

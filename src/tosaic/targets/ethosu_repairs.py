@@ -29,7 +29,6 @@ _SHIFTS = {"LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"}
 _FUNCTIONS = {"ABS", "BITWISE_NOT", "CLZ"}
 _KERNELS = {*_WINDOWS, *_CONVOLUTIONS, "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "MATMUL"}
 _BITS = {"BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}
-_OLDER, _ALL = ("u55", "u65"), ("u55", "u65", "u85")
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,6 +344,17 @@ def _turned(op: Op, position: int, uses: Uses) -> bool:
     return _source(made.ins[0]) in ("CLAMP", "TABLE")
 
 
+def _shaped_apart(op: Op, position: int, uses: Uses) -> bool:
+    """A RESCALE of int32 by itself becomes several operators: one shape, whoever reads another."""
+    made = op.ins[position].producer
+    if op.name != "RESHAPE" or position or made is None or made.name != "RESCALE":
+        return False
+    sums = made.ins[0]
+    if sums.dtype is not d.I32 or len(uses.get(op.outs[0], ())) < 2:
+        return False
+    return len(uses[sums]) > 1 or _source(sums) not in {*_KERNELS, *_BINARY}
+
+
 def _chosen(op: Op, position: int, uses: Uses) -> bool:
     """What SELECT reads has the shape that another reader of the same tensor gave it."""
     return op.name == "SELECT" and _reshaped_for_several(op.ins[position], uses)
@@ -372,24 +382,12 @@ def _reshaped_for_several(value: Value, uses: Uses) -> bool:
     return len(uses[value]) > 1 and any(reader.name == "RESHAPE" for reader in uses[value])
 
 
+_EVERYWHERE = (_part, _by_channel, _sliced, _reshaped, _chosen, _negated, _left_out, _unsigned,
+               _surrounded)  # fmt: skip
+_ON_OLDER = (_wide, _shared, _multiplied, _shaped_apart, _resized, _crossed)
+_ON_NEWER = (_chained, _limited, _shifted, _cut, _turned)
 FAULTS = (
-    Fault(_ALL, _part),
-    Fault(("u85",), _chained),
-    Fault(_OLDER, _wide),
-    Fault(_OLDER, _shared),
-    Fault(_ALL, _by_channel),
-    Fault(_ALL, _sliced),
-    Fault(_OLDER, _multiplied),
-    Fault(_ALL, _reshaped),
-    Fault(_ALL, _chosen),
-    Fault(("u85",), _limited),
-    Fault(_ALL, _negated),
-    Fault(_OLDER, _resized),
-    Fault(_ALL, _left_out),
-    Fault(("u85",), _shifted),
-    Fault(("u85",), _cut),
-    Fault(("u85",), _turned),
-    Fault(_ALL, _unsigned),
-    Fault(_ALL, _surrounded),
-    Fault(_OLDER, _crossed),
+    *(Fault(("u55", "u65", "u85"), lost) for lost in _EVERYWHERE),
+    *(Fault(("u55", "u65"), lost) for lost in _ON_OLDER),
+    *(Fault(("u85",), lost) for lost in _ON_NEWER),
 )
