@@ -24,6 +24,7 @@ from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8, I16, I32, I48, DType
 from tosaic.targets.ethosu import ETHOS_U
 from tosaic.targets.ethosu_repairs import FAULTS, repair
+from tosaic.targets.ethosu_twins import tell_apart
 
 U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
 U85 = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
@@ -203,11 +204,40 @@ def far_apart(m: Maker) -> Value:
     return narrowed(m, acc)
 
 
-def many_for_one(m: Maker) -> Value:
-    """A depthwise convolution with two results for each channel, beside another tensor."""
-    acc = convolve(m, m.input(I8, (1, 4, 5, 3)), m.draw(I8, (2, 2, 3, 2)), op="DEPTHWISE_CONV2D",
-                   pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1))  # fmt: skip
-    return m.b.CONCAT(m.input(I8, (1, 3, 4, 6)), narrowed(m, acc), axis=2)
+def many_for_one(m: Maker, x: Value, pad: int = 0) -> Value:
+    """A depthwise convolution with two results for each channel."""
+    acc = convolve(m, x, m.draw(I8, (2, 2, x.shape[3], 2)), op="DEPTHWISE_CONV2D",
+                   pad=(pad, 0, pad, 0), stride=(1, 1), dilation=(1, 1))  # fmt: skip
+    return narrowed(m, acc)
+
+
+def many_beside(m: Maker) -> Value:
+    made = many_for_one(m, m.input(I8, (1, 4, 5, 3)))
+    return m.b.CONCAT(m.input(I8, (1, 3, 4, 6)), made, axis=2)
+
+
+def magnitudes(m: Maker) -> Value:
+    """The sizes of what a convolution gives, behind another tensor."""
+    acc = convolve(m, m.input(I8, (1, 4, 5, 3)), m.draw(I8, (6, 2, 2, 3)), pad=(0, 0, 0, 0),
+                   stride=(1, 1), dilation=(1, 1))  # fmt: skip
+    return m.b.CONCAT(m.input(I32, (1, 2, 4, 6)), m.b.ABS(acc), axis=1)
+
+
+def shaped_twice(m: Maker) -> Value:
+    """Two sums with a tensor that a RESCALE of int32 makes, in another shape."""
+    x = m.b.RESHAPE(m.rescale(m.input(I32, (14, 1)), (1888071304, 43), I16), m.b.shape((2, 7)))
+    sums = [m.b.ADD(m.rescale(x, (1 << 30, 16), I32), m.rescale(m.input(I16, (2, 7)), f, I32))
+            for f in ((1695652268, 35), (1395652268, 35))]  # fmt: skip
+    return m.b.CONCAT(*(m.rescale(v, (1 << 30, 45), I16) for v in sums), axis=1)
+
+
+def outer(m: Maker) -> Value:
+    """The products of a vector's elements with one another."""
+    x = m.input(I8, (7,))
+    rows, columns = (
+        m.b.RESHAPE(m.rescale(x, UNIT, I32, (3, 0)), m.b.shape(s)) for s in ((7, 1), (1, 7))
+    )
+    return m.b.MUL(rows, columns, m.zero(I8))
 
 
 @dataclass(frozen=True)
@@ -230,6 +260,8 @@ FORMS = {
     "a padded pool of a piece, in batches": Piece(
         lambda m: m.b.MAX_POOL2D(sliced(m, batch=2), kernel=(2, 2), stride=(1, 1),
                                  pad=(1, 0, 1, 0)), BOTH, "_sliced"),
+    "two channels for one of a piece": Piece(
+        lambda m: many_for_one(m, sliced(m), 1), BOTH, "_sliced"),
     "a transposed convolution of a piece": Piece(lambda m: enlarged(m, sliced(m)), BOTH, "_sliced"),
     "a convolution over three axes of a piece": Piece(deep, (U85,), "_sliced"),
     "a maximum of a piece of five axes": Piece(largest, BOTH, "_sliced"),
@@ -242,13 +274,28 @@ FORMS = {
     "a TILE as int32": Piece(lambda m: widened(m, tiled(m, I8)), (U55,), "_wide"),
     "a PAD as int32": Piece(lambda m: widened(m, surrounded(m, I8)), (U55,), "_wide"),
     "a RESCALE to int32 into a CONCAT": Piece(last_wide, (U55,), "_part"),
-    "two channels for one into a CONCAT": Piece(many_for_one, (U55,), "_part"),
+    "two channels for one into a CONCAT": Piece(many_beside, (U55,), "_part"),
+    "sizes of sums into a CONCAT": Piece(magnitudes, (U85,), "_chained"),
+    "turned bits of the largest into a CONCAT": Piece(
+        lambda m: m.b.CONCAT(m.input(I8, (1, 6, 1, 4)), m.b.BITWISE_NOT(
+            m.b.REDUCE_MAX(m.input(I8, (1, 6, 5, 4)), axis=2)), axis=1), (U85,), "_chained"),
+    "sizes of the largest into a PAD": Piece(
+        lambda m: m.b.PAD(m.b.ABS(m.rescale(m.b.MAX_POOL2D(
+            m.input(I8, (1, 6, 5, 4)), kernel=(2, 2), stride=(1, 1), pad=(0, 0, 0, 0)), UNIT, I32)),
+            m.b.shape((0, 0, 1, 0, 0, 1, 0, 0)), m.zero(I32)), (U85,), "_chained"),
     "two pieces of one RESCALE": Piece(two_slices, (U55,), "_shared"),
     "scales by channel of a CONCAT": Piece(
         lambda m: by_channel(m, joined(m, I8)), BOTH, "_by_channel"),
+    "a RESCALE of int32 with another shape for two": Piece(
+        shaped_twice, (U55,), "_shaped_apart"),
     "a piece with more axes": Piece(more_axes, BOTH, "_reshaped"),
     "a choice of a tensor with two shapes": Piece(chosen, (U85,), "_chosen"),
     "differences of a tensor with two shapes": Piece(crossed, (U55,), "_crossed"),
+    "products of a vector with itself": Piece(outer, (U55,), "_crossed"),
+    "products of rescaled columns and rows": Piece(
+        lambda m: m.b.MUL(
+            m.b.RESHAPE(m.rescale(m.input(I8, (1, 9, 3, 1)), UNIT, I32), m.b.shape((1, 9, 1, 3))),
+            m.rescale(m.input(I8, (1, 1, 2, 3)), UNIT, I32), m.zero(I8)), (U55,), "_crossed"),
     "limits behind a table turned round": Piece(turned, (U85,), "_turned"),
     "gaps longer than what a PAD surrounds": Piece(far_apart, BOTH, "_surrounded"),
     "a step to uint8 behind a zero point of 0": Piece(unsigned, BOTH, "_unsigned"),
@@ -311,6 +358,32 @@ def test_a_convolution_of_what_a_rescale_by_one_made_wider_is_copied() -> None:
     repair(graph, ETHOS_U["ethos-u85-256"].env, "u85")
     assert [op.name for op in graph.ops] == ["RESCALE", "CLAMP", "CONV2D", "RESCALE"]
     assert not problem(graph, m.data, U85)
+
+
+@pytest.mark.parametrize("kind", ["i8", "i4"])
+@pytest.mark.parametrize("name", ["CONV2D", "DEPTHWISE_CONV2D"])
+@pytest.mark.parametrize("machine", BOTH, ids=["u55", "u85"])
+def test_equal_weights_with_other_biases_are_written_otherwise(
+    machine: Configuration, name: str, kind: str
+) -> None:
+    """Vela encodes them once for all three; a zero point and a row of zeros tell them apart."""
+    m = Maker((7,), machine is U85)
+    low, high = (-127, 127) if kind == "i8" else (-7, 7)
+    numbers = m.rng.integers(low, high, (5, 2, 2, 4) if name == "CONV2D" else (2, 2, 4, 2),
+                             endpoint=True)  # fmt: skip
+    weight, zero, parts = m.b.const(numbers, kind), m.zero(I8), []
+    bias_size = 5 if name == "CONV2D" else 8
+    for bias in (-2000, 0, 2500):
+        offsets = m.b.const(np.full(bias_size, bias), I32)
+        sums = m.b.op(name, m.input(I8, (1, 5, 6, 4)), weight, offsets, zero, m.zero(weight.dtype),
+                      pad=(0, 1, 0, 0), stride=(1, 1), dilation=(2, 1), acc_type=I32)  # fmt: skip
+        parts.append(m.rescale(sums, (1 << 30, 37 if kind == "i8" else 34), I8))
+    graph = m.finish(m.b.CONCAT(*parts, axis=1))
+    assert problem(graph, m.data, machine)
+    env, product = ETHOS_U[f"ethos-{machine.accelerator}"].env, machine.accelerator[:3]
+    repair(graph, env, product)
+    tell_apart(graph, env)
+    assert not problem(graph, m.data, machine)
 
 
 def test_every_fault_has_a_form() -> None:

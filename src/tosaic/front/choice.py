@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -36,3 +37,12 @@ def left_in_float(node: fx.Node) -> str:
     if isinstance(choice, Choice) and choice.scheme is None and not choice.reason:
         return f"it is left in float ({choice.rule}), and "
     return ""
+
+
+def refused_in_integers(node: fx.Node) -> str:
+    """Why a call could not be quantized, which is why it is in float; "" if that is not it.
+
+    What takes a result out of several has no reason but that of the call that gives them.
+    """
+    choice = None if node.target is operator.getitem else node.meta.get(CHOICE)
+    return choice.reason if isinstance(choice, Choice) and choice.scheme is None else ""

@@ -12,6 +12,7 @@ from tosaic.front.moves import first, piece
 from tosaic.ir.graph import Value
 from tosaic.spec import dtypes as d
 
+_LANES = 16  # elements side by side that an NPU compares at once
 _PIECES = 4  # axes of a tensor of which an NPU reads pieces for nothing
 
 
@@ -27,7 +28,12 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
     def turned() -> Value:
         if axis != last:
             raise Unsupported("the axis is not the last")
-        rows = b.reshape(x, (x.type.size // x.shape[last], x.shape[last]))  # matrices turn fastest
+        size = x.shape[last]
+        rows = b.reshape(x, (x.type.size // size, size))  # matrices turn fastest
+        if size >= 2 * _LANES and not size % _LANES:
+            lanes = b.reshape(rows, (rows.shape[0], size // _LANES, _LANES))
+            found = extreme(b, name, lanes, 1)
+            rows = b.reshape(b.marked(found, None), (rows.shape[0], _LANES))
         found = extreme(b, name, b.permute(rows, (1, 0)), 0)
         return b.reshape(b.marked(found, None), (*x.shape[:axis], 1))
 

@@ -20,7 +20,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.casts import to_real
-from tosaic.front.choice import left_in_float
+from tosaic.front.choice import left_in_float, refused_in_integers
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.program import Program
 from tosaic.front.ranges import Ranges
@@ -151,7 +151,9 @@ class _Partitioner:
                 self._can_pass(result)
                 scratch.commit()
         except Unsupported as refusal:
-            place, reason = torchapi.location(node).place, left_in_float(node) + refusal.reason
+            reason = "" if "FP" in self.env.profiles else refused_in_integers(node)
+            reason = reason or left_in_float(node) + refusal.reason
+            place = torchapi.location(node).place
             self.refused.append(Refusal(target, reason, place, node.name))
             if target == QUANTIZE:
                 self._boundary(node)

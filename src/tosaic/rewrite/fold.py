@@ -35,7 +35,7 @@ def compute(m: Matcher, op: Op) -> Value | None:
         return None
     if _bytes(op.outs[0]) > max(SMALL, sum(map(_bytes, op.ins))):
         return None
-    if m.cost is not None and _widens(op):
+    if m.cost is not None and widens(op):
         return None
     result = op.outs[0]
     if op.name in _MOVES:  # cannot fail, so it can wait
@@ -47,7 +47,8 @@ def compute(m: Matcher, op: Op) -> Value | None:
         return None
 
 
-def _widens(op: Op) -> bool:
+def widens(op: Op) -> bool:
+    """Whether an operator gives more bits, which is part of what reads it: each has its own."""
     return op.name in _WIDENING and op.outs[0].dtype is I32 and op.ins[0].dtype is not I32
 
 
@@ -76,7 +77,7 @@ def _bytes(value: Value) -> int:
 @rewrite("")
 def share(m: Matcher, op: Op) -> Value | None:
     """The result of an operator that computes the same."""
-    if _widens(op):
+    if widens(op):
         return None
     ins = tuple(_token(v) if v.is_const else v for v in op.ins)
     key = (op.name, ins, tuple(op.attrs.items()), op.outs[0].type)

@@ -48,7 +48,7 @@ def phases(size: int, count: int, kernel: int, stride: int, before: int) -> list
     return found
 
 
-def _joined(found: list[Phase]) -> list[Phase]:
+def together(found: list[Phase]) -> list[Phase]:
     """Phases that read the same elements."""
     first, last = min(p.first for p in found), max(p.last for p in found)
     return [
@@ -57,7 +57,7 @@ def _joined(found: list[Phase]) -> list[Phase]:
     ]
 
 
-def _kernel(weights: Array, rows: Phase, columns: list[Phase], fill: int) -> Array:
+def kernel_of(weights: Array, rows: Phase, columns: list[Phase], fill: int) -> Array:
     """[O, H, W, C] of a transposed convolution as [phases · O, h, w, C] of one phase of rows."""
     out, _, _, channels = weights.shape
     shape = len(columns), out, len(rows.taps), len(columns[0].taps), channels
@@ -109,7 +109,7 @@ def _whole(m: Matcher, conv: Op, functions: list[Op], start: int, fill: int) -> 
     kernel = conv.operand("weight").shape
     counts = -(-high // down), -(-(start + wide) // right)
     rows = phases(height, counts[0], kernel[1], down, top)
-    columns = _joined(phases(width, counts[1], kernel[2], right, left + start))
+    columns = together(phases(width, counts[1], kernel[2], right, left + start))
     channels = repeated(out, right)
     parts = [
         again(m, _part(m, conv, row, columns, counts, fill), functions, channels) for row in rows
@@ -129,7 +129,7 @@ def _part(
     weight, (_, height, width, channels) = conv.operand("weight"), conv.ins[0].shape
     out = weight.shape[0]
     shape = len(columns) * out, len(row.taps), len(columns[0].taps), channels
-    kernel = m.b.remade(weight, lambda a: _kernel(a, row, columns, fill), shape)
+    kernel = m.b.remade(weight, lambda a: kernel_of(a, row, columns, fill), shape)
     bias = taken(m, conv.operand("bias"), repeated(out, len(columns)))
     return m.b.CONV2D(
         conv.ins[0], kernel, bias, *conv.ins[3:],

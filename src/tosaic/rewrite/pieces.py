@@ -8,6 +8,7 @@ is part of that operation; pieces of operands are free.
 from __future__ import annotations
 
 from tosaic.ir.graph import Op, Value
+from tosaic.rewrite.fold import widens
 from tosaic.rewrite.match import Matcher, form, rewrite
 from tosaic.spec.dtypes import I8, I16, I32
 
@@ -48,6 +49,8 @@ def add_again(m: Matcher, op: Op) -> Value | None:
     if total is None or total.outs[0].dtype is not I32:
         return None
     wide = [m.made_by(value, "RESCALE") for value in total.ins[:2]]
+    if not any(maker is not None and widens(maker) for maker in wide):
+        return None  # of the same operands it is the same sum, which is shared again
     operands = [
         value if maker is None else m.b.RESCALE(*maker.ins, out=value.dtype, **maker.attrs)
         for value, maker in zip(total.ins, wide)

@@ -17,6 +17,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, piece, take
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rewrite.columns import fold
+from tosaic.rewrite.phases import Phase, kernel_of, phases, together
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d
@@ -298,13 +299,54 @@ def _layered(b: Lowering, x: Value, c: Convolution) -> Value:
     return b.reshape(y, (batch, count, *y.shape[1:]))
 
 
-def spread(b: Lowering, x: Value, stride: Sequence[int], fill: int) -> Value:
-    """[N, H, W, C] with so many elements from one to the next, and others between them."""
-    batch, height, width, channels = x.shape
-    apart = b.reshape(x, (batch, height, 1, width, 1, channels))
-    between = (0, 0, 0, 0, 0, stride[0] - 1, 0, 0, 0, stride[1] - 1, 0, 0)
-    wide = b.marked(b.PAD(apart, b.shape(between), b.const([fill], x.dtype)), x.quant)
-    y = b.reshape(wide, (batch, height * stride[0], width * stride[1], channels))
-    for axis, size, step in ((1, height, stride[0]), (2, width, stride[1])):
-        y = piece(b, y, axis, 0, (size - 1) * step + 1)
-    return y
+def phased(b: Lowering, x: Value, c: Convolution, stride: Sequence[int], out_pad: Pads) -> Value:
+    """The convolution transposed: plain ones, for each row of a stride.
+
+    The columns of a stride are channels side by side, which is how they lie in memory.
+    """
+    (batch, height, width, _), (down, right) = x.shape, stride
+    high, wide = (
+        (n - 1) * s + k + sum(p) for n, s, k, p in zip((height, width), stride, c.spatial, out_pad)
+    )
+    counts = -(-high // down), -(-wide // right)
+    rows = phases(height, counts[0], c.spatial[0], down, out_pad[0][0])
+    columns = phases(width, counts[1], c.spatial[1], right, out_pad[1][0])
+    groups = [[column] for column in columns] if c.is_depthwise else [together(columns)]
+    meaning, lines = None, []
+    for row in rows:
+        parts = [_phase(b, x, c, row, group, counts) for group in groups]
+        meaning = parts[0].quant
+        lines.append(joined(b, [b.marked(part, None) for part in parts], 3))
+    channels = c.bias.shape[0]
+    y = b.reshape(joined(b, lines, 2), (batch, counts[0] * down, counts[1] * right, channels))
+    y = piece(b, piece(b, y, 1, 0, high), 2, 0, wide)
+    if meaning is not None and isinstance(meaning.scale, tuple):
+        meaning = replace(meaning, scale=meaning.scale[:channels])
+    return b.marked(y, meaning)
+
+
+def _phase(
+    b: Lowering, x: Value, c: Convolution, row: Phase, columns: list[Phase], counts: Sequence[int]
+) -> Value:
+    """One phase of rows and some of columns, whose results are channels."""
+    times, sizes = len(columns), (len(row.taps), len(columns[0].taps))
+    channels = times * c.bias.shape[0]
+    axes = (2, 0, 1, 3) if c.is_depthwise else (0, 1, 2, 3)  # [O, H, W, C]
+    shape = (*sizes, *c.kernel.shape[2:]) if c.is_depthwise else (channels, *sizes, x.shape[3])
+
+    def weights(array: Array) -> Array:
+        made = kernel_of(array.transpose(axes), row, columns, c.weight_zero)
+        return made.transpose(np.argsort(axes))
+
+    return convolved(b, x, replace(
+        c, kernel=remade(b, c.kernel, shape, weights), meaning=repeated(c.meaning, times),
+        bias=remade(b, c.bias, (channels,), lambda array: np.resize(array, channels)),
+        padding=(row.pads(x.shape[1], counts[0]), columns[0].pads(x.shape[2], counts[1])),
+    ))  # fmt: skip
+
+
+def repeated(meaning: Quant | None, times: int) -> Quant | None:
+    """Scales of channels that are there so many times."""
+    if meaning is None or not isinstance(meaning.scale, tuple):
+        return meaning
+    return replace(meaning, scale=meaning.scale * times)

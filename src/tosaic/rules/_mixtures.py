@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import numpy as np
@@ -61,8 +62,8 @@ class Axis:
 def phased(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
     """A depthwise convolution with a channel for each phase, and the phases side by side."""
     axes, channels = (height, width), x.shape[3]
-    phases = height.phases * width.phases
-    if phases > _MOST_PHASES or height.unit * width.unit > _LARGEST:
+    phases, units = height.phases * width.phases, height.unit * width.unit
+    if phases > _MOST_PHASES or (units > _LARGEST and not _is_added_up(x, units)):
         raise Unsupported(f"an interpolation with {phases} kinds of results")
     kernels = []
     for axis, a in enumerate(axes, 1):
@@ -71,8 +72,14 @@ def phased(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
     joint = np.einsum("pi,qj->ijpq", *kernels).reshape(
         kernels[0].shape[1], kernels[1].shape[1], 1, phases)  # fmt: skip
     shape = (*joint.shape[:2], channels, phases)
-    kernel = b.const(lambda: np.broadcast_to(joint, shape), d.I8, shape=shape)
-    y = _summed(b, x, kernel, (height.stride, width.stride), 1.0 / height.unit / width.unit)
+    stride, parts = (height.stride, width.stride), -(-int(joint.max()) // _LARGEST)
+    kernels = [np.broadcast_to((joint + part) // parts, shape) for part in range(parts)]
+    sums = [b.const(kernel, d.I8) for kernel in kernels]
+    y = (
+        _summed(b, x, sums[0], stride, 1.0 / units)
+        if parts == 1
+        else _added(b, x, sums, stride, units)
+    )
     batch, rows, columns, _ = y.shape
     apart = b.reshape(y, (batch, rows, columns, channels, height.phases, width.phases))
     beside = b.permute(apart, (0, 1, 4, 2, 5, 3))
@@ -95,15 +102,32 @@ def _windows(b: Lowering, x: Value, axis: int, a: Axis) -> tuple[Value, Array]:
     return take(b, x, axis, [int(i) for i in reach.clip(0, a.size - 1)]), weights
 
 
-def _summed(b: Lowering, x: Value, kernel: Value, stride: tuple[int, int], factor: float) -> Value:
+def _summed(
+    b: Lowering, x: Value, kernel: Value, stride: tuple[int, int], factor: float,
+    out: d.DType | None = None,
+) -> Value:  # fmt: skip
     """Sums of levels times weights, times a factor; their zero point comes out as it went in."""
     quant, kind = x.quant, accumulator(x)
-    with b.wanting((Quant(1.0), x.dtype)):
+    with b.wanting((Quant(1.0), out or x.dtype)):
         y = convolved(b, x, Convolution(
             "DEPTHWISE_CONV2D", kernel, b.const(np.zeros(1), kind), 0, 0, stride,
             ((0, 0), (0, 0)), (1, 1), Quant(factor), math.prod(kernel.shape[:2]), 16,
         ))  # fmt: skip
     return b.marked(y, quant)
+
+
+def _is_added_up(x: Value, units: int) -> bool:
+    """Whether sums fit int32, and their last step is the same from there as from int48."""
+    return x.dtype is d.I16 and units & (units - 1) == 0 and units <= 1 << 15
+
+
+def _added(
+    b: Lowering, x: Value, kernels: Sequence[Value], stride: tuple[int, int], units: int
+) -> Value:
+    """The same with weights that are sums of several, each of which int8 holds."""
+    wide = [b.marked(_summed(b, x, kernel, stride, 1.0, d.I32), None) for kernel in kernels]
+    total = reduce(b.ADD, wide)
+    return b.marked(b.rescale(total, [1.0 / units], 0, x.dtype), x.quant)
 
 
 def crossed(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:

@@ -13,7 +13,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Value
-from tosaic.rules._convolve import Convolution, convolved, remade, spread
+from tosaic.rules._convolve import Convolution, convolved, phased, repeated
 from tosaic.rules._sums import (
     accumulator,
     by_weights,
@@ -94,18 +94,22 @@ def _emit(
 
 
 def _transposed(
-    b: Lowering, x: Value, weight: Value, bias: Value | None, w: Windows, extra: Sequence[int]
-) -> Value:
+    b: Lowering, x: Value, weight: Value, bias: Value | None, w: Windows, extra: Sequence[int],
+    depthwise: bool = False,
+) -> Value:  # fmt: skip
     """[N, H, W, C] spread by [C, O, *K]; what TOSA's out_pad adds or takes is the padding."""
     if weight.quant is not None and weight.quant.axis == 0:
         raise Unsupported("the scales of a transposed convolution belong to axis 1 of its weights")
     wide = _spread(b, weight, w.dilation)
     spatial = flat(wide.shape[2:], 1)
-    kernel = _kernel(b, wide, (*weight.shape[:2], *spatial), (1, 2, 3, 0))
+    order = (2, 3, 0, 1) if depthwise else (1, 2, 3, 0)
+    kernel = _kernel(b, wide, (*weight.shape[:2], *spatial), order)
     out_pad = [(-before, more - after) for (before, after), more in zip(w.pads, extra)]
     stride, padding = flat(w.stride, 1), [(0, 0), *out_pad] if w.axes == 1 else out_pad
-    terms = weight.shape[0] * math.prod(weight.shape[2:])
-    meaning, more = product(x, weight, 3), offsets(b, bias, x, weight, weight.shape[1])
+    times = x.shape[3] if depthwise else 1
+    terms = weight.shape[0] * math.prod(weight.shape[2:]) // times
+    more = offsets(b, bias, x, weight, weight.shape[1] * times)
+    meaning = repeated(product(x, weight, 3), times)
 
     def direct() -> Value:
         y = b.TRANSPOSE_CONV2D(
@@ -114,15 +118,14 @@ def _transposed(
         )  # fmt: skip
         return finished(b, b.marked(y, meaning), terms, 22)
 
-    def spread_out() -> Value:
-        backwards = remade(b, kernel, kernel.shape, lambda a: a[:, ::-1, ::-1])
-        return convolved(b, spread(b, x, stride, zero_of(x)), Convolution(
-            "CONV2D", backwards, more, zero_of(x), zero_of(weight), (1, 1),
-            tuple((k - 1 + a, k - 1 + z) for k, (a, z) in zip(spatial, padding)), (1, 1), meaning,
-            terms,
-        ))  # fmt: skip
+    def by_phases() -> Value:
+        name = "DEPTHWISE_CONV2D" if depthwise else "CONV2D"
+        return phased(b, x, Convolution(
+            name, kernel, more, zero_of(x), zero_of(weight), (1, 1), ((0, 0), (0, 0)), (1, 1),
+            meaning, terms,
+        ), stride, padding)  # fmt: skip
 
-    return first(b, direct, spread_out)
+    return by_phases() if depthwise else first(b, direct, by_phases)
 
 
 def _spread(b: Lowering, weight: Value, dilation: Sequence[int]) -> Value:
@@ -161,6 +164,8 @@ def _by_groups(
         raise Unsupported("TOSA has no transposed convolution over three axes")
     if extra is None and w.axes < 3 and groups == x.shape[-1] and groups > 1:
         y = _depthwise(b, x, weight, bias, w)
+    elif extra is not None and weight.shape[1] == 1 < groups and weight.is_const:
+        y = _transposed(b, x, weight, bias, w, extra, depthwise=True)
     else:
         count = weight.shape[0] // groups
         parts = []
@@ -193,6 +198,7 @@ _CONV1D = [
     Sample(((2, 4, 13), (6, 4, 4)), (None, [3], [2])),
     Sample(((2, 4, 13), (8, 1, 3), (8,)), ([1], [2], [2], 4)),
     Sample(((3, 12), (4, 3, 5), (4,))),
+    Sample(((1, 4, 13), (8, 1, 5), (8,)), ([4], [1], [1], 4)),
     Sample(((1, 4, 11), (6, 2, 3), (6,)), ([2], [1], [1], 2)),
 ]
 _CONV2D = [
@@ -253,11 +259,13 @@ _TRANSPOSED = [
     Sample(((2, 4, 4, 4), (4, 3, 2, 2), (3,)), ([2, 2],)),
     Sample(((1, 3, 5, 4), (3, 4, 4, 3)), (None, [1, 3], [2, 0], [0, 2])),
     Sample(((1, 4, 4, 4), (4, 2, 3, 3), (4,)), ([2, 2], [1, 1], [0, 0], 2)),
+    Sample(((1, 4, 5, 4), (4, 1, 4, 3), (4,)), ([2, 3], [1, 0], [0, 1], 4)),
     Sample(((3, 4, 5), (3, 4, 2, 3), (4,)), ([2, 1], [0, 1], [0, 0], 1, [2, 2])),
 ]
 _TRANSPOSED1D = [
     Sample(((1, 3, 9), (3, 4, 4), (4,)), ([2], [1])),
     Sample(((2, 4, 7), (4, 2, 3)), (None, [3], [0], [1], 2)),
+    Sample(((1, 3, 7), (3, 2, 16), (2,)), ([8], [4])),
     Sample(((3, 8), (3, 5, 3), (5,)), ([1], [1], [0], 1, [2])),
 ]
 

@@ -190,6 +190,7 @@ _MIX_VEC = [
     Sample(((1, 3, 4, 5),), (None, False, [2.0, 2.0])),
     Sample(((1, 3, 5, 3),), (None, False, [1.5, 3.0])),
     Sample(((1, 3, 5, 3),), (None, True, [4.0, 2.0])),
+    Sample(((1, 2, 3, 4),), (None, False, [8.0, 8.0])),
     Sample(((2, 2, 6, 5),), ([9, 4], False, None)),
 ]
 _MIX1D = [Sample(((1, 3, 6),), ([12], False)), Sample(((2, 3, 7),), ([10], True))]

@@ -17,6 +17,7 @@ from tosaic.targets.ethosu_costs import cycles
 from tosaic.targets.ethosu_forms import DEDICATED, FAMILIES, constraint
 from tosaic.targets.ethosu_outputs import own_outputs
 from tosaic.targets.ethosu_repairs import repair
+from tosaic.targets.ethosu_twins import tell_apart
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
 
 _BUFFERING = "--disable-buffering"
@@ -81,6 +82,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
 def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
     repair(graph, ETHOS_U[config.accelerator].env, family(config.accelerator))
     own_outputs(graph, ETHOS_U[config.accelerator].env)
+    tell_apart(graph, ETHOS_U[config.accelerator].env)
     made = compile_graph(graph, config)
     if options.check or (options.check is None and is_worth_a_check(graph, made.result)):
         made = _checked(graph, made, config)

@@ -26,8 +26,9 @@ _WINDOWS = {"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D"}
 _CONVOLUTIONS = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D"}
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
 _SHIFTS = {"LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"}
+_FUNCTIONS = {"ABS", "BITWISE_NOT", "CLZ"}
+_KERNELS = {*_WINDOWS, *_CONVOLUTIONS, "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "MATMUL"}
 _BITS = {"BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}
-_OLDER, _ALL = ("u55", "u65"), ("u55", "u65", "u85")
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,9 +194,25 @@ def _part(op: Op, position: int, uses: Uses) -> bool:
         return False
     first = op.name == "CONCAT" and position == 0
     summed = _maker(made.ins[0]) if made.name == "RESCALE" else made
-    if summed is not None and summed.name == "DEPTHWISE_CONV2D" and summed.ins[1].shape[3] > 1:
+    if summed is not None and _is_several_for_one(summed):
         return True
     return made.name in ("REDUCE_MAX", "REDUCE_MIN") or (made.name == "RESCALE" and not first)
+
+
+def _chained(op: Op, position: int, uses: Uses) -> bool:
+    """A part that is a function of windows' results, in one operation with them."""
+    if (op.name, position > 0) not in (("CONCAT", True), ("PAD", False)):
+        return False
+    made = _before_rescale(op.ins[position])
+    if made is None or made.name not in _FUNCTIONS:
+        return False
+    windows = _before_rescale(made.ins[0])
+    return windows is not None and windows.name in _KERNELS
+
+
+def _before_rescale(value: Value) -> Op | None:
+    made = _maker(value)
+    return _maker(made.ins[0]) if made is not None and made.name == "RESCALE" else made
 
 
 def _wide(op: Op, position: int, uses: Uses) -> bool:
@@ -239,7 +256,13 @@ def _multiplied(op: Op, position: int, uses: Uses) -> bool:
 def _split(op: Op) -> bool:
     """Convolutions and pools of which Vela makes several."""
     gap = max(op.attrs.get("dilation", (1,)))
-    return op.ins[0].shape[0] > 1 or gap > 2 or max(op.attrs["stride"]) > 3
+    is_split = gap > 2 or max(op.attrs["stride"]) > 3 or _is_several_for_one(op)
+    return op.ins[0].shape[0] > 1 or is_split
+
+
+def _is_several_for_one(op: Op) -> bool:
+    """A depthwise convolution with several results for each channel."""
+    return op.name == "DEPTHWISE_CONV2D" and op.operand("weight").shape[3] > 1
 
 
 def _reshaped(op: Op, position: int, uses: Uses) -> bool:
@@ -321,17 +344,34 @@ def _turned(op: Op, position: int, uses: Uses) -> bool:
     return _source(made.ins[0]) in ("CLAMP", "TABLE")
 
 
+def _shaped_apart(op: Op, position: int, uses: Uses) -> bool:
+    """A RESCALE of int32 by itself becomes several operators: one shape, whoever reads another."""
+    made = op.ins[position].producer
+    if op.name != "RESHAPE" or position or made is None or made.name != "RESCALE":
+        return False
+    sums = made.ins[0]
+    if sums.dtype is not d.I32 or len(uses.get(op.outs[0], ())) < 2:
+        return False
+    return len(uses[sums]) > 1 or _source(sums) not in {*_KERNELS, *_BINARY}
+
+
 def _chosen(op: Op, position: int, uses: Uses) -> bool:
     """What SELECT reads has the shape that another reader of the same tensor gave it."""
     return op.name == "SELECT" and _reshaped_for_several(op.ins[position], uses)
 
 
 def _crossed(op: Op, position: int, uses: Uses) -> bool:
-    """So has what U55 and U65 read where both operands are repeated."""
+    """So has what U55 and U65 read where both operands are repeated.
+
+    And so has what a RESCALE that becomes part of the operator reads: the shape is behind it.
+    """
     if op.defn.name not in _BINARY or position > 1:
         return False
-    repeated = all(v.shape != op.outs[0].shape for v in op.ins[:2])
-    return repeated and _reshaped_for_several(op.ins[position], uses)
+    if any(v.shape == op.outs[0].shape for v in op.ins[:2]):
+        return False
+    made = op.ins[position].producer
+    is_behind = made is not None and made.name == "RESHAPE" and _source(made.ins[0]) == "RESCALE"
+    return is_behind or _reshaped_for_several(op.ins[position], uses)
 
 
 def _reshaped_for_several(value: Value, uses: Uses) -> bool:
@@ -342,23 +382,12 @@ def _reshaped_for_several(value: Value, uses: Uses) -> bool:
     return len(uses[value]) > 1 and any(reader.name == "RESHAPE" for reader in uses[value])
 
 
+_EVERYWHERE = (_part, _by_channel, _sliced, _reshaped, _chosen, _negated, _left_out, _unsigned,
+               _surrounded)  # fmt: skip
+_ON_OLDER = (_wide, _shared, _multiplied, _shaped_apart, _resized, _crossed)
+_ON_NEWER = (_chained, _limited, _shifted, _cut, _turned)
 FAULTS = (
-    Fault(_ALL, _part),
-    Fault(_OLDER, _wide),
-    Fault(_OLDER, _shared),
-    Fault(_ALL, _by_channel),
-    Fault(_ALL, _sliced),
-    Fault(_OLDER, _multiplied),
-    Fault(_ALL, _reshaped),
-    Fault(_ALL, _chosen),
-    Fault(("u85",), _limited),
-    Fault(_ALL, _negated),
-    Fault(_OLDER, _resized),
-    Fault(_ALL, _left_out),
-    Fault(("u85",), _shifted),
-    Fault(("u85",), _cut),
-    Fault(("u85",), _turned),
-    Fault(_ALL, _unsigned),
-    Fault(_ALL, _surrounded),
-    Fault(_OLDER, _crossed),
+    *(Fault(("u55", "u65", "u85"), lost) for lost in _EVERYWHERE),
+    *(Fault(("u55", "u65"), lost) for lost in _ON_OLDER),
+    *(Fault(("u85",), lost) for lost in _ON_NEWER),
 )
