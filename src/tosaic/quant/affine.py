@@ -56,7 +56,7 @@ def _as_linear(module: fx.GraphModule, node: fx.Node) -> fx.Node:
 
 def _fold_into(module: fx.GraphModule, layer: fx.Node) -> None:
     steps = list(_steps(layer))
-    if not steps:
+    if all(_is_free(by, plus) for _, _, by, plus in steps):
         return
     channels = layer.meta["val"].shape[_channel_axis(layer)]
     factor = torch.ones(channels, dtype=torch.float64)
@@ -69,6 +69,11 @@ def _fold_into(module: fx.GraphModule, layer: fx.Node) -> None:
     for call, source, _, _ in reversed(steps):
         call.replace_all_uses_with(source)
         module.graph.erase_node(call)
+
+
+def _is_free(factor: Tensor, offset: Tensor) -> bool:
+    """Whether integers stay as they are and only mean something else."""
+    return factor.numel() == 1 and bool(factor > 0) and not bool(offset.any())
 
 
 def _steps(layer: fx.Node) -> Iterator[tuple[fx.Node, fx.Node, Tensor, Tensor]]:
