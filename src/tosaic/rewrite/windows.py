@@ -13,7 +13,7 @@ import math
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.match import Matcher, form
 
-_MANY = 4  # channels of the result for each of its places, from which copies are few beside weights
+_MANY = 16  # channels of the result for each of its places: copies are few beside weights
 
 
 @form("CONV2D")
