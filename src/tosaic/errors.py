@@ -3,6 +3,11 @@
 from __future__ import annotations
 
 
+def first_line(problem: BaseException) -> str:
+    """The first line of what somebody else's error says; its name if it says nothing."""
+    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
+
+
 class TosaicError(Exception):
     """Base of every error that Tosaic raises on purpose."""
 

@@ -75,6 +75,20 @@ def _command(arguments: list[str]) -> None:
     assert stop.value.code in (0, None), arguments
 
 
+def test_the_files_that_the_architecture_names_are_there() -> None:
+    page = (ROOT / "docs" / "architecture.md").read_text()
+    named = 0
+    for title, body in re.findall(r"^### (.*?)\n(.*?)(?=^##)", page, re.M | re.S):
+        folders = [ROOT / "src" / "tosaic" / n for n in re.findall(r"`(\w+)`", title.split(":")[0])]
+        for files in re.findall(r"^\| (`.*?) \|", body, re.M):
+            for name in re.findall(r"`(\w+)`", files):
+                assert any((f / f"{name}.py").exists() or (f / name).is_dir() for f in folders), (
+                    name
+                )
+                named += 1
+    assert named > 200
+
+
 def test_the_notebook_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import json
 

@@ -12,10 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from judges.rules import dequantized, finish, quantized, range_quant
+from judges.rules import called, dequantized, finish, quantized, range_quant
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import mask_input
-from tosaic.front.registry import rule_of
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
@@ -113,7 +112,7 @@ def made(use: Use, form: Form) -> Made:
     wanted = range_quant(expected, kind)
     b.wanted = (wanted, kind)
     rest = [b.tensor(v) if isinstance(v, Tensor) else v for v in use.rest]
-    result = rule_of(use.target).lower(b, *values, *rest, **use.keywords)
+    result = called(b, use.target, *values, *rest, **use.keywords)
     result = result[0] if isinstance(result, tuple) else result
     graph = finish(b, b.settle(result, wanted, kind), device.env, device.constraints, device.cost)
     ideal = expected.numpy() / wanted.scale + wanted.zero_point

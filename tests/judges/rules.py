@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Any
 
 import numpy as np
+import torch
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.reference import run_reference
 from tosaic.files.flatbuffer import write
 from tosaic.front.lower import Lowering
+from tosaic.front.registry import rule_of
 from tosaic.front.samples import (
     Case,
     bias_constant,
@@ -27,9 +30,17 @@ from tosaic.rewrite import Cost, improve
 from tosaic.spec.env import Env
 
 __all__ = [
-    "Case", "bias_constant", "cases", "dequantized", "finish", "quantized", "range_quant",
-    "run_both", "weight_constant",
+    "Case", "bias_constant", "called", "cases", "dequantized", "finish", "quantized",
+    "range_quant", "run_both", "weight_constant",
 ]  # fmt: skip
+
+
+def called(b: Lowering, target: str, *arguments: Any, **named: Any) -> Any:
+    """What the rule of an operator makes of arguments, by name, as those of a program come."""
+    packet, overload = target.removeprefix("aten.").split(".")
+    schema = getattr(getattr(torch.ops.aten, packet), overload)._schema
+    names = [argument.name for argument in schema.arguments]
+    return rule_of(target).lower(b, **dict(zip(names, arguments)), **named)
 
 
 def finish(

@@ -60,6 +60,13 @@ def sequence(b: Builder, random: Random) -> Value:
     return conv(b, random, x, 64, (rows, kernel), (1, int(stride)), pad, (1, int(gap)))
 
 
+def frames(b: Builder, random: Random) -> Value:
+    """A long kernel with a stride over channels that fill no whole number of sixteens."""
+    channels, taps = int(random.choice([36, 38, 39])), int(random.choice([8, 16]))
+    x = b.input(I8, (1, 1, 48, channels))
+    return conv(b, random, x, 16, (1, taps), (1, 2), (0, 0, taps // 2, taps // 2))
+
+
 def to_channels_last(b: Builder, random: Random) -> Value:
     channels = int(random.integers(2, 9))
     x = b.input(I8, (1, channels, 8 * int(random.integers(4, 9)), int(random.integers(30, 40))))
@@ -203,6 +210,13 @@ def gapped(b: Builder, random: Random) -> Value:
     return conv(b, random, x, 16, (3, 3), pad=pads, dilation=gaps)
 
 
+def in_time(b: Builder, random: Random) -> Value:
+    """A row with gaps, as networks of sound and of sensors have it."""
+    gap = int(random.integers(3, 6))
+    x = conv(b, random, b.input(I8, (1, 1, 60, 8)), 16, (1, 1))
+    return conv(b, random, x, 16, (1, 3), pad=(0, 0, 2 * gap, 0), dilation=(1, gap))
+
+
 def scaled(b: Builder, random: Random) -> Value:
     shapes = [(1, 16, 32, 16), (1, 32, 64, 8), (128, 48), (4, 40, 80)]
     x = b.input(I8, shapes[int(random.integers(4))])
@@ -219,6 +233,7 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (stem, "ethos-u55-128", lambda old, new: new["RESHAPE"] > 0),
     (stem, "ethos-u85-256", lambda old, new: new["RESHAPE"] > 0),
     (sequence, "ethos-u85-256", lambda old, new: new["RESHAPE"] + new["CONCAT"] > 0),
+    (frames, "ethos-u85-256", lambda old, new: new["RESHAPE"] == 1),
     (to_channels_last, "ethos-u55-128", lambda old, new: new["RESHAPE"] == 2),
     (to_channels_last, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
     (to_channels_first, "ethos-u55-128", lambda old, new: not new["TRANSPOSE"]),
@@ -236,6 +251,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (spread, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 2),
     (gapped, "ethos-u55-128", lambda old, new: new["CONCAT"] == 1),
     (gapped, "ethos-u85-256", lambda old, new: new["CONCAT"] == 1),
+    (in_time, "ethos-u55-128", lambda old, new: not new["CONCAT"] and new["RESHAPE"] > 0),
+    (in_time, "ethos-u85-256", lambda old, new: not new["CONCAT"] and new["RESHAPE"] > 0),
     (windows, "ethos-u55-128", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (windows, "ethos-u85-256", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (gates, "ethos-u55-128", lambda old, new: new["ADD"] == 3),

@@ -200,6 +200,20 @@ CASES = [
         b, b.RESHAPE(b.RESHAPE(x, b.shape((6, 28))), b.shape((28, 6)))), "RESHAPE TABLE"),
     Case("a reshape and its inverse are none", I8, lambda b, x: table(
         b, b.RESHAPE(b.RESHAPE(x, b.shape((6, 28))), b.shape(x.shape))), "TABLE"),
+    Case("sums over axes that lie together are one", I8, lambda b, x: b.REDUCE_SUM(
+        b.REDUCE_SUM(rescale(b, x, I32), axis=1), axis=2), "RESHAPE RESCALE REDUCE_SUM"),
+    Case("sums over axes apart stay two", I8, lambda b, x: b.REDUCE_SUM(
+        b.REDUCE_SUM(rescale(b, x, I32), axis=3), axis=1), "RESCALE REDUCE_SUM REDUCE_SUM"),
+    Case("sums of floats keep their order", F32,
+         lambda b, x: b.REDUCE_SUM(b.REDUCE_SUM(x, axis=1), axis=2), "REDUCE_SUM REDUCE_SUM"),
+    Case("the largest over axes that lie together is one", I8, lambda b, x: b.REDUCE_MAX(
+        b.REDUCE_MAX(x, axis=2), axis=1), "RESHAPE REDUCE_MAX"),
+    Case("a padding waits for a reshape of other axes", I8, lambda b, x: conv(b, b.RESHAPE(
+        b.PAD(b.RESHAPE(x, b.shape((6, 7, 4))), b.shape((0, 0, 2, 0, 0, 0)), b.const([0], I8)),
+        b.shape((1, 6, 9, 4)))), "CONV2D"),
+    Case("a padding of axes that become one stays", I8, lambda b, x: table(b, b.RESHAPE(
+        b.PAD(x, b.shape((0, 0, 0, 0, 2, 0, 0, 0)), b.const([0], I8)), b.shape((6, 36)))),
+         "PAD RESHAPE TABLE"),
     Case("widening casts are one", I8, lambda b, x: b.CAST(b.CAST(x, out=I16), out=I32), "CAST"),
     Case("a narrowing cast stays", I16,
          lambda b, x: b.CAST(b.CAST(x, out=I8), out=I32), "CAST CAST"),

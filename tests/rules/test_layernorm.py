@@ -11,7 +11,7 @@ import torch
 import torch.nn.functional as F
 
 import tosaic
-from judges.rules import dequantized, finish, range_quant, run_both
+from judges.rules import called, dequantized, finish, range_quant, run_both
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
@@ -64,7 +64,7 @@ def lowered(
     value = b.marked(b.input(kind, x.shape, "x"), given)
     b.wanted = (wanted, result)
     constants = [b.tensor(a) if isinstance(a, torch.Tensor) else a for a in arguments]
-    made = rule_of(target).lower(b, value, *constants)
+    made = called(b, target, value, *constants)
     made = made[0] if isinstance(made, tuple) else made
     return finish(b, b.settle(made, wanted, result), env)
 

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 
 from judges.rules import (
     bias_constant,
+    called,
     dequantized,
     finish,
     quantized,
@@ -20,7 +21,6 @@ from judges.rules import (
 )
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.registry import rule_of
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec.dtypes import I8, I16, I32, DType
 from tosaic.spec.env import Env
@@ -31,10 +31,6 @@ INTEGERS = {I8: Env.parse("TOSA-1.0+INT"), I16: Env.parse("TOSA-1.0+INT+int16")}
 
 def _values(*shape: int, seed: int = 0) -> torch.Tensor:
     return torch.rand(shape, generator=torch.Generator().manual_seed(seed)) * 4 - 2
-
-
-def _lower(b: Lowering, target: str, *arguments: Any, **named: Any) -> Any:
-    return rule_of(target).lower(b, *arguments, **named)
 
 
 def _within_one_step(
@@ -69,7 +65,7 @@ def test_sums_that_nothing_is_wanted_of_stay_sums(
     value, q = b.marked(b.input(kind, shape, "x"), quant), quantized(x, quant, kind)
     weight, real = weight_constant(b, _values(*weights, seed=1))
     bias, offset = bias_constant(b, _values(weights[0], seed=2), quant, weight, kind)
-    sums = _lower(b, target, value, weight, bias, *arguments)
+    sums = called(b, target, value, weight, bias, *arguments)
     assert sums.dtype is I32
     expected = function(dequantized(q, quant), real, offset, *arguments)
     _within_one_step(b, sums, expected, [q], kind)
@@ -83,7 +79,7 @@ def test_a_product_with_constant_weights_is_a_convolution(target: str, kind: DTy
     value, q = b.marked(b.input(kind, (5, 12), "x"), quant), quantized(x, quant, kind)
     weight, real = weight_constant(b, _values(12, 7, seed=1), axis=1)
     expected = dequantized(q, quant) @ real
-    graph = _within_one_step(b, _lower(b, target, value, weight), expected, [q], kind)
+    graph = _within_one_step(b, called(b, target, value, weight), expected, [q], kind)
     assert "CONV2D" in [op.name for op in graph.ops]
 
 
@@ -93,7 +89,7 @@ def test_a_weight_with_a_zero_point_keeps_it() -> None:
     value, q = b.marked(b.input(I8, (4, 12), "x"), quant), quantized(x, quant, I8)
     weight = b.tensor(levels, Quant(0.02, 11))
     expected = dequantized(q, quant) @ ((levels.double() - 11) * 0.02).T
-    _within_one_step(b, _lower(b, "aten.linear.default", value, weight), expected, [q], I8)
+    _within_one_step(b, called(b, "aten.linear.default", value, weight), expected, [q], I8)
 
 
 def test_int16_with_a_zero_point_is_refused() -> None:
@@ -101,7 +97,7 @@ def test_int16_with_a_zero_point_is_refused() -> None:
     value = b.marked(b.input(I16, (1, 12), "x"), Quant(0.01, 3))
     weight, _ = weight_constant(b, _values(4, 12))
     with pytest.raises(Unsupported, match="input_zp must be 0"):
-        _lower(b, "aten.linear.default", value, weight)
+        called(b, "aten.linear.default", value, weight)
 
 
 @pytest.mark.parametrize("axes", [1, 2])
@@ -110,7 +106,7 @@ def test_a_transposed_convolution_by_its_core_name(axes: int) -> None:
     x, w, bias = _values(1, 4, *(5,) * axes), _values(4, 3, *(3,) * axes, seed=1), _values(6)
     rest = ([2] * axes, [1] * axes, [1] * axes, True, [1] * axes, 2)
     value = b.input("f32", tuple(x.shape), "x")
-    made = _lower(b, "aten.convolution.default", value, b.tensor(w), b.tensor(bias), *rest)
+    made = called(b, "aten.convolution.default", value, b.tensor(w), b.tensor(bias), *rest)
     expected = torch.ops.aten.convolution.default(x, w, bias, *rest).numpy()
     for result in run_both(finish(b, made, FLOAT), [x.numpy()]):
         np.testing.assert_allclose(result, expected, rtol=1e-4, atol=1e-5)
@@ -137,7 +133,7 @@ def test_what_tosa_cannot_say_is_refused_with_a_sentence(
     first, *weights = shapes
     values = [b.input("f32", first, "x"), *(b.tensor(_values(*shape)) for shape in weights)]
     with pytest.raises(Unsupported, match=sentence):
-        _lower(b, target, *values, *arguments)
+        called(b, target, *values, *arguments)
 
 
 @pytest.mark.parametrize("times", [2, 4, 8])
@@ -145,7 +141,7 @@ def test_whole_nearest_scales_have_the_form_that_an_npu_takes(times: int) -> Non
     """Half pixels: scale (2k, 2), offset 1 - k, border k - 1 (facts/vela-forms.md, RESIZE)."""
     b = Lowering(INTEGERS[I8])
     x = b.marked(b.input(I8, (1, 3, 5, 6), "x"), Quant(0.1, 3))
-    _lower(b, "aten.upsample_nearest2d.vec", x, None, [float(times)] * 2)
+    called(b, "aten.upsample_nearest2d.vec", x, None, [float(times)] * 2)
     (op,) = [op for op in b.graph.ops if op.name == "RESIZE"]
     scale, offset, border = (v.const.array.tolist() for v in op.ins[1:])
     assert scale == [2 * times, 2] * 2
@@ -156,7 +152,7 @@ def test_whole_nearest_scales_have_the_form_that_an_npu_takes(times: int) -> Non
 @pytest.mark.parametrize("sizes", [[7, 15], [6, 6], [3, 4]])
 def test_nearest_pixels_of_any_fraction_are_one_resize(sizes: list[int]) -> None:
     b = Lowering(FLOAT)
-    _lower(b, "aten.upsample_nearest2d.vec", b.input("f32", (1, 3, 4, 5), "x"), sizes, None)
+    called(b, "aten.upsample_nearest2d.vec", b.input("f32", (1, 3, 4, 5), "x"), sizes, None)
     assert [op.name for op in b.graph.ops] == ["TRANSPOSE", "RESIZE", "TRANSPOSE"]
 
 
@@ -167,7 +163,7 @@ def test_long_sums_of_int16_do_not_leave_int32() -> None:
     weight, real = weight_constant(b, _values(8, 2048, seed=1).abs() + 1)
     expected = dequantized(q, quant) @ real.T
     assert float((expected / quant.scale).max()) / max(weight.quant.scale) > 2**31
-    _within_one_step(b, _lower(b, "aten.linear.default", value, weight), expected, [q], I16)
+    _within_one_step(b, called(b, "aten.linear.default", value, weight), expected, [q], I16)
 
 
 @pytest.mark.parametrize("kind", [I8, I16], ids=str)
@@ -182,5 +178,5 @@ def test_batch_norm_takes_factors_of_any_sign_and_size(kind: DType, wanted: bool
     expected = F.batch_norm(dequantized(q, quant), *parameters)
     b.wanted = (range_quant(expected, kind), kind) if wanted else None
     constants = [b.tensor(t) for t in (gamma, beta, mean, var)]
-    y = _lower(b, "aten.batch_norm.default", value, *constants, False, 0.1, 1e-5, False)
+    y = called(b, "aten.batch_norm.default", value, *constants, False, 0.1, 1e-5, False)
     _within_one_step(b, y, expected, [q], kind)

@@ -81,3 +81,30 @@ def test_a_batch_runs_as_its_samples_do() -> None:
     one, three = (compiled(net, example, "TOSA-1.0+FP") for example in (x[:1], x))
     assert three.graph.inputs[0].shape == (3, 8, 10, 3)
     torch.testing.assert_close(three.run(x), torch.cat([one.run(each) for each in x.split(1)]))
+
+
+class Sound(nn.Module):
+    """Features over time in; over time, features out."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv1d(5, 6, 3, padding=1), nn.Conv1d(6, 4, 3)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.second(torch.relu(self.first(x))).transpose(1, 2)
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+FP", "TOSA-1.0+INT", "ethos-u55-128"])
+def test_a_sequence_is_taken_as_its_example_lies(target: str) -> None:
+    net, x = Sound().eval(), torch.randn(1, 12, 5).transpose(1, 2)
+    data = None if "FP" in target else [(x,), (torch.randn_like(x),)]
+    art = tosaic.compile(net, (x,), target=target, calibration=data)
+    assert art.graph.inputs[0].shape == (1, 12, 5)
+    assert art.boundary.inputs[0].dim_order == (0, 2, 1)
+    assert art.boundary.outputs[0].dim_order == (0, 1, 2)
+    assert "TRANSPOSE" not in art.report.ops
+    with torch.no_grad():
+        real, got = net(x), art.run(x)
+    step = float(real.abs().max()) * (1e-5 if data is None else 0.03)
+    torch.testing.assert_close(got, real, rtol=0, atol=step)
+    assert torch.equal(art.run(x.contiguous()), got)

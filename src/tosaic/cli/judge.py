@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.export import ExportedProgram
 
 from tosaic.cli.sources import Source
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, first_line
 from tosaic.front import torchapi
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.report import Printed, grid
@@ -80,9 +80,8 @@ def _classes(
         try:
             scores = torchapi.flatten(model(given))[0][0]
         except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as problem:
-            reason = (str(problem).strip().splitlines() or [type(problem).__name__])[0]
             raise InvalidInput(
-                f"the model does not take inputs of {list(given.shape)}: {reason}"
+                f"the model does not take inputs of {list(given.shape)}: {first_line(problem)}"
             ) from problem
         if not isinstance(scores, Tensor) or scores.dim() != 2 or len(scores) != len(given):
             raise InvalidInput("the model's first result is no table of scores, a row an input")

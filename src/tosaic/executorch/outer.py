@@ -17,7 +17,7 @@ from tosaic.front.masks import Mask
 from tosaic.front.partition import Piece
 from tosaic.ir.graph import Quant, Value
 from tosaic.targets.artifact import Artifact
-from tosaic.targets.boundary import FORMATS, order_of, ordered
+from tosaic.targets.boundary import FORMATS, order_of, ordered, restored
 
 
 class Outer(nn.Module):
@@ -54,7 +54,7 @@ def _stand_in(node: fx.Node) -> Any:
         raise Unsupported(f"the input {node.name} has no fixed sizes, and a delegate needs them")
     made = torch.zeros(shape, dtype=example.dtype)
     order = order_of(node)
-    return made if order is None else made.to(memory_format=FORMATS[made.dim()])
+    return restored(ordered(made, order).contiguous(), order)
 
 
 class _Assembly:
@@ -139,7 +139,9 @@ def _dense(tensor: Tensor, dtype: torch.dtype, order: tuple[int, ...] | None) ->
     tensor = _typed(tensor, dtype)
     if ordered(tensor, order).is_contiguous():
         return tensor
-    form = torch.contiguous_format if order is None else FORMATS[tensor.dim()]
+    form = torch.contiguous_format if order is None else FORMATS.get(tensor.dim())
+    if form is None:
+        raise Unsupported("ExecuTorch has no call that gives a tensor of three axes another order")
     return tensor.clone(memory_format=form)
 
 

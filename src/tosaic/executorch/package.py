@@ -14,7 +14,7 @@ from typing import Any
 
 import torch
 
-from tosaic.errors import InvalidInput, TosaicError, Unsupported
+from tosaic.errors import InvalidInput, TosaicError, Unsupported, first_line
 from tosaic.executorch.api import quiet, require_executorch
 from tosaic.executorch.delegates import Blob, ethosu_blob, lowered_module, tosa_blob
 from tosaic.executorch.outer import example_inputs, outer_module
@@ -144,5 +144,4 @@ def _reason(problem: Exception) -> str:
     found = re.search(r"aten\.\w+\.\w+", str(problem))
     if type(problem).__name__ == "SpecViolationError" and found:
         return f"{found[0]} stays on the CPU, and ExecuTorch's runtime has no kernel for it"
-    lines = str(problem).strip().splitlines() or [type(problem).__name__]
-    return f"ExecuTorch does not take what stays on the CPU: {lines[0]}"
+    return f"ExecuTorch does not take what stays on the CPU: {first_line(problem)}"

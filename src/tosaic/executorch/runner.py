@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tosaic.errors import InvalidInput, TosaicError
+from tosaic.errors import InvalidInput, TosaicError, first_line
 from tosaic.executorch.api import quiet, require_executorch
 from tosaic.executorch.executors import Executor, executor_of, physical
 from tosaic.executorch.kernels import kernel_of
@@ -22,11 +22,6 @@ from tosaic.front import torchapi
 
 _IDENTIFIER = b"ET12"
 _STEPS = 1 << 24  # more instructions than that in one run means a loop without an end
-
-
-def is_pte(data: bytes) -> bool:
-    """Whether bytes start as ExecuTorch's files do, of this version or of another."""
-    return data[4:6] == b"ET" and data[6:8].isdigit()
 
 
 def load_pte(
@@ -48,7 +43,7 @@ def load_pte(
         except TosaicError:
             raise
         except Exception as problem:  # noqa: BLE001  (ExecuTorch's reader trusts its input)
-            raise InvalidInput(f"this .pte file is damaged: {_short(problem)}") from None
+            raise InvalidInput(f"this .pte file is damaged: {first_line(problem)}") from None
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
@@ -71,12 +66,7 @@ def _named_data(data: bytes) -> dict[str, bytes]:
                 for key, entry in payload.named_data.items()
             }
         except Exception as problem:  # noqa: BLE001  (ExecuTorch's reader trusts its input)
-            raise InvalidInput(f"the file of weights is damaged: {_short(problem)}") from None
-
-
-def _short(problem: Exception) -> str:
-    lines = str(problem).strip().splitlines()
-    return lines[0] if lines else type(problem).__name__
+            raise InvalidInput(f"the file of weights is damaged: {first_line(problem)}") from None
 
 
 class Runner:
@@ -125,7 +115,7 @@ class Runner:
             except TosaicError:
                 raise
             except Exception as problem:  # what the file says reaches kernels as it is
-                raise InvalidInput(f"the program does not run: {_short(problem)}") from problem
+                raise InvalidInput(f"the program does not run: {first_line(problem)}") from problem
         return self._structured([self._memory.result(index) for index in self._plan.outputs])
 
     def _structured(self, outputs: list[Any]) -> Any:

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tosaic.errors import Unsupported
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.spec import dtypes as d
 
@@ -19,9 +18,7 @@ if TYPE_CHECKING:
 
 def to_integers(b: Lowering, x: Value, quant: Quant, out: d.DType) -> Value:
     """Real numbers as the nearest integers, ties to even; what does not fit saturates."""
-    scale, zero = quant.scale, quant.zero_point
-    if isinstance(scale, tuple) or isinstance(zero, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
+    scale, zero = quant.one_scale, quant.one_zero
     if x.dtype is not d.F32:
         x = b.CAST(x, out=d.F32)
     steps = b.MUL(x, b.number(float(np.float32(1.0 / scale)), x), b.const([0], d.I8))
@@ -39,9 +36,8 @@ def to_real(b: Lowering, x: Value) -> Value:
     quant = x.quant
     if quant is None or x.dtype.is_float:
         return x
-    if x.const is not None and x.is_const:
-        source = x.const
-        return b.const(lambda: _real(source.array, quant), d.F32, shape=x.shape)
+    if x.is_const:
+        return b.remade(x, lambda a: _real(a, quant), kind=d.F32)
     y = b.CAST(x, out=d.F32)
     if np.any(quant.zero_point):
         y = b.SUB(y, _along(b, quant.zero_point, quant.axis, y))

@@ -16,6 +16,7 @@ from torch.export import ExportedProgram
 
 from tosaic.front import torchapi
 from tosaic.front.idioms import may_have_idioms, recognise
+from tosaic.front.idle import drop_idle, has_idle
 
 aten = torch.ops.aten
 Call = tuple[Any, tuple[Any, ...]] | tuple[Any, tuple[Any, ...], dict[str, Any]]
@@ -23,10 +24,12 @@ Call = tuple[Any, tuple[Any, ...]] | tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 def composed(exported: ExportedProgram) -> ExportedProgram:
     """The program with composite operators where it has their parts; the given one is left."""
-    has_parts = any(_form(node) for node in exported.graph.nodes)
-    if not has_parts and not may_have_idioms(exported.graph):
+    graph = exported.graph
+    has_parts = any(_form(node) for node in graph.nodes) or has_idle(graph)
+    if not has_parts and not may_have_idioms(graph):
         return exported
     made = torchapi.copied_program(exported)
+    drop_idle(made.graph, at_outputs=False)
     for node in list(made.graph.nodes):
         form = _form(node)
         if form is not None:
@@ -56,7 +59,10 @@ def _form(node: fx.Node) -> Call | None:
     """The composite call that a call is a part of; None if it is none."""
     if node.op != "call_function":
         return None
-    make = _FORMS.get(torchapi.target_name(node))
+    name = torchapi.target_name(node)
+    if name in _ALIASES:
+        return _ALIASES[name], node.args, node.kwargs
+    make = _FORMS.get(name)
     if make is None:
         return None
     if isinstance(node.meta.get("val"), (list, tuple)) and not _gives_first(node):
@@ -170,6 +176,23 @@ def _zeros(b: dict[str, Any]) -> Call | None:
     return aten.zeros.default, ([*size],), {"dtype": kind}
 
 
+def _aliases(names: dict[str, str]) -> dict[str, Any]:
+    """Overloads that are others by another name."""
+    return {
+        f"aten.{alias}.{overload}": getattr(getattr(aten, plain), overload)
+        for alias, plain in names.items()
+        for overload in getattr(aten, alias).overloads()
+        if overload in getattr(aten, plain).overloads()
+    }
+
+
+_ALIASES = _aliases(
+    {"subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
+     "negative": "neg", "absolute": "abs", "clip": "clamp", "concat": "cat", "concatenate": "cat",
+     "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
+     "special_expit": "sigmoid", "special_softmax": "softmax",
+     "special_log_softmax": "log_softmax"}
+)  # fmt: skip
 _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
     "aten.max_pool2d_with_indices.default": _max_pool,

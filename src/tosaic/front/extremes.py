@@ -1,4 +1,4 @@
-"""The place of the largest or smallest element of an axis, with ARGMAX or without."""
+"""The largest or smallest element of an axis, and its place, by what a target has for them."""
 
 from __future__ import annotations
 
@@ -69,11 +69,16 @@ def _found(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
     """The smallest number among the places that equal the extreme: for int32, which has any."""
     size, last = x.shape[axis], x.type.rank - 1
     best = extreme(b, "REDUCE_MAX" if largest else "REDUCE_MIN", x, axis)
-    shape = [size if i == axis else 1 for i in range(last + 1)]
-    places = b.const(np.arange(size).reshape(shape), d.I32)
+    places = numbered(b, x, axis, d.I32)
     chosen = b.SELECT(b.EQUAL(x, best), places, b.const(np.full([1] * (last + 1), size), d.I32))
     found = extreme(b, "REDUCE_MIN", chosen, axis)
     return b.reshape(found, (*x.shape[:axis], *x.shape[axis + 1 :]))
+
+
+def numbered(b: Lowering, x: Value, axis: int, kind: d.DType) -> Value:
+    """The numbers of the places along an axis, to be broadcast."""
+    shape = [size if i == axis else 1 for i, size in enumerate(x.shape)]
+    return b.const(np.arange(x.shape[axis]).reshape(shape), kind)
 
 
 def _opposite(b: Lowering, x: Value) -> Value:
@@ -93,8 +98,7 @@ def _opposite(b: Lowering, x: Value) -> Value:
 
 def _in_rows(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
     """The axis last, in a matrix of rows: the only shape that some targets take."""
-    order = [i for i in range(x.type.rank) if i != axis]
-    turned = b.permute(x, (*order, axis))
+    turned = b.axis_last(x, axis)
     rows = b.reshape(turned, (math.prod(turned.shape[:-1]), turned.shape[-1]))
     found = b.ARGMAX(rows if largest else _opposite(b, rows), axis=1)
     return b.reshape(found, turned.shape[:-1])
@@ -109,8 +113,7 @@ def _counted(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
     here = b.levels(x, d.I32)
     apart = b.SUB(best, here) if largest else b.SUB(here, best)
     other = b.MINIMUM(apart, b.number(1, apart))  # 0 where the extreme is
-    shape = [size if i == axis else 1 for i in range(x.type.rank)]
-    places = b.const(np.arange(size).reshape(shape), d.I32)
+    places = numbered(b, x, axis, d.I32)
     far = b.MUL(other, b.number(most, other), b.const([0], d.I8))
     number = b.levels(b.MAXIMUM(far, places), d.I16)
     found = b.levels(extreme(b, "REDUCE_MIN", number, axis), d.I32)

@@ -8,9 +8,10 @@ call comes next: ``wanted`` says what the result must become, or None if it may 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -20,7 +21,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.casts import to_integers
 from tosaic.front.tables import table8, table16
 from tosaic.ir.build import Builder
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.spec import dtypes as d
 
 # The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
@@ -45,10 +46,6 @@ class Lowering(Builder):
     items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType(
         {}
     )  # the same for several results
-
-    if TYPE_CHECKING:  # the operators that rules use have one result
-
-        def __getattr__(self, name: str) -> Callable[..., Value]: ...
 
     def tensor(self, data: Tensor, quant: Quant | None = None) -> Value:
         """A constant from a torch tensor, copied when it is first needed."""
@@ -79,7 +76,7 @@ class Lowering(Builder):
         What is no number becomes 0, as integers have nothing for it.
         """
         real = 0.0 if math.isnan(value) else value
-        steps = float(np.clip(real / _scale(quant) + _zero(quant), *kind.range))
+        steps = float(np.clip(real / quant.one_scale + quant.one_zero, *kind.range))
         return self.const(np.full((1,) * rank, round(steps)), kind, quant=quant)
 
     def marked(self, value: Value, quant: Quant | None) -> Value:
@@ -95,12 +92,19 @@ class Lowering(Builder):
         quant = x.quant
         if quant is not None and quant.axis is not None:
             quant = Quant(quant.scale, quant.zero_point, perms.index(quant.axis))
-        if x.const is not None and x.is_const:
-            source, shape = x.const, tuple(x.shape[p] for p in perms)
-            return self.const(
-                lambda: source.array.transpose(perms), x.dtype, quant=quant, shape=shape
-            )
+        if x.is_const:
+            turned = tuple(x.shape[p] for p in perms)
+            return self.remade(x, lambda a: a.transpose(perms), turned, quant=quant)
         return self.marked(self.TRANSPOSE(x, perms=perms), quant)
+
+    def axis_last(self, x: Value, axis: int) -> Value:
+        """With one axis behind all others."""
+        return self.permute(x, [i for i in range(x.type.rank) if i != axis] + [axis])
+
+    def axis_back(self, x: Value, axis: int) -> Value:
+        """With the last axis at its place again."""
+        last = x.type.rank - 1
+        return self.permute(x, [*range(axis), last, *range(axis, last)])
 
     def reshape(self, x: Value, shape: Sequence[int]) -> Value:
         """Another shape for the same elements; an axis of scales must stay whole."""
@@ -108,11 +112,8 @@ class Lowering(Builder):
         if shape == x.shape:
             return x
         quant = _reshaped(x.quant, x.shape, shape)
-        if x.const is not None and x.is_const:
-            source = x.const
-            return self.const(
-                lambda: source.array.reshape(shape), x.dtype, quant=quant, shape=shape
-            )
+        if x.is_const:
+            return self.remade(x, lambda a: a.reshape(shape), shape, quant=quant)
         return self.marked(self.RESHAPE(x, self.shape(shape)), quant)
 
     def same_rank(self, *values: Value) -> list[Value]:
@@ -125,7 +126,7 @@ class Lowering(Builder):
         wide = x.dtype is not d.I48
         pairs = [multiplier_and_shift(f, 31 if wide else 15) for f in factor]
         given = x.quant.zero_point if x.quant is not None and x.dtype is d.I8 else 0
-        value: Value = self.RESCALE(
+        return self.RESCALE(
             x,
             self.const([m for m, _ in pairs], d.I32 if wide else d.I16),
             self.const([s for _, s in pairs], d.I8),
@@ -133,16 +134,27 @@ class Lowering(Builder):
             self.const([zero_point], out),
             scale32=wide, rounding_mode="SINGLE_ROUND", per_channel=len(factor) > 1, out=out,
         )  # fmt: skip
-        return value
 
     def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
         """x − given + zero in another type, whatever it means; what does not fit saturates."""
-        value: Value = self.RESCALE(
+        return self.RESCALE(
             x, self.const([1 << 30], d.I32), self.const([30], d.I8), self.const([given], x.dtype),
             self.const([zero], out), scale32=True, rounding_mode="SINGLE_ROUND",
             per_channel=False, out=out,
         )  # fmt: skip
-        return value
+
+    @contextmanager
+    def wanting(self, wanted: tuple[Quant, d.DType] | None) -> Iterator[None]:
+        """What is made inside is to become something else than the result is."""
+        before, self.wanted = self.wanted, wanted
+        try:
+            yield
+        finally:
+            self.wanted = before
+
+    def settled(self, x: Value) -> Value:
+        """The value as what is wanted of the result; as it is if nothing is."""
+        return x if self.wanted is None else self.settle(x, *self.wanted)
 
     def settle(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """The value in other parameters; nothing if it has them already."""
@@ -154,32 +166,28 @@ class Lowering(Builder):
         if given == quant and x.dtype is out:
             return x
         if given.axis is not None:
-            last = x.type.rank - 1
-            order = [i for i in range(last + 1) if i != given.axis] + [given.axis]
-            turned = self.permute(x, order)
-            factors = [s / _scale(quant) for s in _scales(given)]
-            y = self.rescale(turned, factors, _zero(quant), out)
-            return self.marked(self.permute(y, np.argsort(order).tolist()), quant)
-        factor = _scale(given) / _scale(quant)
-        return self.marked(self.rescale(x, [factor], _zero(quant), out), quant)
+            factors = [s / quant.one_scale for s in _scales(given)]
+            y = self.rescale(self.axis_last(x, given.axis), factors, quant.one_zero, out)
+            return self.marked(self.axis_back(y, given.axis), quant)
+        factor = given.one_scale / quant.one_scale
+        return self.marked(self.rescale(x, [factor], quant.one_zero, out), quant)
 
     def _rounded(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """Real numbers of a constant as integers, when they are made."""
-        source, scale, zero = x.const, _scale(quant), _zero(quant)
-        assert source is not None
+        scale, zero = quant.one_scale, quant.one_zero
 
-        def make() -> np.ndarray[Any, Any]:
-            real = np.nan_to_num(source.array.astype(np.float64), posinf=np.inf, neginf=-np.inf)
-            levels: np.ndarray[Any, Any] = np.clip(np.round(real / scale) + zero, *out.range)
+        def make(given: Array) -> Array:
+            real = np.nan_to_num(given.astype(np.float64), posinf=np.inf, neginf=-np.inf)
+            levels: Array = np.clip(np.round(real / scale) + zero, *out.range)
             return levels
 
-        return self.const(make, out, quant=quant, shape=x.shape)
+        return self.remade(x, make, kind=out, quant=quant)
 
     def widened(self, x: Value, bits: int = 0, ratio: float = 1.0) -> Value:
         """int32 without a zero point, scaled up by ``ratio`` times 2^bits."""
         given = self._meaning(x)
         y = self.rescale(x, [ratio * 2.0**bits], 0, d.I32)
-        return self.marked(y, Quant(_scale(given) / ratio / 2.0**bits))
+        return self.marked(y, Quant(given.one_scale / ratio / 2.0**bits))
 
     def _meaning(self, x: Value) -> Quant:
         if x.quant is None:
@@ -190,7 +198,7 @@ class Lowering(Builder):
         """Two quantized operands of a sum in one scale, as int32; the second times ``weight``."""
         if d.I32 in (a.dtype, b.dtype):
             return self._aligned_accumulators(a, b, weight)
-        first, second = _scale(self._meaning(a)), _scale(self._meaning(b)) * weight
+        first, second = self._meaning(a).one_scale, self._meaning(b).one_scale * weight
         if first == second:
             return self.widened(a), self.widened(b)
         largest, bits = max(first, second), min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
@@ -217,10 +225,9 @@ class Lowering(Builder):
         """The value limited to a range of real numbers; free where it has to be rescaled anyway."""
         if x.quant is None:
             return self._clamp(x, max(low, -math.inf), min(high, math.inf))
-        if self.wanted is not None:
-            x = self.settle(x, *self.wanted)
+        x = self.settled(x)
         quant, (least, most) = self._meaning(x), x.dtype.range
-        scale, zero = _scale(quant), _zero(quant)
+        scale, zero = quant.one_scale, quant.one_zero
         bottom = least if low == -math.inf else max(least, round(low / scale) + zero)
         top = most if high == math.inf else min(most, round(high / scale) + zero)
         if (bottom, top) == (least, most):
@@ -233,8 +240,7 @@ class Lowering(Builder):
             if high == math.inf:
                 return above
             return self.MINIMUM(above, self.number(math.floor(high), x))
-        value: Value = self.CLAMP(x, min_val=low, max_val=high)
-        return value
+        return self.CLAMP(x, min_val=low, max_val=high)
 
     def table(
         self, x: Value, function: Callable[[Tensor], Tensor], reach: float = math.inf
@@ -248,18 +254,16 @@ class Lowering(Builder):
         if quant is None or out is None or (x.dtype, out) not in _FUNCTIONS:
             raise Unsupported("a function of integers needs int8 or int16, and no more of them")
         if x.dtype is d.I8:
-            entries = table8(function, (_scale(given), _zero(given)), (_scale(quant), _zero(quant)))
+            entries = table8(function, given, quant)
             return self.marked(self.TABLE(x, self.const(entries.numpy(), d.I8)), quant)
-        if _scale(given) * 2**15 > 2 * reach:
+        if given.one_scale * 2**15 > 2 * reach:
             given = Quant(reach / 2**15)
             x = self.settle(x, given, d.I16)
         finer = 1 if out is d.I16 else 128  # int8 with any zero point fits int16 so
-        entries, factor = table16(
-            function, (_scale(given), _zero(given)), (_scale(quant) / finer, 0)
-        )
+        entries, factor = table16(function, given, Quant(quant.one_scale / finer))
         value = self.TABLE(x, self.const(entries.numpy(), d.I16))  # with 7 more bits
         return self.marked(
-            self.rescale(value, [1 / 128 / factor / finer], _zero(quant), out), quant
+            self.rescale(value, [1 / 128 / factor / finer], quant.one_zero, out), quant
         )
 
 
@@ -287,17 +291,6 @@ def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Qu
         if length == size and math.prod(new[:axis]) == before:
             return Quant(quant.scale, quant.zero_point, axis)
     raise Unsupported("an axis with a scale for each channel is not reshaped")
-
-
-def _scale(quant: Quant) -> float:
-    if isinstance(quant.scale, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    return quant.scale
-
-
-def _zero(quant: Quant) -> int:
-    assert not isinstance(quant.zero_point, tuple)
-    return quant.zero_point
 
 
 def _scales(quant: Quant) -> tuple[float, ...]:

@@ -59,8 +59,7 @@ def as_mask(b: Lowering, x: Value) -> Value:
     """A mask as the target has it: a constant is made of bool."""
     if x.dtype is not d.BOOL or x.const is None or has_bool(b):
         return x
-    source = x.const
-    return b.const(lambda: source.array, d.I8, quant=MASK, shape=x.shape)
+    return b.remade(x, lambda a: a, kind=d.I8, quant=MASK)
 
 
 def _wide(b: Lowering, x: Value) -> Value:
@@ -168,9 +167,7 @@ def compared_with(b: Lowering, name: str, x: Value, number: float) -> Value:
     """The same for a quantized value and a number."""
     quant = x.quant
     assert quant is not None
-    if isinstance(quant.scale, tuple) or isinstance(quant.zero_point, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    bound, zero = _bound(name, quant.scale, number), quant.zero_point
+    bound, zero = _bound(name, quant.one_scale, number), quant.one_zero
     test = {"==": np.equal, ">": np.greater, ">=": np.greater_equal, "<": np.less,
             "<=": np.less_equal}[name]  # fmt: skip
 
@@ -267,8 +264,7 @@ def chosen(b: Lowering, mask: Value, one: Value, two: Value) -> Value:
 
     def blended() -> Value:
         if one.dtype is d.I8 and quant is not None:
-            assert not isinstance(quant.zero_point, tuple)
-            return _blended8(b, mask, one, two, quant.zero_point)
+            return _blended8(b, mask, one, two, quant.one_zero)
         inside = _wide(b, mask)
         outside = b.SUB(b.number(1, inside), inside)
         shift = b.const([0], d.I8)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from typing import Any
+from functools import reduce
 
 import numpy as np
 
@@ -16,7 +16,6 @@ from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, Any]
 # Up to this many pieces, slices and a concatenation are cheaper than a GATHER and run everywhere.
 FEW_PIECES = 16
 _MOST_WEIGHTS = 1 << 22  # of a product that picks elements
@@ -36,14 +35,6 @@ def first(b: Lowering, *forms: Callable[[], Value]) -> Value:
             trial.commit()
             return value
     raise refusal or Unsupported("there is no expression for this")
-
-
-def _folded(
-    b: Lowering, x: Value, shape: Sequence[int], quant: Quant | None, make: Callable[[Array], Array]
-) -> Value:
-    source = x.const
-    assert source is not None
-    return b.const(lambda: make(source.array), x.dtype, quant=quant, shape=shape)
 
 
 def _one_scale(x: Value) -> Quant | None:
@@ -72,7 +63,7 @@ def piece(b: Lowering, x: Value, axis: int, start: int, stop: int) -> Value:
     quant = _picked(x.quant, axis, range(start, stop))
     if x.is_const:
         index = (*(slice(None),) * axis, slice(start, stop))
-        return _folded(b, x, shape, quant, lambda a: a[index])
+        return b.remade(x, lambda a: a[index], shape, quant=quant)
     starts = [start if i == axis else 0 for i in range(x.type.rank)]
     return b.marked(b.SLICE(x, b.shape(starts), b.shape(shape)), quant)
 
@@ -97,7 +88,7 @@ def tiled(b: Lowering, x: Value, multiples: Sequence[int]) -> Value:
     quant = _one_scale(x)
     if x.is_const:
         shape = [s * n for s, n in zip(x.shape, multiples)]
-        return _folded(b, x, shape, quant, lambda a: np.tile(a, multiples))
+        return b.remade(x, lambda a: np.tile(a, multiples), shape, quant=quant)
     return b.marked(b.TILE(x, b.shape(multiples)), quant)
 
 
@@ -116,7 +107,7 @@ def take(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
     if x.is_const:
         shape = (*x.shape[:axis], len(indices), *x.shape[axis + 1 :])
         quant = _picked(x.quant, axis, indices)
-        return _folded(b, x, shape, quant, lambda a: a.take(indices, axis))
+        return b.remade(x, lambda a: a.take(indices, axis), shape, quant=quant)
     runs = _runs(indices)
 
     def pieces() -> Value:
@@ -155,11 +146,10 @@ def repeated(b: Lowering, x: Value, axis: int, times: int) -> Value:
 
 def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
     """Elements picked by a 1×1 convolution whose weights are 0 and 1; the axis is its channels."""
-    size, count, rank = x.shape[axis], len(indices), x.type.rank
+    size, count = x.shape[axis], len(indices)
     if x.dtype not in (d.I8, d.I16) or size * count > _MOST_WEIGHTS:
         raise Unsupported("a product with 0 and 1 picks int8 and int16 by few indices only")
-    quant, order = _one_scale(x), [*(i for i in range(rank) if i != axis), axis]
-    turned = b.permute(x, order)
+    quant, turned = _one_scale(x), b.axis_last(x, axis)
     rows = b.reshape(turned, (1, 1, math.prod(turned.shape[:-1]), size))
     shape = (count, 1, 1, size)
     weights = b.const(lambda: np.eye(size)[list(indices)].reshape(shape), d.I8, shape=shape)
@@ -169,7 +159,7 @@ def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Val
         pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=wide,
     )  # fmt: skip
     found = b.reshape(b.rescale(sums, [1.0], 0, x.dtype), (*turned.shape[:-1], count))
-    return b.marked(b.permute(found, [order.index(i) for i in range(rank)]), quant)
+    return b.marked(b.axis_back(found, axis), quant)
 
 
 def _runs(indices: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -253,9 +243,6 @@ def added(b: Lowering, x: Value, axis: int) -> Value:
     def parts() -> Value:
         spans = [(i, min(i + _LONG, x.shape[axis])) for i in range(0, x.shape[axis], _LONG)]
         sums = [b.REDUCE_SUM(b.marked(piece(b, x, axis, *s), None), axis=axis) for s in spans]
-        total = sums[0]
-        for part in sums[1:]:
-            total = b.ADD(total, part)
-        return total
+        return reduce(lambda x, y: b.ADD(x, y), sums)
 
     return first(b, lambda: b.REDUCE_SUM(x, axis=axis), parts)

@@ -51,7 +51,6 @@ class Rule:
     ``limits``, whatever the data) or NONE (stays in float).
     """
 
-    targets: tuple[str, ...]
     lower: Lowered
     policy: str
     samples: tuple[Sample, ...]
@@ -86,13 +85,18 @@ def rule(
 
     def register(lower: Function) -> Function:
         made = Rule(
-            targets, lower, policy, tuple(samples), tuple(integers), why, weight_axis, constants,
-            limits, masks, wide,
+            lower, policy, tuple(samples), tuple(integers), why, weight_axis, constants, limits,
+            masks, wide,
         )  # fmt: skip
         RULES.update((target, made) for target in targets)
         return lower
 
     return register
+
+
+def shared(*targets: str, samples: Sequence[Sample] = ()) -> Callable[[Function], Function]:
+    """A rule whose result has the parameters of its operand: it moves numbers, or picks some."""
+    return rule(*targets, policy="SHARED", samples=samples)
 
 
 def rule_of(target: str) -> Rule:

@@ -16,11 +16,9 @@ from tosaic.front.masks import is_mask, mask_input
 from tosaic.front.moves import joined
 from tosaic.front.registry import RULES, Rule, Sample
 from tosaic.ir.build import Constraint
-from tosaic.ir.graph import Op, Quant, Value
+from tosaic.ir.graph import Array, Op, Quant, Value
 from tosaic.spec.dtypes import I8, I16, I32, I48, DType
 from tosaic.spec.env import Env
-
-Array = np.ndarray[Any, np.dtype[Any]]
 
 
 @dataclass(frozen=True)

@@ -10,23 +10,23 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
+from tosaic.ir.graph import Quant
 
 Function = Callable[[Tensor], Tensor]
-Affine = tuple[float, int]  # scale and zero point
 
 NEAR = 1.5  # steps of int16 below which tables are equally good
 PLAIN = 0.125  # steps that a table may be worse whose results need no factor: NPUs have such tables
 LIMIT = 128  # steps of int16, half a step of int8: a worse table is no int16 function
 
 
-def table8(function: Function, given: Affine, wanted: Affine) -> Tensor:
+def table8(function: Function, given: Quant, wanted: Quant) -> Tensor:
     """All 256 results, each rounded once; what is no number becomes 0."""
     real = _results(function, torch.arange(-128, 128), given, wanted)
-    return real.nan_to_num(nan=wanted[1]).round().clamp(-128, 127)
+    return real.nan_to_num(nan=wanted.one_zero).round().clamp(-128, 127)
 
 
 @lru_cache(256)  # the steps of a recurrent layer ask for the same ones
-def table16(function: Function, given: Affine, wanted: Affine) -> tuple[Tensor, float]:
+def table16(function: Function, given: Quant, wanted: Quant) -> tuple[Tensor, float]:
     """513 nodes, between which TABLE interpolates, and how much larger than meant they are.
 
     A line from a node inside the range to one that saturates would bend too early. Then all
@@ -46,7 +46,7 @@ def table16(function: Function, given: Affine, wanted: Affine) -> tuple[Tensor, 
     return nodes, factor
 
 
-def _bend(function: Function, nodes: Tensor, given: Affine, wanted: Affine) -> Tensor:
+def _bend(function: Function, nodes: Tensor, given: Quant, wanted: Quant) -> Tensor:
     """Half of what the lines beside each node miss in their middle: halves the largest error."""
     middle = _results(function, torch.arange(-256, 256) * 128 + 64, given, wanted)
     missed = (middle - (nodes[:-1] + nodes[1:]) / 2).nan_to_num(0.0, 0.0, 0.0)
@@ -56,7 +56,7 @@ def _bend(function: Function, nodes: Tensor, given: Affine, wanted: Affine) -> T
 
 
 def _nodes(
-    function: Function, given: Affine, wanted: Affine, real: Tensor, factor: float
+    function: Function, given: Quant, wanted: Quant, real: Tensor, factor: float
 ) -> tuple[float, Tensor, float]:
     """Nodes for a factor, and how far off the lines between them are at most."""
     nodes = (real * factor).nan_to_num(nan=0.0).round().clamp(-32767, 32767)
@@ -73,7 +73,7 @@ def _nodes(
     return off, nodes, factor
 
 
-def _results(function: Function, inputs: Tensor, given: Affine, wanted: Affine) -> Tensor:
+def _results(function: Function, inputs: Tensor, given: Quant, wanted: Quant) -> Tensor:
     """Real results in steps of the result."""
-    real = function((inputs.double() - given[1]) * given[0])
-    return real.double() / wanted[0] + wanted[1]
+    real = function((inputs.double() - given.one_zero) * given.one_scale)
+    return real.double() / wanted.one_scale + wanted.one_zero

@@ -216,9 +216,7 @@ def _is_weight(user: fx.Node, node: fx.Node) -> bool:
 
 def narrowed(b: Lowering, weight: Value) -> Value:
     """The same numbers in int4."""
-    source = weight.const
-    assert source is not None
-    return b.const(lambda: source.array, d.I4, quant=weight.quant, shape=weight.shape)
+    return b.remade(weight, lambda a: a, kind=d.I4, quant=weight.quant)
 
 
 def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:

@@ -14,6 +14,7 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec.env import everything
+from tosaic.spec.ops_elementwise import BROADCASTS
 
 
 class _Mixes(Exception):
@@ -74,8 +75,7 @@ class _Rebatcher:
     def again(self, op: Op, ins: Sequence[Value], **attrs: Any) -> tuple[Value, ...]:
         """Emit the operator on other operands; its results keep their element types."""
         wanted = [v.dtype for v in op.outs]
-        made = self.b.op(op.name, *ins, out=wanted, loc=op.loc, **{**op.attrs, **attrs})
-        return made if isinstance(made, tuple) else (made,)
+        return self.b.results(op.name, *ins, out=wanted, loc=op.loc, **{**op.attrs, **attrs})
 
     def whole_batch(self, op: Op, ins: Sequence[Value]) -> tuple[Value, ...]:
         return self.again(op, [self.new.get(v, v) for v in ins])
@@ -107,12 +107,7 @@ def _rescale(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
     return _rowwise(r, op)
 
 
-@_rule(
-    "ADD", "SUB", "MUL", "POW", "INTDIV", "MAXIMUM", "MINIMUM", "EQUAL", "GREATER",
-    "GREATER_EQUAL", "SELECT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "LOGICAL_AND",
-    "LOGICAL_OR", "LOGICAL_XOR", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT",
-    "ARITHMETIC_RIGHT_SHIFT",
-)  # fmt: skip
+@_rule(*BROADCASTS)
 def _broadcast(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
     """A shared operand serves all samples if it has one row, else it is repeated."""
     rows = op.outs[0].shape[0]

@@ -52,7 +52,7 @@ class Builder:
         self.constraints = tuple(constraints)
         self.loc: Loc | None = None
 
-    def __getattr__(self, name: str) -> Callable[..., Any]:
+    def __getattr__(self, name: str) -> Callable[..., Value]:
         if name in OPS:
             return partial(self.op, name)
         raise AttributeError(name)
@@ -84,6 +84,16 @@ class Builder:
         kind = kind or _BY_ARRAY[array.dtype]
         return Value(TensorType(kind, array.shape), name, Const(array), quant, self.loc)
 
+    def remade(
+        self, value: Value, make: Callable[[Array], Array], shape: Sequence[int] | None = None,
+        kind: DType | None = None, quant: Quant | None = None,
+    ) -> Value:  # fmt: skip
+        """A constant made of another one, when it is needed; in its shape and type unless told."""
+        source = value.const
+        assert source is not None
+        shape = value.shape if shape is None else shape
+        return self.const(lambda: make(source.array), kind or value.dtype, quant=quant, shape=shape)
+
     def shape(self, sizes: Sequence[int], name: str = "") -> Value:
         """A constant shape."""
         array = np.array(tuple(sizes), dtype=np.int64)
@@ -108,7 +118,12 @@ class Builder:
             if not trial.committed:
                 del self.graph.ops[length:]
 
-    def op(
+    def op(self, name: str, /, *ins: Value, **more: Any) -> Value:
+        """Emit an operator: its result. FFT2D and control flow have several, in a tuple."""
+        made = self.results(name, *ins, **more)
+        return made[0] if len(made) == 1 else made  # type: ignore[return-value]
+
+    def results(
         self,
         name: str,
         /,
@@ -118,8 +133,8 @@ class Builder:
         names: Sequence[str] = (),
         loc: Loc | None = None,
         **attrs: Any,
-    ) -> Any:
-        """Emit an operator: its result, or a tuple of results where there are several.
+    ) -> tuple[Value, ...]:
+        """Emit an operator: all of its results.
 
         ``out`` settles the result's type where the operands leave it open (CAST, RESCALE).
         """
@@ -138,7 +153,7 @@ class Builder:
         for value, label in zip(made.outs, names):
             value.name = label
         self.graph.ops.append(made)
-        return made.outs[0] if len(made.outs) == 1 else tuple(made.outs)
+        return tuple(made.outs)
 
 
 def make(

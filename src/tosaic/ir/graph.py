@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from tosaic.errors import Unsupported
 from tosaic.spec.dtypes import DType, TensorType
 from tosaic.spec.env import Env
 from tosaic.spec.table import OpDef
@@ -45,6 +46,18 @@ class Quant:
     scale: float | tuple[float, ...]
     zero_point: int | tuple[int, ...] = 0
     axis: int | None = None
+
+    @property
+    def one_scale(self) -> float:
+        if isinstance(self.scale, tuple):
+            raise Unsupported("one scale is needed here, not one for each channel")
+        return self.scale
+
+    @property
+    def one_zero(self) -> int:
+        if isinstance(self.zero_point, tuple):
+            raise Unsupported("one zero point is needed here, not one for each channel")
+        return self.zero_point
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor, fx
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, first_line
 from tosaic.front import torchapi
 from tosaic.progress import shown
 from tosaic.quant.correct import LayerRun
@@ -29,9 +29,8 @@ def calibrate(
         try:
             run.run(*leaves, enable_io_processing=False)
         except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as problem:
-            lines = str(problem).strip().splitlines() or [type(problem).__name__]
             raise InvalidInput(
-                f"calibration input {watch.count} does not run: {lines[0]}"
+                f"calibration input {watch.count} does not run: {first_line(problem)}"
             ) from problem
     if watch.count == 0:
         raise InvalidInput("the calibration data is empty: give at least one input")

@@ -14,18 +14,20 @@ from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.garbage import of_new_objects
+from tosaic.front.idle import drop_idle
 from tosaic.front.imported import Imported, import_model
 from tosaic.front.ports import Ends
+from tosaic.quant.affine import fold_affine
 from tosaic.quant.attend import attend
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.convert import convert
 from tosaic.quant.factors import join_factors
 from tosaic.quant.fold import add_biases, fold_batch_norms
-from tosaic.quant.idle import drop_idle
 from tosaic.quant.inputs import Arguments
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
+from tosaic.quant.permutes import sink_permutes
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import apart, each_region, move_constants_in
@@ -126,9 +128,11 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
 
 def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
     each_region(module, lambda region: _ready(region, quantizer))
-    drop_idle(module)
+    drop_idle(module.graph)
     fold_known(module)
     attend(module)
+    sink_permutes(module)
+    fold_affine(module)
     join_factors(module)
     mark_wide(module.graph)
     quantizer.expand(module)

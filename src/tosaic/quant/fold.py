@@ -21,7 +21,7 @@ _NORMS = {
     "aten.miopen_batch_norm.default",
     "aten._native_batch_norm_legit_no_training.default",
 }
-_LAYERS = {
+LAYERS = {
     "aten.conv1d.default", "aten.conv1d.padding", "aten.conv2d.default", "aten.conv2d.padding",
     "aten.conv3d.default", "aten.conv3d.padding", "aten.linear.default",
     "aten.convolution.default", "aten.conv_transpose1d.default", "aten.conv_transpose2d.input",
@@ -62,7 +62,7 @@ def fold_batch_norms(module: fx.GraphModule) -> None:
 def add_biases(module: fx.GraphModule) -> None:
     """Layers without a bias get one of zeros: it costs nothing, and can be corrected."""
     for node in list(module.graph.nodes):
-        if node.op != "call_function" or torchapi.target_name(node) not in _LAYERS:
+        if node.op != "call_function" or torchapi.target_name(node) not in LAYERS:
             continue
         bound = torchapi.bound_arguments(node)
         weight = bound["weight"]
@@ -72,7 +72,7 @@ def add_biases(module: fx.GraphModule) -> None:
         behind = _is_transposed(node, bound)
         channels = values.shape[1] * int(bound["groups"]) if behind else values.shape[0]
         made = torch.zeros(channels, dtype=values.dtype, device=values.device)
-        (bound["bias"],) = _parameters(module, node, node, bias=made)
+        (bound["bias"],) = parameters(module, node, node, bias=made)
         node.args, node.kwargs = tuple(bound.values()), {}
     module.recompile()
 
@@ -104,31 +104,37 @@ def _constant_norm(module: fx.GraphModule, node: fx.Node) -> _Norm | None:
 def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
     """The layer before the norm, with the norm in its weights; None if others read its result."""
     layer = norm.node.args[0]
-    if (
-        not isinstance(layer, fx.Node)
-        or layer.op != "call_function"
-        or torchapi.target_name(layer) not in _LAYERS
-        or len(layer.users) != 1
-    ):
-        return None
-    bound = torchapi.bound_arguments(layer)
-    if any(v is not None and v.op != "get_attr" for v in (bound["weight"], bound["bias"])):
+    if not isinstance(layer, fx.Node) or not is_layer(layer) or len(layer.users) != 1:
         return None
     if torchapi.target_name(layer) == "aten.linear.default" and _rank(layer) != 2:
         return None  # the norm is over axis 1, the layer over the last
+    scale_layer(module, layer, norm.factor, norm.offset)
+    return layer
+
+
+def is_layer(node: fx.Node) -> bool:
+    """Whether a call is a layer whose weights and bias are constants."""
+    if node.op != "call_function" or torchapi.target_name(node) not in LAYERS:
+        return False
+    bound = torchapi.bound_arguments(node)
+    return all(v is None or v.op == "get_attr" for v in (bound["weight"], bound["bias"]))
+
+
+def scale_layer(module: fx.GraphModule, layer: fx.Node, factor: Tensor, offset: Tensor) -> None:
+    """A layer gives factor · result + offset, for each channel, by new weights."""
+    bound = torchapi.bound_arguments(layer)
     weight = torchapi.attribute(module, str(bound["weight"].target))
     before = (
-        torch.zeros_like(norm.offset)
+        torch.zeros_like(offset)
         if bound["bias"] is None
         else torchapi.attribute(module, str(bound["bias"].target)).detach().double()
     )
-    factors = _along_weight(norm.factor, layer, bound, weight)
+    factors = _along_weight(factor, layer, bound, weight)
     made = by_rows(_multiplied, weight.detach(), factors)
-    bias = (before * norm.factor + norm.offset).to(weight.dtype)
-    nodes = _parameters(module, norm.node, layer, weight=made, bias=bias)
+    bias = (before * factor + offset).to(weight.dtype)
+    nodes = parameters(module, layer, layer, weight=made, bias=bias)
     bound |= dict(zip(("weight", "bias"), nodes))
     layer.args, layer.kwargs = tuple(bound.values()), {}
-    return layer
 
 
 def _multiplied(weight: Tensor, factors: Tensor) -> Tensor:
@@ -152,7 +158,7 @@ def _as_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node:
     rank = example.dim() if example.dim() in (3, 4) else 3
     shape = channels, *[1] * (rank - 1)
     real = norm.factor.reshape(shape).to(example.dtype), norm.offset.to(example.dtype)
-    nodes = _parameters(module, norm.node, norm.node, weight=real[0], bias=real[1])
+    nodes = parameters(module, norm.node, norm.node, weight=real[0], bias=real[1])
     ones, zeros = [1] * (rank - 2), [0] * (rank - 2)
     convolve = aten.conv1d.default if rank == 3 else aten.conv2d.default
     with graph.inserting_before(norm.node):
@@ -174,7 +180,7 @@ def _call(graph: fx.Graph, norm: _Norm, target: Any, *args: Any) -> fx.Node:
     return node
 
 
-def _parameters(
+def parameters(
     module: fx.GraphModule, owner: fx.Node, place: fx.Node, **values: Tensor
 ) -> list[fx.Node]:
     """New parameters, named after a node, which is unique in its graph."""

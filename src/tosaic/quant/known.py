@@ -33,6 +33,9 @@ def fold_known(module: fx.GraphModule) -> None:
             held = graph.create_node("get_attr", name)
         held.meta = dict(node.meta)
         node.replace_all_uses_with(held, delete_user_cb=lambda user: user not in made)
+    for node in reversed(made):  # dead code to PyTorch is no call that writes
+        if not node.users:
+            graph.erase_node(node)
     graph.eliminate_dead_code()
     module.recompile()
 

@@ -31,7 +31,6 @@ from tosaic.rewrite.peak import lower_peak
 from tosaic.rewrite.shapes import share_shapes
 from tosaic.spec.env import Env
 
-_NARROW = 8  # channels below which elementwise operators of an NPU idle
 __all__ = ["Allowed", "Cost", "improve", "remove_dead", "simplify", "sink_transposes"]
 
 
@@ -44,7 +43,7 @@ def improve(
     ``cost`` is what an operator costs there, by which the cheapest of equal forms is chosen.
     """
     simplify(graph, env, allowed, cost)
-    graph = sink_transposes(graph, env, allowed, _NARROW if cost is not None else 0)
+    graph = sink_transposes(graph, env, allowed, cost)
     if cost is not None:
         part_heads(graph, env, allowed, cost)
     simplify(graph, env, allowed, cost, forms=True)

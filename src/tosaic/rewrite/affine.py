@@ -38,6 +38,13 @@ def _source(m: Matcher, x: Value, *names: str) -> tuple[Op, list[Value]] | None:
     return None if op is None or x.dtype is not F32 else (op, shapes)
 
 
+def _behind(m: Matcher, op: Op, *names: str) -> tuple[Op, list[Value], Array] | None:
+    """The product whose channels an operator scales or shifts, its shapes since, and by what."""
+    pair = _operand(op) if op.outs[0].dtype is F32 else None
+    found = _source(m, pair[0], *names) if pair is not None else None
+    return None if pair is None or found is None else (*found, numbers(pair[1]).reshape(-1))
+
+
 def _shaped(m: Matcher, value: Value, shapes: list[Value]) -> Value:
     return m.b.RESHAPE(value, m.b.shape(shapes[0].shape)) if shapes else value
 
@@ -56,13 +63,11 @@ def _is_tame(factor: Array) -> bool:
 @rewrite("MUL")
 def scale_weights(m: Matcher, op: Op) -> Value | None:
     """A factor behind a convolution, in its weights and its bias."""
-    pair = _operand(op) if op.outs[0].dtype is F32 else None
-    found = _source(m, pair[0], *CONVOLUTIONS) if pair is not None else None
-    if pair is None or found is None:
+    found = _behind(m, op, *CONVOLUTIONS)
+    if found is None:
         return None
-    conv, shapes = found
+    conv, shapes, factor = found
     weight, bias = conv.operand("weight"), conv.operand("bias")
-    factor = numbers(pair[1]).reshape(-1)
     if not (weight.is_const and bias.is_const) or not _is_tame(factor):
         return None
     along = _along_output(conv, weight, factor)
@@ -84,13 +89,11 @@ def _along_output(conv: Op, weight: Value, factor: Array) -> Array:
 @rewrite("ADD", "SUB")
 def shift_bias(m: Matcher, op: Op) -> Value | None:
     """A term behind a convolution, in its bias."""
-    pair = _operand(op) if op.outs[0].dtype is F32 else None
-    found = _source(m, pair[0], *CONVOLUTIONS) if pair is not None else None
-    if pair is None or found is None:
+    found = _behind(m, op, *CONVOLUTIONS)
+    if found is None:
         return None
-    conv, shapes = found
+    conv, shapes, term = found
     bias, sign = conv.operand("bias"), 1 if op.name == "ADD" else -1
-    term = numbers(pair[1]).reshape(-1)
     if not bias.is_const or not np.isfinite(term).all():
         return None
     new_bias = m.b.const(numbers(bias) + sign * term, bias.dtype)
@@ -120,8 +123,7 @@ def scale_inputs(m: Matcher, op: Op) -> Value | None:
         return None
     along, weight = _along_input(op, found[1]), op.operand("weight")
     new_weight = _made(m, weight, lambda: numbers(weight) * along)
-    made: Value = m.b.op(op.name, found[0], new_weight, *op.ins[2:], **op.attrs)
-    return made
+    return m.b.op(op.name, found[0], new_weight, *op.ins[2:], **op.attrs)
 
 
 @rewrite("CONV2D", "CONV3D", "DEPTHWISE_CONV2D")
@@ -136,19 +138,17 @@ def shift_inputs(m: Matcher, op: Op) -> Value | None:
     depthwise = op.name == "DEPTHWISE_CONV2D"
     more = sums.sum((0, 1)).reshape(-1) if depthwise else sums.reshape(len(sums), -1).sum(1)
     new_bias = m.b.const(numbers(bias) + more, bias.dtype)
-    made: Value = m.b.op(op.name, x, op.ins[1], new_bias, *op.ins[3:], **op.attrs)
-    return made
+    return m.b.op(op.name, x, op.ins[1], new_bias, *op.ins[3:], **op.attrs)
 
 
 @rewrite("MUL")
 def scale_matrix(m: Matcher, op: Op) -> Value | None:
     """A factor behind a product with a constant matrix, in the matrix."""
-    pair = _operand(op) if op.outs[0].dtype is F32 else None
-    found = _source(m, pair[0], "MATMUL") if pair is not None else None
-    if pair is None or found is None:
+    found = _behind(m, op, "MATMUL")
+    if found is None:
         return None
-    product, shapes = found
-    matrix, factor = product.ins[1], numbers(pair[1]).reshape(-1)
+    product, shapes, factor = found
+    matrix = product.ins[1]
     if not matrix.is_const or matrix.dtype is not F32 or not _is_tame(factor):
         return None
     new = _made(m, matrix, lambda: numbers(matrix) * factor)

@@ -34,8 +34,7 @@ def reshape_later(m: Matcher, op: Op) -> Value | None:
     if reshape is None or not m.only(reshape.ins[0]) or op.attrs.get("per_channel"):
         return None
     value = m.b.op(op.name, reshape.ins[0], *op.ins[1:], out=op.outs[0].dtype, **op.attrs)
-    made: Value = m.b.RESHAPE(value, reshape.ins[1])
-    return made
+    return m.b.RESHAPE(value, reshape.ins[1])
 
 
 def again(m: Matcher, value: Value, functions: list[Op], channels: Array) -> Value:
@@ -50,11 +49,9 @@ def again(m: Matcher, value: Value, functions: list[Op], channels: Array) -> Val
 
 def taken(m: Matcher, value: Value, channels: Array) -> Value:
     """The elements of a constant for some channels; one number serves all."""
-    source = value.const
-    assert source is not None
     if value.type.size == 1 or np.array_equal(channels, np.arange(value.shape[0])):
         return value
-    return m.b.const(lambda: source.array[channels], value.dtype, shape=(len(channels),))
+    return m.b.remade(value, lambda a: a[channels], (len(channels),))
 
 
 def repeated(count: int, times: int) -> Array:
@@ -65,21 +62,17 @@ def repeated(count: int, times: int) -> Array:
 def product_of(m: Matcher, product: Op, source: Value, channels: Array) -> Value:
     """The product for some of its output channels, in that order."""
     weight = product.operand("weight")
-    given = weight.const
-    assert given is not None
     if product.name == "CONV2D":
         shape: tuple[int, ...] = (len(channels), *weight.shape[1:])
-        kernel = m.b.const(lambda: given.array[channels], weight.dtype, shape=shape)
+        kernel = m.b.remade(weight, lambda a: a[channels], shape)
     else:
         rows, columns, _, _ = weight.shape
         shape = (rows, columns, len(channels), 1)
-        kernel = m.b.const(
-            lambda: given.array.reshape(rows, columns, -1)[..., channels, None],
-            weight.dtype, shape=shape,
-        )  # fmt: skip
+        kernel = m.b.remade(
+            weight, lambda a: a.reshape(rows, columns, -1)[..., channels, None], shape
+        )
     bias = taken(m, product.operand("bias"), channels)
-    made: Value = m.b.op(
+    return m.b.op(
         product.name, source, kernel, bias, *product.ins[3:], out=product.outs[0].dtype,
         **product.attrs,
     )  # fmt: skip
-    return made

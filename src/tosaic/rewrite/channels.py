@@ -38,11 +38,9 @@ def _order(shape: Sequence[int], perms: Sequence[int], channels: int) -> Array |
 
 def _indexed(m: Matcher, value: Value, axis: int, order: Array) -> Value:
     """A constant with one axis in another order, when it is made."""
-    source = value.const
-    assert source is not None
     if value.shape[axis] == 1:
         return value
-    return m.b.const(lambda: np.take(source.array, order, axis), value.dtype, shape=value.shape)
+    return m.b.remade(value, lambda a: np.take(a, order, axis))
 
 
 @rewrite("CONV2D", "CONV3D", "TRANSPOSE_CONV2D", "MATMUL")
@@ -60,8 +58,7 @@ def order_inputs(m: Matcher, op: Op) -> Value | None:
     axis = 1 if op.name == "MATMUL" else weight.type.rank - 1
     weights = _indexed(m, weight, axis, np.argsort(order))
     flat = m.b.RESHAPE(source, reshape.ins[1])
-    made: Value = m.b.op(op.name, flat, weights, *op.ins[2:], out=op.outs[0].dtype, **op.attrs)
-    return made
+    return m.b.op(op.name, flat, weights, *op.ins[2:], out=op.outs[0].dtype, **op.attrs)
 
 
 @rewrite("TRANSPOSE")
@@ -85,8 +82,7 @@ def order_outputs(m: Matcher, op: Op) -> Value | None:
         if other.attrs.get("per_channel"):
             more = [_indexed(m, v, 0, order) for v in more[:2]] + more[2:]
         value = m.b.op(other.name, value, *more, out=other.outs[0].dtype, **other.attrs)
-    made: Value = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
-    return made
+    return m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
 
 
 def _chain(m: Matcher, value: Value) -> list[Op] | None:
@@ -112,5 +108,4 @@ def transpose_narrow(m: Matcher, op: Op) -> Value | None:
     if not wide.ins[0].dtype.is_int or wide.ins[0].dtype.bits >= wide.outs[0].dtype.bits:
         return None
     turned = m.b.TRANSPOSE(wide.ins[0], **op.attrs)
-    made: Value = m.b.op(wide.name, turned, *wide.ins[1:], out=op.outs[0].dtype, **wide.attrs)
-    return made
+    return m.b.op(wide.name, turned, *wide.ins[1:], out=op.outs[0].dtype, **wide.attrs)

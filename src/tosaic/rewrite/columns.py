@@ -16,7 +16,7 @@ from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.chains import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number
 
-_MOST_CHANNELS = 64  # beyond which there is nothing to gain
+_MOST_CHANNELS = 128  # beyond which there is nothing to gain
 _MOST_COLUMNS = 32
 
 
@@ -90,23 +90,21 @@ def fold_columns(m: Matcher, op: Op) -> Value | None:
         return None
     channels = repeated(weight.shape[0], best.results)
     value = again(m, _folded(m, conv, best, int(zero)), functions, channels)
-    made: Value = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
+    made = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
     return made if best.results > 1 else value
 
 
 def _folded(m: Matcher, conv: Op, fold: Fold, fill: int) -> Value:
     """The sums of a convolution whose columns are folded."""
     (batch, height, width, channels), weight = conv.ins[0].shape, conv.operand("weight")
-    source, (down, right) = weight.const, conv.attrs["stride"]
-    assert source is not None
+    down, right = conv.attrs["stride"]
     shape = (fold.results * weight.shape[0], weight.shape[1], fold.blocks, fold.columns * channels)
-    kernel = m.b.const(lambda: fold.kernel(source.array, right, fill), weight.dtype, shape=shape)
+    kernel = m.b.remade(weight, lambda a: fold.kernel(a, right, fill), shape)
     bias = taken(m, conv.operand("bias"), repeated(weight.shape[0], fold.results))
     blocks = m.b.shape((batch, height, width // fold.columns, fold.columns * channels))
     pads = (*conv.attrs["pad"][:2], fold.before, fold.after)
-    made: Value = m.b.CONV2D(
+    return m.b.CONV2D(
         m.b.RESHAPE(conv.ins[0], blocks, loc=conv.loc), kernel, bias, *conv.ins[3:],
         out=conv.outs[0].dtype, loc=conv.loc,
         **{**conv.attrs, "pad": pads, "stride": (down, 1)},
     )  # fmt: skip
-    return made

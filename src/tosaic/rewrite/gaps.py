@@ -19,25 +19,28 @@ def close_gaps(m: Matcher, op: Op) -> Value | None:
         return None
     conv, *functions = found
     weight, zero = conv.operand("weight"), one_number(conv.operand("input_zp"))
-    gap = conv.attrs["dilation"][0]
     if max(conv.attrs["dilation"]) < 2 or conv.attrs["stride"] != (1, 1) or zero is None:
         return None
-    if not weight.is_const or weight.const is None or not conv.ins[0].dtype.is_int:
+    if not weight.is_const or not conv.ins[0].dtype.is_int:
         return None
     (batch, high, wide, out), (_, rows, columns, channels) = conv.outs[0].shape, weight.shape
-    top, bottom, left, right = conv.attrs["pad"]
-    x, height = conv.ins[0], conv.ins[0].shape[1]
+    (gap, across), (top, bottom, left, right) = conv.attrs["dilation"], conv.attrs["pad"]
+    x = conv.ins[0]
+    if rows == x.shape[1] == high == 1:  # one row is as good as one column
+        (gap, across), (rows, columns) = (across, gap), (columns, rows)
+        (high, wide), (top, bottom, left, right) = (wide, high), (left, right, top, bottom)
+        x = m.b.RESHAPE(x, m.b.shape((batch, x.shape[2], 1, channels)))
+    height = x.shape[1]
     whole = all(n % gap == 0 for n in (top, bottom, height))
     after = 0 if whole else -(height + top + bottom) % gap
     around = [(0, 0) if whole else (top, bottom + after), (left, right)]
     if any(map(any, around)):
         sizes = (0, 0, *around[0], *around[1], 0, 0)
         x = m.b.PAD(x, m.b.shape(sizes), m.b.const([int(zero)], x.dtype))
-    beside = _beside(m, x, columns, conv.attrs["dilation"][1], wide)
+    beside = _beside(m, x, columns, across, wide)
     flat = m.b.shape((batch, x.shape[1] // gap, gap * wide, columns * channels))
-    source = weight.const
     shape = (out, rows, 1, columns * channels)
-    kernel = m.b.const(lambda: source.array.reshape(shape), weight.dtype, shape=shape)
+    kernel = m.b.remade(weight, lambda a: a.reshape(shape), shape)
     edges = (top // gap, bottom // gap) if whole else (0, 0)
     value = m.b.CONV2D(
         m.b.RESHAPE(beside, flat), kernel, *conv.ins[2:], out=conv.outs[0].dtype,
@@ -47,10 +50,12 @@ def close_gaps(m: Matcher, op: Op) -> Value | None:
         value = m.b.op(
             function.name, value, *function.ins[1:], out=function.outs[0].dtype, **function.attrs
         )
-    made: Value = m.b.RESHAPE(value, m.b.shape((batch, high + after, wide, out)))
+    made = m.b.RESHAPE(value, m.b.shape((batch, high + after, wide, out)))
     if after:
-        made = m.b.SLICE(made, m.b.shape((0,) * 4), m.b.shape(op.outs[0].shape))
-    return made
+        made = m.b.SLICE(made, m.b.shape((0,) * 4), m.b.shape((batch, high, wide, out)))
+    return (
+        made if made.shape == op.outs[0].shape else m.b.RESHAPE(made, m.b.shape(op.outs[0].shape))
+    )
 
 
 def _beside(m: Matcher, x: Value, count: int, gap: int, wide: int) -> Value:
@@ -59,5 +64,4 @@ def _beside(m: Matcher, x: Value, count: int, gap: int, wide: int) -> Value:
         return x
     size = m.b.shape((*x.shape[:2], wide, x.shape[3]))
     parts = [m.b.SLICE(x, m.b.shape((0, 0, index * gap, 0)), size) for index in range(count)]
-    made: Value = m.b.CONCAT(*parts, axis=3)
-    return made
+    return m.b.CONCAT(*parts, axis=3)

@@ -78,8 +78,7 @@ def multiply_each(m: Matcher, op: Op) -> Value | None:
         each = m.b.MATMUL(x.get(m), y.get(m), *product.ins[2:], out=product.outs[0].dtype)
         value = m.b.RESCALE(each, *op.ins[1:], out=op.outs[0].dtype, **op.attrs)
         made.append(m.b.RESHAPE(value, m.b.shape((1, *value.shape))))
-    whole: Value = m.b.RESHAPE(m.b.CONCAT(*made, axis=1), m.b.shape(op.outs[0].shape))
-    return whole
+    return m.b.RESHAPE(m.b.CONCAT(*made, axis=1), m.b.shape(op.outs[0].shape))
 
 
 def join_channels(m: Matcher, op: Op) -> Value | None:
@@ -95,8 +94,7 @@ def join_channels(m: Matcher, op: Op) -> Value | None:
     starts = range(0, len(joined.ins), count)
     rows = [m.b.CONCAT(*joined.ins[at : at + count], axis=3) for at in starts]
     whole = rows[0] if len(rows) == 1 else m.b.CONCAT(*rows, axis=2)
-    made: Value = m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))
-    return made
+    return m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))
 
 
 def _joined(m: Matcher, value: Value) -> Op | None:
@@ -159,8 +157,7 @@ def _rows(m: Matcher, product: Op, first: int, count: int) -> Value | None:
         return None
     flat = m.b.RESHAPE(x, m.b.shape((1, 1, total, x.shape[3])))
     size = m.b.shape((1, 1, count, x.shape[3]))
-    made: Value = m.b.SLICE(flat, m.b.shape((0, 0, first, 0)), size)
-    return made
+    return m.b.SLICE(flat, m.b.shape((0, 0, first, 0)), size)
 
 
 def _origin(m: Matcher, value: Value) -> _Origin | None:

@@ -16,22 +16,18 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.rewrite.clean import remove_dead
-from tosaic.rewrite.match import Allowed
+from tosaic.rewrite.match import Allowed, Cost
 from tosaic.spec.env import Env
+from tosaic.spec.ops_elementwise import BROADCASTS
 
 Perms = tuple[int, ...]
+_NARROW = 8  # channels below which elementwise operators of an NPU idle
 UNARY = {
     "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
     "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
     "RESCALE",
 }  # fmt: skip
 _SUMS = ("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "CONV3D", "MATMUL")
-_PAIRWISE = {
-    "ADD", "SUB", "MUL", "POW", "INTDIV", "MAXIMUM", "MINIMUM", "EQUAL", "GREATER",
-    "GREATER_EQUAL", "SELECT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "LOGICAL_AND",
-    "LOGICAL_OR", "LOGICAL_XOR", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT",
-    "ARITHMETIC_RIGHT_SHIFT",
-}  # fmt: skip
 _REDUCE = {
     "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PRODUCT", "REDUCE_SUM",
     "REVERSE",
@@ -39,12 +35,12 @@ _REDUCE = {
 
 
 def sink_transposes(
-    graph: Graph, env: Env, allowed: Allowed | None = None, narrow: int = 0
+    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None
 ) -> Graph:
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
-    None sinks past an operator that works on far fewer channels than ``narrow`` by that, which is
-    slow on an NPU.
+    On an NPU, whose ``cost`` is given, an operator is slow on few channels. None sinks past one
+    that has few by that, unless fewer transpositions are then left and the whole costs less.
 
     The transposition of a value that several operators read sinks through each of them: often
     all cancel then. Where several of them end in the same one, the second try has it made early,
@@ -55,16 +51,31 @@ def sink_transposes(
         return graph
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
+    best = _best(graph, env, allowed, shared, _NARROW if cost is not None else 0)
+    if cost is not None and _moved(best)[0]:
+        other = _best(graph, env, allowed, shared, 0)
+        if _moved(other)[0] < _moved(best)[0] and _total(other, cost) < _total(best, cost):
+            return other
+    return best
+
+
+def _best(
+    graph: Graph, env: Env, allowed: Allowed | None, shared: set[Value], narrow: int
+) -> Graph:
     eager = _Sinker(graph, env, allowed, shared, narrow)
     found = [graph, eager.attempt()]
-    if _cost(found[-1])[0] > 1:
+    if _moved(found[-1])[0] > 1:
         found.append(_Sinker(graph, env, allowed, shared, narrow, early=eager.demanded()).attempt())
         found.append(_Sinker(graph, env, allowed, shared, narrow, bold=True).attempt())
         found.append(_Sinker(graph, env, allowed, shared, narrow, fixed=shared).attempt())
-    return min(found, key=_cost)
+    return min(found, key=_moved)
 
 
-def _cost(graph: Graph) -> tuple[int, int]:
+def _total(graph: Graph, cost: Cost) -> float:
+    return sum(cost(op) for op in graph.ops)
+
+
+def _moved(graph: Graph) -> tuple[int, int]:
     """Transpositions, and the elements that they move."""
     moved = [op.outs[0].type.size for op in graph.ops if op.name == "TRANSPOSE"]
     return len(moved), sum(moved)
@@ -213,9 +224,10 @@ class _Sinker:
 
     def transposed(self, value: Value, perms: Perms) -> Value:
         """A transposition, merged with one before it, even if a reshape is between them."""
-        if value.is_const:
-            return _turned_const(self.b, value, perms)
         shape = tuple(value.shape[p] for p in perms)
+        if value.is_const:
+            quant = _turned(value.quant, perms)
+            return self.b.remade(value, lambda a: a.transpose(perms), shape, quant=quant)
         if _moves_none(value.shape, perms):
             return self.reshaped(value, shape)
         between = value.producer
@@ -226,7 +238,7 @@ class _Sinker:
                 first = inner.producer.attrs["perms"]
                 merged = tuple(first[axis] for axis in order)
                 return self.reshaped(self.transposed(inner.producer.ins[0], merged), shape)
-        made: Value = self.b.TRANSPOSE(value, perms=perms)
+        made = self.b.TRANSPOSE(value, perms=perms)
         self.turned[value, perms] = made
         return made
 
@@ -244,8 +256,7 @@ class _Sinker:
             value = value.producer.ins[0]
         if value.shape == tuple(shape):
             return value
-        made: Value = self.b.RESHAPE(value, self.b.shape(shape))
-        return made
+        return self.b.RESHAPE(value, self.b.shape(shape))
 
     def reshape(self, op: Op) -> None:
         """Reshape the untransposed value, if no group of axes is torn apart by that."""
@@ -265,13 +276,12 @@ class _Sinker:
 
     def emit(
         self, op: Op, ins: Sequence[Value], moved: dict[str, Any] | None = None
-    ) -> list[Value]:
+    ) -> tuple[Value, ...]:
         """The operator again; where its operands are turned, its results' shapes are inferred."""
         out = [v.type if moved is None else v.dtype for v in op.outs]
-        made = self.b.op(
+        results = self.b.results(
             op.name, *ins, out=out, regions=op.regions, loc=op.loc, **{**op.attrs, **(moved or {})}
         )
-        results = list(made) if isinstance(made, tuple) else [made]
         for old, new in zip(op.outs, results):
             _name(old, new)
             self.made[old] = new
@@ -373,19 +383,9 @@ def _pad(s: _Sinker, op: Op, perms: Perms) -> Form:
 
 
 _RULES.update(dict.fromkeys(UNARY, _unary))
-_RULES.update(dict.fromkeys(_PAIRWISE, _pairwise))
+_RULES.update(dict.fromkeys(BROADCASTS, _pairwise))
 _RULES.update(dict.fromkeys(_REDUCE, _reduce))
 _RULES.update(ARGMAX=_reduce, CONCAT=_concat, SLICE=_slice, TILE=_slice, PAD=_pad)
-
-
-def _turned_const(b: Builder, value: Value, perms: Perms) -> Value:
-    source = value.const
-    assert source is not None
-    shape = tuple(value.shape[p] for p in perms)
-    return b.const(
-        lambda: source.array.transpose(perms), value.dtype, quant=_turned(value.quant, perms),
-        shape=shape,
-    )  # fmt: skip
 
 
 def _turned(quant: Quant | None, perms: Perms) -> Quant | None:

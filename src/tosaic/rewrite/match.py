@@ -10,7 +10,8 @@ that takes place where what it emits costs a target less than what it makes need
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -35,24 +36,18 @@ MOST = 40
 
 def rewrite(*names: str) -> Callable[[Rewrite], Rewrite]:
     """Register a rewrite for operators of those names."""
-
-    def register(function: Rewrite) -> Rewrite:
-        for name in names:
-            REWRITES.setdefault(name, []).append(function)
-        return function
-
-    return register
+    return partial(_register, REWRITES, names)
 
 
 def form(*names: str) -> Callable[[Rewrite], Rewrite]:
     """Register an equal form of operators of those names, to be taken where it is cheaper."""
+    return partial(_register, FORMS, names)
 
-    def register(function: Rewrite) -> Rewrite:
-        for name in names:
-            FORMS.setdefault(name, []).append(function)
-        return function
 
-    return register
+def _register(kept: dict[str, list[Rewrite]], names: Sequence[str], function: Rewrite) -> Rewrite:
+    for name in names:
+        kept.setdefault(name, []).append(function)
+    return function
 
 
 class Matcher:

@@ -42,8 +42,7 @@ def _through(m: Matcher, pool: Op, value: Value, found: dict[Value, Value | None
     small = [v for v in ins if v is not None]
     if len(small) < len(ins) or _is_free(m, op, small[0]):
         return None
-    made: Value = m.b.op(op.name, *small, out=op.outs[0].dtype, loc=op.loc, **op.attrs)
-    return made
+    return m.b.op(op.name, *small, out=op.outs[0].dtype, loc=op.loc, **op.attrs)
 
 
 def _is_free(m: Matcher, op: Op, pooled: Value) -> bool:

@@ -7,6 +7,7 @@ import math
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.match import Matcher, one_number, rewrite, sizes
 from tosaic.spec.dtypes import I8, I16, I32
+from tosaic.spec.ops_elementwise import BROADCASTS
 
 _WIDER = {I8: 8, I16: 16, I32: 32}
 
@@ -42,14 +43,29 @@ def merge_transposes(m: Matcher, op: Op) -> Value | None:
     if before is None:
         return None
     first = before.attrs["perms"]
-    merged: Value = m.b.TRANSPOSE(before.ins[0], perms=[first[p] for p in op.attrs["perms"]])
-    return merged
+    return m.b.TRANSPOSE(before.ins[0], perms=[first[p] for p in op.attrs["perms"]])
 
 
 @rewrite("REVERSE")
 def cancel_reverses(m: Matcher, op: Op) -> Value | None:
     before = m.made_by(op.ins[0], "REVERSE")
     return before.ins[0] if before is not None and before.attrs == op.attrs else None
+
+
+@rewrite("REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY")
+def merge_reductions(m: Matcher, op: Op) -> Value | None:
+    """Axes that lie together, one after the other: as one axis. Sums of floats are left."""
+    before = m.made_by(op.ins[0], op.name) if m.only(op.ins[0]) else None
+    if before is None or not (op.ins[0].dtype.is_int or op.name != "REDUCE_SUM"):
+        return None
+    shape = list(before.ins[0].shape)
+    first, last = sorted((op.attrs["axis"], before.attrs["axis"]))
+    if any(size != 1 for size in shape[first + 1 : last]) or first == last:
+        return None
+    shape[first], shape[last] = shape[first] * shape[last], 1
+    whole = m.b.RESHAPE(before.ins[0], m.b.shape(shape))
+    made = m.b.op(op.name, whole, **{**op.attrs, "axis": first})
+    return made
 
 
 @rewrite("RESHAPE")
@@ -59,8 +75,7 @@ def merge_reshapes(m: Matcher, op: Op) -> Value | None:
         return None
     if before.ins[0].type == op.outs[0].type:
         return before.ins[0]
-    merged: Value = m.b.RESHAPE(before.ins[0], op.ins[1])
-    return merged
+    return m.b.RESHAPE(before.ins[0], op.ins[1])
 
 
 @rewrite("CAST")
@@ -73,8 +88,7 @@ def merge_casts(m: Matcher, op: Op) -> Value | None:
     widths = [_WIDER.get(k, 0) for k in kinds]
     if 0 in widths or widths != sorted(widths):
         return None
-    merged: Value = m.b.CAST(before.ins[0], out=op.outs[0].dtype)
-    return merged
+    return m.b.CAST(before.ins[0], out=op.outs[0].dtype)
 
 
 @rewrite("SLICE")
@@ -84,8 +98,7 @@ def merge_slices(m: Matcher, op: Op) -> Value | None:
     if before is None or start is None or first is None:
         return None
     total = m.b.shape([a + b for a, b in zip(first, start)])
-    merged: Value = m.b.SLICE(before.ins[0], total, op.ins[2])
-    return merged
+    return m.b.SLICE(before.ins[0], total, op.ins[2])
 
 
 @rewrite("SLICE")
@@ -106,8 +119,7 @@ def slice_whole(m: Matcher, op: Op) -> Value | None:
         first[whole] += start[part]
         extents[whole] = size[part]
     taken = m.b.SLICE(piece.ins[0], m.b.shape(first), m.b.shape(extents))
-    made: Value = m.b.RESHAPE(taken, m.b.shape(size))
-    return made
+    return m.b.RESHAPE(taken, m.b.shape(size))
 
 
 @rewrite("SLICE")
@@ -124,8 +136,7 @@ def slice_part(m: Matcher, op: Op) -> Value | None:
             start[axis] -= offset
             if list(part.shape) == size:
                 return part
-            made: Value = m.b.SLICE(part, m.b.shape(start), op.ins[2])
-            return made
+            return m.b.SLICE(part, m.b.shape(start), op.ins[2])
         offset = end
     return None
 
@@ -150,8 +161,7 @@ def slice_whole_parts(m: Matcher, op: Op) -> Value | None:
     if sum(part.type.size for part in parts) != last - first:
         return None
     whole = parts[0] if len(parts) == 1 else m.b.CONCAT(*parts, axis=axis)
-    made: Value = m.b.RESHAPE(whole, m.b.shape(size))
-    return made
+    return m.b.RESHAPE(whole, m.b.shape(size))
 
 
 @rewrite("CONCAT")
@@ -164,8 +174,7 @@ def merge_concats(m: Matcher, op: Op) -> Value | None:
         parts += inner.ins if flat and inner is not None else [value]
     if len(parts) == len(op.ins):
         return None
-    joined: Value = m.b.CONCAT(*parts, **op.attrs)
-    return joined
+    return m.b.CONCAT(*parts, **op.attrs)
 
 
 @rewrite("CONCAT")
@@ -223,8 +232,7 @@ def merge_pads(m: Matcher, op: Op) -> Value | None:
     if inner is None or outer is None or None in numbers or numbers[0] != numbers[1]:
         return None
     total = m.b.shape([a + b for a, b in zip(inner, outer)])
-    merged: Value = m.b.PAD(before.ins[0], total, op.ins[2])
-    return merged
+    return m.b.PAD(before.ins[0], total, op.ins[2])
 
 
 @rewrite("TILE")
@@ -234,16 +242,7 @@ def merge_tiles(m: Matcher, op: Op) -> Value | None:
     if before is None or inner is None or outer is None:
         return None
     total = m.b.shape([a * b for a, b in zip(inner, outer)])
-    merged: Value = m.b.TILE(before.ins[0], total)
-    return merged
-
-
-BROADCASTS = (
-    "ADD", "SUB", "MUL", "POW", "INTDIV", "MAXIMUM", "MINIMUM", "EQUAL", "GREATER",
-    "GREATER_EQUAL", "SELECT", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "LOGICAL_AND",
-    "LOGICAL_OR", "LOGICAL_XOR", "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT",
-    "ARITHMETIC_RIGHT_SHIFT",
-)  # fmt: skip
+    return m.b.TILE(before.ins[0], total)
 
 
 @rewrite(*BROADCASTS)
@@ -261,6 +260,5 @@ def untile(m: Matcher, op: Op) -> Value | None:
         )
         if kept and math.prod(source.shape) < math.prod(value.shape):
             ins = [source if i == index else v for i, v in enumerate(op.ins)]
-            made: Value = m.b.op(op.name, *ins, out=op.outs[0].dtype, **op.attrs)
-            return made
+            return m.b.op(op.name, *ins, out=op.outs[0].dtype, **op.attrs)
     return None

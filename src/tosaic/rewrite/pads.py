@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tosaic.ir.graph import Op, Value
+from tosaic.rewrite.layout import groups_of
 from tosaic.rewrite.match import Matcher, one_number, rewrite, sizes
 from tosaic.rewrite.ranges import bounds
 
@@ -16,6 +17,30 @@ def _around(m: Matcher, op: Op) -> tuple[Op, list[int]] | None:
     return pad, amounts[2:-2]
 
 
+@rewrite("RESHAPE")
+def reshape_first(m: Matcher, op: Op) -> Value | None:
+    """A PAD behind the RESHAPE that it stands before, next to whoever may take it in."""
+    pad = m.made_by(op.ins[0], "PAD") if m.only(op.ins[0]) else None
+    amounts = sizes(pad.ins[1]) if pad is not None else None
+    groups = groups_of(op.ins[0].shape, op.outs[0].shape)
+    if pad is None or amounts is None or groups is None:
+        return None
+    shape = list(op.outs[0].shape)
+    moved = [0] * 2 * len(shape)
+    for before, after in groups:
+        if not any(any(amounts[2 * axis : 2 * axis + 2]) for axis in before):
+            continue
+        wide = [axis for axis in after if shape[axis] != 1]
+        if len(before) != 1 or len(wide) != 1:
+            return None
+        (old,), (new,) = before, wide
+        moved[2 * new : 2 * new + 2] = amounts[2 * old : 2 * old + 2]
+        shape[new] = pad.ins[0].shape[old]
+    whole = m.b.RESHAPE(pad.ins[0], m.b.shape(shape))
+    made: Value = m.b.PAD(whole, m.b.shape(moved), pad.ins[2])
+    return made
+
+
 @rewrite("CONV2D", "CONV3D", "DEPTHWISE_CONV2D")
 def pad_convolution(m: Matcher, op: Op) -> Value | None:
     """Zeros round the values: the zero point, which a convolution pads with itself."""
@@ -27,8 +52,7 @@ def pad_convolution(m: Matcher, op: Op) -> Value | None:
     if number is None or number != one_number(op.operand("input_zp")):
         return None
     attrs = {**op.attrs, "pad": [a + b for a, b in zip(op.attrs["pad"], more)]}
-    made: Value = m.b.op(op.name, pad.ins[0], *op.ins[1:], **attrs)
-    return made
+    return m.b.op(op.name, pad.ins[0], *op.ins[1:], **attrs)
 
 
 @rewrite("MAX_POOL2D")
@@ -45,5 +69,4 @@ def pad_maximum(m: Matcher, op: Op) -> Value | None:
     rows, columns = op.attrs["kernel"]
     if max(total[:2]) >= rows or max(total[2:]) >= columns:
         return None
-    made: Value = m.b.MAX_POOL2D(pad.ins[0], **{**op.attrs, "pad": total})
-    return made
+    return m.b.MAX_POOL2D(pad.ins[0], **{**op.attrs, "pad": total})

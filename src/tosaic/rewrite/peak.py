@@ -153,16 +153,14 @@ def part_channels(m: Matcher, end: Op) -> Value | None:
         for first, *functions in (widening, reducing):
             value = again(m, _of(m, first, value, places), functions, places)
         parts.append(value)
-    made: Value = m.b.CONCAT(*parts, axis=3)
-    return made
+    return m.b.CONCAT(*parts, axis=3)
 
 
 def _of(m: Matcher, op: Op, source: Value, places: Array) -> Value:
     """A product or a pool for some channels."""
     if op.name in _PRODUCTS:
         return product_of(m, op, source, places)
-    made: Value = m.b.op(op.name, source, *op.ins[1:], out=op.outs[0].dtype, **op.attrs)
-    return made
+    return m.b.op(op.name, source, *op.ins[1:], out=op.outs[0].dtype, **op.attrs)
 
 
 def _is_plain(op: Op) -> bool:

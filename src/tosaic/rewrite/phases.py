@@ -116,7 +116,7 @@ def _whole(m: Matcher, conv: Op, functions: list[Op], start: int, fill: int) -> 
     ]
     whole = m.b.CONCAT(*parts, axis=2) if down > 1 else parts[0]
     size = (batch, counts[0] * down, counts[1] * right, out)
-    made: Value = m.b.RESHAPE(whole, m.b.shape(size))
+    made = m.b.RESHAPE(whole, m.b.shape(size))
     if size[1:3] != (high, wide):
         made = m.b.SLICE(made, m.b.shape((0, 0, start, 0)), m.b.shape((batch, high, wide, out)))
     return made
@@ -127,14 +127,12 @@ def _part(
 ) -> Value:
     """The sums of one phase of rows and all phases of columns."""
     weight, (_, height, width, channels) = conv.operand("weight"), conv.ins[0].shape
-    source, out = weight.const, weight.shape[0]
-    assert source is not None
+    out = weight.shape[0]
     shape = len(columns) * out, len(row.taps), len(columns[0].taps), channels
-    kernel = m.b.const(lambda: _kernel(source.array, row, columns, fill), weight.dtype, shape=shape)
+    kernel = m.b.remade(weight, lambda a: _kernel(a, row, columns, fill), shape)
     bias = taken(m, conv.operand("bias"), repeated(out, len(columns)))
-    made: Value = m.b.CONV2D(
+    return m.b.CONV2D(
         conv.ins[0], kernel, bias, *conv.ins[3:],
         pad=(*row.pads(height, counts[0]), *columns[0].pads(width, counts[1])), stride=(1, 1),
         dilation=(1, 1), acc_type=conv.attrs["acc_type"], loc=conv.loc,
     )  # fmt: skip
-    return made

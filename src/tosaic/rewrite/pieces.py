@@ -33,8 +33,7 @@ def add_pieces(m: Matcher, op: Op) -> Value | None:
         operands.append(m.b.RESCALE(source, *wide.ins[1:], out=I32, **wide.attrs))
     value = m.b.op(total.name, *operands, *total.ins[2:], out=I32, **total.attrs)
     value = m.b.RESCALE(value, *rounded.ins[1:], out=rounded.outs[0].dtype, **rounded.attrs)
-    made: Value = m.b.TABLE(value, *op.ins[1:], out=op.outs[0].dtype)
-    return made
+    return m.b.TABLE(value, *op.ins[1:], out=op.outs[0].dtype)
 
 
 @rewrite("TABLE")
@@ -55,5 +54,4 @@ def add_again(m: Matcher, op: Op) -> Value | None:
     ]
     value = m.b.op(total.name, *operands, *total.ins[2:], out=I32, **total.attrs)
     value = m.b.RESCALE(value, *rounded.ins[1:], out=rounded.outs[0].dtype, **rounded.attrs)
-    made: Value = m.b.TABLE(value, *op.ins[1:], out=op.outs[0].dtype)
-    return made
+    return m.b.TABLE(value, *op.ins[1:], out=op.outs[0].dtype)

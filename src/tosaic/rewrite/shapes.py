@@ -13,9 +13,9 @@ from typing import Any
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.rewrite.layout import UNARY, groups_of
 from tosaic.rewrite.match import Allowed, Cost, Matcher
-from tosaic.rewrite.moves import BROADCASTS
 from tosaic.rewrite.turns import AXES
 from tosaic.spec.env import Env
+from tosaic.spec.ops_elementwise import BROADCASTS
 
 _REDUCTIONS = ("REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN")
 Groups = list[tuple[list[int], list[int]]]
@@ -49,8 +49,7 @@ def fill_channels(m: Matcher, op: Op) -> Value | None:
     shapes = [(1, *v.shape[:-1]) for v in op.ins[:count]]
     ins = [m.b.RESHAPE(v, m.b.shape(size)) for v, size in zip(op.ins, shapes)]
     made = m.b.op(op.name, *ins, *op.ins[count:], out=result.dtype, **op.attrs)
-    whole: Value = m.b.RESHAPE(made, m.b.shape(result.shape))
-    return whole
+    return m.b.RESHAPE(made, m.b.shape(result.shape))
 
 
 def reshape_behind(m: Matcher, op: Op) -> Value | None:
@@ -65,8 +64,7 @@ def reshape_behind(m: Matcher, op: Op) -> Value | None:
     made = _rebuilt(m, op, source, given, groups)
     if made is None:
         return None
-    whole: Value = m.b.RESHAPE(made, m.b.shape(op.outs[0].shape))
-    return whole
+    return m.b.RESHAPE(made, m.b.shape(op.outs[0].shape))
 
 
 def _copying(m: Matcher, op: Op) -> Op | None:
@@ -106,8 +104,7 @@ def _rebuilt(m: Matcher, op: Op, source: Value, given: Value, groups: Groups) ->
         ins = [v for v in found if v is not None]
     else:
         return None
-    made: Value = m.b.op(op.name, *ins, out=op.outs[0].dtype, **attrs)
-    return made
+    return m.b.op(op.name, *ins, out=op.outs[0].dtype, **attrs)
 
 
 def _axis(groups: Groups, source: Sequence[int], given: Sequence[int], axis: int) -> int | None:
@@ -149,8 +146,7 @@ def _operand(
         return reshape.ins[0]
     if not value.is_const and _is_shared(m, value):
         return None
-    made: Value = m.b.RESHAPE(value, m.b.shape(shape))
-    return made
+    return m.b.RESHAPE(value, m.b.shape(shape))
 
 
 def _broadcast(

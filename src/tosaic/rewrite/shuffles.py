@@ -69,8 +69,7 @@ def place_channels(m: Matcher, op: Op) -> Value | None:
     if outer > 1:
         rows = m.b.RESHAPE(whole, m.b.shape((op.outs[0].type.size // outer, outer)))
         whole = m.b.TRANSPOSE(rows, perms=(1, 0))
-    made: Value = m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))
-    return made
+    return m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))
 
 
 @form("TRANSPOSE")
@@ -95,5 +94,4 @@ def front_channels(m: Matcher, op: Op) -> Value | None:
             again(m, product_of(m, product, product.ins[0], channels), functions, channels)
         )
     whole = m.b.CONCAT(*parts, axis=0 if parts[0].shape[0] > 1 else 1)
-    made: Value = m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))
-    return made
+    return m.b.RESHAPE(whole, m.b.shape(op.outs[0].shape))

@@ -35,8 +35,7 @@ def tabulate(m: Matcher, op: Op) -> Value | None:
         entries = _image(m, op.outs[0], images)
     except TosaicError:
         return None
-    made: Value = m.b.TABLE(source, m.b.const(entries.reshape(-1), I8))
-    return made
+    return m.b.TABLE(source, m.b.const(entries.reshape(-1), I8))
 
 
 def _source(m: Matcher, end: Op) -> Value | None:

@@ -28,8 +28,7 @@ def slice_later(m: Matcher, op: Op) -> Value | None:
     perms = op.attrs["perms"]
     turned = m.b.TRANSPOSE(piece.ins[0], perms=perms)
     ends = [m.b.shape([numbers[p] for p in perms]) for numbers in (start, size)]
-    made: Value = m.b.SLICE(turned, *ends)
-    return made
+    return m.b.SLICE(turned, *ends)
 
 
 @form("TRANSPOSE")
@@ -39,8 +38,7 @@ def merge_axes(m: Matcher, op: Op) -> Value | None:
     if len(extents) == op.ins[0].type.rank:
         return None
     turned = m.b.TRANSPOSE(m.b.RESHAPE(op.ins[0], m.b.shape(extents)), perms=perms)
-    made: Value = m.b.RESHAPE(turned, m.b.shape(op.outs[0].shape))
-    return made
+    return m.b.RESHAPE(turned, m.b.shape(op.outs[0].shape))
 
 
 @form("TRANSPOSE")
@@ -63,13 +61,11 @@ def turn_in_steps(m: Matcher, op: Op) -> Value | None:
         value = _turned(m, value, (before * between, block, behind), (1, 0, 2))
         if before > 1:  # the block went to the very front, and back to its place
             value = _turned(m, value, (block, before, between * behind), (1, 0, 2))
-    made: Value = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
-    return made
+    return m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
 
 
 def _turned(m: Matcher, value: Value, shape: Sequence[int], perms: Sequence[int]) -> Value:
-    made: Value = m.b.TRANSPOSE(m.b.RESHAPE(value, m.b.shape(shape)), perms=perms)
-    return made
+    return m.b.TRANSPOSE(m.b.RESHAPE(value, m.b.shape(shape)), perms=perms)
 
 
 @form("TRANSPOSE")
@@ -85,8 +81,7 @@ def gather_channels(m: Matcher, op: Op) -> Value | None:
         weights[place, range(channels), range(channels), 0, place] = 1
     rows = m.b.RESHAPE(op.ins[0], m.b.shape((1, channels, count // block, block)))
     picked = _picked(m, rows, weights.reshape(block * channels, channels, 1, block))
-    made: Value = m.b.RESHAPE(picked, m.b.shape(op.outs[0].shape))
-    return made
+    return m.b.RESHAPE(picked, m.b.shape(op.outs[0].shape))
 
 
 @form("TRANSPOSE")
@@ -103,8 +98,7 @@ def split_channels(m: Matcher, op: Op) -> Value | None:
         weights[channel, range(block), 0, 0, range(block), channel] = 1
     shape = (channels, block, 1, 1, block * channels)
     parts = [_picked(m, rows, each) for each in weights.reshape(shape)]
-    made: Value = m.b.RESHAPE(m.b.CONCAT(*parts, axis=1), m.b.shape(op.outs[0].shape))
-    return made
+    return m.b.RESHAPE(m.b.CONCAT(*parts, axis=1), m.b.shape(op.outs[0].shape))
 
 
 def _picked(m: Matcher, x: Value, weights: Array) -> Value:
@@ -116,8 +110,7 @@ def _picked(m: Matcher, x: Value, weights: Array) -> Value:
         x, b.const(weights, I8), b.const([0], wide), zero, b.const([0], I8), pad=(0, 0, 0, 0),
         stride=(1, 1), dilation=(1, 1), acc_type=wide,
     )  # fmt: skip
-    made: Value = b.RESCALE(
+    return b.RESCALE(
         sums, b.const([1 << bits], kind), b.const([bits], I8), b.const([0], wide), zero,
         scale32=wide is I32, rounding_mode="SINGLE_ROUND", per_channel=False, out=x.dtype,
     )  # fmt: skip
-    return made

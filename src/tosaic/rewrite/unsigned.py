@@ -89,12 +89,11 @@ def _turned_unsigned(b: Builder, op: Op, side: str) -> None:
 
 def _step(b: Builder, x: Value, given: int, zero: int, side: str) -> Value:
     """x − given + zero, read as uint8 or made so."""
-    made: Value = b.RESCALE(
+    return b.RESCALE(
         x, b.const([1 << 30], "i32"), b.const([30], I8), b.const([_stored(given)], I8),
         b.const([_stored(zero)], I8), scale32=True, rounding_mode="SINGLE_ROUND",
         per_channel=False, out=I8, **{f"{side}_unsigned": True},
     )  # fmt: skip
-    return made
 
 
 def _stored(number: int) -> int:

@@ -55,8 +55,7 @@ def merge_factors(m: Matcher, op: Op) -> Value | None:
     if not _is_tame(product, op.outs[0]):
         return None
     factor = m.b.const(product, op.outs[0].dtype)
-    merged: Value = m.b.MUL(inner[0], factor, op.ins[2])
-    return merged
+    return m.b.MUL(inner[0], factor, op.ins[2])
 
 
 @rewrite("MUL")
@@ -70,8 +69,7 @@ def move_factor(m: Matcher, op: Op) -> Value | None:
         number = None if pair is None else one_number(pair[1])
         if pair is not None and number is not None and 1e-3 < abs(number) < 1e3:
             factor = m.b.const(np.full((1,) * op.outs[0].type.rank, number), F32)
-            made: Value = m.b.MUL(m.b.MUL(x, pair[0], op.ins[2]), factor, op.ins[2])
-            return made
+            return m.b.MUL(m.b.MUL(x, pair[0], op.ins[2]), factor, op.ins[2])
     return None
 
 
@@ -82,8 +80,7 @@ def narrow_product(m: Matcher, op: Op) -> Value | None:
     narrow = [w.ins[0] for w in wide if w is not None and _only_widens(w)]
     if len(narrow) < 2 or narrow[0].dtype is not narrow[1].dtype or one_number(op.ins[2]) != 0:
         return None
-    made: Value = m.b.MUL(*narrow, op.ins[2], out=I32)
-    return made
+    return m.b.MUL(*narrow, op.ins[2], out=I32)
 
 
 def _only_widens(op: Op) -> bool:
@@ -128,8 +125,7 @@ def merge_clamps(m: Matcher, op: Op) -> Value | None:
     low, high = op.attrs["min_val"], op.attrs["max_val"]
     ends = [min(max(before.attrs[end], low), high) for end in ("min_val", "max_val")]
     attrs = {**op.attrs, "min_val": ends[0], "max_val": ends[1]}
-    merged: Value = m.b.CLAMP(before.ins[0], **attrs)
-    return merged
+    return m.b.CLAMP(before.ins[0], **attrs)
 
 
 def _domain(value: Value) -> Array:
@@ -176,8 +172,7 @@ def compose_tables(m: Matcher, op: Op) -> Value | None:
     entries = _images(m, (before, op))
     if entries is None:
         return None
-    table: Value = m.b.TABLE(before.ins[0], m.b.const(entries, I8))
-    return table
+    return m.b.TABLE(before.ins[0], m.b.const(entries, I8))
 
 
 @rewrite("RESCALE")
@@ -209,7 +204,7 @@ def merge_rescales(m: Matcher, op: Op) -> Value | None:
         multiplier, shift = multiplier >> 1, shift - 1
     if shift < 2:
         return None
-    merged: Value = m.b.RESCALE(
+    merged = m.b.RESCALE(
         before.ins[0], m.b.const([multiplier], I32), m.b.const([shift], I8), before.ins[3],
         op.ins[4], scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
         out=op.outs[0].dtype,

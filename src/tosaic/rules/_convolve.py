@@ -9,20 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, piece, take
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rewrite.columns import fold
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, Any]
 _ROWS, _ELEMENTS = 64, 4096  # of a kernel that an NPU takes whole, gaps included
 
 
@@ -201,10 +199,9 @@ def remade(
     b: Lowering, kernel: Value, shape: Sequence[int], make: Callable[[Array], Array]
 ) -> Value:
     """Another constant made of a kernel."""
-    source = kernel.const
-    if source is None or not kernel.is_const:
+    if not kernel.is_const:
         raise Unsupported("the weights are computed, and must be constant")
-    return b.const(lambda: make(source.array), kernel.dtype, shape=shape)
+    return b.remade(kernel, make, shape)
 
 
 def _folded(b: Lowering, x: Value, c: Convolution) -> Value:

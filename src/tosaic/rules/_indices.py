@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any
 
 import numpy as np
 
@@ -16,11 +15,10 @@ from tosaic.errors import Unsupported
 from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, take, tiled
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._sums import accumulator, zero_point
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, Any]
 _MOST_PICKS = 1 << 20
 
 

@@ -16,12 +16,11 @@ import numpy as np
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import piece, take
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, Any]
 _LARGEST = 127  # weight of an int8 convolution
 _MOST_PHASES = 64
 
@@ -98,15 +97,12 @@ def _windows(b: Lowering, x: Value, axis: int, a: Axis) -> tuple[Value, Array]:
 
 def _summed(b: Lowering, x: Value, kernel: Value, stride: tuple[int, int], factor: float) -> Value:
     """Sums of levels times weights, times a factor; their zero point comes out as it went in."""
-    quant, kind, wanted = x.quant, accumulator(x), b.wanted
-    b.wanted = Quant(1.0), x.dtype
-    try:
+    quant, kind = x.quant, accumulator(x)
+    with b.wanting((Quant(1.0), x.dtype)):
         y = convolved(b, x, Convolution(
             "DEPTHWISE_CONV2D", kernel, b.const(np.zeros(1), kind), 0, 0, stride,
             ((0, 0), (0, 0)), (1, 1), Quant(factor), math.prod(kernel.shape[:2]), 16,
         ))  # fmt: skip
-    finally:
-        b.wanted = wanted
     return b.marked(y, quant)
 
 

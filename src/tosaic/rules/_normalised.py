@@ -102,9 +102,9 @@ def _channels(b: Lowering, levels: Array, affine: Affine) -> Value:
 
 def _within(b: Lowering, y: Value, unit: float, most: float) -> Value:
     """Limited to what RESCALE takes, which is far beyond what a result can show."""
-    if b.wanted is None or most / _step(b.wanted) < 2.0**28:
+    if b.wanted is None or most / b.wanted[0].one_scale < 2.0**28:
         return y
-    limit = int(2.0**27 * _step(b.wanted) / unit)
+    limit = int(2.0**27 * b.wanted[0].one_scale / unit)
     return b.MINIMUM(b.MAXIMUM(y, b.number(-limit, y)), b.number(limit, y))
 
 
@@ -135,7 +135,7 @@ def _shorter(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool
         raise Unsupported("rows of int16 are as coarse as elements only for an int8 result")
     reach = min(math.sqrt(rows.shape[1]), _shown(b, affine)) + 1
     if b.wanted is not None:
-        weight = float(np.abs(affine.numbers()[0]).max()) / _step(b.wanted)
+        weight = float(np.abs(affine.numbers()[0]).max()) / b.wanted[0].one_scale
         if weight * (raised_error(rows.shape[1], centred, reach) + reach / 65534) > _COARSE:
             raise Unsupported("int16 elements are too coarse for this result")
     return _weighted(b, raised(b, rows, eps, centred), reach, affine)
@@ -146,17 +146,16 @@ def _weighted(b: Lowering, y: Value, reach: float, affine: Affine) -> Value:
     if affine.is_plain:
         return b.reshape(y, affine.view)
     even = b.reshape(b.settle(y, Quant(reach / 32767), d.I16), affine.view)
-    order = [i for i in range(len(affine.view)) if i != affine.axis] + [affine.axis]
-    made = scaled_channels(b, b.permute(even, order), *affine.numbers())
-    return b.permute(made, np.argsort(order).tolist())
+    made = scaled_channels(b, b.axis_last(even, affine.axis), *affine.numbers())
+    return b.axis_back(made, affine.axis)
 
 
 def _shown(b: Lowering, affine: Affine) -> float:
     """The largest normalised element that a result does not saturate at."""
     if b.wanted is None:
         return math.inf
-    zero, ends = b.wanted[0].zero_point, b.wanted[1].range
-    reals = [(end - zero) * _step(b.wanted) for end in ends]  # type: ignore[operator]
+    quant, kind = b.wanted
+    reals = [(end - quant.one_zero) * quant.one_scale for end in kind.range]
     factor, offset = affine.numbers()
     most = np.maximum(*(np.abs(end - offset) for end in reals))
     return float(np.divide(most, np.abs(factor), where=factor != 0, out=0 * most).max())
@@ -166,13 +165,7 @@ def _error(b: Lowering, affine: Affine, reach: float) -> float:
     """Steps of the result that rounding to int16 costs: two roundings of 1/√u ≤ 2, and one."""
     if b.wanted is None:
         return 0.0
-    return 2.5 * reach / 32767 * float(np.abs(affine.numbers()[0]).max()) / _step(b.wanted)
-
-
-def _step(wanted: tuple[Quant, d.DType]) -> float:
-    if isinstance(wanted[0].scale, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    return wanted[0].scale
+    return 2.5 * reach / 32767 * float(np.abs(affine.numbers()[0]).max()) / b.wanted[0].one_scale
 
 
 def _elements(b: Lowering, parts: Spread, factor: float) -> Value:

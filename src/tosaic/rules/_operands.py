@@ -80,31 +80,27 @@ def with_number(
 def times(b: Lowering, x: Value, factor: Operand) -> Value:
     """A product of plain values."""
     x, y = operands(b, x, factor)
-    value: Value = b.MUL(x, y, b.const([0], d.I8))
-    return value
+    return b.MUL(x, y, b.const([0], d.I8))
 
 
 def plus(b: Lowering, x: Value, term: Operand) -> Value:
     """A sum of plain values."""
-    value: Value = b.ADD(*operands(b, x, term))
-    return value
+    return b.ADD(*operands(b, x, term))
 
 
 def minus(b: Lowering, x: Operand, term: Operand) -> Value:
     """A difference of plain values."""
-    value: Value = b.SUB(*operands(b, x, term))
-    return value
+    return b.SUB(*operands(b, x, term))
 
 
 def negated(b: Lowering, x: Value) -> Value:
     """The plain value with the other sign."""
     zero = b.const([0], x.dtype)
-    value: Value = b.NEGATE(x, zero, zero)
-    return value
+    return b.NEGATE(x, zero, zero)
 
 
 def scale_of(x: Value) -> float:
     """The one scale of a quantized value."""
-    if x.quant is None or isinstance(x.quant.scale, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    return x.quant.scale
+    if x.quant is None:
+        raise Unsupported("one scale is needed here, and this value has none")
+    return x.quant.one_scale

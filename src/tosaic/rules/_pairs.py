@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
@@ -11,11 +10,10 @@ from torch import Tensor
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.ir.graph import Value
-from tosaic.rules._operands import plus, scale_of, times
+from tosaic.ir.graph import Array, Value
+from tosaic.rules._operands import plus, times
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, np.dtype[Any]]
 _CODES = np.arange(-128, 128)
 
 
@@ -29,8 +27,8 @@ def pair_table(
 
     def answers() -> Array:
         real = function(reals[0][:, None], reals[1][None, :]).double()
-        levels = real / _one(quant.scale) + _one(quant.zero_point)
-        found = levels.nan_to_num(nan=_one(quant.zero_point)).round().clamp(-128, 127)
+        levels = real / quant.one_scale + quant.one_zero
+        found = levels.nan_to_num(nan=quant.one_zero).round().clamp(-128, 127)
         return found.reshape(1, -1, 1).numpy()
 
     high, low = (b.CAST(v, out=d.I32) for v in (x, y))
@@ -43,10 +41,4 @@ def pair_table(
 def _reals(x: Value) -> Tensor:
     """What each of the 256 integers stands for."""
     assert x.quant is not None
-    return torch.from_numpy((_CODES - _one(x.quant.zero_point)) * scale_of(x))
-
-
-def _one(number: float | tuple[float, ...]) -> float:
-    if isinstance(number, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    return number
+    return torch.from_numpy((_CODES - x.quant.one_zero) * x.quant.one_scale)

@@ -10,6 +10,7 @@ from tosaic.front.lower import Lowering
 from tosaic.front.moves import piece
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import scale_of
+from tosaic.rules._sums import largest, zero_of
 from tosaic.spec import dtypes as d
 
 _BITS = 30
@@ -29,20 +30,14 @@ class Factors:
 
 def factors(b: Lowering, x: Value) -> Factors:
     """A quantized value without its zero point, moved up as far as its type allows: exact."""
-    assert x.quant is not None
-    zero = x.quant.zero_point
-    if isinstance(zero, tuple):
-        raise Unsupported("one zero point is needed here, not one for each channel")
-    most = max(abs(end - zero) for end in x.dtype.range)
-    up = _BITS - math.ceil(math.log2(most))
-    plain = b.levels(x, given=zero)
+    up = _BITS - math.ceil(math.log2(largest(x)))
+    plain = b.levels(x, given=zero_of(x))
     value = b.MUL(plain, b.number(1 << up, plain), b.const([0], d.I8))
     return Factors(value, scale_of(x) / 2.0**up)
 
 
 def multiplied(b: Lowering, x: Value, y: Value) -> Value:
-    product: Value = b.MUL(x, y, b.const([_BITS], d.I8))
-    return product
+    return b.MUL(x, y, b.const([_BITS], d.I8))
 
 
 def meant(b: Lowering, x: Value, units: tuple[float, ...], axis: int | None, count: int) -> Value:

@@ -11,6 +11,7 @@ from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import mantissa_inverse, normal, product
+from tosaic.rules._sums import zero_of
 from tosaic.spec import dtypes as d
 
 
@@ -29,8 +30,7 @@ def _of_bytes(b: Lowering, x: Value, y: Value) -> Value:
     The divisor without its zero point is at most 255, so 1/y has 14 good bits, and the product
     of 8 and 22 bits fits int32.
     """
-    zero = y.quant.zero_point if y.quant is not None else 0
-    steps = torch.arange(-128, 128, dtype=torch.float64) - float(zero)  # type: ignore[arg-type]
+    steps = torch.arange(-128, 128, dtype=torch.float64) - zero_of(y)
     inverse = (2.0**22 / steps).nan_to_num(posinf=0.0).round().long()
     whole = None
     for part, bits in (
@@ -58,7 +58,7 @@ def _of_shorts(b: Lowering, x: Value, y: Value) -> Value:
     s = normal(b, b.MAXIMUM(b.ABS(wide), one))
     inverse = product(b, sign, mantissa_inverse(b, s, exact=True))  # ±2^29 / u
     made = product(b, b.widened(x), inverse, 14)  # x / y · 2^(46 - zeros)
-    most = 2.0**15 if b.wanted is None else 2.0**16 * scale_of_wanted(b) / scale
+    most = 2.0**15 if b.wanted is None else 2.0**16 * b.wanted[0].one_scale / scale
     place = min(max(math.floor(28 - math.log2(most)), 16), 30)
     zero = b.number(0, s.zeros)
     up = b.MAXIMUM(b.SUB(s.zeros, b.number(46 - place, s.zeros)), zero)
@@ -73,14 +73,6 @@ def _limited(b: Lowering, made: Value, scale: float, place: int) -> Value:
     """Within what RESCALE takes, which is beyond what a result can show."""
     if b.wanted is None:
         return made
-    most = min(2.0**17 * scale_of_wanted(b) / scale * 2.0**place, 2.0**31 - 1)
+    most = min(2.0**17 * b.wanted[0].one_scale / scale * 2.0**place, 2.0**31 - 1)
     limit = b.number(int(most), made)
     return b.MINIMUM(b.MAXIMUM(made, b.number(-int(most), made)), limit)
-
-
-def scale_of_wanted(b: Lowering) -> float:
-    assert b.wanted is not None
-    scale = b.wanted[0].scale
-    if isinstance(scale, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    return scale

@@ -68,10 +68,15 @@ class Normal:
     missed: Value  # 1 − u · c, times 2^30
 
 
+def _mantissa(b: Lowering, total: Value) -> tuple[Value, Value]:
+    """u in [1, 2), times 2^30, of an int32 of at least 1, and the zeros before its highest bit."""
+    zeros = b.CLZ(total)
+    return b.LOGICAL_LEFT_SHIFT(total, b.SUB(zeros, b.number(1, zeros))), zeros
+
+
 def normal(b: Lowering, total: Value) -> Normal:
     """An int32 of at least 1 as a mantissa and an exponent."""
-    zeros = b.CLZ(total)
-    u = b.LOGICAL_LEFT_SHIFT(total, b.SUB(zeros, b.number(1, zeros)))
+    u, zeros = _mantissa(b, total)
     above = b.SUB(u, b.number(3 << 29, u))
     index = b.rescale(above, [2.0**-22], 0, d.I8)
     steps = b.rescale(b.TABLE(index, b.const(_SEEDS, d.I8)), [1.0], 0, d.I32)
@@ -107,6 +112,18 @@ def logarithm(b: Lowering, s: Normal, bits: int, minus: float, unit: float) -> V
     offset = round(((bits - 1) * math.log(2.0) - minus) / unit)
     exponent = b.ADD(scaled(b, above, math.log(2.0) / unit), b.number(offset, above))
     return b.ADD(mantissa, exponent)
+
+
+def short_logarithm(b: Lowering, total: Value, bits: int, minus: float, unit: float) -> Value:
+    """ln S − minus in a unit in which it fits int16, for S of at least 2^(bits − 1)."""
+    u, zeros = _mantissa(b, total)
+    index = b.rescale(b.SUB(u, b.number(3 << 29, u)), [2.0**-14], 0, d.I16)
+    nodes = np.log1p(np.arange(513) / 512) + (bits - 1) * math.log(2.0) - minus
+    wide = b.TABLE(index, b.const(np.round(nodes / unit), d.I16))  # with 7 more bits
+    mantissa = b.levels(b.rescale(wide, [1 / 128], 0, d.I16))
+    above = b.SUB(b.number(32 - bits, zeros), zeros)
+    exponent = b.levels(b.rescale(above, [math.log(2.0) / unit], 0, d.I16))
+    return b.levels(b.ADD(mantissa, exponent), d.I16)
 
 
 def inverse_root(b: Lowering, u: Value) -> Value:

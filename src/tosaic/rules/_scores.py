@@ -18,6 +18,7 @@ from tosaic.front.masks import number_of
 from tosaic.ir.graph import Array, Value
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import paired, product, scaled, tabled
+from tosaic.rules._sums import largest
 from tosaic.spec import dtypes as d
 
 FAR = 12.0  # exp(-12) is 0.2 of the 15 bits that an exponential has
@@ -111,14 +112,6 @@ def _added_bound(s: Scores) -> float:
     if not isinstance(added, Value):
         return float(np.abs(added).max())
     return min(largest(added) * scale_of(added), 2 * s.bound + FAR)
-
-
-def largest(x: Value) -> int:
-    """How far integers can be from their zero point."""
-    low, high = x.dtype.range
-    zero = x.quant.zero_point if x.quant is not None else 0
-    assert isinstance(zero, int)
-    return max(high - zero, zero - low)
 
 
 def _masked_short(b: Lowering, x: Value, mask: Mask, step: float) -> Value:

@@ -15,6 +15,7 @@ from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import negated, scale_of
 from tosaic.rules._rows import inverse_root, product, scaled
+from tosaic.rules._sums import zero_of
 from tosaic.spec import dtypes as d
 
 LONGEST = 1 << 16  # so many squares of int8 fit int32, and so many int16
@@ -92,7 +93,7 @@ def _means(b: Lowering, x: Value) -> tuple[Value, Value, Value, Value]:
     """
     length = x.shape[1]
     total = b.REDUCE_SUM(b.widened(x), axis=1)
-    middle = b.marked(b.rescale(total, [1 / length], _zero(x), x.dtype), x.quant)
+    middle = b.marked(b.rescale(total, [1 / length], zero_of(x), x.dtype), x.quant)
     beyond = b.SUB(total, product(b, b.widened(middle), b.number(length, total)))
     if length < 4:  # 2^30 / N is whole enough, and too large for a fraction
         return total, middle, beyond, product(b, beyond, b.number(round(2.0**30 / length), beyond))
@@ -115,7 +116,7 @@ def _about_means(b: Lowering, x: Value) -> _Squares:
 
     The parts that the sum is the difference of are N · 2^14 at most.
     """
-    length, zero = x.shape[1], _zero(x)
+    length, zero = x.shape[1], zero_of(x)
     squares = b.REDUCE_SUM(b.MUL(x, x, b.const([0], d.I8)), axis=1)
     total, middle, beyond, rest = _means(b, x)
     stored = b.ADD(total, b.number(length * zero, total))  # Σ of the integers themselves
@@ -126,7 +127,7 @@ def _about_means(b: Lowering, x: Value) -> _Squares:
 
 def _about_zero(b: Lowering, x: Value) -> _Squares:
     """The parts are N · 81664 at most."""
-    length, zero = x.shape[1], _zero(x)
+    length, zero = x.shape[1], zero_of(x)
     squares = b.REDUCE_SUM(b.MUL(x, x, b.const([0], d.I8)), axis=1)
     if not zero:
         return _Squares(squares, length * 16384)
@@ -134,12 +135,6 @@ def _about_zero(b: Lowering, x: Value) -> _Squares:
     twice = product(b, total, b.number(2 * zero, total))
     about = b.SUB(b.SUB(squares, twice), b.number(length * zero * zero, total))
     return _Squares(about, length * 65025)
-
-
-def _zero(x: Value) -> int:
-    zero = x.quant.zero_point if x.quant is not None else 0
-    assert isinstance(zero, int)
-    return zero
 
 
 def _of_bytes(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:

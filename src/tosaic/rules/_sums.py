@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import reduce
 
 import numpy as np
 
@@ -27,12 +28,15 @@ def product(x: Value, weight: Value, axis: int) -> Quant | None:
         return None
     if x.quant is None or weight.quant is None:
         raise Unsupported("one operand of the product is quantized, the other is not")
-    given, scales = x.quant.scale, weight.quant.scale
-    if isinstance(given, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
+    given, scales = x.quant.one_scale, weight.quant.scale
     if isinstance(scales, tuple):
         return Quant(tuple(given * s for s in scales), 0, axis)
     return Quant(given * scales)
+
+
+def summed(b: Lowering, terms: Iterable[Value], quant: Quant | None = None) -> Value:
+    """Terms added up as they are made, and what their sum means."""
+    return reduce(lambda x, y: b.marked(b.ADD(x, y), quant), terms)
 
 
 def zero_of(x: Value) -> int:
@@ -43,6 +47,11 @@ def zero_of(x: Value) -> int:
             raise Unsupported("weights with a zero point for each channel")
         return 0
     return zero
+
+
+def largest(x: Value) -> int:
+    """How far integers can be from their zero point."""
+    return max(abs(end - zero_of(x)) for end in x.dtype.range)
 
 
 def zero_point(b: Lowering, x: Value) -> Value:
@@ -61,7 +70,7 @@ def offsets(b: Lowering, bias: Value | None, x: Value, weight: Value, channels: 
     if source is None or not bias.is_const or means is None:
         raise Unsupported("the bias of a quantized convolution must be a constant")
     if not bias.dtype.is_float and _means_the_same(bias, means):
-        return b.const(lambda: source.array, kind, shape=bias.shape)
+        return b.remade(bias, lambda a: a, kind=kind)
     if not bias.dtype.is_float and bias.dtype is not d.I32:
         raise Unsupported(f"the bias of a quantized convolution is no {bias.dtype}")
     real = np.asarray(source.array, np.float64)
@@ -84,10 +93,9 @@ def _means_the_same(bias: Value, sums: Quant) -> bool:
 
 def by_weights(b: Lowering, weight: Value, make: Callable[[Value], Value]) -> Value:
     """What is made of weights: of int4 where the target takes it, else of int8 with its numbers."""
-    source = weight.const
-    if weight.dtype is not d.I4 or source is None:
+    if weight.dtype is not d.I4 or weight.const is None:
         return make(weight)
-    wide = b.const(lambda: source.array, d.I8, quant=weight.quant, shape=weight.shape)
+    wide = b.remade(weight, lambda a: a, kind=d.I8, quant=weight.quant)
     return first(b, lambda: make(weight), lambda: make(wide))
 
 

@@ -8,7 +8,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import minus, plus, scale_of, times
-from tosaic.rules._sums import zero_of
+from tosaic.rules._sums import largest
 from tosaic.spec import dtypes as d
 
 _BITS = 29  # of a real number in int32: a sum of two still fits
@@ -20,8 +20,8 @@ def whole(b: Lowering, x: Value, rounding: str) -> Value:
 
     Numbers nearer to a whole one than a float would tell, relative to the largest, are this one.
     """
-    scale, zero = scale_of(x), zero_of(x)
-    most = max(abs(end - zero) for end in x.dtype.range) * scale
+    scale = scale_of(x)
+    most = largest(x) * scale
     bits = _BITS - max(math.ceil(math.log2(most)), 0)
     if bits < _FEWEST:
         raise Unsupported(f"numbers of up to {most:.0f} leave no bits for their fractions")
@@ -52,8 +52,7 @@ def _nearest(b: Lowering, fine: Value, bits: int) -> Value:
 
 
 def _shifted(b: Lowering, x: Value, bits: int) -> Value:
-    value: Value = b.ARITHMETIC_RIGHT_SHIFT(x, b.number(bits, x), round=True)
-    return value
+    return b.ARITHMETIC_RIGHT_SHIFT(x, b.number(bits, x), round=True)
 
 
 _ROUNDED = {"floor": _floor, "ceil": _ceil, "trunc": _trunc, "nearest": _nearest}

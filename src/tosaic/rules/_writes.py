@@ -10,8 +10,8 @@ from tosaic.errors import Unsupported
 from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first, joined, take
-from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array, counted, hits, int32, known, picked, rows_at
+from tosaic.ir.graph import Array, Quant, Value
+from tosaic.rules._indices import counted, hits, int32, known, picked, rows_at
 from tosaic.rules._operands import Operand, converted, operands, scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point
 from tosaic.rules.compare import where
@@ -101,9 +101,8 @@ def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1)
             "rows are added to quantized ones if these are too, with a weight above 0"
         )
     sums = b.MATMUL(picks, new, b.const([0], kind), zero_point(b, new), out=accumulator(new))
-    wanted, b.wanted = b.wanted, None
-    sums = finished(b, b.marked(sums, Quant(scale_of(new) * weight)), terms, 17)
-    b.wanted = wanted
+    with b.wanting(None):
+        sums = finished(b, b.marked(sums, Quant(scale_of(new) * weight)), terms, 17)
     spare = min(10, 29 - new.dtype.bits - math.ceil(math.log2(terms)))
     sums = b.widened(sums, max(spare, 0))
     addend = b.rescale(rows, [scale_of(rows) / scale_of(sums)], 0, d.I32)

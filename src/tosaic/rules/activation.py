@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -23,20 +24,18 @@ _CURVES = tuple(Sample(s.shapes, domain=s.domain, steps16=2) for s in _LIMITED)
 _JUMPS = "a table between whose entries lines run cannot jump"
 
 
-@rule("aten.relu.default", "aten.relu_.default", samples=_LIMITED)
-def relu(b: Lowering, self: Value) -> Value:
-    return b.bounded(self, 0.0, math.inf)
-
-
-@rule("aten.relu6.default", "aten.relu6_.default", samples=_LIMITED)
-def relu6(b: Lowering, self: Value) -> Value:
-    return b.bounded(self, 0.0, 6.0)
-
-
 @rule("aten.hardtanh.default", "aten.hardtanh_.default",
       samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))  # fmt: skip
 def hardtanh(b: Lowering, self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
     return b.bounded(self, min_val, max_val)
+
+
+rule("aten.relu.default", "aten.relu_.default", samples=_LIMITED)(
+    partial(hardtanh, min_val=0.0, max_val=math.inf)
+)
+rule("aten.relu6.default", "aten.relu6_.default", samples=_LIMITED)(
+    partial(hardtanh, min_val=0.0, max_val=6.0)
+)
 
 
 @rule("aten.clamp.default", "aten.clamp_.default",
@@ -46,14 +45,12 @@ def clamp(b: Lowering, self: Value, min: float | None = None, max: float | None 
     return b.bounded(self, -math.inf if min is None else min, math.inf if max is None else max)
 
 
-@rule("aten.clamp_min.default", "aten.clamp_min_.default", samples=[Sample(((4, 9),), (-1.0,))])
-def clamp_min(b: Lowering, self: Value, min: float) -> Value:
-    return b.bounded(self, min, math.inf)
-
-
-@rule("aten.clamp_max.default", "aten.clamp_max_.default", samples=[Sample(((4, 9),), (1.0,))])
-def clamp_max(b: Lowering, self: Value, max: float) -> Value:
-    return b.bounded(self, -math.inf, max)
+rule("aten.clamp_min.default", "aten.clamp_min_.default", samples=[Sample(((4, 9),), (-1.0,))])(
+    clamp
+)
+rule("aten.clamp_max.default", "aten.clamp_max_.default", samples=[Sample(((4, 9),), (1.0,))])(
+    clamp
+)
 
 
 @rule("aten.sigmoid.default", "aten.sigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
@@ -148,12 +145,11 @@ def _larger(b: Lowering, x: Value, slopes: Array) -> Value:
     """The larger of x and slope · x, which it is for slopes up to 1: each is rounded once."""
     assert b.wanted is not None
     quant, out = b.wanted
-    last = b.permute(x, order := (0, *range(2, x.type.rank), 1))
+    last = b.axis_last(x, 1)
     same, scaled = b.settle(last, quant, out), scaled_channels(b, last, slopes, slopes * 0)
     wide = [b.rescale(b.marked(v, quant), [1.0], 0, d.I32) for v in (same, scaled)]
     largest = b.marked(b.MAXIMUM(*wide), Quant(scale_of(same)))
-    y = b.settle(largest, quant, out)
-    return b.permute(y, [order.index(i) for i in range(len(order))])
+    return b.axis_back(b.settle(largest, quant, out), 1)
 
 
 def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
@@ -163,8 +159,7 @@ def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
     axis = 1 if len(slopes) > 1 else x.type.rank - 1 if quant.axis is None else quant.axis
     if quant.axis not in (None, axis) or x.type.rank <= axis:
         raise Unsupported("slopes and scales along different axes")
-    order = [i for i in range(x.type.rank) if i != axis] + [axis]
-    last, scales = b.permute(x, order), np.broadcast_to(quant.scale, x.shape[axis])
+    last, scales = b.axis_last(x, axis), np.broadcast_to(quant.scale, x.shape[axis])
     scale = float(scales.max()) * 2 * max(float(np.abs(slopes).max()), 1.0)
     sizes = np.maximum(np.abs(slopes), 2.0**-40) * scales / scale
     same = b.rescale(last, (scales / scale).tolist(), 0, d.I32)
@@ -177,7 +172,7 @@ def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
     else:
         zero, is_below = b.number(0, same), b.GREATER(b.number(0, same), same)
         y = b.ADD(_positive(b, same), b.SELECT(is_below, scaled, zero))
-    return b.marked(b.permute(y, [order.index(i) for i in range(len(order))]), Quant(scale))
+    return b.marked(b.axis_back(y, axis), Quant(scale))
 
 
 @rule("aten._prelu_kernel.default", constants=True,

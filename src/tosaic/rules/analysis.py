@@ -71,13 +71,11 @@ def sinh(b: Lowering, x: Value) -> Value:
     return times(b, b.TANH(x), cosh_of(b, x))
 
 
-@_function("cosh", torch.cosh, (-3.0, 3.0))
-def cosh(b: Lowering, x: Value) -> Value:
-    return cosh_of(b, x)
-
-
 def cosh_of(b: Lowering, x: Value) -> Value:
     return times(b, plus(b, b.EXP(x), b.EXP(negated(b, x))), 0.5)
+
+
+_function("cosh", torch.cosh, (-3.0, 3.0))(cosh_of)
 
 
 @_function("asinh", torch.asinh, (-3.0, 3.0))
@@ -95,16 +93,6 @@ def acosh(b: Lowering, x: Value) -> Value:
 @_function("atanh", torch.atanh, (-0.8, 0.8), 4)
 def atanh(b: Lowering, x: Value) -> Value:
     return times(b, minus(b, b.LOG(plus(b, x, 1.0)), b.LOG(plus(b, negated(b, x), 1.0))), 0.5)
-
-
-@_function("atan", torch.atan, (-4.0, 4.0))
-def atan(b: Lowering, x: Value) -> Value:
-    return _arc(b, x)
-
-
-@_function("asin", torch.asin, (-0.9, 0.9), 4)
-def asin(b: Lowering, x: Value) -> Value:
-    return _arcsine(b, x)
 
 
 @_function("acos", torch.acos, (-0.9, 0.9), 4)
@@ -193,3 +181,7 @@ def _arc_coefficients() -> list[float]:
     nodes = (np.polynomial.chebyshev.chebpts1(64) + 1) / 2
     fitted = np.polynomial.Polynomial.fit(nodes, np.arctan(np.sqrt(nodes)) / np.sqrt(nodes), 8)
     return [float(c) for c in fitted.convert().coef]
+
+
+atan = _function("atan", torch.atan, (-4.0, 4.0))(_arc)
+asin = _function("asin", torch.asin, (-0.9, 0.9), 4)(_arcsine)

@@ -24,7 +24,7 @@ from tosaic.rules._lines import by_lines
 from tosaic.rules._operands import converted, minus, operands, scale_of, times
 from tosaic.rules._rows import normal, product, reciprocal
 from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask, two_bytes
-from tosaic.rules._sums import finished, zero_point
+from tosaic.rules._sums import finished, largest, zero_point
 from tosaic.rules.linear import batched, multiply
 from tosaic.spec import dtypes as d
 
@@ -91,7 +91,7 @@ def _scores_of(b: Lowering, heads: _Heads, scale: float) -> tuple[Value, float, 
     if k.quant is None or q.quant is None or q.dtype is not k.dtype or scale <= 0:
         raise Unsupported("attention in integers needs query, key and value of one type")
     unit = scale_of(q) * scale_of(k) * scale
-    most = q.shape[-1] * _scores.largest(q) * _scores.largest(k)
+    most = q.shape[-1] * largest(q) * largest(k)
     if q.dtype is d.I8:
         sums = b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=d.I32)
         return b.reshape(sums, heads.scores), unit, most * unit
@@ -136,7 +136,7 @@ def _divided(b: Lowering, sums: Value, total: Value, bits: int, place: int, valu
     """
     some = _at_least_half(b, total, bits)
     inverse = reciprocal(b, normal(b, some), bits, exact=value.dtype is d.I16)
-    fine = 30 - _scores.largest(value).bit_length()
+    fine = 30 - largest(value).bit_length()
     made = product(b, sums, inverse, 28 + bits - place - fine)
     return b.marked(made, Quant(scale_of(value) / 2.0**fine))
 
@@ -154,7 +154,7 @@ def _by_shorts(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
         v = b.rescale(v, [1.0], 0, d.I16)
     zero = b.const([0], d.I16)
     sums = b.MATMUL(short, v, zero, zero, out=d.I48)
-    most = heads.scores[-1] * 32767 * _scores.largest(heads.value)
+    most = heads.scores[-1] * 32767 * largest(heads.value)
     spare = max(most.bit_length() - 30, 0)
     return _divided(b, b.rescale(sums, [2.0**-spare], 0, d.I32), total, 15, spare, heads.value)
 
@@ -169,7 +169,7 @@ def _by_two_shorts(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     totals = [b.REDUCE_SUM(v, axis=2) for v in (high, low)]
     total = b.LOGICAL_LEFT_SHIFT(totals[0], b.number(up, whole))
     total = b.ADD(total, b.rescale(totals[1], [2.0 ** (up - 15)], 0, d.I32))
-    spare = max((length * 32767 * _scores.largest(heads.value)).bit_length() - 29, 0)
+    spare = max((length * 32767 * largest(heads.value)).bit_length() - 29, 0)
     zero, parts = b.const([0], d.I16), []
     for part, bits in ((high, spare), (low, spare + 15)):
         short = b.rescale(part, [1.0], 0, d.I16)
@@ -202,7 +202,7 @@ def _by_lines(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     """int16 exponentials times int16 values, for NPUs without such products of matrices."""
     short, value = _flat(b, e.values, heads), heads.value
     total = b.REDUCE_SUM(b.rescale(short, [1.0], 0, d.I32), axis=2)
-    bits = (_scores.largest(value) - 1).bit_length()  # which leave a term 15
+    bits = (largest(value) - 1).bit_length()  # which leave a term 15
     return _divided(b, by_lines(b, short, value, bits), total, 15, bits, value)
 
 
@@ -287,6 +287,6 @@ def scaled_dot_product_attention(
     size = 1 / math.sqrt(query.shape[-1]) if scale is None else float(scale)
     build = _float if query.quant is None else _integers
     made = build(b, heads, attn_mask, is_causal, size)
-    if made.quant is not None and b.wanted is not None:  # before the reshape, where NPUs fuse it
-        made = b.settle(made, *b.wanted)
+    if made.quant is not None:
+        made = b.settled(made)  # before the reshape, where NPUs fuse it
     return b.reshape(made, (*heads.scores[:-1], value.shape[-1]))

@@ -77,4 +77,4 @@ def _bag(b: Lowering, rows: Value, shares: Value | None, count: int, mode: int) 
     else:
         reduce: Any = _MODES[mode]
         found = reduce(b, apart, [1])
-    return found if b.wanted is None else b.settle(found, *b.wanted)
+    return b.settled(found)

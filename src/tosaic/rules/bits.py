@@ -1,19 +1,16 @@
-"""Shifts of integers, and bits of integers with those of a number."""
+"""Shifts of integers."""
 
 from __future__ import annotations
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.masks import as_mask, is_mask
 from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.rules._division import floored
 from tosaic.rules._operands import Operand, operands
-from tosaic.rules.compare import bitwise_and, bitwise_or, bitwise_xor
 from tosaic.spec import dtypes as d
 
-_INTEGERS_ONLY = "bits of real numbers mean nothing"
 _NUMBERS = [
     Sample(((5, 6),), (2,), domain=(-40.0, 40.0), kinds=("i32",)),
     Sample(((3, 4),), (0,), domain=(-9.0, 9.0), kinds=("i32",)),
@@ -23,7 +20,7 @@ _TENSORS = [Sample(((5, 6), (1, 6)), domain=(0.0, 9.0), kinds=("i32", "i32"))]
 
 def _plain(b: Lowering, x: Value, amount: Operand) -> list[Value]:
     if x.quant is not None or x.dtype.is_float or x.dtype is d.BOOL:
-        raise Unsupported(f"shifts are of integers: {_INTEGERS_ONLY}")
+        raise Unsupported("shifts are of integers: bits of real numbers mean nothing")
     return operands(b, x, amount)
 
 
@@ -47,31 +44,3 @@ rule("aten.bitwise_left_shift.Tensor_Scalar", "aten.__lshift__.Scalar", policy="
      samples=_NUMBERS)(left_shift)  # fmt: skip
 rule("aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Scalar", policy="NONE",
      samples=_NUMBERS)(right_shift)  # fmt: skip
-
-
-_FLAG = [Sample(((4, 5),), (True,), kinds=("bool",))]
-
-
-def _flag(b: Lowering, x: Value, other: Operand) -> Operand:
-    """A number beside a mask is a mask too, if it is True or False."""
-    return as_mask(b, b.const(other, d.BOOL)) if is_mask(x) and isinstance(other, bool) else other
-
-
-@rule("aten.bitwise_and.Scalar", "aten.__and__.Scalar", policy="NONE", samples=_FLAG)
-def and_number(b: Lowering, self: Value, other: Operand) -> Value:
-    return bitwise_and(b, self, _flag(b, self, other))
-
-
-@rule(
-    "aten.bitwise_or.Scalar",
-    "aten.__or__.Scalar",
-    policy="NONE",
-    samples=[Sample(((4, 5),), (False,), kinds=("bool",))],
-)
-def or_number(b: Lowering, self: Value, other: Operand) -> Value:
-    return bitwise_or(b, self, _flag(b, self, other))
-
-
-@rule("aten.bitwise_xor.Scalar", "aten.__xor__.Scalar", policy="NONE", samples=_FLAG)
-def xor_number(b: Lowering, self: Value, other: Operand) -> Value:
-    return bitwise_xor(b, self, _flag(b, self, other))

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 from tosaic.front import masks
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import is_mask
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import Operand, operands
 from tosaic.spec import dtypes as d
@@ -24,56 +27,32 @@ _NUMBERS = (Sample(((2, 3, 4),), (0.7,)), Sample(((4, 500),), (-1,)))  # all int
 _ZERO = (Sample(((4, 20),), (0,), whole=True), Sample(((2, 3, 8),), (0.0,), whole=True))
 
 
-def _compare(b: Lowering, name: str, x: Value, other: Operand) -> Value:
-    """Whether x is equal to the other ("=="), greater (">") and so on."""
-    if x.quant is not None and not isinstance(other, Value):
-        return masks.compared_with(b, name, x, float(other))
-    if isinstance(other, Value) and is_mask(x) and is_mask(other) and name == "==":
-        return masks.inverted(b, masks.differ(b, x, other))
-    return masks.compared(b, name, *operands(b, x, other))
+def _compare(b: Lowering, self: Value, other: Operand, sign: str) -> Value:
+    if sign == "!=":
+        return masks.inverted(b, _compare(b, self, other, "=="))
+    if self.quant is not None and not isinstance(other, Value):
+        return masks.compared_with(b, sign, self, float(other))
+    if isinstance(other, Value) and is_mask(self) and is_mask(other) and sign == "==":
+        return masks.inverted(b, masks.differ(b, self, other))
+    return masks.compared(b, sign, *operands(b, self, other))
 
 
-@rule("aten.eq.Tensor", policy="SHARED", samples=_EQUALS)
-def eq(b: Lowering, self: Value, other: Operand) -> Value:
-    return _compare(b, "==", self, other)
-
-
-@rule("aten.ne.Tensor", policy="SHARED", samples=_EQUALS)
-def ne(b: Lowering, self: Value, other: Operand) -> Value:
-    return masks.inverted(b, _compare(b, "==", self, other))
-
-
-@rule("aten.gt.Tensor", policy="SHARED", samples=_PAIRS)
-def gt(b: Lowering, self: Value, other: Operand) -> Value:
-    return _compare(b, ">", self, other)
-
-
-@rule("aten.ge.Tensor", policy="SHARED", samples=_PAIRS)
-def ge(b: Lowering, self: Value, other: Operand) -> Value:
-    return _compare(b, ">=", self, other)
-
-
-@rule("aten.lt.Tensor", policy="SHARED", samples=_PAIRS)
-def lt(b: Lowering, self: Value, other: Operand) -> Value:
-    return _compare(b, "<", self, other)
-
-
-@rule("aten.le.Tensor", policy="SHARED", samples=_PAIRS)
-def le(b: Lowering, self: Value, other: Operand) -> Value:
-    return _compare(b, "<=", self, other)
-
-
-rule("aten.eq.Scalar", policy="SHARED", samples=_ZERO)(eq)
-rule("aten.ne.Scalar", policy="SHARED", samples=_ZERO)(ne)
-rule("aten.gt.Scalar", policy="SHARED", samples=_NUMBERS)(gt)
-rule("aten.ge.Scalar", policy="SHARED", samples=_NUMBERS)(ge)
-rule("aten.lt.Scalar", policy="SHARED", samples=_NUMBERS)(lt)
-rule("aten.le.Scalar", policy="SHARED", samples=_NUMBERS)(le)
+for _name, _sign, _tensors, _numbers in (
+    ("eq", "==", _EQUALS, _ZERO),
+    ("ne", "!=", _EQUALS, _ZERO),
+    ("gt", ">", _PAIRS, _NUMBERS),
+    ("ge", ">=", _PAIRS, _NUMBERS),
+    ("lt", "<", _PAIRS, _NUMBERS),
+    ("le", "<=", _PAIRS, _NUMBERS),
+):
+    _compared = partial(_compare, sign=_sign)
+    shared(f"aten.{_name}.Tensor", samples=_tensors)(_compared)
+    shared(f"aten.{_name}.Scalar", samples=_numbers)(_compared)
 
 
 def truth(b: Lowering, x: Value) -> Value:
     """What is not zero."""
-    return x if is_mask(x) else ne(b, x, 0)
+    return x if is_mask(x) else _compare(b, x, 0, "!=")
 
 
 _MASKS = (
@@ -82,19 +61,34 @@ _MASKS = (
 )
 
 
-@rule("aten.logical_and.default", "aten.logical_and_.default", policy="NONE", samples=_MASKS)
-def logical_and(b: Lowering, self: Value, other: Value) -> Value:
-    return masks.both(b, truth(b, self), truth(b, other))
+Join = Callable[[Lowering, Value, Value], Value]  # of two masks
 
 
-@rule("aten.logical_or.default", "aten.logical_or_.default", policy="NONE", samples=_MASKS)
-def logical_or(b: Lowering, self: Value, other: Value) -> Value:
-    return masks.either(b, truth(b, self), truth(b, other))
+def _logical(b: Lowering, self: Value, other: Value, join: Join) -> Value:
+    return join(b, truth(b, self), truth(b, other))
 
 
-@rule("aten.logical_xor.default", "aten.logical_xor_.default", policy="NONE", samples=_MASKS)
-def logical_xor(b: Lowering, self: Value, other: Value) -> Value:
-    return masks.differ(b, truth(b, self), truth(b, other))
+def _bitwise(b: Lowering, self: Value, other: Operand, join: Join, name: str) -> Value:
+    """Beside a mask, True and False are masks too."""
+    if is_mask(self) and isinstance(other, bool):
+        other = masks.as_mask(b, b.const(other, d.BOOL))
+    if is_mask(self) and isinstance(other, Value) and is_mask(other):
+        return join(b, self, other)
+    return b.op(name, *operands(b, self, other))
+
+
+for _name, _join, _flag in (
+    ("and", masks.both, True),
+    ("or", masks.either, False),
+    ("xor", masks.differ, True),
+):
+    rule(f"aten.logical_{_name}.default", f"aten.logical_{_name}_.default", policy="NONE",
+         samples=_MASKS)(partial(_logical, join=_join))  # fmt: skip
+    _bits = partial(_bitwise, join=_join, name=f"BITWISE_{_name.upper()}")
+    rule(f"aten.bitwise_{_name}.Tensor", f"aten.bitwise_{_name}_.Tensor",
+         f"aten.__{_name}__.Tensor", policy="NONE", samples=_MASKS)(_bits)  # fmt: skip
+    rule(f"aten.bitwise_{_name}.Scalar", f"aten.__{_name}__.Scalar", policy="NONE",
+         samples=[Sample(((4, 5),), (_flag,), kinds=("bool",))])(_bits)  # fmt: skip
 
 
 @rule("aten.logical_not.default", policy="NONE", samples=[Sample(((4, 5),), kinds=("bool",))])
@@ -102,36 +96,12 @@ def logical_not(b: Lowering, self: Value) -> Value:
     return masks.inverted(b, truth(b, self))
 
 
-@rule("aten.bitwise_and.Tensor", "aten.bitwise_and_.Tensor", "aten.__and__.Tensor",
-      policy="NONE", samples=_MASKS)  # fmt: skip
-def bitwise_and(b: Lowering, self: Value, other: Operand) -> Value:
-    if is_mask(self) and isinstance(other, Value) and is_mask(other):
-        return masks.both(b, self, other)
-    return b.BITWISE_AND(*operands(b, self, other))
-
-
-@rule("aten.bitwise_or.Tensor", "aten.bitwise_or_.Tensor", "aten.__or__.Tensor",
-      policy="NONE", samples=_MASKS)  # fmt: skip
-def bitwise_or(b: Lowering, self: Value, other: Operand) -> Value:
-    if is_mask(self) and isinstance(other, Value) and is_mask(other):
-        return masks.either(b, self, other)
-    return b.BITWISE_OR(*operands(b, self, other))
-
-
-@rule("aten.bitwise_xor.Tensor", "aten.bitwise_xor_.Tensor", "aten.__xor__.Tensor",
-      policy="NONE", samples=_MASKS)  # fmt: skip
-def bitwise_xor(b: Lowering, self: Value, other: Operand) -> Value:
-    if is_mask(self) and isinstance(other, Value) and is_mask(other):
-        return masks.differ(b, self, other)
-    return b.BITWISE_XOR(*operands(b, self, other))
-
-
 @rule("aten.bitwise_not.default", policy="NONE", samples=[Sample(((4, 5),), kinds=("bool",))])
 def bitwise_not(b: Lowering, self: Value) -> Value:
     return masks.inverted(b, self) if is_mask(self) else b.BITWISE_NOT(self)
 
 
-@rule("aten.where.self", policy="FREE", samples=[
+@rule("aten.where.self", samples=[
     Sample(((2, 3, 4), (2, 3, 4), (2, 3, 4)), kinds=("bool",)),
     Sample(((3, 1), (2, 3, 4), (4,)), kinds=("bool",)),
     Sample(((4, 5), (1,), (4, 5)), kinds=("bool",)),
@@ -171,7 +141,6 @@ rule("aten.where.ScalarSelf", samples=[Sample(((3, 1), (2, 3, 4)), (0.5,), kinds
 
 @rule(
     "aten.where.Scalar",
-    policy="FREE",
     samples=[Sample(((3, 4),), (0.5, -1.5), kinds=("bool",))],
 )
 def where_numbers(b: Lowering, condition: Value, self: float, other: float) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.masks import Mask, compared, inverted, number_of
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
@@ -21,7 +22,7 @@ _DROPOUT = (Sample(((2, 3, 4),), (0.5, False)), Sample(((2, 3, 4),), (0.0, True)
 _SHAPES = (Sample(((2, 3, 4),)), Sample(((1, 3, 4, 4),)))
 
 
-@rule(
+@shared(
     "aten.alias.default",
     "aten.alias_copy.default",
     "aten.clone.default",
@@ -31,23 +32,22 @@ _SHAPES = (Sample(((2, 3, 4),)), Sample(((1, 3, 4, 4),)))
     "aten.detach_.default",
     "aten.lift_fresh.default",
     "aten.lift_fresh_copy.default",
-    policy="SHARED",
     samples=_SHAPES,
 )
-@rule("dim_order_ops._clone_dim_order.default", policy="SHARED")
+@shared("dim_order_ops._clone_dim_order.default")
 def same(b: Lowering, self: Value, **memory: Any) -> Value:
     """The same numbers; where they lie in memory is none of TOSA's business."""
     return self
 
 
-@rule("aten.dropout.default", "aten.feature_dropout.default", policy="SHARED", samples=_DROPOUT)
+@shared("aten.dropout.default", "aten.feature_dropout.default", samples=_DROPOUT)
 def dropout(b: Lowering, input: Value, p: float, train: bool) -> Value:
     if train and p:
         raise Unsupported("dropout in training mode is random: call eval() before exporting")
     return input
 
 
-@rule("aten.dropout_.default", "aten.feature_dropout_.default", policy="SHARED", samples=_DROPOUT)
+@shared("aten.dropout_.default", "aten.feature_dropout_.default", samples=_DROPOUT)
 def dropout_in_place(b: Lowering, self: Value, p: float, train: bool) -> Value:
     return dropout(b, self, p, train)
 
@@ -57,10 +57,9 @@ def assert_metadata(b: Lowering, **claims: Any) -> None:
     """Export has checked what this claims."""
 
 
-@rule(
+@shared(
     "aten.copy.default",
     "aten.copy_.default",
-    policy="SHARED",
     samples=[Sample(((2, 3), (2, 3))), Sample(((2, 3, 4), (3, 1)))],
 )
 def copy(b: Lowering, self: Value, src: Value, non_blocking: bool = False) -> Value:
@@ -119,9 +118,7 @@ def _real(b: Lowering, x: Value) -> Value:
     if x.dtype is not d.I32:
         return b.marked(b.IDENTITY(x), Quant(1.0))
     (quant, kind), most = b.wanted, d.I32.range[1]
-    if isinstance(quant.scale, tuple) or isinstance(quant.zero_point, tuple):
-        raise Unsupported("one scale is needed here, not one for each channel")
-    reals = [(end - quant.zero_point) * quant.scale for end in kind.range]
+    reals = [(end - quant.one_zero) * quant.one_scale for end in kind.range]
     low, high = max(math.floor(reals[0]), -most), min(math.ceil(reals[1]), most)
     limited = b.MINIMUM(b.MAXIMUM(x, b.number(low, x)), b.number(high, x))
     return b.marked(limited, Quant(1.0))
@@ -136,6 +133,9 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
     return number_of(b, x, kind)
 
 
+_REAL = "a quantized value stands for real numbers, of whatever float type"
+
+
 @rule(
     "aten.to.dtype",
     policy="SHARED",
@@ -144,21 +144,12 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
         Sample(((2, 3, 4),), (torch.int32,), domain=(-9.0, 9.0)),
         Sample(((2, 3, 4),), (torch.float32,)),
         Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",), integers=(d.I8, d.I16)),
-        Sample(
-            ((2, 3, 4),),
-            (torch.float16,),
-            domain=(-9.0, 9.0),
-            kinds=("i32",),
-            integers=(d.I8, d.I16),
-        ),
+        Sample(((2, 3, 4),), (torch.float16,), domain=(-9.0, 9.0), kinds=("i32",),
+               integers=(d.I8, d.I16)),
     ],
     integers=(),
-    why="a quantized value stands for real numbers, of whatever float type",
-)
-def to_dtype(b: Lowering, self: Value, dtype: torch.dtype, **memory: Any) -> Value:
-    return _cast(b, self, _kind(dtype, self.dtype))
-
-
+    why=_REAL,
+)  # fmt: skip
 @rule(
     "aten._to_copy.default",
     policy="SHARED",
@@ -168,19 +159,14 @@ def to_dtype(b: Lowering, self: Value, dtype: torch.dtype, **memory: Any) -> Val
         Sample(((2, 3, 4),)),
     ],
     integers=(),
-    why="a quantized value stands for real numbers, of whatever float type",
+    why=_REAL,
 )
-@rule(
-    "dim_order_ops._to_dim_order_copy.default",
-    "aten.to.device",
-    "aten.to.dtype_layout",
-    policy="SHARED",
-)
+@shared("dim_order_ops._to_dim_order_copy.default", "aten.to.device", "aten.to.dtype_layout")
 def to_copy(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _cast(b, self, _kind(dtype, self.dtype))
 
 
-@rule("aten.type_as.default", "aten.to.other", policy="SHARED", samples=[Sample(((2, 3), (4,)))])
+@shared("aten.type_as.default", "aten.to.other", samples=[Sample(((2, 3), (4,)))])
 def type_as(b: Lowering, self: Value, other: Value, **memory: Any) -> Value:
     return _cast(b, self, other.dtype if other.quant is None else d.F32)
 
@@ -200,7 +186,7 @@ def _float_of(x: Value) -> d.DType:
     return x.dtype if x.quant is None else d.F32
 
 
-@rule("aten.full.default", policy="FREE")
+@rule("aten.full.default")
 def full(
     b: Lowering,
     size: Sequence[int],
@@ -211,43 +197,27 @@ def full(
     return _filled(b, size, fill_value, _kind(dtype, _default(fill_value)))
 
 
-@rule("aten.scalar_tensor.default", policy="FREE")
+@rule("aten.scalar_tensor.default")
 def scalar_tensor(b: Lowering, s: float, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _filled(b, (), s, _kind(dtype, d.F32))
 
 
-@rule("aten.zeros.default", "aten.empty.memory_format", policy="FREE")
-def zeros(
-    b: Lowering, size: Sequence[int], dtype: torch.dtype | None = None, **memory: Any
-) -> Value:
-    return _filled(b, size, 0, _kind(dtype, d.F32))
+rule("aten.zeros.default", "aten.empty.memory_format")(partial(full, fill_value=0.0))
+rule("aten.ones.default")(partial(full, fill_value=1.0))
 
 
-@rule("aten.ones.default", policy="FREE")
-def ones(
-    b: Lowering, size: Sequence[int], dtype: torch.dtype | None = None, **memory: Any
-) -> Value:
-    return _filled(b, size, 1, _kind(dtype, d.F32))
-
-
-@rule("aten.full_like.default", policy="FREE")
+@rule("aten.full_like.default")
 def full_like(
     b: Lowering, self: Value, fill_value: float, dtype: torch.dtype | None = None, **memory: Any
 ) -> Value:
     return _filled(b, self.shape, fill_value, _kind(dtype, _float_of(self)))
 
 
-@rule("aten.zeros_like.default", "aten.empty_like.default", policy="FREE")
-def zeros_like(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return full_like(b, self, 0, dtype)
+rule("aten.zeros_like.default", "aten.empty_like.default")(partial(full_like, fill_value=0))
+rule("aten.ones_like.default")(partial(full_like, fill_value=1))
 
 
-@rule("aten.ones_like.default", policy="FREE")
-def ones_like(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return full_like(b, self, 1, dtype)
-
-
-@rule("aten.new_full.default", policy="FREE")
+@rule("aten.new_full.default")
 def new_full(
     b: Lowering,
     self: Value,
@@ -259,47 +229,17 @@ def new_full(
     return _filled(b, size, fill_value, _kind(dtype, _float_of(self)))
 
 
-@rule("aten.new_zeros.default", "aten.new_empty.default", policy="FREE")
-def new_zeros(
-    b: Lowering,
-    self: Value,
-    size: Sequence[int],
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return new_full(b, self, size, 0, dtype)
+rule("aten.new_zeros.default", "aten.new_empty.default")(partial(new_full, fill_value=0))
+rule("aten.new_ones.default")(partial(new_full, fill_value=1))
 
 
-@rule("aten.new_ones.default", policy="FREE")
-def new_ones(
-    b: Lowering,
-    self: Value,
-    size: Sequence[int],
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return new_full(b, self, size, 1, dtype)
-
-
-@rule("aten.arange.start_step", policy="FREE")
+@rule("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
 def arange(
     b: Lowering,
-    start: float,
     end: float,
+    start: float = 0,
     step: float = 1,
     dtype: torch.dtype | None = None,
     **memory: Any,
 ) -> Value:
     return b.tensor(torch.arange(start, end, step, dtype=dtype))
-
-
-@rule("aten.arange.start", policy="FREE")
-def arange_start(
-    b: Lowering, start: float, end: float, dtype: torch.dtype | None = None, **memory: Any
-) -> Value:
-    return arange(b, start, end, 1, dtype)
-
-
-@rule("aten.arange.default", policy="FREE")
-def arange_end(b: Lowering, end: float, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return arange(b, 0, end, 1, dtype)

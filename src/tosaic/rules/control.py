@@ -19,10 +19,6 @@ def _tensors(values: Sequence[Any]) -> list[Value]:
     return list(values)
 
 
-def _results(given: Any) -> list[Value]:
-    return list(given) if isinstance(given, tuple) else [given]
-
-
 def _same_meaning(first: Sequence[Value], second: Sequence[Value], what: str) -> None:
     """A value that goes two ways must mean the same on both."""
     for one, other in zip(first, second):
@@ -49,7 +45,7 @@ def cond(
     branches.append(false_fn.lower(b, values, f"{name}_else", {}, wanted))
     _same_meaning(branches[0].outputs, branches[1].outputs, "the results of the two branches")
     passed = [v for v in values if not v.is_const]
-    results = _results(b.COND_IF(pred, *passed, regions=branches))
+    results = b.results("COND_IF", pred, *passed, regions=branches)
     return [b.marked(r, o.quant) for r, o in zip(results, branches[0].outputs)]
 
 
@@ -74,7 +70,7 @@ def while_loop(
     _same_meaning(start, body.outputs, "what a loop begins with and what its body gives")
     passed = [v for v in read if not v.is_const]
     _pass_on(b, body, len(passed))
-    results = _results(b.WHILE_LOOP(*start, *passed, regions=(test, body)))
+    results = b.results("WHILE_LOOP", *start, *passed, regions=(test, body))
     return [b.marked(r, v.quant) for r, v in zip(results, start)]
 
 

@@ -51,11 +51,9 @@ class Windows:
 def _kernel(b: Lowering, weight: Value, shape: Sequence[int], order: Sequence[int]) -> Value:
     """The weights in TOSA's layout, reshaped before they are turned; scales are the caller's."""
     shape, order = tuple(shape), tuple(order)
-    if weight.const is not None and weight.is_const:
-        source, turned = weight.const, [shape[i] for i in order]
-        return b.const(
-            lambda: source.array.reshape(shape).transpose(order), weight.dtype, shape=turned
-        )
+    if weight.is_const:
+        turned = [shape[i] for i in order]
+        return b.remade(weight, lambda a: a.reshape(shape).transpose(order), turned)
     bare = weight if weight.shape == shape else b.RESHAPE(weight, b.shape(shape))
     return b.permute(b.marked(bare, None), order) if weight.quant is None else _no_kernel()
 
@@ -131,19 +129,18 @@ def _spread(b: Lowering, weight: Value, dilation: Sequence[int]) -> Value:
     """Weights with zeros between them, for the transposed convolution, which has no dilation."""
     if all(n == 1 for n in dilation):
         return weight
-    if weight.const is None or not weight.is_const:
+    if not weight.is_const:
         raise Unsupported("a dilated transposed convolution needs constant weights")
-    source = weight.const
     sizes = [(k - 1) * n + 1 for k, n in zip(weight.shape[2:], dilation)]
     places = (slice(None), slice(None), *(slice(None, None, n) for n in dilation))
     shape = (*weight.shape[:2], *sizes)
 
-    def make() -> Array:
-        wide = np.zeros(shape, source.array.dtype)
-        wide[places] = source.array
+    def make(given: Array) -> Array:
+        wide = np.zeros(shape, given.dtype)
+        wide[places] = given
         return wide
 
-    return b.const(make, weight.dtype, quant=weight.quant, shape=shape)
+    return b.remade(weight, make, shape, quant=weight.quant)
 
 
 def convolve(

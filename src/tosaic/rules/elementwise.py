@@ -54,8 +54,7 @@ def _sum(b: Lowering, sign: int, first: Operand, second: Operand, alpha: float) 
     if x.quant is None:
         if alpha != 1:
             x, y = operands(b, x, times(b, y, alpha))
-        value: Value = b.ADD(x, y) if sign > 0 else b.SUB(x, y)
-        return value
+        return b.ADD(x, y) if sign > 0 else b.SUB(x, y)
     left, right = b.aligned(x, y, abs(weight))
     return b.marked(b.ADD(left, right) if weight > 0 else b.SUB(left, right), left.quant)
 
@@ -98,8 +97,7 @@ rule("aten.mul.Scalar", "aten.mul_.Scalar", samples=_NUMBERS)(mul)
 def _product(b: Lowering, x: Value, y: Value) -> Value:
     shift = b.const([0], d.I8)
     if x.quant is None or y.quant is None:
-        value: Value = b.MUL(x, y, shift)
-        return value
+        return b.MUL(x, y, shift)
     left, right = b.widened(x), b.widened(y)
     return b.marked(b.MUL(left, right, shift), Quant(scale_of(left) * scale_of(right)))
 

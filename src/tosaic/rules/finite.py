@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from tosaic.front.lower import Lowering
-from tosaic.front.registry import rule
+from tosaic.front.registry import shared
 from tosaic.ir.graph import Value
 from tosaic.spec import dtypes as d
 
@@ -16,20 +16,20 @@ def _all(b: Lowering, x: Value, answer: bool) -> Value:
     return b.const(lambda: np.full(x.shape, answer), d.BOOL, shape=x.shape)
 
 
-@rule("aten.isnan.default", policy="SHARED")
+@shared("aten.isnan.default")
 def isnan(b: Lowering, self: Value) -> Value:
     """What is not equal to itself."""
     return b.LOGICAL_NOT(b.EQUAL(self, self)) if self.dtype.is_float else _all(b, self, False)
 
 
-@rule("aten.isinf.default", policy="SHARED")
+@shared("aten.isinf.default")
 def isinf(b: Lowering, self: Value) -> Value:
     if not self.dtype.is_float:
         return _all(b, self, False)
     return b.EQUAL(b.ABS(self), b.number(math.inf, self))
 
 
-@rule("aten.isfinite.default", policy="SHARED")
+@shared("aten.isfinite.default")
 def isfinite(b: Lowering, self: Value) -> Value:
     """Comparisons with what is no number are false."""
     if not self.dtype.is_float:

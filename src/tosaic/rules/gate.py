@@ -32,7 +32,6 @@ def glu(b: Lowering, self: Value, dim: int = -1) -> Value:
         return mul(b, value, b.SIGMOID(gate))
     if gate.dtype not in _FULL:
         raise Unsupported("a gate of integers is int8 or int16")
-    wanted, b.wanted = b.wanted, (_FULL[gate.dtype], gate.dtype)
-    share = b.table(gate, torch.sigmoid)
-    b.wanted = wanted
+    with b.wanting((_FULL[gate.dtype], gate.dtype)):
+        share = b.table(gate, torch.sigmoid)
     return mul(b, value, share)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from itertools import product
+
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import piece
@@ -9,12 +11,14 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._indices import int32, rows_at
 from tosaic.rules._operands import minus, plus, scale_of, times
+from tosaic.rules._sums import summed
 from tosaic.rules.functions import round as rounded
 from tosaic.spec import dtypes as d
 
 _BILINEAR, _NEAREST = 0, 1
 _ZEROS, _BORDER = 0, 1
 _FRACTION, _SHARE = 16, 15  # bits of a place below a pixel, and of a share in a mean
+_Neighbours = tuple[tuple[Value, Value], ...]  # a row and its share, a column and its own
 _SAMPLES = [
     Sample(((1, 3, 5, 6), (1, 4, 3, 2)), (0, 0, False), domain=(-1.2, 1.2), steps16=4),
     Sample(((2, 2, 5, 6), (2, 4, 3, 2)), (0, 0, True), domain=(-1.2, 1.2), steps16=4),
@@ -64,14 +68,14 @@ def grid_sampler(
         if padding_mode == _BORDER:
             place = b.CLAMP(place, min_val=0.0, max_val=float(size - 1))
         axes.append(_neighbours(b, place, size, interpolation_mode, padding_mode))
-    total: Value | None = None
-    for row, height in axes[0]:
-        for column, width in axes[1]:
-            index = int32(b, plus(b, times(b, row, float(sizes[1])), column))
-            share = times(b, height, width)
-            term = times(b, rows_at(b, rows, index), b.reshape(share, (*share.shape, 1)))
-            total = term if total is None else plus(b, total, term)
-    assert total is not None
+
+    def term(neighbours: _Neighbours) -> Value:
+        (row, height), (column, width) = neighbours
+        index = int32(b, plus(b, times(b, row, float(sizes[1])), column))
+        share = times(b, height, width)
+        return times(b, rows_at(b, rows, index), b.reshape(share, (*share.shape, 1)))
+
+    total = summed(b, map(term, product(*axes)))
     found = b.reshape(total, (batch, *grid.shape[1:3], channels))
     return b.permute(found, (0, 3, 1, 2))
 
@@ -113,18 +117,17 @@ def _in_integers(
         if padding == _BORDER:
             place = _kept(b, place, (size - 1) << _FRACTION)
         axes.append(_integer_neighbours(b, place, size, mode, padding))
-    shift, total = b.const([0], d.I8), None
-    for row, height in axes[0]:
-        for column, width in axes[1]:
-            index = b.ADD(b.MUL(row, b.number(sizes[1], row), shift), column)
-            share = b.MUL(height, width, b.const([_SHARE], d.I8))
-            pixel = b.widened(rows_at(b, rows, index))
-            term = b.MUL(pixel, b.reshape(share, (*share.shape, 1)), shift)
-            total = term if total is None else b.ADD(total, term)
-    assert total is not None
-    total = b.marked(total, Quant(scale_of(input) / 2**_SHARE))
-    found = b.settle(total, *b.wanted) if b.wanted is not None else total
-    return b.permute(b.reshape(found, (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2))
+    shift = b.const([0], d.I8)
+
+    def term(neighbours: _Neighbours) -> Value:
+        (row, height), (column, width) = neighbours
+        index = b.ADD(b.MUL(row, b.number(sizes[1], row), shift), column)
+        share = b.MUL(height, width, b.const([_SHARE], d.I8))
+        pixel = b.widened(rows_at(b, rows, index))
+        return b.MUL(pixel, b.reshape(share, (*share.shape, 1)), shift)
+
+    total = b.marked(summed(b, map(term, product(*axes))), Quant(scale_of(input) / 2**_SHARE))
+    return b.permute(b.reshape(b.settled(total), (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2))
 
 
 def _kept(b: Lowering, x: Value, most: int) -> Value:

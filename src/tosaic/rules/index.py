@@ -12,7 +12,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import is_mask
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
 from tosaic.rules._indices import countable, flat_index, known, pick, rows_at, wrapped
 from tosaic.spec import dtypes as d
@@ -22,9 +22,8 @@ _COMPUTED_MASK = (
 )
 
 
-@rule(
+@shared(
     "aten.index_select.default",
-    policy="SHARED",
     samples=[
         Sample(((5, 4),), (0, torch.tensor([4, 0, 0, 2]))),
         Sample(((2, 7, 3),), (1, torch.tensor([6, 5, 4, 0, 2, 4, 6, 3, 3]))),
@@ -38,9 +37,8 @@ def index_select(b: Lowering, self: Value, dim: int, index: Value) -> Value:
     return pick(b, self, dim % self.type.rank, index) if self.type.rank else self
 
 
-@rule(
+@shared(
     "aten.embedding.default",
-    policy="SHARED",
     samples=[
         Sample(((10, 6), (2, 5)), kinds=("", "index:10")),
         Sample(((10, 6), (4,)), (3,), kinds=("", "index:10")),
@@ -108,8 +106,8 @@ _INDEX = [
 ]
 
 
-@rule("aten._unsafe_index.Tensor", policy="SHARED", samples=_INDEX[:8])
-@rule("aten.index.Tensor", policy="SHARED", samples=_INDEX)
+@shared("aten._unsafe_index.Tensor", samples=_INDEX[:8])
+@shared("aten.index.Tensor", samples=_INDEX)
 def index_tensor(b: Lowering, self: Value, indices: Sequence[Value | None]) -> Value:
     """As numpy does it: axes that are apart leave their places to one in front of all others."""
     axes, places = axes_and_places(b, self, indices)
@@ -132,16 +130,12 @@ def cropped(b: Lowering, x: Value, shape: Sequence[int], axis: int) -> Value:
 
 def lines(b: Lowering, x: Value, axis: int) -> Value:
     """[..., axis, ...] as [N, K]: a row for each line along the axis."""
-    order = [i for i in range(x.type.rank) if i != axis] + [axis]
-    turned = b.permute(x, order)
-    return b.reshape(turned, (x.type.size // x.shape[axis], x.shape[axis]))
+    return b.reshape(b.axis_last(x, axis), (x.type.size // x.shape[axis], x.shape[axis]))
 
 
 def unlined(b: Lowering, x: Value, shape: Sequence[int], axis: int) -> Value:
     """Rows of lines along an axis in a shape again."""
-    others = [i for i in range(len(shape)) if i != axis]
-    turned = b.reshape(x, [shape[i] for i in (*others, axis)])
-    return b.permute(turned, np.argsort([*others, axis]).tolist())
+    return b.axis_back(b.reshape(x, (*shape[:axis], *shape[axis + 1 :], shape[axis])), axis)
 
 
 _GATHER = [
@@ -153,7 +147,7 @@ _GATHER = [
 ]  # after expand, as for an index that is the same in every row
 
 
-@rule("aten.gather.default", policy="SHARED", samples=_GATHER)
+@shared("aten.gather.default", samples=_GATHER)
 def gather(b: Lowering, self: Value, dim: int, index: Value, sparse_grad: bool = False) -> Value:
     """Along one axis, with indices of their own at each place of the others."""
     if not self.type.rank:
@@ -170,9 +164,8 @@ def gather(b: Lowering, self: Value, dim: int, index: Value, sparse_grad: bool =
     return unlined(b, found, shape, axis)
 
 
-@rule(
+@shared(
     "aten.take_along_dim.default",
-    policy="SHARED",
     samples=[
         Sample(((3, 6), (3, 4)), (1,), kinds=("", "index:6")),
         Sample(((2, 6, 3), (1, 4, 1)), (1,), kinds=("", "index:6")),
@@ -192,9 +185,8 @@ def take_along_dim(b: Lowering, self: Value, indices: Value, dim: int | None = N
     return gather(b, x, axis, which)
 
 
-@rule(
+@shared(
     "aten.take.default",
-    policy="SHARED",
     samples=[
         Sample(((3, 4), (2, 5)), kinds=("", "signed:12")),
         Sample(((3, 4),), (torch.tensor([[0, 1], [-1, 7]]),)),
@@ -205,9 +197,8 @@ def take(b: Lowering, self: Value, index: Value) -> Value:
     return b.reshape(pick(b, flat, 0, wrapped(b, index, self.type.size)), index.shape)
 
 
-@rule(
+@shared(
     "aten.repeat_interleave.self_Tensor",
-    policy="SHARED",
     samples=[
         Sample(((3, 4),), (torch.tensor([2, 1, 3]), 0)),
         Sample(((2, 3),), (torch.tensor([2]),)),

@@ -92,9 +92,7 @@ def mm(b: Lowering, self: Value, mat2: Value) -> Value:
     return multiply(b, self, mat2)
 
 
-@rule("aten.bmm.default", samples=_BATCHES)
-def bmm(b: Lowering, self: Value, mat2: Value) -> Value:
-    return multiply(b, self, mat2)
+rule("aten.bmm.default", samples=_BATCHES)(mm)
 
 
 @rule(
@@ -122,9 +120,8 @@ def _plus(b: Lowering, self: Value, x: Value, y: Value, beta: float, alpha: floa
     """beta · self + alpha · x @ y, rounded once: the addend joins the sums in their scale."""
     if (alpha, beta) == (1, 1) and _is_weight(y) and self.is_const and self.type.rank == 1:
         return linear(b, x, b.permute(y, (1, 0)), self)
-    wanted, b.wanted = b.wanted, None
-    sums = multiply(b, x, y)
-    b.wanted = wanted
+    with b.wanting(None):
+        sums = multiply(b, x, y)
     addend, sums = b.same_rank(self, sums)
     if sums.quant is None:
         shift = b.const([0], d.I8)
@@ -135,8 +132,8 @@ def _plus(b: Lowering, self: Value, x: Value, y: Value, beta: float, alpha: floa
         return b.ADD(addend, sums)
     if addend.quant is None or sums.quant.axis is not None or min(alpha, beta) <= 0:
         raise Unsupported(f"a quantized sum of a matrix product with {beta = }, {alpha = }")
-    scale = float(sums.quant.scale) * alpha  # type: ignore[arg-type]
-    factor = float(addend.quant.scale) * beta / scale  # type: ignore[arg-type]
+    scale = sums.quant.one_scale * alpha
+    factor = addend.quant.one_scale * beta / scale
     return b.marked(b.ADD(b.rescale(addend, [factor], 0, d.I32), sums), Quant(scale))
 
 

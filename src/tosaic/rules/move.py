@@ -8,15 +8,14 @@ from itertools import accumulate
 from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import Lowering
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
 
 
-@rule(
+@shared(
     "aten.cat.default",
     "aten.concat.default",
     "aten.concatenate.default",
-    policy="SHARED",
     samples=[
         Sample(((2, 3, 4), (2, 5, 4)), (1,)),
         Sample(((2, 3), (4, 3), (1, 3))),
@@ -33,9 +32,8 @@ def cat(b: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
     return moves.joined(b, parts, dim % parts[0].type.rank)
 
 
-@rule(
+@shared(
     "aten.stack.default",
-    policy="SHARED",
     samples=[Sample(((2, 3), (2, 3)), (1,)), Sample(((2, 3), (2, 3), (2, 3)), (-1,))],
 )
 def stack(b: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
@@ -44,30 +42,21 @@ def stack(b: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
     return cat(b, [b.reshape(t, (*shape[:axis], 1, *shape[axis:])) for t in tensors], axis)
 
 
-@rule(
-    "aten.hstack.default",
-    policy="SHARED",
-    samples=[Sample(((3,), (4,))), Sample(((2, 3), (2, 1)))],
-)
+@shared("aten.hstack.default", samples=[Sample(((3,), (4,))), Sample(((2, 3), (2, 1)))])
 def hstack(b: Lowering, tensors: Sequence[Value]) -> Value:
     parts = [b.reshape(t, t.shape or (1,)) for t in tensors]
     return cat(b, parts, 0 if parts[0].type.rank == 1 else 1)
 
 
-@rule(
-    "aten.vstack.default",
-    policy="SHARED",
-    samples=[Sample(((3,), (3,))), Sample(((2, 3), (1, 3)))],
-)
+@shared("aten.vstack.default", samples=[Sample(((3,), (3,))), Sample(((2, 3), (1, 3)))])
 def vstack(b: Lowering, tensors: Sequence[Value]) -> Value:
     return cat(b, [b.reshape(t, (1,) * (2 - t.type.rank) + t.shape) for t in tensors], 0)
 
 
-@rule(
+@shared(
     "aten.split_with_sizes.default",
     "aten.split_with_sizes_copy.default",
     "aten.unsafe_split_with_sizes.default",
-    policy="SHARED",
     samples=[Sample(((6, 4),), ([1, 2, 3],)), Sample(((2, 3, 5),), ([4, 1], -1))],
 )
 def split_with_sizes(
@@ -78,16 +67,15 @@ def split_with_sizes(
     return [moves.piece(b, self, axis, e - n, e) for e, n in zip(ends, split_sizes)]
 
 
-@rule("aten.split.sizes", policy="SHARED", samples=[Sample(((2, 6),), ([2, 3, 1], 1))])
+@shared("aten.split.sizes", samples=[Sample(((2, 6),), ([2, 3, 1], 1))])
 def split_sizes(b: Lowering, self: Value, split_size: Sequence[int], dim: int = 0) -> list[Value]:
     return split_with_sizes(b, self, split_size, dim)
 
 
-@rule(
+@shared(
     "aten.split.Tensor",
     "aten.split_copy.Tensor",
     "aten.unsafe_split.Tensor",
-    policy="SHARED",
     samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (4, -1))],
 )
 def split(b: Lowering, self: Value, split_size: int, dim: int = 0) -> list[Value]:
@@ -96,40 +84,33 @@ def split(b: Lowering, self: Value, split_size: int, dim: int = 0) -> list[Value
     return split_with_sizes(b, self, sizes, dim)
 
 
-@rule(
+@shared(
     "aten.chunk.default",
     "aten.unsafe_chunk.default",
-    policy="SHARED",
     samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (2, -1))],
 )
 def chunk(b: Lowering, self: Value, chunks: int, dim: int = 0) -> list[Value]:
     return split(b, self, -(-self.shape[dim] // chunks), dim)
 
 
-@rule(
-    "aten.tensor_split.sections",
-    policy="SHARED",
-    samples=[Sample(((7, 4),), (3,)), Sample(((2, 8),), (2, -1))],
-)
+@shared("aten.tensor_split.sections", samples=[Sample(((7, 4),), (3,)), Sample(((2, 8),), (2, -1))])
 def tensor_split(b: Lowering, self: Value, sections: int, dim: int = 0) -> list[Value]:
     each, more = divmod(self.shape[dim], sections)
     return split_with_sizes(b, self, [each + (i < more) for i in range(sections)], dim)
 
 
-@rule(
+@shared(
     "aten.unbind.int",
     "aten.unbind_copy.int",
-    policy="SHARED",
     samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))],
 )
 def unbind(b: Lowering, self: Value, dim: int = 0) -> list[Value]:
     return [select(b, self, dim, index) for index in range(self.shape[dim])]
 
 
-@rule(
+@shared(
     "aten.select.int",
     "aten.select_copy.int",
-    policy="SHARED",
     samples=[Sample(((3, 4),), (0, 1)), Sample(((2, 5, 3),), (-2, -1))],
 )
 def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
@@ -138,10 +119,9 @@ def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
     return b.reshape(one, (*self.shape[:axis], *self.shape[axis + 1 :]))
 
 
-@rule(
+@shared(
     "aten.slice.Tensor",
     "aten.slice_copy.Tensor",
-    policy="SHARED",
     samples=[
         Sample(((6, 4),), (0, 1, 4)),
         Sample(((2, 9, 3),), (1, -4, 2**63 - 1)),
@@ -162,9 +142,8 @@ def slice_tensor(
     return moves.take(b, self, dim % self.type.rank, indices)
 
 
-@rule(
+@shared(
     "aten.slice_scatter.default",
-    policy="SHARED",
     samples=[
         Sample(((6, 4), (3, 4)), (0, 1, 4)),
         Sample(((2, 9), (2, 4)), (1, -4, 2**63 - 1)),
@@ -195,9 +174,8 @@ def slice_scatter(
     return cat(b, parts, axis)
 
 
-@rule(
+@shared(
     "aten.select_scatter.default",
-    policy="SHARED",
     samples=[Sample(((3, 4), (4,)), (0, 1)), Sample(((2, 5, 3), (2, 3)), (1, -1))],
 )
 def select_scatter(b: Lowering, self: Value, src: Value, dim: int, index: int) -> Value:
@@ -206,10 +184,9 @@ def select_scatter(b: Lowering, self: Value, src: Value, dim: int, index: int) -
     return slice_scatter(b, self, one, axis, at, at + 1)
 
 
-@rule(
+@shared(
     "aten.narrow.default",
     "aten.narrow_copy.default",
-    policy="SHARED",
     samples=[Sample(((6, 4),), (0, 1, 4)), Sample(((2, 9, 3),), (-2, -4, 3))],
 )
 def narrow(b: Lowering, self: Value, dim: int, start: int, length: int) -> Value:
@@ -217,30 +194,25 @@ def narrow(b: Lowering, self: Value, dim: int, start: int, length: int) -> Value
     return moves.piece(b, self, dim % self.type.rank, begin, begin + length)
 
 
-@rule(
-    "aten.flip.default",
-    policy="SHARED",
-    samples=[Sample(((3, 4),), ([0],)), Sample(((2, 3, 4),), ([-1, 1],))],
-)
+@shared("aten.flip.default", samples=[Sample(((3, 4),), ([0],)), Sample(((2, 3, 4),), ([-1, 1],))])
 def flip(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     for axis in dims:
         self = moves.backwards(b, self, axis % self.type.rank)
     return self
 
 
-@rule("aten.fliplr.default", policy="SHARED", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])
+@shared("aten.fliplr.default", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])
 def fliplr(b: Lowering, self: Value) -> Value:
     return flip(b, self, [1])
 
 
-@rule("aten.flipud.default", policy="SHARED", samples=[Sample(((5,),)), Sample(((2, 3, 4),))])
+@shared("aten.flipud.default", samples=[Sample(((5,),)), Sample(((2, 3, 4),))])
 def flipud(b: Lowering, self: Value) -> Value:
     return flip(b, self, [0])
 
 
-@rule(
+@shared(
     "aten.rot90.default",
-    policy="SHARED",
     samples=[Sample(((3, 4),)), Sample(((2, 3, 4),), (-1, [1, 2])), Sample(((3, 4),), (2,))],
 )
 def rot90(b: Lowering, self: Value, k: int = 1, dims: Sequence[int] = (0, 1)) -> Value:
@@ -254,9 +226,8 @@ def rot90(b: Lowering, self: Value, k: int = 1, dims: Sequence[int] = (0, 1)) ->
     return self if k % 4 == 0 else flip(b, b.permute(self, order), [second])
 
 
-@rule(
+@shared(
     "aten.roll.default",
-    policy="SHARED",
     samples=[
         Sample(((5, 4),), ([2], [0])),
         Sample(((3, 4),), ([-5],)),

@@ -10,6 +10,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.rules._operands import scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point
 from tosaic.spec import dtypes as d
 
@@ -35,10 +36,7 @@ def _affine(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
         shape = (1, -1, *(1,) * (x.type.rank - 2))
         scaled = b.MUL(x, b.const(factor.reshape(shape), x.dtype), b.const([0], d.I8))
         return b.ADD(scaled, b.const(offset.reshape(shape), x.dtype))
-    order = (0, *range(2, x.type.rank), 1)
-    last = b.permute(x, order)
-    y = scaled_channels(b, last, factor, offset)
-    return b.permute(y, [order.index(i) for i in range(len(order))])
+    return b.axis_back(scaled_channels(b, b.axis_last(x, 1), factor, offset), 1)
 
 
 def scaled_channels(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
@@ -47,7 +45,7 @@ def scaled_channels(b: Lowering, x: Value, factor: Array, offset: Array) -> Valu
     Factors below 2^-12 of the largest, or far below their offsets, have fewer bits: none that
     the result could show, and so the offsets fit.
     """
-    channels, scale = len(factor), float(x.quant.scale)  # type: ignore[union-attr, arg-type]
+    channels, scale = len(factor), scale_of(x)
     kind = accumulator(x)
     bits = 28 if kind is d.I32 else 36
     unit = np.maximum(np.abs(factor), max(np.abs(factor).max(), 1e-12) * 2.0**-12) / 64

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
 
 import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import Lowering
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
 
 
-@rule(
+@shared(
     "aten.constant_pad_nd.default",
-    policy="SHARED",
     samples=[
         Sample(((3, 4),), ([1, 2],)),
         Sample(((1, 2, 3, 4),), ([1, 0, 2, 1], 0.5)),
@@ -25,7 +25,7 @@ from tosaic.ir.graph import Value
 )
 def constant_pad(b: Lowering, self: Value, pad: Sequence[int], value: float = 0) -> Value:
     """A constant in the parameters of the result; a negative amount cuts off."""
-    x = self if self.quant is None or b.wanted is None else b.settle(self, *b.wanted)
+    x = self if self.quant is None else b.settled(self)
     rank = x.type.rank
     around = [pad[2 * i : 2 * i + 2] for i in range(len(pad) // 2)]
     around = [(0, 0)] * (rank - len(around)) + around[::-1]
@@ -59,18 +59,17 @@ def _outside(before: int, size: int, after: int, mode: str) -> list[int]:
     return [int(p) for p in places]
 
 
-def _padded(b: Lowering, x: Value, pad: Sequence[int], mode: str) -> Value:
-    for i in range(len(pad) // 2):
+def _padded(b: Lowering, self: Value, padding: Sequence[int], mode: str) -> Value:
+    x = self
+    for i, (before, after) in enumerate(zip(padding[::2], padding[1::2])):
         axis = x.type.rank - 1 - i
-        if pad[2 * i] or pad[2 * i + 1]:
-            places = _outside(pad[2 * i], x.shape[axis], pad[2 * i + 1], mode)
-            x = moves.take(b, x, axis, places)
+        if before or after:
+            x = moves.take(b, x, axis, _outside(before, x.shape[axis], after, mode))
     return x
 
 
-@rule(
+@shared(
     "aten.pad.default",
-    policy="SHARED",
     samples=[
         Sample(((2, 3, 4),), ([1, 2], "constant", 1.0)),
         Sample(((1, 2, 4, 5),), ([3, 2, 1, 3], "reflect")),
@@ -91,39 +90,17 @@ def pad(
     return _padded(b, self, pad, mode)
 
 
-@rule(
-    "aten.reflection_pad1d.default",
-    policy="SHARED",
-    samples=[Sample(((2, 3, 5),), ([2, 1],)), Sample(((3, 5),), ([0, 4],))],
-)
-@rule(
-    "aten.reflection_pad2d.default",
-    policy="SHARED",
-    samples=[Sample(((1, 2, 4, 5),), ([1, 1, 1, 1],)), Sample(((2, 4, 5),), ([3, 0, 2, 3],))],
-)
-@rule(
-    "aten.reflection_pad3d.default",
-    policy="SHARED",
-    samples=[Sample(((1, 2, 3, 4, 5),), ([1, 2, 1, 0, 2, 1],))],
-)
-def reflection_pad(b: Lowering, self: Value, padding: Sequence[int]) -> Value:
-    return _padded(b, self, padding, "reflect")
-
-
-@rule(
-    "aten.replication_pad1d.default",
-    policy="SHARED",
-    samples=[Sample(((2, 3, 5),), ([2, 1],)), Sample(((3, 5),), ([0, 7],))],
-)
-@rule(
-    "aten.replication_pad2d.default",
-    policy="SHARED",
-    samples=[Sample(((1, 2, 4, 5),), ([1, 1, 1, 1],)), Sample(((2, 4, 5),), ([6, 0, 2, 3],))],
-)
-@rule(
-    "aten.replication_pad3d.default",
-    policy="SHARED",
-    samples=[Sample(((1, 2, 3, 4, 5),), ([1, 2, 1, 0, 2, 1],))],
-)
-def replication_pad(b: Lowering, self: Value, padding: Sequence[int]) -> Value:
-    return _padded(b, self, padding, "replicate")
+for _name, _mode, _far in (("reflection", "reflect", 3), ("replication", "replicate", 6)):
+    _pad = partial(_padded, mode=_mode)
+    shared(
+        f"aten.{_name}_pad1d.default",
+        samples=[Sample(((2, 3, 5),), ([2, 1],)), Sample(((3, 5),), ([0, _far + 1],))],
+    )(_pad)
+    shared(
+        f"aten.{_name}_pad2d.default",
+        samples=[Sample(((1, 2, 4, 5),), ([1] * 4,)), Sample(((2, 4, 5),), ([_far, 0, 2, 3],))],
+    )(_pad)
+    shared(
+        f"aten.{_name}_pad3d.default",
+        samples=[Sample(((1, 2, 3, 4, 5),), ([1, 2, 1, 0, 2, 1],))],
+    )(_pad)

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 
 import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import added, first, joined, piece
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator, finished, zero_of, zero_point
@@ -64,7 +65,7 @@ def _sum_of_windows(
     none = b.const(np.zeros(1), accumulator(x) if x.quant is not None else x.dtype)
     meaning = None
     if x.quant is not None:
-        meaning = Quant(float(x.quant.scale) / divisor)  # type: ignore[arg-type]
+        meaning = Quant(x.quant.one_scale / divisor)
     return convolved(b, x, Convolution(
         "DEPTHWISE_CONV2D", ones, none, zero_of(x), 0, stride, tuple(pads), (1, 1), meaning, terms,
         bits=16,
@@ -75,7 +76,7 @@ def _averaged(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
     """Means of [N, H, W, C] where every window is full, rounded once if it is known to what."""
     if x.quant is None:
         return _mean_of_windows(b, x, kernel, stride, _NONE)
-    scale, same = float(x.quant.scale), b.wanted in (None, (x.quant, x.dtype))  # type: ignore[arg-type]
+    scale, same = x.quant.one_scale, b.wanted in (None, (x.quant, x.dtype))
 
     def summed() -> Value:
         if kernel != x.shape[1:3]:
@@ -90,8 +91,9 @@ def _averaged(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
 
 
 def _average(
-    b: Lowering, self: Value, axes: int, kernel_size: Sequence[int], stride: Sequence[int],
-    padding: Sequence[int], ceil_mode: bool, count_include_pad: bool, divisor_override: int | None,
+    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,), ceil_mode: bool = False, count_include_pad: bool = True,
+    divisor_override: int | None = None, *, axes: int,
 ) -> Value:  # fmt: skip
     kernel = flat(each(kernel_size, axes), 1)
     step = flat(each(stride or kernel_size, axes), 1)
@@ -115,45 +117,25 @@ def _average(
 
 # Windows that hold different numbers of elements need AVG_POOL2D, which rounds before the RESCALE
 # does: such samples are within 2 steps.
-@rule(
-    "aten.avg_pool2d.default",
-    policy="SHARED",
-    samples=[
-        Sample(((1, 4, 8, 8),), ([2, 2], [2, 2])),
-        Sample(((1, 4, 9, 7),), ([3, 2],)),
-        Sample(((2, 3, 8, 8),), ([3, 3], [2, 2], [1, 1])),
-        Sample(((2, 3, 8, 8),), ([3], [2], [1], False, False), steps=2),
-        Sample(((1, 3, 8, 8),), ([3, 3], [2, 2], [0, 0], True), steps=2),
-        Sample(((1, 3, 8, 7),), ([3, 3], [2, 2], [1, 1], True), steps=2),
-        Sample(((3, 6, 6),), ([2, 3], [1, 1], [0, 1], False, True, 5)),
-        Sample(((1, 3, 5, 4),), ([5, 4],)),
-        Sample(((1, 3, 11, 12),), ([5, 4], [5, 4], [2, 2])),
-    ],
-)
-def avg_pool2d(
-    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,), ceil_mode: bool = False, count_include_pad: bool = True,
-    divisor_override: int | None = None,
-) -> Value:  # fmt: skip
-    return _average(
-        b, self, 2, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override
-    )
-
-
-@rule(
-    "aten.avg_pool1d.default",
-    policy="SHARED",
-    samples=[
-        Sample(((1, 4, 12),), ([3], [2])),
-        Sample(((2, 4, 9),), ([3], [2], [1])),
-        Sample(((4, 9),), ([3], [2], [1], False, False), steps=2),
-    ],
-)
-def avg_pool1d(
-    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,), ceil_mode: bool = False, count_include_pad: bool = True,
-) -> Value:  # fmt: skip
-    return _average(b, self, 1, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
+_MEAN2D = [
+    Sample(((1, 4, 8, 8),), ([2, 2], [2, 2])),
+    Sample(((1, 4, 9, 7),), ([3, 2],)),
+    Sample(((2, 3, 8, 8),), ([3, 3], [2, 2], [1, 1])),
+    Sample(((2, 3, 8, 8),), ([3], [2], [1], False, False), steps=2),
+    Sample(((1, 3, 8, 8),), ([3, 3], [2, 2], [0, 0], True), steps=2),
+    Sample(((1, 3, 8, 7),), ([3, 3], [2, 2], [1, 1], True), steps=2),
+    Sample(((3, 6, 6),), ([2, 3], [1, 1], [0, 1], False, True, 5)),
+    Sample(((1, 3, 5, 4),), ([5, 4],)),
+    Sample(((1, 3, 11, 12),), ([5, 4], [5, 4], [2, 2])),
+]
+_MEAN1D = [
+    Sample(((1, 4, 12),), ([3], [2])),
+    Sample(((2, 4, 9),), ([3], [2], [1])),
+    Sample(((4, 9),), ([3], [2], [1], False, False), steps=2),
+]
+avg_pool2d = partial(_average, axes=2)
+shared("aten.avg_pool2d.default", samples=_MEAN2D)(avg_pool2d)
+shared("aten.avg_pool1d.default", samples=_MEAN1D)(partial(_average, axes=1))
 
 
 _MAX2D = [
@@ -164,11 +146,17 @@ _MAX2D = [
     Sample(((2, 3, 11, 10),), ([3], [2], [1], [2], True)),
     Sample(((1, 4, 6, 6),), ([2, 2], [3, 3], [0, 0], [1, 1], True)),
 ]
+_MAX1D = [
+    Sample(((1, 4, 12),), ([3], [2])),
+    Sample(((4, 11),), ([3], [2], [1], [1], True)),
+    Sample(((2, 4, 11),), ([3], [1], [1], [2])),
+]
 
 
 def _maximum(
-    b: Lowering, self: Value, axes: int, kernel_size: Sequence[int], stride: Sequence[int],
-    padding: Sequence[int], dilation: Sequence[int], ceil_mode: bool,
+    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
+    padding: Sequence[int] = (0,), dilation: Sequence[int] = (1,), ceil_mode: bool = False, *,
+    axes: int,
 ) -> Value:  # fmt: skip
     kernel = flat(each(kernel_size, axes), 1)
     step = flat(each(stride or kernel_size, axes), 1)
@@ -183,37 +171,15 @@ def _maximum(
     return channels_first(b, y, axes, self.type.rank)
 
 
-@rule("aten.max_pool2d.default", policy="SHARED", samples=_MAX2D)
-def max_pool2d(
-    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,), dilation: Sequence[int] = (1,), ceil_mode: bool = False,
-) -> Value:  # fmt: skip
-    return _maximum(b, self, 2, kernel_size, stride, padding, dilation, ceil_mode)
+def values_alone(pool: Callable[..., Value]) -> Callable[..., tuple[Value, None]]:
+    """A pool with its indices, which TOSA has no form for."""
+    return lambda *given, **named: (pool(*given, **named), None)
 
 
-@rule("aten.max_pool2d_with_indices.default", policy="SHARED", samples=_MAX2D)
-def max_pool2d_with_indices(
-    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,), dilation: Sequence[int] = (1,), ceil_mode: bool = False,
-) -> tuple[Value, None]:  # fmt: skip
-    """The values; TOSA has no form for the indices."""
-    return _maximum(b, self, 2, kernel_size, stride, padding, dilation, ceil_mode), None
-
-
-@rule(
-    "aten.max_pool1d.default",
-    policy="SHARED",
-    samples=[
-        Sample(((1, 4, 12),), ([3], [2])),
-        Sample(((4, 11),), ([3], [2], [1], [1], True)),
-        Sample(((2, 4, 11),), ([3], [1], [1], [2])),
-    ],
-)
-def max_pool1d(
-    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,), dilation: Sequence[int] = (1,), ceil_mode: bool = False,
-) -> Value:  # fmt: skip
-    return _maximum(b, self, 1, kernel_size, stride, padding, dilation, ceil_mode)
+max_pool2d = partial(_maximum, axes=2)
+shared("aten.max_pool2d.default", samples=_MAX2D)(max_pool2d)
+shared("aten.max_pool2d_with_indices.default", samples=_MAX2D)(values_alone(max_pool2d))
+shared("aten.max_pool1d.default", samples=_MAX1D)(partial(_maximum, axes=1))
 
 
 def _dilated(b: Lowering, x: Value, kernel: Pair, step: Pair, pads: Pads, gaps: Pair) -> Value:
@@ -302,27 +268,20 @@ _ADAPTIVE = [
 _ADAPTIVE1D = [Sample(((1, 4, 12),), ([4],)), Sample(((4, 7),), ([5],))]
 
 
-@rule("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", policy="SHARED",
-      samples=_ADAPTIVE)  # fmt: skip
-def adaptive_avg_pool2d(b: Lowering, self: Value, output_size: Sequence[int]) -> Value:
-    return _adaptive(b, self, output_size, 2, _averaged)
-
-
-@rule("aten.adaptive_avg_pool1d.default", policy="SHARED", samples=_ADAPTIVE1D)
-def adaptive_avg_pool1d(b: Lowering, self: Value, output_size: Sequence[int]) -> Value:
-    return _adaptive(b, self, output_size, 1, _averaged)
-
-
 def _largest(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
     return b.marked(b.MAX_POOL2D(x, kernel=kernel, stride=stride, pad=(0, 0, 0, 0)), x.quant)
 
 
-@rule("aten.adaptive_max_pool2d.default", policy="SHARED", samples=_ADAPTIVE)
-def adaptive_max_pool2d(b: Lowering, self: Value, output_size: Sequence[int]) -> tuple[Value, None]:
-    """The values; TOSA has no form for the indices."""
-    return _adaptive(b, self, output_size, 2, _largest), None
-
-
-@rule("aten.adaptive_max_pool1d.default", policy="SHARED", samples=_ADAPTIVE1D)
-def adaptive_max_pool1d(b: Lowering, self: Value, output_size: Sequence[int]) -> tuple[Value, None]:
-    return _adaptive(b, self, output_size, 1, _largest), None
+adaptive_avg_pool2d = partial(_adaptive, axes=2, pool=_averaged)
+shared("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", samples=_ADAPTIVE)(
+    adaptive_avg_pool2d
+)
+shared("aten.adaptive_avg_pool1d.default", samples=_ADAPTIVE1D)(
+    partial(_adaptive, axes=1, pool=_averaged)
+)
+shared("aten.adaptive_max_pool2d.default", samples=_ADAPTIVE)(
+    values_alone(partial(_adaptive, axes=2, pool=_largest))
+)
+shared("aten.adaptive_max_pool1d.default", samples=_ADAPTIVE1D)(
+    values_alone(partial(_adaptive, axes=1, pool=_largest))
+)

@@ -10,13 +10,13 @@ from tosaic.errors import Unsupported
 from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import joined, piece, take
-from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array
+from tosaic.front.registry import Sample, rule, shared
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import product
+from tosaic.rules._sums import summed
 from tosaic.rules._windows import each, steps
-from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d
+from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d, values_alone
 from tosaic.spec import dtypes as d
 
 _FINE = 8  # bits that means of integers have more than the values
@@ -49,7 +49,7 @@ _MAX = [
 ]
 
 
-@rule("aten.max_pool3d.default", policy="SHARED", samples=_MAX)
+@shared("aten.max_pool3d.default", samples=_MAX)
 def max_pool3d(
     b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
     padding: Sequence[int] = (0,), dilation: Sequence[int] = (1,), ceil_mode: bool = False,
@@ -63,13 +63,7 @@ def max_pool3d(
     return b.reshape(y, (*self.shape[:-3], y.shape[2], *flat.shape[2:]))
 
 
-@rule("aten.max_pool3d_with_indices.default", policy="SHARED", samples=_MAX)
-def max_pool3d_with_indices(
-    b: Lowering, self: Value, kernel_size: Sequence[int], stride: Sequence[int] = (),
-    padding: Sequence[int] = (0,), dilation: Sequence[int] = (1,), ceil_mode: bool = False,
-) -> tuple[Value, None]:  # fmt: skip
-    """The values; TOSA has no form for the indices."""
-    return max_pool3d(b, self, kernel_size, stride, padding, dilation, ceil_mode), None
+shared("aten.max_pool3d_with_indices.default", samples=_MAX)(values_alone(max_pool3d))
 
 
 def _counts(size: int, kernel: int, step: int, pad: int, count: int, with_pads: bool) -> Array:
@@ -115,10 +109,9 @@ def avg_pool3d(
 ) -> Value:  # fmt: skip
     """Sums over planes, then over these, divided and rounded once."""
     kernel, step, pads = each(kernel_size, 3), each(stride or kernel_size, 3), each(padding, 3)
-    x, wanted = _batched(b, self), b.wanted
-    b.wanted = None
-    flat = avg_pool2d(b, _planes(b, x), kernel[1:], step[1:], pads[1:], ceil_mode, True, 1)
-    b.wanted = wanted
+    x = _batched(b, self)
+    with b.wanting(None):
+        flat = avg_pool2d(b, _planes(b, x), kernel[1:], step[1:], pads[1:], ceil_mode, True, 1)
     sizes = x.shape[2:]
     outs = [steps(n, (p, p), k, s, ceil_mode) for n, p, k, s in zip(sizes, pads, kernel, step)]
     deep = _summed(b, _stacked(b, flat, x.shape[0]), kernel[0], step[0], pads[0], outs[0])
@@ -141,12 +134,8 @@ def _summed(b: Lowering, x: Value, kernel: int, step: int, pad: int, count: int)
     if pad or behind:
         around = b.shape((0, 0, 0, 0, pad, behind, 0, 0))
         x = b.marked(b.PAD(x, around, b.const([0], x.dtype)), x.quant)
-    total: Value | None = None
-    for k in range(kernel):
-        line = take(b, x, 2, range(k, k + (count - 1) * step + 1, step))
-        total = line if total is None else b.marked(b.ADD(total, line), x.quant)
-    assert total is not None
-    return total
+    starts = [range(k, k + (count - 1) * step + 1, step) for k in range(kernel)]
+    return summed(b, (take(b, x, 2, places) for places in starts), x.quant)
 
 
 def _pieces(
@@ -183,7 +172,7 @@ def adaptive_avg_pool3d(b: Lowering, self: Value, output_size: Sequence[int]) ->
     return b.reshape(y, (*self.shape[:-3], *output_size))
 
 
-@rule("aten.adaptive_max_pool3d.default", policy="SHARED", samples=_ADAPTIVE)
+@shared("aten.adaptive_max_pool3d.default", samples=_ADAPTIVE)
 def adaptive_max_pool3d(b: Lowering, self: Value, output_size: Sequence[int]) -> tuple[Value, None]:
     """The values; TOSA has no form for the indices."""
     x = _batched(b, self)

@@ -12,7 +12,7 @@ from tosaic.front.extremes import extreme, place_of_extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import is_mask
 from tosaic.front.moves import added, first
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import scale_of, times
 from tosaic.rules._products import factors, meant, product
@@ -64,9 +64,7 @@ def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) ->
     wide = b.widened(x)
     total = _reduced(b, partial(added, b), wide, axes, keepdim=True)
     total.quant = Quant(scale_of(wide) / count)
-    if b.wanted is not None:  # before the reshape, where the NPU fuses it
-        total = b.settle(total, *b.wanted)
-    return _kept(b, total, axes, keepdim)
+    return _kept(b, b.settled(total), axes, keepdim)  # before the reshape, where the NPU fuses it
 
 
 @rule("aten.sum.dim_IntList", samples=_AXES)
@@ -96,35 +94,31 @@ rule("aten.sum.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(sum)
 rule("aten.mean.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(mean)
 
 
-@rule("aten.amax.default", policy="SHARED", samples=_AXES)
+@shared("aten.amax.default", samples=_AXES)
 def amax(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
     return _reduced(b, partial(extreme, b, "REDUCE_MAX"), self, _axes(self, dim), keepdim)
 
 
-@rule("aten.amin.default", policy="SHARED", samples=_AXES)
+@shared("aten.amin.default", samples=_AXES)
 def amin(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
     return _reduced(b, partial(extreme, b, "REDUCE_MIN"), self, _axes(self, dim), keepdim)
 
 
-rule("aten.max.default", policy="SHARED", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amax)
-rule("aten.min.default", policy="SHARED", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amin)
+shared("aten.max.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amax)
+shared("aten.min.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amin)
 
 
-@rule("aten.max.dim", policy="SHARED", samples=_AXIS)
+@shared("aten.max.dim", samples=_AXIS)
 def max_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
     return amax(b, self, dim, keepdim), argmax(b, self, dim, keepdim)
 
 
-@rule("aten.min.dim", policy="SHARED", samples=_AXIS)
+@shared("aten.min.dim", samples=_AXIS)
 def min_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
     return amin(b, self, dim, keepdim), argmin(b, self, dim, keepdim)
 
 
-@rule(
-    "aten.aminmax.default",
-    policy="SHARED",
-    samples=[Sample(((4, 6),), (), (("dim", 1),)), Sample(((40,),))],
-)
+@shared("aten.aminmax.default", samples=[Sample(((4, 6),), (), (("dim", 1),)), Sample(((40,),))])
 def aminmax(
     b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False
 ) -> tuple[Value, Value]:
@@ -144,13 +138,13 @@ def _place(b: Lowering, x: Value, dim: int | None, keepdim: bool, largest: bool)
     return place_of_extreme(b, b.reshape(x, shape), axis, largest)
 
 
-@rule("aten.argmax.default", policy="SHARED", samples=_WHERE)
+@shared("aten.argmax.default", samples=_WHERE)
 def argmax(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
     """The first of the largest, counted in int32."""
     return _place(b, self, dim, keepdim, largest=True)
 
 
-@rule("aten.argmin.default", policy="SHARED", samples=_WHERE)
+@shared("aten.argmin.default", samples=_WHERE)
 def argmin(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
     return _place(b, self, dim, keepdim, largest=False)
 
@@ -165,15 +159,10 @@ def prod(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False,
     value = given.value
     for axis in axes:
         value = product(b, value, axis)
-    value = meant(b, value, (given.unit_of(count),), None, count)
-    return value if keepdim else b.reshape(value, _without(self.shape, axes))
+    return _kept(b, meant(b, value, (given.unit_of(count),), None, count), axes, keepdim)
 
 
 rule("aten.prod.default", samples=[Sample(((2, 3),))])(prod)
-
-
-def _without(shape: Sequence[int], axes: Sequence[int]) -> tuple[int, ...]:
-    return tuple(size for axis, size in enumerate(shape) if axis not in axes)
 
 
 _MASKS = (
@@ -182,18 +171,10 @@ _MASKS = (
 )
 
 
-@rule("aten.any.dim", policy="NONE", samples=_MASKS)
-def any(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(
-        b, partial(masks.reduced, b, "REDUCE_ANY"), truth(b, self), _axes(self, dim), keepdim
-    )
-
-
-@rule("aten.all.dim", policy="NONE", samples=_MASKS)
-def all(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(
-        b, partial(masks.reduced, b, "REDUCE_ALL"), truth(b, self), _axes(self, dim), keepdim
-    )
+def _decided(
+    b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False, *, name: str
+) -> Value:
+    return _reduced(b, partial(masks.reduced, b, name), truth(b, self), _axes(self, dim), keepdim)
 
 
 _LISTS = (
@@ -201,7 +182,8 @@ _LISTS = (
     Sample(((4, 2, 6),), ([-2], True), kinds=("bool",)),
 )
 _WHOLE = (Sample(((2, 3, 4),), kinds=("bool",)),)
-rule("aten.any.dims", policy="NONE", samples=_LISTS)(any)
-rule("aten.all.dims", policy="NONE", samples=_LISTS)(all)
-rule("aten.any.default", policy="NONE", samples=_WHOLE)(any)
-rule("aten.all.default", policy="NONE", samples=_WHOLE)(all)
+for _name in ("any", "all"):
+    _decide = partial(_decided, name=f"REDUCE_{_name.upper()}")
+    rule(f"aten.{_name}.dim", policy="NONE", samples=_MASKS)(_decide)
+    rule(f"aten.{_name}.dims", policy="NONE", samples=_LISTS)(_decide)
+    rule(f"aten.{_name}.default", policy="NONE", samples=_WHOLE)(_decide)

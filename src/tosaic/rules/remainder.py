@@ -8,7 +8,7 @@ import torch
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.rules._division import modulo, rest
 from tosaic.rules._operands import Operand, converted, minus, operands, times, with_number
@@ -54,12 +54,12 @@ def _left_over(
     return minus(b, left, times(b, div_rounded(b, left, right, mode), right))
 
 
-@rule("aten.remainder.Tensor", "aten.remainder_.Tensor", policy="SHARED", samples=_APART)
+@shared("aten.remainder.Tensor", "aten.remainder_.Tensor", samples=_APART)
 def remainder(b: Lowering, self: Operand, other: Operand) -> Value:
     return _left_over(b, self, other, "floor", modulo, torch.remainder)
 
 
-@rule("aten.fmod.Tensor", "aten.fmod_.Tensor", policy="SHARED", samples=_APART)
+@shared("aten.fmod.Tensor", "aten.fmod_.Tensor", samples=_APART)
 def fmod(b: Lowering, self: Operand, other: Operand) -> Value:
     return _left_over(b, self, other, "trunc", rest, torch.fmod)
 

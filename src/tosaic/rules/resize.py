@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import partial
+from typing import Any
 
 import numpy as np
 
@@ -175,6 +177,7 @@ _UP_VEC = [
     Sample(((2, 2, 6, 5),), ([9, 4], None)),
 ]
 _UP1D = [Sample(((1, 3, 6),), ([12],)), Sample(((2, 3, 7),), ([10],))]
+_UP1D_VEC = [Sample(((1, 3, 6),), (None, [2.0]))]
 _MIX = [
     Sample(((1, 3, 4, 5),), ([8, 10], False)),
     Sample(((1, 3, 4, 5),), ([8, 10], True)),
@@ -190,82 +193,33 @@ _MIX_VEC = [
     Sample(((2, 2, 6, 5),), ([9, 4], False, None)),
 ]
 _MIX1D = [Sample(((1, 3, 6),), ([12], False)), Sample(((2, 3, 7),), ([10], True))]
+_MIX1D_VEC = [Sample(((1, 3, 6),), (None, False, [2.0]))]
 Sizes = Sequence[int] | None
 Factors = Sequence[float] | None
 
 
-@rule("aten.upsample_nearest2d.default", policy="SHARED", samples=_UP)
-def upsample_nearest2d(
-    b: Lowering, self: Value, output_size: Sizes,
-    scales_h: float | None = None, scales_w: float | None = None,
-) -> Value:  # fmt: skip
-    return nearest(b, self, output_size, [scales_h, scales_w], 2)
+def upsampling(
+    name: str, axes: int, resize: Callable[..., Value], samples: Sequence[Sample],
+    listed: Sequence[Sample], policy: str = "SHARED",
+) -> None:  # fmt: skip
+    """Rules for both overloads of an operator: factors one by one, or a list of them."""
+    names = ["scales"] if axes == 1 else [f"scales_{axis}" for axis in "dhw"[-axes:]]
+
+    @rule(f"aten.{name}.default", policy=policy, samples=samples)
+    def one_by_one(b: Lowering, self: Value, output_size: Sizes, **others: Any) -> Value:
+        factors = [others.pop(name, None) for name in names]
+        return resize(b, self, output_size, factors, **others)
+
+    @rule(f"aten.{name}.vec", policy=policy, samples=listed)
+    def in_a_list(
+        b: Lowering, input: Value, output_size: Sizes, scale_factors: Factors, **others: Any
+    ) -> Value:
+        return resize(b, input, output_size, scale_factors or [None] * axes, **others)
 
 
-@rule("aten._upsample_nearest_exact2d.default", policy="SHARED", samples=_UP)
-def upsample_nearest_exact2d(
-    b: Lowering, self: Value, output_size: Sizes,
-    scales_h: float | None = None, scales_w: float | None = None,
-) -> Value:  # fmt: skip
-    return nearest(b, self, output_size, [scales_h, scales_w], 2, exact=True)
-
-
-@rule("aten.upsample_nearest2d.vec", policy="SHARED", samples=_UP_VEC)
-def upsample_nearest2d_vec(
-    b: Lowering, input: Value, output_size: Sizes, scale_factors: Factors
-) -> Value:
-    return nearest(b, input, output_size, scale_factors or [None, None], 2)
-
-
-@rule("aten._upsample_nearest_exact2d.vec", policy="SHARED", samples=_UP_VEC)
-def upsample_nearest_exact2d_vec(
-    b: Lowering, input: Value, output_size: Sizes, scale_factors: Factors
-) -> Value:
-    return nearest(b, input, output_size, scale_factors or [None, None], 2, exact=True)
-
-
-@rule("aten.upsample_nearest1d.default", policy="SHARED", samples=_UP1D)
-def upsample_nearest1d(
-    b: Lowering, self: Value, output_size: Sizes, scales: float | None = None
-) -> Value:
-    return nearest(b, self, output_size, [scales], 1)
-
-
-@rule("aten.upsample_nearest1d.vec", policy="SHARED", samples=[Sample(((1, 3, 6),), (None, [2.0]))])
-def upsample_nearest1d_vec(
-    b: Lowering, input: Value, output_size: Sizes, scale_factors: Factors
-) -> Value:
-    return nearest(b, input, output_size, scale_factors or [None], 1)
-
-
-@rule("aten.upsample_bilinear2d.default", policy="SHARED", samples=_MIX)
-def upsample_bilinear2d(
-    b: Lowering, self: Value, output_size: Sizes, align_corners: bool,
-    scales_h: float | None = None, scales_w: float | None = None,
-) -> Value:  # fmt: skip
-    return mixed(b, self, output_size, [scales_h, scales_w], 2, align_corners)
-
-
-@rule("aten.upsample_bilinear2d.vec", policy="SHARED", samples=_MIX_VEC)
-def upsample_bilinear2d_vec(
-    b: Lowering, input: Value, output_size: Sizes, align_corners: bool, scale_factors: Factors
-) -> Value:
-    return mixed(b, input, output_size, scale_factors or [None, None], 2, align_corners)
-
-
-@rule("aten.upsample_linear1d.default", policy="SHARED", samples=_MIX1D)
-def upsample_linear1d(
-    b: Lowering, self: Value, output_size: Sizes, align_corners: bool, scales: float | None = None
-) -> Value:
-    return mixed(b, self, output_size, [scales], 1, align_corners)
-
-
-@rule(
-    "aten.upsample_linear1d.vec",
-    policy="SHARED",
-    samples=[Sample(((1, 3, 6),), (None, False, [2.0]))],
-)
-def upsample_linear1d_vec(
-    b: Lowering, input: Value, output_size: Sizes, align_corners: bool, scale_factors: Factors
-) -> Value:
-    return mixed(b, input, output_size, scale_factors or [None], 1, align_corners)
+_exactly = partial(nearest, axes=2, exact=True)
+upsampling("upsample_nearest2d", 2, partial(nearest, axes=2), _UP, _UP_VEC)
+upsampling("_upsample_nearest_exact2d", 2, _exactly, _UP, _UP_VEC)
+upsampling("upsample_nearest1d", 1, partial(nearest, axes=1), _UP1D, _UP1D_VEC)
+upsampling("upsample_bilinear2d", 2, partial(mixed, axes=2), _MIX, _MIX_VEC)
+upsampling("upsample_linear1d", 1, partial(mixed, axes=1), _MIX1D, _MIX1D_VEC)

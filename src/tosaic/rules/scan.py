@@ -11,9 +11,8 @@ from tosaic.errors import Unsupported
 from tosaic.front import masks
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import joined, piece
-from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
-from tosaic.rules._indices import Array
+from tosaic.front.registry import Sample, rule, shared
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import converted, scale_of
 from tosaic.rules._products import factors, meant, multiplied
 from tosaic.rules.elementwise import sub
@@ -44,10 +43,8 @@ def _scanned(b: Lowering, x: Value, axis: int, emit: Callable[[Value, Value], Va
 
 def _linear_scan(b: Lowering, x: Value, axis: int, matrix: Array) -> Value:
     """A constant matrix of small integers along an axis: one product, rounded once."""
-    order = [i for i in range(x.type.rank) if i != axis] + [axis]
-    turned = b.permute(x, order)
-    y = linear(b, turned, b.const(matrix, d.I8, quant=Quant(1.0)))
-    return b.permute(y, np.argsort(order).tolist())
+    y = linear(b, b.axis_last(x, axis), b.const(matrix, d.I8, quant=Quant(1.0)))
+    return b.axis_back(y, axis)
 
 
 @rule("aten.cumsum.default", "aten.cumsum_.default", samples=_SUMS)
@@ -101,12 +98,12 @@ def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tu
     return converted(b, _scanned(b, wide, axis, emit), x.dtype), None
 
 
-@rule("aten.cummax.default", policy="SHARED", samples=_SCANS)
+@shared("aten.cummax.default", samples=_SCANS)
 def cummax(b: Lowering, self: Value, dim: int) -> tuple[Value, None]:
     return _extremes(b, self, dim, lambda x, y: b.MAXIMUM(x, y))
 
 
-@rule("aten.cummin.default", policy="SHARED", samples=_SCANS)
+@shared("aten.cummin.default", samples=_SCANS)
 def cummin(b: Lowering, self: Value, dim: int) -> tuple[Value, None]:
     return _extremes(b, self, dim, lambda x, y: b.MINIMUM(x, y))
 

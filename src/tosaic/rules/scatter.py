@@ -11,7 +11,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import moves
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import is_mask
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.rules._indices import countable, flat_index, wrapped
 from tosaic.rules._operands import Operand
@@ -55,10 +55,9 @@ def _new_lines(b: Lowering, src: Value, index: Value, dim: int) -> Value:
     return b.reshape(found, (*found.shape, 1))
 
 
-@rule(
+@shared(
     "aten.scatter.src",
     "aten.scatter_.src",
-    policy="SHARED",
     samples=[
         Sample(((3, 6), (3, 4), (3, 4)), (1,), kinds=("", "distinct:6")),
         Sample(((2, 5, 4), (2, 5, 3), (2, 5, 4)), (-1,), kinds=("", "distinct:4")),
@@ -124,10 +123,9 @@ def _for_each(b: Lowering, index: Value, batch: int) -> Value:
     return moves.tiled(b, which, (batch, 1))
 
 
-@rule(
+@shared(
     "aten.index_copy.default",
     "aten.index_copy_.default",
-    policy="SHARED",
     samples=[
         Sample(((5, 4), (2,), (2, 4)), (0,), kinds=("", "distinct:5")),
         Sample(((2, 6, 3), (1,), (2, 1, 3)), (1,), kinds=("", "index:6")),
@@ -194,7 +192,7 @@ _PUT = [
 ]  # fmt: skip
 
 
-@rule("aten.index_put.default", "aten.index_put_.default", policy="SHARED", samples=_PUT)
+@shared("aten.index_put.default", "aten.index_put_.default", samples=_PUT)
 def index_put(
     b: Lowering, self: Value, indices: Sequence[Value | None], values: Value,
     accumulate: bool = False,

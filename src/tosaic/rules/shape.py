@@ -7,16 +7,15 @@ from collections.abc import Sequence
 
 from tosaic.front import moves
 from tosaic.front.lower import Lowering
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
 
 
-@rule(
+@shared(
     "aten.view.default",
     "aten.reshape.default",
     "aten._unsafe_view.default",
     "aten.view_copy.default",
-    policy="SHARED",
     samples=[
         Sample(((2, 3, 4),), ([6, 4],)),
         Sample(((2, 3, 4),), ([2, -1],)),
@@ -31,24 +30,22 @@ def view(
     return b.reshape(self, [self.type.size // known if s == -1 else s for s in sizes])
 
 
-@rule("aten._reshape_alias.default", policy="SHARED")
+@shared("aten._reshape_alias.default")
 def reshape_alias(b: Lowering, self: Value, size: Sequence[int], stride: Sequence[int]) -> Value:
     return b.reshape(self, size)
 
 
-@rule(
+@shared(
     "aten.view_as.default",
     "aten.reshape_as.default",
-    policy="SHARED",
     samples=[Sample(((2, 3, 4), (4, 6))), Sample(((6, 4), (1, 2, 12)))],
 )
 def view_as(b: Lowering, self: Value, other: Value) -> Value:
     return b.reshape(self, other.shape)
 
 
-@rule(
+@shared(
     "aten.flatten.using_ints",
-    policy="SHARED",
     samples=[
         Sample(((2, 3, 4),), (1,)),
         Sample(((2, 3, 4),)),
@@ -62,14 +59,13 @@ def flatten(b: Lowering, self: Value, start_dim: int = 0, end_dim: int = -1) -> 
     return b.reshape(self, (*self.shape[:start], middle, *self.shape[end + 1 :]))
 
 
-@rule("aten.ravel.default", policy="SHARED", samples=[Sample(((2, 3, 4),)), Sample(((5,),))])
+@shared("aten.ravel.default", samples=[Sample(((2, 3, 4),)), Sample(((5,),))])
 def ravel(b: Lowering, self: Value) -> Value:
     return b.reshape(self, (self.type.size,))
 
 
-@rule(
+@shared(
     "aten.unflatten.int",
-    policy="SHARED",
     samples=[Sample(((2, 12, 3),), (1, [3, 4])), Sample(((2, 12),), (-1, [2, -1, 3]))],
 )
 def unflatten(b: Lowering, self: Value, dim: int, sizes: Sequence[int]) -> Value:
@@ -79,30 +75,27 @@ def unflatten(b: Lowering, self: Value, dim: int, sizes: Sequence[int]) -> Value
     return b.reshape(self, (*self.shape[:axis], *split, *self.shape[axis + 1 :]))
 
 
-@rule(
+@shared(
     "aten.squeeze.default",
     "aten.squeeze_copy.default",
-    policy="SHARED",
     samples=[Sample(((1, 3, 1, 4),)), Sample(((2, 3),))],
 )
 def squeeze(b: Lowering, self: Value) -> Value:
     return b.reshape(self, [s for s in self.shape if s != 1])
 
 
-@rule(
+@shared(
     "aten.squeeze.dim",
     "aten.squeeze_copy.dim",
-    policy="SHARED",
     samples=[Sample(((1, 3, 1, 4),), (2,)), Sample(((3, 1),), (-1,)), Sample(((3, 2),), (1,))],
 )
 def squeeze_dim(b: Lowering, self: Value, dim: int) -> Value:
     return squeeze_dims(b, self, [dim])
 
 
-@rule(
+@shared(
     "aten.squeeze.dims",
     "aten.squeeze_copy.dims",
-    policy="SHARED",
     samples=[Sample(((1, 3, 1, 4),), ([0, -2],)), Sample(((1, 3, 1, 4),), ([1, 2],))],
 )
 def squeeze_dims(b: Lowering, self: Value, dim: Sequence[int]) -> Value:
@@ -110,10 +103,9 @@ def squeeze_dims(b: Lowering, self: Value, dim: Sequence[int]) -> Value:
     return b.reshape(self, [s for i, s in enumerate(self.shape) if s != 1 or i not in axes])
 
 
-@rule(
+@shared(
     "aten.unsqueeze.default",
     "aten.unsqueeze_copy.default",
-    policy="SHARED",
     samples=[Sample(((3, 4),), (1,)), Sample(((3, 4),), (-1,)), Sample(((3, 4),), (0,))],
 )
 def unsqueeze(b: Lowering, self: Value, dim: int) -> Value:
@@ -121,10 +113,9 @@ def unsqueeze(b: Lowering, self: Value, dim: int) -> Value:
     return b.reshape(self, (*self.shape[:axis], 1, *self.shape[axis:]))
 
 
-@rule(
+@shared(
     "aten.permute.default",
     "aten.permute_copy.default",
-    policy="SHARED",
     samples=[
         Sample(((2, 3, 4),), ([2, 0, 1],)),
         Sample(((2, 3),), ([-1, 0],)),
@@ -135,11 +126,10 @@ def permute(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     return b.permute(self, [axis % self.type.rank for axis in dims])
 
 
-@rule(
+@shared(
     "aten.transpose.int",
     "aten.transpose_copy.int",
     "aten.swapdims.default",
-    policy="SHARED",
     samples=[Sample(((2, 3, 4),), (1, 2)), Sample(((2, 3, 4),), (-1, 0))],
 )
 def transpose(b: Lowering, self: Value, dim0: int, dim1: int) -> Value:
@@ -149,45 +139,38 @@ def transpose(b: Lowering, self: Value, dim0: int, dim1: int) -> Value:
     return b.permute(self, order)
 
 
-@rule("aten.swapaxes.default", policy="SHARED", samples=[Sample(((2, 3, 4),), (0, -1))])
+@shared("aten.swapaxes.default", samples=[Sample(((2, 3, 4),), (0, -1))])
 def swapaxes(b: Lowering, self: Value, axis0: int, axis1: int) -> Value:
     return transpose(b, self, axis0, axis1)
 
 
-@rule(
+@shared(
     "aten.t.default",
     "aten.t_copy.default",
     "aten.numpy_T.default",
-    policy="SHARED",
     samples=[Sample(((3, 4),)), Sample(((5,),))],
 )
 def t(b: Lowering, self: Value) -> Value:
     return b.permute(self, range(self.type.rank)[::-1])
 
 
-@rule(
-    "aten.mT.default",
-    policy="SHARED",
-    samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))],
-)
+@shared("aten.mT.default", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])
 def matrix_transpose(b: Lowering, self: Value) -> Value:
     return transpose(b, self, -1, -2)
 
 
-@rule(
+@shared(
     "aten.movedim.int",
     "aten.moveaxis.int",
-    policy="SHARED",
     samples=[Sample(((2, 3, 4),), (0, -1)), Sample(((2, 3, 4, 2),), (3, 1))],
 )
 def movedim(b: Lowering, self: Value, source: int, destination: int) -> Value:
     return movedims(b, self, [source], [destination])
 
 
-@rule(
+@shared(
     "aten.movedim.intlist",
     "aten.moveaxis.intlist",
-    policy="SHARED",
     samples=[
         Sample(((2, 3, 4),), ([0, 1], [-1, 0])),
         Sample(((2, 3, 4, 2),), ([3, -3], [0, 2])),
@@ -200,10 +183,9 @@ def movedims(b: Lowering, self: Value, source: Sequence[int], destination: Seque
     return b.permute(self, [places[i] if i in places else next(rest) for i in range(rank)])
 
 
-@rule(
+@shared(
     "aten.expand.default",
     "aten.expand_copy.default",
-    policy="SHARED",
     samples=[
         Sample(((3, 1),), ([3, 4],)),
         Sample(((1, 3, 1),), ([2, -1, 4],)),
@@ -214,42 +196,32 @@ def expand(b: Lowering, self: Value, size: Sequence[int], implicit: bool = False
     return moves.expanded(b, self, size)
 
 
-@rule(
+shared(
     "aten.broadcast_to.default",
-    policy="SHARED",
     samples=[Sample(((3, 1),), ([2, 3, 4],)), Sample(((4,),), ([3, 4],))],
-)
-def broadcast_to(b: Lowering, self: Value, size: Sequence[int]) -> Value:
-    return moves.expanded(b, self, size)
+)(expand)
 
 
-@rule("aten.expand_as.default", policy="SHARED", samples=[Sample(((3, 1), (2, 3, 4)))])
+@shared("aten.expand_as.default", samples=[Sample(((3, 1), (2, 3, 4)))])
 def expand_as(b: Lowering, self: Value, other: Value) -> Value:
     return moves.expanded(b, self, other.shape)
 
 
-@rule(
-    "aten.repeat.default",
-    policy="SHARED",
-    samples=[Sample(((2, 3),), ([2, 2],)), Sample(((3,),), ([4, 2, 1],))],
+@shared(
+    "aten.repeat.default", samples=[Sample(((2, 3),), ([2, 2],)), Sample(((3,),), ([4, 2, 1],))]
 )
 def repeat(b: Lowering, self: Value, repeats: Sequence[int]) -> Value:
     extra = len(repeats) - self.type.rank
     return moves.tiled(b, b.reshape(self, (1,) * extra + self.shape), repeats)
 
 
-@rule(
-    "aten.tile.default",
-    policy="SHARED",
-    samples=[Sample(((2, 3),), ([2, 2],)), Sample(((2, 3, 2),), ([3],))],
-)
+@shared("aten.tile.default", samples=[Sample(((2, 3),), ([2, 2],)), Sample(((2, 3, 2),), ([3],))])
 def tile(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     return repeat(b, self, (*(1,) * (self.type.rank - len(dims)), *dims))
 
 
-@rule(
+@shared(
     "aten.repeat_interleave.self_int",
-    policy="SHARED",
     samples=[Sample(((2, 3),), (2,)), Sample(((2, 3, 4),), (3, 1)), Sample(((2, 3),), (2, -1))],
 )
 def repeat_interleave(

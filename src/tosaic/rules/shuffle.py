@@ -5,13 +5,12 @@ from __future__ import annotations
 import math
 
 from tosaic.front.lower import Lowering
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
 
 
-@rule(
+@shared(
     "aten.pixel_shuffle.default",
-    policy="SHARED",
     samples=[
         Sample(((1, 8, 2, 3),), (2,)),
         Sample(((2, 9, 2, 2),), (3,)),
@@ -26,9 +25,8 @@ def pixel_shuffle(b: Lowering, self: Value, upscale_factor: int) -> Value:
     return b.reshape(pixels, (*outer, kept, height * r, width * r))
 
 
-@rule(
+@shared(
     "aten.pixel_unshuffle.default",
-    policy="SHARED",
     samples=[
         Sample(((1, 2, 4, 6),), (2,)),
         Sample(((2, 1, 6, 3),), (3,)),
@@ -43,10 +41,9 @@ def pixel_unshuffle(b: Lowering, self: Value, downscale_factor: int) -> Value:
     return b.reshape(blocks, (*outer, channels * r**2, rows, columns))
 
 
-@rule(
+@shared(
     "aten.channel_shuffle.default",
     "aten.native_channel_shuffle.default",
-    policy="SHARED",
     samples=[Sample(((1, 6, 2, 3),), (2,)), Sample(((2, 8, 3, 2),), (4,))],
 )
 def channel_shuffle(b: Lowering, self: Value, groups: int) -> Value:

@@ -11,7 +11,6 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +20,7 @@ from tosaic.front.extremes import extreme
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import converted, minus, scale_of, times
 from tosaic.rules._rows import (
     PAIR,
@@ -31,22 +30,23 @@ from tosaic.rules._rows import (
     product,
     reciprocal,
     scaled,
+    short_logarithm,
     tabled,
 )
 from tosaic.spec import dtypes as d
 
-Array = np.ndarray[Any, Any]
 _LONG = 256  # a row from which on the roundings of exponentials may show in their sum
 _LONGEST = 1 << 20
 _FRACTIONS = 254  # steps of an int8 for what was rounded off, −1/2 to 1/2
 _FINE = 2.0**-12  # where results are as coarse as this, an int16 reciprocal is 1/16 step off
+_FINER = 8  # steps of a result in one of what is given, up to which 1/128 of the latter will do
 
 
 @dataclass(frozen=True, slots=True)
 class _Row:
     """exp(x − max) in int16 or int32, where 1 is ``one``, and its sum of at least 2^(bits − 1)."""
 
-    below: Value  # x − max, int32
+    largest: Value
     exponentials: Value
     total: Value
     one: float
@@ -56,8 +56,12 @@ class _Row:
 _Form = Callable[[Lowering, Value, int], _Row]
 
 
-def _below(b: Lowering, x: Value, axis: int) -> Value:
-    largest = b.marked(extreme(b, "REDUCE_MAX", x, axis), x.quant)
+def _largest(b: Lowering, x: Value, axis: int) -> Value:
+    return b.marked(extreme(b, "REDUCE_MAX", x, axis), x.quant)
+
+
+def _below(b: Lowering, x: Value, largest: Value) -> Value:
+    """x − max in int32: one for each reader, into which an NPU fuses it."""
     return b.SUB(b.widened(x), b.widened(largest))
 
 
@@ -74,30 +78,30 @@ def _short(b: Lowering, x: Value, axis: int) -> _Row:
     bits = _bits(x, axis, 15)
     if bits < 15:
         raise Unsupported("the sum of so many int16 does not fit int32")
-    below, one = _below(b, x, axis), 32767.0
+    largest, one = _largest(b, x, axis), 32767.0
     levels, rest = _levels(np.minimum(np.arange(-256, 257), 0), scale_of(x), one)
-    index = b.rescale(below, [128.0], 0, d.I16)
+    index = b.rescale(_below(b, x, largest), [128.0], 0, d.I16)
     wide = b.TABLE(index, b.const(levels, d.I16))  # with 7 more bits
     exponentials = b.rescale(wide, [1 / 128], 0, d.I16)
     total = b.REDUCE_SUM(b.rescale(exponentials, [1.0], 0, d.I32), axis=axis)
     if x.shape[axis] > _LONG:
         fractions = b.TABLE(index, b.const(rest, d.I16))
         total = _refined(b, total, fractions, axis, 128 * _FRACTIONS, bits)
-    return _Row(below, exponentials, total, one, bits)
+    return _Row(largest, exponentials, total, one, bits)
 
 
 def _bytes(b: Lowering, x: Value, axis: int) -> _Row:
     """Two int8 tables make 16 bits: all that the INT profile alone can do."""
     bits = _bits(x, axis, 16)
-    below, one = _below(b, x, axis), 2.0**bits - 1
+    largest, one = _largest(b, x, axis), 2.0**bits - 1
     levels, rest = _levels(np.arange(-255, 1), scale_of(x), one)
-    index = b.rescale(below, [1.0], 127, d.I8)
+    index = b.rescale(_below(b, x, largest), [1.0], 127, d.I8)
     exponentials = tabled(b, index, levels)
     total = b.REDUCE_SUM(exponentials, axis=axis)
     if x.shape[axis] > _LONG:
         fractions = b.rescale(b.TABLE(index, b.const(rest, d.I8)), [1.0], 0, d.I32)
         total = _refined(b, total, fractions, axis, _FRACTIONS, bits)
-    return _Row(below, exponentials, total, one, bits)
+    return _Row(largest, exponentials, total, one, bits)
 
 
 def _levels(steps: Array, scale: float, one: float) -> tuple[Array, Array]:
@@ -116,7 +120,8 @@ def _refined(b: Lowering, total: Value, rest: Value, axis: int, unit: int, bits:
 def _pairs(b: Lowering, x: Value, axis: int) -> _Row:
     """x − max = 256·high + low, and exp is the product of two tables that are exact in 22 bits."""
     bits, scale = _bits(x, axis, 22), scale_of(x)
-    below = _below(b, x, axis)
+    largest = _largest(b, x, axis)
+    below = _below(b, x, largest)
     eight = b.number(8, below)
     high = b.ARITHMETIC_RIGHT_SHIFT(b.ADD(below, b.number(127, below)), eight, round=True)
     low = b.SUB(below, b.LOGICAL_LEFT_SHIFT(high, eight))
@@ -127,7 +132,7 @@ def _pairs(b: Lowering, x: Value, axis: int) -> _Row:
     if bits < 22:
         rest = b.SUB(fine, b.LOGICAL_LEFT_SHIFT(exponentials, down))
         total = _refined(b, total, rest, axis, 1 << (30 - bits), bits)
-    return _Row(below, exponentials, total, PAIR**2 / 2.0 ** (44 - bits), bits)
+    return _Row(largest, exponentials, total, PAIR**2 / 2.0 ** (44 - bits), bits)
 
 
 def _shares(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
@@ -135,7 +140,7 @@ def _shares(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
     row = form(b, x, axis)
     inverse = reciprocal(b, normal(b, row.total), row.bits, exact=x.dtype is d.I16)
     if row.exponentials.dtype is d.I16:
-        if b.wanted is None or b.wanted[0].scale >= _FINE:  # type: ignore[operator]
+        if b.wanted is None or b.wanted[0].one_scale >= _FINE:
             brief = b.rescale(inverse, [32767.0 * 32767.0 / 2.0 ** (28 + row.bits)], 0, d.I16)
             made = product(b, row.exponentials, brief)
             return b.marked(made, Quant(1.0 / 32767**2))
@@ -147,10 +152,23 @@ def _shares(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
 def _logarithms(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
     """x − max − ln sum, in the finest unit in which all of it fits."""
     row, scale = form(b, x, axis), scale_of(x)
+    coarse = b.wanted is None or b.wanted[0].scale >= scale / _FINER  # type: ignore[operator]
+    if row.exponentials.dtype is d.I16 and coarse:
+        return _short_logarithms(b, x, row, axis)
     most = (x.dtype.range[1] - x.dtype.range[0]) * scale + math.log(x.shape[axis]) + 1
     unit = 2.0 ** (math.ceil(math.log2(most)) - 28)
     taken = logarithm(b, normal(b, row.total), row.bits, math.log(row.one), unit)
-    return b.marked(b.SUB(scaled(b, row.below, scale / unit), taken), Quant(unit))
+    return b.marked(b.SUB(scaled(b, _below(b, x, row.largest), scale / unit), taken), Quant(unit))
+
+
+def _short_logarithms(b: Lowering, x: Value, row: _Row, axis: int) -> Value:
+    """The same in int16, of which an NPU subtracts one from another and rescales at once."""
+    scale, reach = scale_of(x), math.log(x.shape[axis]) + 1
+    below = b.rescale(_below(b, x, row.largest), [128.0], 0, d.I16)
+    taken = short_logarithm(b, row.total, row.bits, math.log(row.one), reach / 32767)
+    both = b.marked(below, Quant(scale / 128)), b.marked(taken, Quant(reach / 32767))
+    parts = b.aligned(*both)
+    return b.marked(b.SUB(*parts), parts[0].quant)
 
 
 def _whole(
@@ -185,9 +203,8 @@ _SAMPLES = (
 )
 
 
-def _flagged(samples: tuple[Sample, ...]) -> list[Sample]:
-    """The same with the argument that the decomposed operator has."""
-    return [Sample(s.shapes, (*s.arguments, False), domain=s.domain) for s in samples]
+# The same with the argument that the decomposed operator has.
+_FLAGGED = [Sample(s.shapes, (*s.arguments, False), domain=s.domain) for s in _SAMPLES]
 
 
 @rule("aten.softmax.int", samples=_SAMPLES)
@@ -210,11 +227,11 @@ def log_softmax(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = 
     return _result(b, minus(b, below, b.LOG(total)), self, dtype)
 
 
-@rule("aten._softmax.default", samples=_flagged(_SAMPLES))
+@rule("aten._softmax.default", samples=_FLAGGED)
 def softmax_decomposed(b: Lowering, self: Value, dim: int, half_to_float: bool) -> Value:
     return softmax(b, self, dim, torch.float32 if half_to_float else None)
 
 
-@rule("aten._log_softmax.default", samples=_flagged(_SAMPLES))
+@rule("aten._log_softmax.default", samples=_FLAGGED)
 def log_softmax_decomposed(b: Lowering, self: Value, dim: int, half_to_float: bool) -> Value:
     return log_softmax(b, self, dim, torch.float32 if half_to_float else None)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
+from tosaic.front.extremes import extreme, numbered
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import both, chosen, compared, inverted
 from tosaic.front.moves import joined
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._indices import int32, small_compared
 from tosaic.rules._operands import converted, scale_of
@@ -55,11 +55,6 @@ def _beyond(x: Value, y: Value, sign: int) -> float:
     return sign * (1 << 20) if x.quant is not None else d.I32.range[sign > 0]
 
 
-def _iota(b: Lowering, x: Value, axis: int, size: int) -> Value:
-    shape = [size if i == axis else 1 for i in range(x.type.rank)]
-    return b.const(np.arange(size).reshape(shape), x.dtype)
-
-
 Found = tuple[Value, Value]  # values and places, both in the type that they were compared in
 
 
@@ -76,7 +71,7 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     y = _comparable(b, x)
     size = x.shape[axis]
     name = "REDUCE_MAX" if largest else "REDUCE_MIN"
-    places, past = _iota(b, y, axis, size), b.number(size, y)
+    places, past = numbered(b, y, axis, y.dtype), b.number(size, y)
     worst = _beyond(x, y, -1 if largest else 1)
     values, indices, free = [], [], None
     left = y
@@ -95,11 +90,10 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
 
 def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) -> Found:
     """How many elements come before each says where it goes; ``slots`` of that order are kept."""
-    size, rank = x.shape[axis], x.type.rank
+    size = x.shape[axis]
     if size > _LONGEST:
         raise Unsupported(f"a sort compares every pair: {size} elements are more than {_LONGEST}")
-    order = [i for i in range(rank) if i != axis] + [axis]
-    turned = b.permute(_comparable(b, x), order)
+    turned = b.axis_last(_comparable(b, x), axis)
     rows = turned.type.size // size
     mine = b.reshape(turned, (rows, size, 1))
     other = b.reshape(turned, (rows, 1, size))
@@ -114,15 +108,15 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     )
     least = _beyond(x, mine, -1)
     made = []
-    for source, otherwise in ((mine, least), (_iota(b, mine, 1, size), 0)):
+    for source, otherwise in ((mine, least), (numbered(b, mine, 1, mine.dtype), 0)):
         kept = chosen(b, lands, source, b.number(otherwise, mine))
         found = extreme(b, "REDUCE_MAX", kept, 1)
         shaped = b.reshape(found, (*turned.shape[:-1], len(slots)))
-        made.append(b.permute(shaped, np.argsort(order).tolist()))
+        made.append(b.axis_back(shaped, axis))
     return made[0], made[1]
 
 
-@rule("aten.topk.default", policy="SHARED", samples=_TOP)
+@shared("aten.topk.default", samples=_TOP)
 def topk(
     b: Lowering, self: Value, k: int, dim: int = -1, largest: bool = True, sorted: bool = True
 ) -> tuple[Value, Value]:
@@ -139,10 +133,9 @@ def topk(
     return _finished(b, _ranked(b, self, axis, largest, range(k)), self)
 
 
-@rule("aten.sort.default", policy="SHARED", samples=_ALL)
-@rule(
+@shared("aten.sort.default", samples=_ALL)
+@shared(
     "aten.sort.stable",
-    policy="SHARED",
     samples=[Sample(((4, 9),), (), (("stable", True), ("descending", True)), whole=True)],
 )
 def sort(
@@ -154,10 +147,9 @@ def sort(
     return _finished(b, _ranked(b, self, axis, descending, range(self.shape[axis])), self)
 
 
-@rule("aten.argsort.default", policy="SHARED", samples=_ALL[:2])
-@rule(
+@shared("aten.argsort.default", samples=_ALL[:2])
+@shared(
     "aten.argsort.stable",
-    policy="SHARED",
     samples=[Sample(((4, 9),), (), (("stable", True), ("dim", 0)), whole=True)],
 )
 def argsort(
@@ -166,16 +158,12 @@ def argsort(
     return sort(b, self, dim, descending)[1]
 
 
-@rule("aten.msort.default", policy="SHARED", samples=[Sample(((5, 3),))])
+@shared("aten.msort.default", samples=[Sample(((5, 3),))])
 def msort(b: Lowering, self: Value) -> Value:
     return sort(b, self, 0)[0]
 
 
-@rule(
-    "aten.kthvalue.default",
-    policy="SHARED",
-    samples=[Sample(((3, 9),), (4,)), Sample(((5, 3),), (2, 0, True))],
-)
+@shared("aten.kthvalue.default", samples=[Sample(((3, 9),), (4,)), Sample(((5, 3),), (2, 0, True))])
 def kthvalue(
     b: Lowering, self: Value, k: int, dim: int = -1, keepdim: bool = False
 ) -> tuple[Value, Value]:
@@ -187,11 +175,7 @@ def kthvalue(
     return _finished(b, (b.reshape(values, shape), b.reshape(places, shape)), self)
 
 
-@rule(
-    "aten.median.dim",
-    policy="SHARED",
-    samples=[Sample(((3, 8),), (1,)), Sample(((5, 3),), (0, True))],
-)
+@shared("aten.median.dim", samples=[Sample(((3, 8),), (1,)), Sample(((5, 3),), (0, True))])
 def median(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
     """The lower one of the two in the middle."""
     size = self.shape[dim] if self.type.rank else 1

@@ -12,9 +12,10 @@ from tosaic.errors import Unsupported
 from tosaic.front import masks
 from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.moves import expanded, take, tiled
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.rules._indices import countable, counted, known, small_compared
+from tosaic.rules._sums import zero_point
 from tosaic.rules.compare import where
 from tosaic.spec import dtypes as d
 
@@ -36,12 +37,12 @@ def _masked(b: Lowering, x: Value, mask: np.ndarray[Any, Any]) -> Value:
     return where(b, kept, x, 0.0)
 
 
-@rule("aten.triu.default", "aten.triu_.default", policy="SHARED", samples=_SAMPLES)
+@shared("aten.triu.default", "aten.triu_.default", samples=_SAMPLES)
 def triu(b: Lowering, self: Value, diagonal: int = 0) -> Value:
     return _masked(b, self, np.triu(np.ones(self.shape[-2:], bool), diagonal))
 
 
-@rule("aten.tril.default", "aten.tril_.default", policy="SHARED", samples=_SAMPLES)
+@shared("aten.tril.default", "aten.tril_.default", samples=_SAMPLES)
 def tril(b: Lowering, self: Value, diagonal: int = 0) -> Value:
     return _masked(b, self, np.tril(np.ones(self.shape[-2:], bool), diagonal))
 
@@ -50,10 +51,9 @@ def _pair(x: Value, dim1: int, dim2: int, rank: int) -> tuple[int, int]:
     return dim1 % rank, dim2 % rank
 
 
-@rule(
+@shared(
     "aten.diagonal.default",
     "aten.diagonal_copy.default",
-    policy="SHARED",
     samples=[Sample(((4, 4),)), Sample(((3, 5, 4),), (1, 0, 1)), Sample(((2, 4, 6),), (-2, -1, 1))],
 )
 def diagonal(b: Lowering, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
@@ -69,9 +69,8 @@ def diagonal(b: Lowering, self: Value, offset: int = 0, dim1: int = 0, dim2: int
     return take(b, flat, len(rest), [min(i, rows * columns - 1) for i in places])
 
 
-@rule(
+@shared(
     "aten.diag_embed.default",
-    policy="SHARED",
     samples=[Sample(((2, 4),)), Sample(((3, 2),), (1,)), Sample(((2, 3),), (-1, 0, 1))],
 )
 def diag_embed(b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Value:
@@ -81,9 +80,7 @@ def diag_embed(b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: 
     if offset:
         around = [0] * (2 * self.type.rank)
         around[-2 if offset > 0 else -1] = abs(offset)
-        zero = self.quant.zero_point if self.quant is not None else 0
-        padded = b.PAD(self, b.shape(around), b.const([zero], self.dtype))
-        wide = b.marked(padded, self.quant)
+        wide = b.marked(b.PAD(self, b.shape(around), zero_point(b, self)), self.quant)
     rows = tiled(b, b.reshape(wide, (*self.shape[:-1], 1, size)), [1] * (rank - 2) + [size, 1])
     made = _masked(b, rows, np.eye(size, k=offset, dtype=bool))
     first, second = _pair(self, dim1, dim2, rank)
@@ -119,40 +116,36 @@ def _made(b: Lowering, data: torch.Tensor) -> Value:
     return b.tensor(data)
 
 
-@rule("aten.eye.default", policy="FREE")
+@rule("aten.eye.default")
 def eye(b: Lowering, n: int, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _made(b, torch.eye(n, dtype=dtype))
 
 
-@rule("aten.eye.m", policy="FREE")
+@rule("aten.eye.m")
 def eye_of_shape(b: Lowering, n: int, m: int, dtype: torch.dtype | None = None,
                  **memory: Any) -> Value:  # fmt: skip
     return _made(b, torch.eye(n, m, dtype=dtype))
 
 
-@rule("aten.linspace.default", policy="FREE")
+@rule("aten.linspace.default")
 def linspace(b: Lowering, start: float, end: float, steps: int,
              dtype: torch.dtype | None = None, **memory: Any) -> Value:  # fmt: skip
     return _made(b, torch.linspace(start, end, steps, dtype=dtype))
 
 
-@rule("aten.fill.Scalar", "aten.fill_.Scalar", policy="FREE")
+@rule("aten.fill.Scalar", "aten.fill_.Scalar")
 def fill(b: Lowering, self: Value, value: float) -> Value:
     kind = self.dtype if self.quant is None else d.F32
     return b.const(lambda: np.full(self.shape, value, kind.array), kind, shape=self.shape)
 
 
-@rule("aten.fill.Tensor", "aten.fill_.Tensor", policy="FREE")
+@rule("aten.fill.Tensor", "aten.fill_.Tensor")
 def fill_from(b: Lowering, self: Value, value: Value) -> Value:
     return expanded(b, value, self.shape)
 
 
-@rule(
-    "aten.meshgrid.default",
-    policy="SHARED",
-    samples=[Sample(((3,), (4,))), Sample(((2,), (3,), (4,)))],
-)
-@rule("aten.meshgrid.indexing", policy="SHARED")
+@shared("aten.meshgrid.default", samples=[Sample(((3,), (4,))), Sample(((2,), (3,), (4,)))])
+@shared("aten.meshgrid.indexing")
 def meshgrid(b: Lowering, tensors: Sequence[Value], indexing: str = "ij") -> list[Value]:
     """Each list along an axis of its own, repeated along the others."""
     order = list(range(len(tensors)))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import torch
 
@@ -28,17 +29,22 @@ def _each_row(
     count = math.prod(x.shape[i] for i in axes)
     turned = b.permute(x, (*kept, *axes))
     y = reduce(b.reshape(turned, (x.type.size // count, count)))
-    if y.quant is not None and b.wanted is not None:
-        y = b.settle(y, *b.wanted)
+    y = y if y.quant is None else b.settled(y)
     shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
     return b.reshape(y, shape)
 
 
+Two = tuple[Value, Value]
+
+
 def _variance(
-    b: Lowering, x: Value, dim: Axes, correction: float | None, keepdim: bool, is_root: bool
-) -> Value:
+    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
+    keepdim: bool = False, unbiased: bool = True, is_root: bool = False, with_mean: bool = False,
+) -> Value | Two:  # fmt: skip
+    less = float(unbiased) if correction is None else correction
+
     def reduce(rows: Value) -> Value:
-        count = rows.shape[1] - (1 if correction is None else correction)
+        count = rows.shape[1] - less
         if count <= 0:
             raise Unsupported("a variance of so few elements is no number")
         if rows.quant is None:
@@ -52,7 +58,8 @@ def _variance(
             return b.marked(parts.root(b), Quant(unit))
         return b.marked(parts.total(b), Quant(scale**2 / count / 4.0**parts.least))
 
-    return _each_row(b, x, dim, keepdim, reduce)
+    made = _each_row(b, self, dim, keepdim, reduce)
+    return (made, mean(b, self, _axes(self, dim), keepdim)) if with_mean else made
 
 
 def _square_root(b: Lowering, x: Value) -> Value:
@@ -73,81 +80,14 @@ _CORRECTIONS = (
 )
 
 
-@rule("aten.var.correction", samples=_CORRECTIONS)
-def var(
-    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
-    keepdim: bool = False,
-) -> Value:  # fmt: skip
-    return _variance(b, self, dim, correction, keepdim, is_root=False)
-
-
-@rule("aten.std.correction", samples=_CORRECTIONS)
-def std(
-    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
-    keepdim: bool = False,
-) -> Value:  # fmt: skip
-    return _variance(b, self, dim, correction, keepdim, is_root=True)
-
-
-@rule("aten.var.dim", samples=_DIMS)
-def var_dim(
-    b: Lowering, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
-) -> Value:
-    return var(b, self, dim, float(unbiased), keepdim)
-
-
-@rule("aten.std.dim", samples=_DIMS)
-def std_dim(
-    b: Lowering, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
-) -> Value:
-    return std(b, self, dim, float(unbiased), keepdim)
-
-
-@rule("aten.var.default", samples=[Sample(((3, 8),)), Sample(((40,),), (False,))])
-def var_all(b: Lowering, self: Value, unbiased: bool = True) -> Value:
-    return var(b, self, None, float(unbiased))
-
-
-@rule("aten.std.default", samples=[Sample(((3, 8),)), Sample(((40,),), (False,))])
-def std_all(b: Lowering, self: Value, unbiased: bool = True) -> Value:
-    return std(b, self, None, float(unbiased))
-
-
-Two = tuple[Value, Value]
-
-
-def _with_mean(b: Lowering, made: Value, x: Value, dim: Axes, keepdim: bool) -> Two:
-    return made, mean(b, x, _axes(x, dim), keepdim)
-
-
-@rule("aten.var_mean.correction", samples=_CORRECTIONS)
-def var_mean(
-    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
-    keepdim: bool = False,
-) -> Two:  # fmt: skip
-    return _with_mean(b, var(b, self, dim, correction, keepdim), self, dim, keepdim)
-
-
-@rule("aten.std_mean.correction", samples=_CORRECTIONS)
-def std_mean(
-    b: Lowering, self: Value, dim: Axes = None, correction: float | None = None,
-    keepdim: bool = False,
-) -> Two:  # fmt: skip
-    return _with_mean(b, std(b, self, dim, correction, keepdim), self, dim, keepdim)
-
-
-@rule("aten.var_mean.dim", samples=_DIMS[:1])
-def var_mean_dim(
-    b: Lowering, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
-) -> Two:
-    return var_mean(b, self, dim, float(unbiased), keepdim)
-
-
-@rule("aten.std_mean.dim", samples=_DIMS[:1])
-def std_mean_dim(
-    b: Lowering, self: Value, dim: Axes = None, unbiased: bool = True, keepdim: bool = False
-) -> Two:
-    return std_mean(b, self, dim, float(unbiased), keepdim)
+for _name, _is_root in (("var", False), ("std", True)):
+    _one = partial(_variance, is_root=_is_root)
+    rule(f"aten.{_name}.correction", samples=_CORRECTIONS)(_one)
+    rule(f"aten.{_name}.dim", samples=_DIMS)(_one)
+    rule(f"aten.{_name}.default", samples=[Sample(((3, 8),)), Sample(((40,),), (False,))])(_one)
+    _both = partial(_variance, is_root=_is_root, with_mean=True)
+    rule(f"aten.{_name}_mean.correction", samples=_CORRECTIONS)(_both)
+    rule(f"aten.{_name}_mean.dim", samples=_DIMS[:1])(_both)
 
 
 @rule(

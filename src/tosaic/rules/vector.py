@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
-
 from tosaic.errors import Unsupported
 from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
@@ -13,6 +11,7 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._operands import scale_of
 from tosaic.rules._spread import spread
+from tosaic.rules._sums import largest
 from tosaic.rules.activation import leaky_relu
 from tosaic.rules.elementwise import mul
 from tosaic.rules.linear import addmm, matmul
@@ -98,7 +97,7 @@ def cdist(
                 "distances of quantized values are lowered for p = 1, 2 and infinity: of the "
                 "roots of sums only the square root is computed in integers"
             )
-        reach = _reach(left) + _reach(right)
+        reach = sum(scale_of(v) * largest(v) for v in (left, right))
         left, right, meaning = _one_scale(b, left, right, x1.shape[-1])
         if p == 2:
             return _euclidean(b, b.marked(left, meaning), right, reach)
@@ -126,16 +125,7 @@ def _euclidean(b: Lowering, x: Value, y: Value, reach: float) -> Value:
     rows = b.reshape(short, (short.type.size // short.shape[-1], short.shape[-1]))
     parts = spread(b, rows, 0.0, centred=False)
     found = b.marked(parts.root(b), Quant(reach / 32767 / 2.0 ** (12.5 + parts.least)))
-    if b.wanted is not None:
-        found = b.settle(found, *b.wanted)
-    return b.reshape(found, short.shape[:-1])
-
-
-def _reach(x: Value) -> float:
-    """The largest magnitude that a quantized value may have."""
-    zero = int(np.asarray(0 if x.quant is None else x.quant.zero_point))
-    low, high = x.dtype.range
-    return scale_of(x) * max(zero - low, high - zero)
+    return b.reshape(b.settled(found), short.shape[:-1])
 
 
 def _one_scale(b: Lowering, x: Value, y: Value, terms: int) -> tuple[Value, Value, Quant]:

@@ -6,15 +6,15 @@ from collections.abc import Sequence
 
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import piece, take
-from tosaic.front.registry import Sample, rule
+from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.rules._sums import summed, zero_point
 from tosaic.rules._windows import each
 
 
-@rule(
+@shared(
     "aten.unfold.default",
     "aten.unfold_copy.default",
-    policy="SHARED",
     samples=[
         Sample(((2, 9),), (1, 3, 2)),
         Sample(((8, 3),), (0, 4, 4)),
@@ -30,16 +30,14 @@ def unfold(b: Lowering, self: Value, dimension: int, size: int, step: int) -> Va
     places = [i * step + j for i in range(count) for j in range(size)]
     rows = take(b, x, axis, places)
     apart = b.reshape(rows, (*x.shape[:axis], count, size, *x.shape[axis + 1 :]))
-    order = [i for i in range(x.type.rank + 1) if i != axis + 1] + [axis + 1]
-    made = b.permute(apart, order)
+    made = b.axis_last(apart, axis + 1)
     return made if rank else b.reshape(made, (size,))
 
 
 def _padded(b: Lowering, x: Value, around: Sequence[int]) -> Value:
     if not any(around):
         return x
-    zero = x.quant.zero_point if x.quant is not None else 0
-    return b.marked(b.PAD(x, b.shape(around), b.const([zero], x.dtype)), x.quant)
+    return b.marked(b.PAD(x, b.shape(around), zero_point(b, x)), x.quant)
 
 
 _BLOCKS = [
@@ -50,7 +48,7 @@ _BLOCKS = [
 ]
 
 
-@rule("aten.im2col.default", policy="SHARED", samples=_BLOCKS)
+@shared("aten.im2col.default", samples=_BLOCKS)
 def im2col(
     b: Lowering, self: Value, kernel_size: Sequence[int], dilation: Sequence[int],
     padding: Sequence[int], stride: Sequence[int],
@@ -115,16 +113,12 @@ def col2im(
 def _laid(b: Lowering, x: Value, step: int, gap: int, size: int) -> Value:
     """[N, k, o, C] to [N, size, C]: element o of k lands at o · step + k · gap, and adds up."""
     batch, kernel, count, inner = x.shape
-    total: Value | None = None
-    for k in range(kernel):
-        one = piece(b, x, 1, k, k + 1)
-        spread = _padded(
-            b, b.reshape(one, (batch, count, 1, inner)), (0, 0, 0, 0, 0, step - 1, 0, 0)
-        )
-        line = b.reshape(spread, (batch, count * step, inner))
-        line = piece(b, line, 1, 0, min(count * step, size - k * gap))
-        behind = size - k * gap - line.shape[1]
-        line = _padded(b, line, (0, 0, k * gap, behind, 0, 0))
-        total = line if total is None else b.marked(b.ADD(total, line), x.quant)
-    assert total is not None
-    return total
+
+    def line(k: int) -> Value:
+        one = b.reshape(piece(b, x, 1, k, k + 1), (batch, count, 1, inner))
+        spread = _padded(b, one, (0, 0, 0, 0, 0, step - 1, 0, 0))
+        made = b.reshape(spread, (batch, count * step, inner))
+        made = piece(b, made, 1, 0, min(count * step, size - k * gap))
+        return _padded(b, made, (0, 0, k * gap, size - k * gap - made.shape[1], 0, 0))
+
+    return summed(b, map(line, range(kernel)), x.quant)

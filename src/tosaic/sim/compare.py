@@ -182,7 +182,7 @@ class _Sums:
         real, value = real.detach().double(), value.double() - shift
         if meaning is not None:
             quant, kind = meaning
-            scale, zero = float(quant.scale), float(quant.zero_point)  # type: ignore[arg-type]
+            scale, zero = quant.one_scale, quant.one_zero
             value = (value - zero) * scale
             low, high = ((limit - zero) * scale for limit in kind.range)
             outside = (real < low - scale / 2) | (real > high + scale / 2)

@@ -71,7 +71,7 @@ class Histogram:
         if meaning is None:
             return Values(self.low, self.high, counts, (ends[0], ends[1]))
         quant, kind = meaning
-        scale, zero = float(quant.scale), int(quant.zero_point)  # type: ignore[arg-type]
+        scale, zero = quant.one_scale, quant.one_zero
         low, high = ((limit - zero) * scale for limit in kind.range)
         return Values(
             self.low, self.high, counts, (ends[0], ends[1]), scale, zero, (low, high), str(kind)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tosaic.spec import infer
 from tosaic.spec.checks import clamp_bounds, mul_shift, table_size, zero_points
-from tosaic.spec.table import op
+from tosaic.spec.table import OPS, op
 
 _UNARY = "input1:t[0+] -> output:t[0+]"
 _BINARY = "input1:t[0+], input2:t[0+] -> output:t[0+]"
@@ -29,9 +29,6 @@ for _name, _code, _rows in (
     ("LOGICAL_AND", 21, "INT/FP: bool"),
     ("LOGICAL_OR", 24, "INT/FP: bool"),
     ("LOGICAL_XOR", 25, "INT/FP: bool"),
-):
-    op(_name, _code, _BINARY, _rows, infer=infer.broadcast)
-for _name, _code, _rows in (
     ("INTDIV", 20, "INT/FP: i32 | 1.1 int64: i64"),
     ("LOGICAL_LEFT_SHIFT", 22, _SHIFT),
     ("LOGICAL_RIGHT_SHIFT", 23, _SHIFT),
@@ -84,6 +81,7 @@ for _name, _code in (("EQUAL", 46), ("GREATER", 47), ("GREATER_EQUAL", 48)):
         _name, _code, "input1:t[0+], input2:t[0+] -> output:bool[0+]", _NUMBER,
         infer=infer.broadcast,
     )  # fmt: skip
+BROADCASTS = tuple(name for name, defn in OPS.items() if defn.infer is infer.broadcast)
 
 _REDUCE = "input:t[1+] -> output:t[1+]"
 _ORDERED = f"INT: i8 i16 i32 | 1.1 int64: i64 | {_FLOAT}"

@@ -20,7 +20,6 @@ from tosaic.spec.dtypes import DType, TensorType, dtype
 from tosaic.spec.env import VERSIONS, Env
 
 Dim = str | int
-Needs = tuple[frozenset[str], tuple[int, int]]
 
 ENUMS: Mapping[str, Mapping[str, int]] = {
     "nan_mode": {"PROPAGATE": 1, "IGNORE": 2},

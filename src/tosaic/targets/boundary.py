@@ -1,7 +1,9 @@
 """Which tensors a graph takes, the order of axes in which it takes and gives them, and uint8.
 
 A tensor in PyTorch's memory format channels_last lies in memory as TOSA wants it: the graph takes
-and gives it with its channels last, and nothing is moved.
+and gives it with its channels last, and nothing is moved. Sound and the like have three axes, for
+which PyTorch has no such format: an input whose example lies so is taken as it lies, a result is
+given in PyTorch's own order.
 """
 
 from __future__ import annotations
@@ -19,6 +21,7 @@ from tosaic.rewrite.unsigned import unsigned_input, unsigned_output
 from tosaic.targets.base import Target
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}
+_SEQUENCE = 3  # axes
 
 
 def lay_out(piece: Piece) -> None:
@@ -66,11 +69,12 @@ def drop_unread(piece: Piece) -> None:
 def order_of(node: fx.Node) -> tuple[int, ...] | None:
     """The axes of a node's tensor as they lie in memory; None for PyTorch's own order."""
     tensor = example_of(node)
-    form = FORMATS.get(tensor.dim()) if tensor is not None else None
-    if tensor is None or form is None or tensor.is_contiguous():
+    if tensor is None or tensor.dim() not in (_SEQUENCE, *FORMATS) or tensor.is_contiguous():
+        return None
+    if tensor.dim() == _SEQUENCE and not _is_argument(node):
         return None
     last = (0, *range(2, tensor.dim()), 1)
-    return last if tensor.is_contiguous(memory_format=form) else None
+    return last if ordered(tensor, last).is_contiguous() else None
 
 
 def example_of(node: Any) -> Tensor | None:
@@ -79,9 +83,21 @@ def example_of(node: Any) -> Tensor | None:
         value = node.meta.get("val")
         if isinstance(value, Tensor):
             return value
-        quantizes = node.op == "call_function" and "quantize_per" in str(node.target)
-        node = node.args[0] if quantizes and node.args else None
+        node = _quantized(node)
     return None
+
+
+def _is_argument(node: Any) -> bool:
+    """Whether a tensor comes from outside of the program, quantized or not."""
+    while isinstance(node, fx.Node) and node.op != "placeholder":
+        node = _quantized(node)
+    return node is not None
+
+
+def _quantized(node: fx.Node) -> Any:
+    """What a call quantizes or gives back as real numbers; None if it does neither."""
+    quantizes = node.op == "call_function" and "quantize_per" in str(node.target)
+    return node.args[0] if quantizes and node.args else None
 
 
 def ordered(tensor: Tensor, order: tuple[int, ...] | None) -> Tensor:

@@ -74,7 +74,7 @@ def program_for(
             raise InvalidInput("the model is quantized already; give it without a scheme")
     elif "INT" in target.env.profiles and (scheme is not None or "FP" not in target.env.profiles):
         say("quantizing")
-        from tosaic.quant.flow import quantized  # torchao is for those who quantize
+        from tosaic.quant.flow import quantized  # for those who quantize
 
         source = quantized(
             source, example_inputs, scheme="int8" if scheme is None else scheme,

@@ -6,17 +6,14 @@ a failure of Vela like any other: the call stays on the CPU, with the reason.
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 
 from tosaic.errors import ToolFailed, TosaicError
 from tosaic.front.masks import Mask
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph, Value
+from tosaic.ir.graph import Array, Graph, Value
 from tosaic.targets.vela import VelaResult
 
-Array = np.ndarray[Any, np.dtype[Any]]
 # Bytes of weights up to which a check takes about a second, as weights are decoded in Python; and
 # up to which it is worth some for operators that Vela has been seen to compile wrongly.
 _CHEAP, _WORTH_IT = 1 << 19, 1 << 22

@@ -38,10 +38,11 @@ _COMPARED = 0.5  # of a copy: the larger of two elements
 class Rates:
     """Cycles of a product, for ``macs`` multiplications a cycle.
 
-    ``depth`` channels are multiplied at once where the kernel is gone through whole. ``result`` is
-    for each element that is written, ``copy`` for one that is read and written. ``load`` is for a
-    byte of weights that is fetched meanwhile; ``keep`` is what a byte in the NPU's only memory is
-    worth, of which there is less than of time.
+    ``depth`` channels are multiplied at once where the kernel is gone through whole, which it is
+    not where ``in_parts`` says so of its elements and channels. ``result`` is for each element that
+    is written, ``copy`` for one that is read and written. ``load`` is for a byte of weights that is
+    fetched meanwhile; ``keep`` is what a byte in the NPU's only memory is worth, of which there is
+    less than of time.
     """
 
     macs: int
@@ -50,14 +51,26 @@ class Rates:
     copy: float
     load: float
     keep: float
-    shallow: int  # up to so many channels, a kernel is always gone through in parts
+    in_parts: Callable[[int, int], bool]
 
 
 def cycles(family: str, macs: int) -> Callable[[Op], float]:
     """The cycles of an operator on a product with so many multipliers, 0 where none are known."""
     if family == "u85":
-        return partial(_cycles, Rates(macs, 64, 64 / macs, 0.51, 0.0, 1.1, 32), _turned85, 2.0)
-    return partial(_cycles, Rates(macs, 32, 64 / macs, 128 / macs, 1.0, 0.0, 0), _turned55, 7.0)
+        rates = Rates(macs, 64, 64 / macs, 0.51, 0.0, 1.1, _in_parts85)
+        return partial(_cycles, rates, _turned85, 2.0)
+    rates = Rates(macs, 32, 64 / macs, 128 / macs, 1.0, 0.0, _in_parts55)
+    return partial(_cycles, rates, _turned55, 7.0)
+
+
+def _in_parts55(elements: int, channels: int) -> bool:
+    """Whether Vela goes through a kernel in fours: where that leaves no more places empty."""
+    return _up(channels, 8) * _up(elements, 4) <= _up(channels, 32) * elements
+
+
+def _in_parts85(elements: int, channels: int) -> bool:
+    """The same, which is also so where a kernel of many channels leaves some of five places."""
+    return channels <= _SHORT or elements % 5 > 1
 
 
 Turned = Callable[[Op], float]
@@ -106,12 +119,12 @@ def _up(number: int, unit: int) -> int:
 
 
 def _convolution(rates: Rates, op: Op) -> float:
-    """Kernels are gone through in fours with few channels, or whole with many."""
+    """Kernels are gone through in fours, or whole with many channels at once."""
     weight, result = op.operand("weight"), op.outs[0]
     elements, channels = math.prod(weight.shape[1:3]), weight.shape[-1]
-    few = max(8, 1 << math.ceil(math.log2(channels)))
-    parts, whole = _up(elements, 4) * few, elements * _up(channels, rates.depth)
-    products = parts if channels <= rates.shallow else min(parts, whole)
+    products = elements * _up(channels, rates.depth)
+    if rates.in_parts(elements, channels):
+        products = _up(elements, 4) * (8 if channels <= 8 else _up(channels, 16))
     pairs = _up(result.shape[2], 2) / result.shape[2]  # results come two columns at a time
     computed = result.type.size * max(rates.result, products / rates.macs * pairs)
     gaps = op.attrs.get("dilation", (1, 1))
@@ -147,11 +160,18 @@ def _encoded(op: Op) -> float:
     out, *kernel, channels = weight.shape
     phases = math.prod(op.attrs["stride"]) if op.name == "TRANSPOSE_CONV2D" else 1
     strides = op.attrs["stride"] if phases > 1 else (1, 1)
+    high, wide = (_eights(-(-size // stride)) for size, stride in zip(kernel, strides))
     elements = math.prod(-(-size // stride) for size, stride in zip(kernel, strides))
     is_long = elements == 1 and channels > _SHORT
-    each = _up(channels, 64) if is_long else _up(elements, 5) * _up(channels, 16)
+    fives = sum(_up(rows * columns, 5) for rows in high for columns in wide)
+    each = _up(channels, 64) if is_long else fives * _up(channels, 16)
     blocks, filled = phases * _up(out, 8) * each, _filled(weight)
     return blocks if filled > _FULL * blocks else filled + _EMPTY * (blocks - filled)
+
+
+def _eights(size: int) -> list[int]:
+    """The parts of a kernel along an axis, as an NPU goes through them."""
+    return [min(8, size - start) for start in range(0, size, 8)]
 
 
 def _filled(weight: Value) -> int:

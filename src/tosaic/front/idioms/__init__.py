@@ -30,21 +30,12 @@ def may_have_idioms(graph: fx.Graph) -> bool:
 
 def recognise(graph: fx.Graph, held: Container[str]) -> None:
     """Put operators in the place of their idioms. ``held`` are the names of parameters."""
-    _drop_idle(graph)
+    graph.eliminate_dead_code()  # what nothing reads would count as a reader
     idioms = (norm, partial(affine, held=held), _silu, product)
     for node in list(graph.nodes):
         if node.op == "call_function" and isinstance(node.meta.get("val"), Tensor):
             with graph.inserting_before(node):
                 any(idiom(node) for idiom in idioms)
-    graph.eliminate_dead_code()
-
-
-def _drop_idle(graph: fx.Graph) -> None:
-    """What nothing reads would count as a reader."""
-    for node in graph.find_nodes(op="call_function", target=aten.dropout.default):
-        if not node.args[2]:
-            node.replace_all_uses_with(node.args[0])
-            graph.erase_node(node)
     graph.eliminate_dead_code()
 
 

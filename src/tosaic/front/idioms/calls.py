@@ -11,11 +11,7 @@ from tosaic.front import torchapi
 
 ADDS = ("aten.add.Tensor", "aten.add.Scalar")
 PRODUCTS = ("aten.mul.Tensor", "aten.mul.Scalar")
-QUOTIENTS = ("aten.div.Tensor", "aten.div.Scalar")
-_SAME = (
-    "aten.clone.default", "aten.contiguous.default", "aten.alias.default", "aten.detach.default",
-    "aten.to.dtype", "aten._to_copy.default", "aten.type_as.default",
-)  # fmt: skip
+_SAME = ("aten.clone.default", "aten.contiguous.default", "aten._to_copy.default")
 
 
 def name_of(node: Any) -> str:

@@ -122,6 +122,17 @@ def is_repeatable(overload: torch._ops.OpOverload) -> bool:
     return overload.namespace == "aten" and not is_random and "empty" not in overload._opname
 
 
+_POINTWISE = frozenset({"aten.hardswish.default", "aten.log_sigmoid.default"})  # without the tag
+
+
+def is_pointwise(node: fx.Node) -> bool:
+    """Whether each number of the result depends on the numbers in its place alone."""
+    overload = overload_of(node)
+    if overload is None or effects(overload).written:
+        return False
+    return torch.Tag.pointwise in overload.tags or str(overload) in _POINTWISE
+
+
 def written_positions(node: fx.Node) -> list[int]:
     """The positional arguments that a call writes to."""
     overload = overload_of(node)

@@ -18,7 +18,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, first_line
 from tosaic.front.torchapi.operators import SHARING, bound_arguments, overload_of, plain_name
 from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
@@ -45,7 +45,7 @@ def export(
             )
     except Exception as problem:
         name = type(module).__name__
-        raise InvalidInput(f"torch.export does not take {name}: {_short(problem)}") from problem
+        raise InvalidInput(f"torch.export does not take {name}: {first_line(problem)}") from problem
 
 
 def captured(
@@ -86,7 +86,7 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
             return program
     except Exception as problem:
         reason = f"'{os.fspath(path)}' is no program that torch.export.save wrote"
-        raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+        raise InvalidInput(f"{reason}: {first_line(problem)}") from problem
     finally:
         log.setLevel(level)
 
@@ -101,7 +101,7 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
             return made
     except Exception as problem:
         reason = "torch does not find a form of this program without writes in place"
-        raise InvalidInput(f"{reason}: {_short(problem)}") from problem
+        raise InvalidInput(f"{reason}: {first_line(problem)}") from problem
 
 
 def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
@@ -175,11 +175,6 @@ def _program_around(
 def graphs_of(exported: ExportedProgram) -> Iterator[fx.GraphModule]:
     """The graph of a program and those of its regions."""
     return (m for m in exported.graph_module.modules() if isinstance(m, fx.GraphModule))
-
-
-def _short(problem: Exception) -> str:
-    """The first line of what torch says."""
-    return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
 
 @contextmanager

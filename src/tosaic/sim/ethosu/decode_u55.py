@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, Unsupported
+from tosaic.errors import Unsupported
 from tosaic.sim.ethosu.arrays import DType, value_range
-from tosaic.sim.ethosu.fields import Registers
-from tosaic.sim.ethosu.memory import Block
+from tosaic.sim.ethosu.fields import NO_SCALES, Registers
 from tosaic.sim.ethosu.operation import (
     Coded,
     Lookup,
@@ -37,7 +36,8 @@ def decode(kind: str, mode: int, registers: Registers, config: Config) -> Operat
     shape, upscale = r.ifm_shape(window, r.size("IFM_DEPTH"))
     output = _output(r, config)
     coded = _coded(r, config) if kind in ("CONV", "DEPTHWISE") else None
-    scales = _scales(r, config) if coded is not None or output.per_channel else ()
+    has_scales = coded is not None or output.per_channel
+    scales = r.streams("SCALE", config.cores, NO_SCALES) if has_scales else ()
     if kind == "POOL" and mode > Pooling.REDUCE_SUM:
         raise Unsupported(f"{config.product} has no pooling mode {mode}")
     bits = r.bits("ACC_FORMAT", 0, 2)
@@ -108,24 +108,8 @@ def _lookup(r: Registers, config: Config, dtype: DType) -> Lookup | None:
 
 
 def _coded(r: Registers, config: Config) -> Coded:
-    found = _streams(r, config, "WEIGHT")
-    if not found:
-        raise InvalidInput("the convolution has no weights")
+    found = r.streams("WEIGHT", config.cores, "the convolution has no weights")
     return Coded(found, fast=False, sparse=False, block=r.size("OFM_BLK_DEPTH"), microblock=0)
-
-
-def _scales(r: Registers, config: Config) -> tuple[Block, ...]:
-    found = _streams(r, config, "SCALE")
-    if not found:
-        raise InvalidInput("the operation scales by channel and has no scales")
-    return found
-
-
-def _streams(r: Registers, config: Config, name: str) -> tuple[Block, ...]:
-    """The streams of the cores, without those of length 0."""
-    numbers = ("", "1")[: config.cores]
-    found = (r.stream(f"{name}{n}_BASE", f"{name}{n}_LENGTH", f"{name}_REGION") for n in numbers)
-    return tuple(block for block in found if block is not None)
 
 
 def _elementwise(mode: int, r: Registers, config: Config) -> Operation:

@@ -6,10 +6,9 @@ from dataclasses import replace
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, Unsupported
+from tosaic.errors import Unsupported
 from tosaic.sim.ethosu.arrays import DType, value_range
-from tosaic.sim.ethosu.fields import Registers
-from tosaic.sim.ethosu.memory import Block
+from tosaic.sim.ethosu.fields import NO_SCALES, Registers
 from tosaic.sim.ethosu.operation import (
     Coded,
     Lookup,
@@ -61,11 +60,11 @@ def decode(kind: str, mode: int, registers: Registers, config: Config) -> Operat
     if kind == "POOL":
         if mode not in tuple(Pooling):
             raise Unsupported(f"U85 has no pooling mode {mode}")
-        scales = _scales(r) if output.per_channel else ()
+        scales = r.streams("SCALE", 1, NO_SCALES) if output.per_channel else ()
         return replace(operation, scales=scales, divide=mode == Pooling.AVERAGE)
     if mode & 1:
         return _dynamic(r, operation)
-    return replace(operation, coded=_coded(r, config), scales=_scales(r))
+    return replace(operation, coded=_coded(r, config), scales=r.streams("SCALE", 1, NO_SCALES))
 
 
 def _dynamic(r: Registers, operation: Operation) -> Operation:
@@ -156,23 +155,12 @@ def _lookup(r: Registers) -> Lookup | None:
 def _coded(r: Registers, config: Config) -> Coded:
     word = r["WEIGHT_FORMAT"]
     fast, sparse = bool(word & 1), bool(word >> 4 & 1)
-    cores = range(1 if fast else config.cores)
-    names = ["WEIGHT" + (str(core) if core else "") for core in cores]
-    found = (r.stream(f"{n}_BASE", f"{n}_LENGTH", "WEIGHT_REGION") for n in names)
-    weights = tuple(block for block in found if block is not None)
-    if not weights:
-        raise InvalidInput("the convolution has no weights")
+    cores = 1 if fast else config.cores
+    weights = r.streams("WEIGHT", cores, "the convolution has no weights")
     micro = r.bits("ACC_FORMAT", 8, 3)
     if micro >= len(_MICROBLOCKS):
         raise Unsupported(f"ACC_FORMAT {r['ACC_FORMAT']:#x}: its microblock")
     return Coded(weights, fast, sparse, r.size("OFM_BLK_DEPTH"), _MICROBLOCKS[micro])
-
-
-def _scales(r: Registers) -> tuple[Block, ...]:
-    found = r.stream("SCALE_BASE", "SCALE_LENGTH", "SCALE_REGION")
-    if found is None:
-        raise InvalidInput("the operation scales by channel and has no scales")
-    return (found,)
 
 
 def _elementwise(mode: int, r: Registers, output: Output) -> Operation:

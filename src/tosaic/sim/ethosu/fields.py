@@ -15,6 +15,7 @@ from tosaic.sim.ethosu.operation import Shape, Window
 from tosaic.sim.ethosu.registers import Upscale
 
 _ADDRESS = (1 << 40) - 1
+NO_SCALES = "the operation scales by channel and has no scales"
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,9 +108,14 @@ class Registers:
             raise InvalidInput(f"the padding {window.pad} leaves no input of {rows}x{columns}")
         return (rows, columns, depth), Upscale(upscale)
 
-    def stream(self, base: str, length: str, region: str) -> Block | None:
-        """A run of bytes, if its length is not 0."""
-        count = self.get(length) & 0xFFFFFFFF
-        if not count:
-            return None
-        return Block(self[region] & 0xFF, self.address(base), (count,), (1,), 1)
+    def streams(self, name: str, cores: int, missing: str) -> tuple[Block, ...]:
+        """The bytes for each core, without those of length 0; InvalidInput if there are none."""
+        found = []
+        for each in [f"{name}{core or ''}" for core in range(cores)]:
+            count = self.get(f"{each}_LENGTH") & 0xFFFFFFFF
+            if count:
+                region = self[f"{name}_REGION"] & 0xFF
+                found.append(Block(region, self.address(f"{each}_BASE"), (count,), (1,), 1))
+        if not found:
+            raise InvalidInput(missing)
+        return tuple(found)

@@ -1,0 +1,133 @@
+"""Products and sums with constants behind a layer are part of it, as a batch norm is.
+
+A norm with frozen statistics, a scale of a layer, a bias that is added apart: each would be an
+operator and a rounding of its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.front import torchapi
+from tosaic.quant.annotations import only_user, values_of
+from tosaic.quant.fold import is_layer, parameters, scale_layer
+
+aten = torch.ops.aten
+_PRODUCTS = frozenset({"aten.mul.Tensor", "aten.mul.Scalar"})
+_QUOTIENTS = frozenset({"aten.div.Tensor", "aten.div.Scalar"})
+_SUMS = frozenset({"aten.add.Tensor", "aten.add.Scalar"})
+_DIFFERENCES = frozenset({"aten.sub.Tensor", "aten.sub.Scalar"})
+_BACKWARD = frozenset({"aten.rsub.Tensor", "aten.rsub.Scalar"})
+_MATRIX_PRODUCTS = frozenset({"aten.matmul.default", "aten.mm.default"})
+_SAME = frozenset({"aten.clone.default", "aten.contiguous.default"})
+
+
+def fold_affine(module: fx.GraphModule) -> None:
+    """Layers take the constants that their results are multiplied by and added to."""
+    for layer in list(module.graph.nodes):
+        layer = _as_linear(module, layer)
+        if is_layer(layer):
+            _fold_into(module, layer)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _as_linear(module: fx.GraphModule, node: fx.Node) -> fx.Node:
+    """A product with a constant matrix is a linear layer."""
+    if node.op != "call_function" or torchapi.target_name(node) not in _MATRIX_PRODUCTS:
+        return node
+    left, right = torchapi.bound_arguments(node).values()
+    held = values_of(right) if isinstance(right, fx.Node) else None
+    if (
+        held is None
+        or held.dim() != 2
+        or left.meta["val"].dim() < 2
+        or not left.meta["val"].is_floating_point()
+    ):
+        return node
+    (weight,) = parameters(module, node, node, weight=held.detach().t().contiguous())
+    node.target, node.args = aten.linear.default, (left, weight)
+    return node
+
+
+def _fold_into(module: fx.GraphModule, layer: fx.Node) -> None:
+    steps = list(_steps(layer))
+    if not steps:
+        return
+    channels = layer.meta["val"].shape[_channel_axis(layer)]
+    factor = torch.ones(channels, dtype=torch.float64)
+    offset = torch.zeros(channels, dtype=torch.float64)
+    for _, _, by, plus in steps:
+        factor, offset = factor * by, offset * by + plus
+    if not bool((factor.isfinite() & offset.isfinite()).all()):
+        return
+    scale_layer(module, layer, factor, offset)
+    for call, source, _, _ in reversed(steps):
+        call.replace_all_uses_with(source)
+        module.graph.erase_node(call)
+
+
+def _steps(layer: fx.Node) -> Iterator[tuple[fx.Node, fx.Node, Tensor, Tensor]]:
+    """Calls behind a layer that only take its result on, what they read, factors and offsets."""
+    value, axis = layer, _channel_axis(layer)
+    while (call := only_user(value)) is not None:
+        name, example = torchapi.target_name(call), call.meta.get("val")
+        if not isinstance(example, Tensor) or example.dtype != layer.meta["val"].dtype:
+            return
+        if name not in _SAME:
+            if (found := _constants(call, name, value, axis)) is None:
+                return
+            yield call, value, *found
+        value = call
+
+
+def _constants(call: fx.Node, name: str, value: fx.Node, axis: int) -> tuple[Tensor, Tensor] | None:
+    """Factor and offset for each channel, or for all."""
+    one, zero = torch.ones(1, dtype=torch.float64), torch.zeros(1, dtype=torch.float64)
+    if name == "aten.neg.default":
+        return -one, zero
+    bound = torchapi.bound_arguments(call)
+    if not {"self", "other"} <= bound.keys() or call.meta["val"].shape != value.meta["val"].shape:
+        return None
+    is_first = bound["self"] is value
+    known = _along(bound["other" if is_first else "self"], axis, value)
+    if known is None:
+        return None
+    alpha = float(bound.get("alpha", 1))
+    if name in _PRODUCTS:
+        return known, zero
+    if name in _QUOTIENTS and is_first and bound.get("rounding_mode") is None:
+        return 1 / known, zero
+    if name in _SUMS:
+        return (one, alpha * known) if is_first else (alpha * one, known)
+    if name in _DIFFERENCES:
+        return (one, -alpha * known) if is_first else (-alpha * one, known)
+    if name in _BACKWARD:
+        return (-alpha * one, known) if is_first else (one, -alpha * known)
+    return None
+
+
+def _along(constant: Any, axis: int, value: fx.Node) -> Tensor | None:
+    """A number, or one for each channel, that a constant stands for."""
+    if isinstance(constant, (int, float)) and not isinstance(constant, bool):
+        return torch.tensor([float(constant)], dtype=torch.float64)
+    held = values_of(constant) if isinstance(constant, fx.Node) else None
+    rank = value.meta["val"].dim()
+    if held is None or held.dim() > rank or not held.is_floating_point():
+        return None
+    shape = (1,) * (rank - held.dim()) + tuple(held.shape)
+    if any(size != 1 for place, size in enumerate(shape) if place != axis):
+        return None
+    return held.detach().double().reshape(-1)
+
+
+def _channel_axis(layer: fx.Node) -> int:
+    """Where the results of a layer have its channels."""
+    rank = layer.meta["val"].dim()
+    if torchapi.target_name(layer) == "aten.linear.default":
+        return int(rank - 1)
+    return int(rank + 1 - torchapi.bound_arguments(layer)["weight"].meta["val"].dim())
