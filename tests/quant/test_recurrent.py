@@ -32,6 +32,10 @@ FORMS: dict[str, tuple[Any, tuple[Any, ...]]] = {
         lambda: nn.GRU(4, H, bidirectional=True, batch_first=True),
         (torch.ones(2, 3, 4), torch.ones(2, 2, H)),
     ),
+    "gru in blocks of steps": (
+        lambda: nn.GRU(4, H, 2, bidirectional=True),
+        (torch.ones(19, 2, 4),),
+    ),
     "rnn": (lambda: nn.RNN(4, H, 2), (torch.ones(3, 1, 4),)),
     "rnn with relu": (
         lambda: nn.RNN(4, H, nonlinearity="relu", bias=False),

@@ -50,6 +50,16 @@ def stem(b: Builder, random: Random) -> Value:
     return b.TABLE(y, b.const(random.permutation(256) - 128, I8))
 
 
+def sequence(b: Builder, random: Random) -> Value:
+    """A kernel over a few steps of a sequence, of one row or two: a stride, gaps or padding."""
+    stride, gap = random.choice([(1, 1), (2, 1), (1, 2), (3, 1)])
+    rows, kernel, before = (int(random.integers(*limits)) for limits in ((1, 3), (2, 4), (0, 2)))
+    steps = int(random.integers(1, 4) * stride + gap * (kernel - 1) + 1 - before)
+    x = b.input(I8, (1, rows, steps, int(random.choice([96, 129]))))
+    pad = (0, 0, before, 0)
+    return conv(b, random, x, 64, (rows, kernel), (1, int(stride)), pad, (1, int(gap)))
+
+
 def frames(b: Builder, random: Random) -> Value:
     """A long kernel with a stride over channels that fill no whole number of sixteens."""
     channels, taps = int(random.choice([36, 38, 39])), int(random.choice([8, 16]))
@@ -222,6 +232,7 @@ def tabled(b: Builder, random: Random) -> Value:
 TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (stem, "ethos-u55-128", lambda old, new: new["RESHAPE"] > 0),
     (stem, "ethos-u85-256", lambda old, new: new["RESHAPE"] > 0),
+    (sequence, "ethos-u85-256", lambda old, new: new["RESHAPE"] + new["CONCAT"] > 0),
     (frames, "ethos-u85-256", lambda old, new: new["RESHAPE"] == 1),
     (to_channels_last, "ethos-u55-128", lambda old, new: new["RESHAPE"] == 2),
     (to_channels_last, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
@@ -298,6 +309,12 @@ def test_a_wide_image_is_made_in_parts_where_memory_is_short() -> None:
     result = compile_graph(after, VelaConfig("ethos-u55-128")).result
     assert result.scratch_size < 0.8 * before
     assert np.array_equal(load(result).run(*given)[0].reshape(expected.shape), expected)
+
+
+def test_a_long_sequence_is_not_copied_for_the_gaps_of_its_kernel() -> None:
+    b = Builder(U85.env, Graph("case"))
+    b.output(conv(b, np.random.default_rng(0), b.input(I8, (1, 1, 96, 64)), 64, (1, 3)))
+    assert not names(improve(b.graph, U85.env, U85.refuses, U85.cost))["CONCAT"]
 
 
 def test_without_costs_no_form_is_taken() -> None:

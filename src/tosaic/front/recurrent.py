@@ -2,14 +2,16 @@
 
 PyTorch's own parts would do, but not say what belongs together. Here each call has a ``Mark``: the
 gates and the cell want 16 bits where the target has them, and what stands for the same thing at
-every step has one range. All steps read the same weights, the products with the inputs of all
-steps are one call, and a layer that runs backwards turns nothing round.
+every step has one range. All steps read the same weights, the products with the inputs of several
+steps are one call, and a layer that runs backwards turns nothing round. How many steps follows from
+memory: their products, of 16 bits, take no more of it than a long sequence. Vela computes last
+operands first: where the order is free, what is needed longest comes last.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import torch
@@ -21,6 +23,8 @@ from tosaic.front.marks import MARK, Mark, mark_of
 aten = torch.ops.aten
 # Beyond it sigmoid is 0 or 1 and tanh is −1 or 1, to half a step of int16.
 _BENDS = (-11.0, 11.0)
+# Steps whose products are one call, at least: each call fetches the weights again.
+_LEAST = 8
 
 
 def steps(node: fx.Node) -> fx.GraphModule | None:
@@ -98,15 +102,17 @@ def _lstm_step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) -
     hidden = p.call(aten.linear.default, hidden, w.of_hidden, w.hidden_bias, wide=True,
                     tie=f"{tie}.gates/own")  # fmt: skip
     gates = p.call(aten.add.Tensor, given, hidden, wide=True, tie=f"{tie}.sums", limits=_BENDS)
-    doors = p.call(aten.sigmoid.default, p.part(gates, 0, 2 * size), wide=True)
-    new = p.call(aten.tanh.default, p.part(gates, 2 * size, 3 * size), wide=True)
-    out = p.call(aten.sigmoid.default, p.part(gates, 3 * size, 4 * size), wide=True)
-    kept = p.call(aten.mul.Tensor, p.part(doors, size, 2 * size), cell, wide=True,
-                  tie=f"{tie}.cell/kept")  # fmt: skip
-    came = p.call(aten.mul.Tensor, p.part(doors, 0, size), new, wide=True, tie=f"{tie}.cell/came")
-    cell = p.call(aten.add.Tensor, kept, came, wide=True, tie=f"{tie}.cell")
+
+    def gate(number: int, bend: Any = aten.sigmoid.default) -> fx.Node:
+        return p.call(bend, p.part(gates, number * size, (number + 1) * size), wide=True)
+
+    kept = p.call(aten.mul.Tensor, gate(1), cell, wide=True, tie=f"{tie}.cell/kept")
+    came = p.call(aten.mul.Tensor, gate(0), gate(2, aten.tanh.default), wide=True,
+                  tie=f"{tie}.cell/came")  # fmt: skip
+    cell = p.call(aten.add.Tensor, came, kept, wide=True, tie=f"{tie}.cell")
     bent = p.call(aten.tanh.default, cell, wide=True)
-    hidden = p.call(aten.mul.Tensor, out, bent, tie=f"{tie}.{'full' if w.projection else 'hidden'}")
+    name = "full" if w.projection else "hidden"
+    hidden = p.call(aten.mul.Tensor, gate(3), bent, tie=f"{tie}.{name}")
     if w.projection is not None:
         hidden = p.call(aten.linear.default, hidden, w.projection, None, tie=f"{tie}.hidden")
     return hidden, cell
@@ -118,17 +124,21 @@ def _gru_step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) ->
     size = hidden.meta["val"].shape[-1]
     own = p.call(aten.linear.default, hidden, w.of_hidden, w.hidden_bias, wide=True,
                  tie=f"{tie}.gates/own")  # fmt: skip
-    doors = p.call(aten.add.Tensor, p.part(given, 0, 2 * size), p.part(own, 0, 2 * size),
-                   wide=True, tie=f"{tie}.sums", limits=_BENDS)  # fmt: skip
-    doors = p.call(aten.sigmoid.default, doors, wide=True)
-    reset, update = p.part(doors, 0, size), p.part(doors, size, 2 * size)
+
+    def gate(start: int) -> fx.Node:
+        total = p.call(aten.add.Tensor, p.part(given, start, start + size),
+                       p.part(own, start, start + size), wide=True, tie=f"{tie}.sums",
+                       limits=_BENDS)  # fmt: skip
+        return p.call(aten.sigmoid.default, total, wide=True)
+
+    reset, update = gate(0), gate(size)
     past = p.call(aten.mul.Tensor, reset, p.part(own, 2 * size, 3 * size), wide=True,
                   tie=f"{tie}.gates/past")  # fmt: skip
     new = p.call(aten.add.Tensor, p.part(given, 2 * size, 3 * size), past, wide=True,
                  tie=f"{tie}.sums/new", limits=_BENDS)  # fmt: skip
     new = p.call(aten.tanh.default, new, wide=True)
     apart = p.call(aten.sub.Tensor, hidden, new, wide=True, tie=f"{tie}.apart")
-    moved = p.call(aten.mul.Tensor, update, apart, wide=True, tie=f"{tie}.apart/moved")
+    moved = p.call(aten.mul.Tensor, apart, update, wide=True, tie=f"{tie}.apart/moved")
     return (p.call(aten.add.Tensor, new, moved, tie=f"{tie}.hidden"),)
 
 
@@ -143,19 +153,66 @@ def _rnn_step(bend: Any, limits: tuple[float, float] | None) -> Step:
     return step
 
 
+@dataclass(frozen=True, slots=True)
+class _Sequence:
+    """What a layer reads along an axis of steps: a tensor, or the parts of each step's last axis.
+
+    Parts stay apart, so that memory is free again when both directions have read a step.
+    """
+
+    axis: int
+    length: int
+    whole: fx.Node | None = None
+    parts: tuple[tuple[fx.Node, ...], ...] = ()
+    made: dict[int, fx.Node] = field(default_factory=dict)
+
+    @property
+    def width(self) -> int:
+        read = self.parts[0] if self.whole is None else (self.whole,)
+        return sum(v.meta["val"].shape[-1] for v in read)
+
+    def block(self, p: _Parts, start: int, end: int) -> fx.Node:
+        """Some steps in a row, made once."""
+        if start not in self.made:
+            self.made[start] = self._block(p, start, end)
+        return self.made[start]
+
+    def _block(self, p: _Parts, start: int, end: int) -> fx.Node:
+        if self.whole is not None:
+            is_all = end - start == self.length
+            cut = aten.slice.Tensor, self.whole, self.axis, start, end
+            return self.whole if is_all else p.call(*cut)
+        rows = self.parts[start:end]
+        batch = rows[0][0].meta["val"].shape[0]
+        if batch > 1 and self.axis == 0:
+            return p.call(aten.stack.default, [_side_by_side(p, row) for row in rows], 0)
+        flat = _side_by_side(p, [part for row in rows for part in row])
+        size = [batch, end - start] if self.axis else [end - start, batch]
+        return p.call(aten.view.default, flat, [*size, self.width])
+
+
+def _side_by_side(p: _Parts, parts: Sequence[fx.Node]) -> fx.Node:
+    return parts[0] if len(parts) == 1 else p.call(aten.cat.default, list(parts), -1)
+
+
 def _direction(
-    p: _Parts, step: Step, w: _Weights, x: fx.Node, state: State, axis: int, back: bool, tie: str
-) -> tuple[fx.Node, State]:
-    """All hidden states of a sequence along an axis, and the last state of all."""
-    shares = p.call(aten.linear.default, x, w.of_input, w.input_bias, wide=True,
-                    tie=f"{tie}.gates/given")  # fmt: skip
-    length = x.meta["val"].shape[axis]
+    p: _Parts, step: Step, w: _Weights, x: _Sequence, state: State, back: bool, wide: int, tie: str
+) -> tuple[list[fx.Node], State]:
+    """All hidden states of a sequence in its order, and the last state of all."""
+    share = 2 * w.of_input.meta["val"].shape[0]
+    count = min(x.length, max(_LEAST, x.length * max(x.width, wide) // share))
+    shares: dict[int, fx.Node] = {}
     seen: list[fx.Node] = []
-    for index in reversed(range(length)) if back else range(length):
-        given = p.call(aten.select.int, shares, axis, index, wide=True)
+    for index in reversed(range(x.length)) if back else range(x.length):
+        start = index - index % count
+        if start not in shares:
+            part = x.block(p, start, min(start + count, x.length))
+            shares[start] = p.call(aten.linear.default, part, w.of_input, w.input_bias, wide=True,
+                                   tie=f"{tie}.gates/given")  # fmt: skip
+        given = p.call(aten.select.int, shares[start], x.axis, index - start, wide=True)
         state = step(p, w, given, state, tie)
         seen.append(state[0])
-    return p.call(aten.stack.default, seen[::-1] if back else seen, axis), state
+    return seen[::-1] if back else seen, state
 
 
 def _layers(
@@ -163,9 +220,11 @@ def _layers(
     has_biases: bool, num_layers: int, bidirectional: bool, batch_first: bool,
 ) -> list[fx.Node]:  # fmt: skip
     """The sequence of the last layer, and each state after the last step of all layers."""
-    ways = 2 if bidirectional else 1
+    ways, axis = 2 if bidirectional else 1, 1 if batch_first else 0
     each = len(params) // (num_layers * ways)
     last: list[State] = []
+    x = _Sequence(axis, input.meta["val"].shape[axis], input)
+    wide = ways * states[0].meta["val"].shape[-1]
     for layer in range(num_layers):
         seen = []
         for way in range(ways):
@@ -175,17 +234,16 @@ def _layers(
                 p.call(aten.select.int, s, 0, number, wide=kind > 0)
                 for kind, s in enumerate(states)
             )
-            found, state = _direction(
-                p, step, weights, input, state, 1 if batch_first else 0, way == 1, str(number)
-            )
+            found, state = _direction(p, step, weights, x, state, way == 1, wide, str(number))
             seen.append(found)
             last.append(state)
-        input = seen[0] if ways == 1 else p.call(aten.cat.default, seen, -1)
+        x = _Sequence(axis, x.length, parts=tuple(zip(*seen)))
     ends = [
         p.call(aten.stack.default, list(kind), 0, wide=number > 0)
         for number, kind in enumerate(zip(*last))
     ]
-    return [input, *ends]
+    lines = [p.call(aten.stack.default, line, axis) for line in seen]
+    return [_side_by_side(p, lines), *ends]
 
 
 def _weights(params: Sequence[fx.Node], has_biases: bool) -> _Weights:

@@ -20,6 +20,7 @@ from tosaic.rewrite import (  # noqa: F401
     tabulate,
     turns,
     values,
+    windows,
 )
 from tosaic.rewrite.clean import remove_dead
 from tosaic.rewrite.fold import share_constants
