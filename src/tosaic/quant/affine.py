@@ -56,7 +56,7 @@ def _as_linear(module: fx.GraphModule, node: fx.Node) -> fx.Node:
 
 def _fold_into(module: fx.GraphModule, layer: fx.Node) -> None:
     steps = list(_steps(layer))
-    if all(_is_free(by, plus) for _, _, by, plus in steps):
+    if all(_is_free(call, by) for call, _, by, _ in steps):
         return
     channels = layer.meta["val"].shape[_channel_axis(layer)]
     factor = torch.ones(channels, dtype=torch.float64)
@@ -71,9 +71,10 @@ def _fold_into(module: fx.GraphModule, layer: fx.Node) -> None:
         module.graph.erase_node(call)
 
 
-def _is_free(factor: Tensor, offset: Tensor) -> bool:
+def _is_free(call: fx.Node, factor: Tensor) -> bool:
     """Whether integers stay as they are and only mean something else."""
-    return factor.numel() == 1 and bool(factor > 0) and not bool(offset.any())
+    is_product = torchapi.target_name(call) in _PRODUCTS | _QUOTIENTS
+    return is_product and factor.numel() == 1 and bool(factor > 0)
 
 
 def _steps(layer: fx.Node) -> Iterator[tuple[fx.Node, fx.Node, Tensor, Tensor]]:
