@@ -225,9 +225,15 @@ def _wide(op: Op, position: int, uses: Uses) -> bool:
 def _shared(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE with 32 bits is made anew for each SLICE of it, without the place."""
     made = op.ins[position].producer
-    if op.name != "SLICE" or made is None or made.name != "RESCALE":
+    if op.name != "SLICE" or made is None or made.name != "RESCALE" or _is_first(op):
         return False
     return d.I32 in (made.ins[0].dtype, made.outs[0].dtype) and len(uses[made.outs[0]]) > 1
+
+
+def _is_first(op: Op) -> bool:
+    """Whether a piece begins where the whole does."""
+    starts = op.ins[1].const
+    return starts is not None and not starts.array.any()
 
 
 def _by_channel(op: Op, position: int, uses: Uses) -> bool:
