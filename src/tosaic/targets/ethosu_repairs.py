@@ -225,7 +225,9 @@ def _wide(op: Op, position: int, uses: Uses) -> bool:
 def _shared(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE with 32 bits is made anew for each SLICE of it, without the place."""
     made = op.ins[position].producer
-    if op.name != "SLICE" or made is None or made.name != "RESCALE" or _is_first(op):
+    if op.name != "SLICE" or made is None or made.name != "RESCALE":
+        return False
+    if made.outs[0].dtype is not d.I32 and _is_first(op):
         return False
     return d.I32 in (made.ins[0].dtype, made.outs[0].dtype) and len(uses[made.outs[0]]) > 1
 
