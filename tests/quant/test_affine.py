@@ -76,6 +76,36 @@ def test_a_norm_that_is_written_out_is_part_of_the_layer() -> None:
         assert operators(Net(between), images) == expected, between.__name__
 
 
+def test_pictures_that_are_normed_are_a_layer() -> None:
+    class Normed(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(3)
+            self.first = nn.Conv2d(8, 4, 3, padding=1)
+
+        def forward(self, x: Tensor) -> Tensor:
+            return self.first((x - along(MEAN)) / along(SPREAD))
+
+    found = operators(Normed(), data(1, 8, 10, 10))
+    assert found["DEPTHWISE_CONV2D"] == 1
+    assert not {"ADD", "SUB", "MUL"} & found.keys()
+
+
+def test_parts_with_channels_behind_are_joined_where_they_were() -> None:
+    def joined(x: Tensor) -> Tensor:
+        y = x.permute(0, 2, 3, 1)
+        y = torch.cat([torch.relu(y), torch.sigmoid(y)], 3)
+        return torch.tanh(y).permute(0, 3, 1, 2)[:, 4:12]
+
+    def plain(x: Tensor) -> Tensor:
+        return torch.tanh(torch.cat([torch.relu(x), torch.sigmoid(x)], 1))[:, 4:12]
+
+    images = data(1, 3, 10, 10)
+    found, expected = operators(Net(joined), images), operators(Net(plain), images)
+    assert found.pop("TRANSPOSE") <= expected.pop("TRANSPOSE")
+    assert found == expected
+
+
 def test_what_others_read_or_has_no_number_for_each_channel_stays() -> None:
     images, places = data(1, 3, 10, 10), torch.rand(8, 8, generator=GENERATOR) + 0.5
     assert operators(Net(lambda x: x * places), images)["MUL"] == 1

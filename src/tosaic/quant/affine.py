@@ -1,7 +1,8 @@
-"""Products and sums with constants behind a layer are part of it, as a batch norm is.
+"""Products and sums with a constant for each channel: part of a layer, as a batch norm is.
 
-A norm with frozen statistics, a scale of a layer, a bias that is added apart: each would be an
-operator and a rounding of its own.
+A norm with frozen statistics, a scale of a layer, a bias that is added apart, pictures that are
+normed: each would be an operator and a rounding of its own. Those that no layer stands before are
+one, as a layer.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.quant.annotations import only_user, values_of
-from tosaic.quant.fold import is_layer, parameters, scale_layer
+from tosaic.quant.fold import Norm, as_layer, call_for, is_layer, parameters, scale_layer
 
 aten = torch.ops.aten
 _PRODUCTS = frozenset({"aten.mul.Tensor", "aten.mul.Scalar"})
@@ -32,6 +33,9 @@ def fold_affine(module: fx.GraphModule) -> None:
         layer = _as_linear(module, layer)
         if is_layer(layer):
             _fold_into(module, layer)
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and node.users:
+            _become_layer(module, node)
     module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -54,21 +58,65 @@ def _as_linear(module: fx.GraphModule, node: fx.Node) -> fx.Node:
     return node
 
 
+Step = tuple[fx.Node, fx.Node, Tensor, Tensor]  # a call, what it reads, its factor, its offset
+
+
 def _fold_into(module: fx.GraphModule, layer: fx.Node) -> None:
-    steps = list(_steps(layer))
+    axis = _channel_axis(layer)
+    steps = list(_steps(layer, axis))
     if all(_is_free(call, by) for call, _, by, _ in steps):
         return
-    channels = layer.meta["val"].shape[_channel_axis(layer)]
+    found = _composed(steps, layer.meta["val"].shape[axis])
+    if found is None:
+        return
+    scale_layer(module, layer, *found)
+    for call, source, _, _ in reversed(steps):
+        call.replace_all_uses_with(source)
+        module.graph.erase_node(call)
+
+
+def _become_layer(module: fx.GraphModule, first: fx.Node) -> None:
+    """Calls that multiply and add constants of channels, as a layer in the place of the last."""
+    name, others = torchapi.target_name(first), [n for n in first.all_input_nodes if not _held(n)]
+    example = others[0].meta.get("val") if len(others) == 1 else None
+    if not isinstance(example, Tensor) or not example.is_floating_point() or example.dim() < 2:
+        return
+    source, rank = others[0], example.dim()
+    for axis in sorted({1, rank - 1}):
+        found = _constants(first, name, source, axis)
+        steps = [] if found is None else [(first, source, *found), *_steps(first, axis)]
+        if any(max(by.numel(), plus.numel()) > 1 for _, _, by, plus in steps):
+            break
+    else:
+        return
+    numbers = _composed(steps, example.shape[axis])
+    if numbers is None or (rank > 4 and axis != 1):
+        return
+    last = steps[-1][0]
+    order = [0, axis, *(a for a in range(1, rank) if a != axis)]
+    with module.graph.inserting_before(last):
+        given = source if axis == 1 else call_for(last, aten.permute.default, source, order)
+        made = as_layer(module, Norm(last, given, *numbers))
+        if axis != 1:
+            back = [order.index(a) for a in range(rank)]
+            made = call_for(last, aten.permute.default, made, back)
+    last.replace_all_uses_with(made)
+    for call, *_ in reversed(steps):
+        module.graph.erase_node(call)
+
+
+def _held(node: fx.Node) -> bool:
+    return values_of(node) is not None
+
+
+def _composed(steps: list[Step], channels: int) -> tuple[Tensor, Tensor] | None:
+    """One factor and one offset for each channel; None if a number is too large for it."""
     factor = torch.ones(channels, dtype=torch.float64)
     offset = torch.zeros(channels, dtype=torch.float64)
     for _, _, by, plus in steps:
         factor, offset = factor * by, offset * by + plus
-    if not bool((factor.isfinite() & offset.isfinite()).all()):
-        return
-    scale_layer(module, layer, factor, offset)
-    for call, source, _, _ in reversed(steps):
-        call.replace_all_uses_with(source)
-        module.graph.erase_node(call)
+    whole = bool((factor.isfinite() & offset.isfinite()).all())
+    return (factor, offset) if whole else None
 
 
 def _is_free(call: fx.Node, factor: Tensor) -> bool:
@@ -77,12 +125,12 @@ def _is_free(call: fx.Node, factor: Tensor) -> bool:
     return is_product and factor.numel() == 1 and bool(factor > 0)
 
 
-def _steps(layer: fx.Node) -> Iterator[tuple[fx.Node, fx.Node, Tensor, Tensor]]:
-    """Calls behind a layer that only take its result on, what they read, factors and offsets."""
-    value, axis = layer, _channel_axis(layer)
+def _steps(first: fx.Node, axis: int) -> Iterator[Step]:
+    """Calls behind another that only take its result on."""
+    value = first
     while (call := only_user(value)) is not None:
         name, example = torchapi.target_name(call), call.meta.get("val")
-        if not isinstance(example, Tensor) or example.dtype != layer.meta["val"].dtype:
+        if not isinstance(example, Tensor) or example.dtype != first.meta["val"].dtype:
             return
         if name not in _SAME:
             if (found := _constants(call, name, value, axis)) is None:

@@ -31,10 +31,11 @@ _STATISTICS = "running_mean", "running_var", "weight", "bias"
 
 
 @dataclass(frozen=True, slots=True)
-class _Norm:
-    """A batch norm by constants: y = factor · x + offset for each channel."""
+class Norm:
+    """y = factor · x + offset for each channel of axis 1, in the place of a call."""
 
     node: fx.Node
+    source: Any
     factor: Tensor
     offset: Tensor
 
@@ -48,7 +49,7 @@ def fold_batch_norms(module: fx.GraphModule) -> None:
         norm = _constant_norm(module, node)
         if norm is None:
             continue
-        result = _into_layer(module, norm) or _as_layer(module, norm)
+        result = _into_layer(module, norm) or as_layer(module, norm)
         for user in list(node.users):
             if torchapi.target_name(user) == "getitem":
                 user.replace_all_uses_with(result)
@@ -81,7 +82,7 @@ def _is_transposed(layer: fx.Node, bound: dict[str, Any]) -> bool:
     return "transpose" in torchapi.target_name(layer) or bool(bound.get("transposed"))
 
 
-def _constant_norm(module: fx.GraphModule, node: fx.Node) -> _Norm | None:
+def _constant_norm(module: fx.GraphModule, node: fx.Node) -> Norm | None:
     """The factors of an inference batch norm whose statistics are constants."""
     bound = torchapi.bound_arguments(node)
     given = [bound.get(name) for name in _STATISTICS]
@@ -98,12 +99,12 @@ def _constant_norm(module: fx.GraphModule, node: fx.Node) -> _Norm | None:
     assert variance is not None
     eps = next(bound[name] for name in ("eps", "epsilon") if name in bound)
     factor = torch.rsqrt(variance + eps) * (1.0 if weight is None else weight)
-    return _Norm(node, factor, (0.0 if bias is None else bias) - mean * factor)
+    return Norm(node, node.args[0], factor, (0.0 if bias is None else bias) - mean * factor)
 
 
-def _into_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node | None:
+def _into_layer(module: fx.GraphModule, norm: Norm) -> fx.Node | None:
     """The layer before the norm, with the norm in its weights; None if others read its result."""
-    layer = norm.node.args[0]
+    layer = norm.source
     if not isinstance(layer, fx.Node) or not is_layer(layer) or len(layer.users) != 1:
         return None
     if torchapi.target_name(layer) == "aten.linear.default" and _rank(layer) != 2:
@@ -150,10 +151,9 @@ def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight:
     return each.reshape(weight.shape[0], weight.shape[1], *[1] * (weight.dim() - 2))
 
 
-def _as_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node:
+def as_layer(module: fx.GraphModule, norm: Norm) -> fx.Node:
     """A convolution of size 1 for each channel; other ranks than 3 and 4 take the shape of 3."""
-    source, graph, aten = norm.node.args[0], module.graph, torch.ops.aten
-    assert isinstance(source, fx.Node)
+    source, graph, aten = norm.source, module.graph, torch.ops.aten
     example, channels = source.meta["val"], len(norm.factor)
     rank = example.dim() if example.dim() in (3, 4) else 3
     shape = channels, *[1] * (rank - 1)
@@ -164,17 +164,17 @@ def _as_layer(module: fx.GraphModule, norm: _Norm) -> fx.Node:
     with graph.inserting_before(norm.node):
         x = source
         if rank != example.dim():
-            x = _call(graph, norm, aten.reshape.default, source, [example.shape[0], channels, -1])
-        y = _call(graph, norm, convolve, x, *nodes, ones, zeros, ones, channels)
+            x = call_for(norm.node, aten.reshape.default, source, [example.shape[0], channels, -1])
+        y = call_for(norm.node, convolve, x, *nodes, ones, zeros, ones, channels)
         if rank != example.dim():
-            y = _call(graph, norm, aten.reshape.default, y, list(example.shape))
+            y = call_for(norm.node, aten.reshape.default, y, list(example.shape))
     return y
 
 
-def _call(graph: fx.Graph, norm: _Norm, target: Any, *args: Any) -> fx.Node:
-    """A call in the place of a norm, with its origin, and its shape and type."""
-    node = graph.call_function(target, args)
-    node.meta = {k: v for k, v in norm.node.meta.items() if k != "val"}
+def call_for(origin: fx.Node, target: Any, *args: Any) -> fx.Node:
+    """A call in the place of another, with its origin, and its own shape and type."""
+    node = origin.graph.call_function(target, args)
+    node.meta = {k: v for k, v in origin.meta.items() if k != "val"}
     given = fx.map_arg(args, lambda n: n.meta["val"])
     node.meta["val"] = target(*given)
     return node

@@ -29,7 +29,7 @@ def sink_permutes(module: fx.GraphModule) -> None:
     for node in nodes:
         if (order := _order(node)) is not None:
             _join(node, order)
-        elif torchapi.is_pointwise(node) if node.op == "call_function" else False:
+        elif node.op == "call_function" and (torchapi.is_pointwise(node) or _is_cat(node)):
             _sink(module, node)
     module.graph.eliminate_dead_code()
     module.recompile()
@@ -85,12 +85,19 @@ def _sink(module: fx.GraphModule, node: fx.Node) -> None:
     for constant, values in held.items():
         if values.dim() > 1 or values.numel() > 1:
             sources[constant] = _turned(module, node, constant, values, back)
+    if _is_cat(node):
+        axis = torchapi.bound_arguments(node)["dim"] % result.dim()
+        node.args, node.kwargs = (node.args[0], order[axis]), {}
     node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: sources.get(n, n))
     node.meta = {**node.meta, "val": result.permute(back).contiguous()}
     with module.graph.inserting_after(node):
         after = module.graph.call_function(aten.permute.default, (node, order))
     after.meta = {**node.meta, "val": result}
     node.replace_all_uses_with(after, delete_user_cb=lambda user: user is not after)
+
+
+def _is_cat(node: fx.Node) -> bool:
+    return torchapi.target_name(node) == "aten.cat.default"
 
 
 def _is_of_layer(node: fx.Node) -> bool:
