@@ -37,8 +37,8 @@ class Stream:
     scratch_size: int
     inputs: tuple[Boundary, ...]
     outputs: tuple[Boundary, ...]
-    command_key: str = ""
     weights_key: str = ""
+    command_key: str = ""
 
     def whole(self, outside: Mapping[str, bytes]) -> Stream:
         """With what lies outside; InvalidInput if it is not there."""
@@ -100,7 +100,7 @@ def read(data: bytes) -> Stream:
         commands, weights, struct.unpack("<I", size)[0],
         _read_boundaries("inputs", blocks["inputs"][0]),
         _read_boundaries("outputs", blocks["outputs"][0]),
-        command_key, weights_key,
+        weights_key, command_key,
     )  # fmt: skip
 
 

@@ -138,8 +138,10 @@ def _is_real(node: fx.Node) -> bool:
 
 def _example(node: fx.Node) -> Tensor:
     example = node.meta.get("val")
-    if not isinstance(example, Tensor) or example.dtype not in TYPES:
-        raise Unsupported(f"{node.name} is no tensor that TOSA knows")
+    if not isinstance(example, Tensor):
+        raise Unsupported(f"{node.name} is no tensor")
+    if example.dtype not in TYPES:
+        raise Unsupported(f"{node.name} is {example.dtype}, which TOSA does not have")
     return example
 
 

@@ -40,6 +40,8 @@ def _order(node: fx.Node) -> list[int] | None:
     if node.op != "call_function" or torchapi.target_name(node) not in _TRANSPOSITIONS:
         return None
     bound, rank = torchapi.bound_arguments(node), node.meta["val"].dim()
+    if not rank:
+        return None
     if "dims" in bound:
         return [axis % rank for axis in bound["dims"]]
     order = list(range(rank))

@@ -30,11 +30,13 @@ def tell_readers(
             members.setdefault(observer, set()).add(key if isinstance(key, fx.Node) else key[0])
     for observer, own in members.items():
         edges = [(node, user) for node in own for user in node.users if user not in own]
-        observer.reader, observer.row = _common(module, edges, curves), _row(edges)
+        observer.reader, observer.row = _common(module, edges, curves), _row(own, edges)
 
 
-def _row(edges: list[tuple[fx.Node, fx.Node]]) -> int | None:
-    """The axis of the softmax that alone reads values."""
+def _row(own: set[fx.Node], edges: list[tuple[fx.Node, fx.Node]]) -> int | None:
+    """The axis of the softmax that alone reads values, which have one shape then."""
+    if len({tuple(node.meta["val"].shape) for node in own}) > 1:
+        return None
     calls = {user for _, user in edges}
     if len(edges) != 1 or torchapi.target_name(user := calls.pop()) not in SOFTMAXES:
         return None
