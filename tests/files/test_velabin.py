@@ -37,8 +37,12 @@ def test_the_layout_is_that_of_the_runtime() -> None:
 
 
 def test_outside_weights_are_named_by_their_key() -> None:
-    stream = velabin.Stream(b"COP1", b"", 16, (), (), "a" * 64)
-    assert velabin.read(velabin.write(stream)) == stream
+    key, stream = "a" * 64, velabin.Stream(b"COP1", b"weights", 16, (), ())
+    read = velabin.read(velabin.write(stream, {"weight_data": key}))
+    assert (read.weights, read.weights_key, read.command_key) == (b"", key, "")
+    assert read.whole({key: b"weights"}) == stream
+    with pytest.raises(InvalidInput, match="another file"):
+        read.whole({})
 
 
 @pytest.mark.parametrize("cut", [0, 10, 40, 100, -1])
