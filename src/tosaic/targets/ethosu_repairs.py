@@ -227,9 +227,11 @@ def _shared(op: Op, position: int, uses: Uses) -> bool:
     made = op.ins[position].producer
     if op.name != "SLICE" or made is None or made.name != "RESCALE":
         return False
-    if made.outs[0].dtype is not d.I32 and _is_first(op):
+    readers = uses[made.outs[0]]
+    alone = sum(reader.name == "SLICE" for reader in readers) == 1
+    if made.outs[0].dtype is not d.I32 and alone and _is_first(op):
         return False
-    return d.I32 in (made.ins[0].dtype, made.outs[0].dtype) and len(uses[made.outs[0]]) > 1
+    return d.I32 in (made.ins[0].dtype, made.outs[0].dtype) and len(readers) > 1
 
 
 def _is_first(op: Op) -> bool:
