@@ -227,17 +227,11 @@ def _shared(op: Op, position: int, uses: Uses) -> bool:
     made = op.ins[position].producer
     if op.name != "SLICE" or made is None or made.name != "RESCALE":
         return False
-    readers = uses[made.outs[0]]
+    readers, starts = uses[made.outs[0]], op.ins[1].const
     alone = sum(reader.name == "SLICE" for reader in readers) == 1
-    if made.outs[0].dtype is not d.I32 and alone and _is_first(op):
-        return False
+    if made.outs[0].dtype is not d.I32 and alone and starts and not starts.array.any():
+        return False  # the only piece, from the start
     return d.I32 in (made.ins[0].dtype, made.outs[0].dtype) and len(readers) > 1
-
-
-def _is_first(op: Op) -> bool:
-    """Whether a piece begins where the whole does."""
-    starts = op.ins[1].const
-    return starts is not None and not starts.array.any()
 
 
 def _by_channel(op: Op, position: int, uses: Uses) -> bool:
