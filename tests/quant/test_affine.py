@@ -131,6 +131,21 @@ def test_a_scale_and_a_bias_behind_a_product_with_a_matrix_are_part_of_it() -> N
     assert operators(Layer(linear=False), rows) == operators(Layer(linear=True), rows)
 
 
+def test_a_product_by_the_names_of_axes_with_weights_is_a_layer() -> None:
+    class Heads(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            torch.manual_seed(4)
+            self.weight = nn.Parameter(torch.randn(6, 2, 8))
+
+        def forward(self, x: Tensor) -> Tensor:
+            return torch.einsum("btd,dhk->bthk", x, self.weight)
+
+    found = operators(Heads(), data(1, 5, 6))
+    assert found["CONV2D"] == 1
+    assert not found["MATMUL"]
+
+
 def test_the_layer_of_somebody_else_is_left_as_it_was() -> None:
     net, images = Net(frozen), data(1, 3, 10, 10)
     before = {name: value.clone() for name, value in net.state_dict().items()}

@@ -23,7 +23,7 @@ _QUOTIENTS = frozenset({"aten.div.Tensor", "aten.div.Scalar"})
 _SUMS = frozenset({"aten.add.Tensor", "aten.add.Scalar"})
 _DIFFERENCES = frozenset({"aten.sub.Tensor", "aten.sub.Scalar"})
 _BACKWARD = frozenset({"aten.rsub.Tensor", "aten.rsub.Scalar"})
-_MATRIX_PRODUCTS = frozenset({"aten.matmul.default", "aten.mm.default"})
+_MATRIX_PRODUCTS = frozenset({"aten.matmul.default", "aten.mm.default", "aten.bmm.default"})
 _SAME = frozenset({"aten.clone.default", "aten.contiguous.default"})
 
 
@@ -45,13 +45,12 @@ def _as_linear(module: fx.GraphModule, node: fx.Node) -> fx.Node:
     if node.op != "call_function" or torchapi.target_name(node) not in _MATRIX_PRODUCTS:
         return node
     left, right = torchapi.bound_arguments(node).values()
-    held = values_of(right) if isinstance(right, fx.Node) else None
-    if (
-        held is None
-        or held.dim() != 2
-        or left.meta["val"].dim() < 2
-        or not left.meta["val"].is_floating_point()
-    ):
+    held, example = values_of(right) if isinstance(right, fx.Node) else None, left.meta["val"]
+    if held is None or example.dim() < 2 or not example.is_floating_point():
+        return node
+    if held.dim() == 3 == example.dim() and len(held) == 1:
+        held = held[0]
+    if held.dim() != 2:
         return node
     (weight,) = parameters(module, node, node, weight=held.detach().t().contiguous())
     node.target, node.args = aten.linear.default, (left, weight)

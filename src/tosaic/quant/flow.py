@@ -146,9 +146,11 @@ def simplify(module: fx.GraphModule) -> None:
 
 
 def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
-    """Calls as the quantizer knows them: what is refused as its parts."""
+    """Calls as the quantizer knows them: what is refused as its parts, of which some are known."""
     mark_wide(module.graph)
     quantizer.expand(module)
+    fold_known(module)
+    fold_affine(module)
 
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:

@@ -24,10 +24,10 @@ def fold_known(module: fx.GraphModule) -> None:
             values[node] = made[node] = torchapi.evaluate(node, values)
     if not made or not all(_is_new(node) for node in graph.nodes if node not in made):
         return
-    for number, (node, value) in enumerate(made.items()):
+    for node, value in made.items():
         if not isinstance(value, Tensor) or all(user in made for user in node.users):
             continue
-        name = f"_known_{number}"
+        name = f"_known_{node.name}"
         module.register_buffer(name, value.detach(), persistent=False)
         with graph.inserting_before(node):
             held = graph.create_node("get_attr", name)
