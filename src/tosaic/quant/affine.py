@@ -78,9 +78,11 @@ def _become_layer(module: fx.GraphModule, first: fx.Node) -> None:
     """Calls that multiply and add constants of channels, as a layer in the place of the last."""
     name, others = torchapi.target_name(first), [n for n in first.all_input_nodes if not _held(n)]
     example = others[0].meta.get("val") if len(others) == 1 else None
-    if not isinstance(example, Tensor) or not example.is_floating_point() or example.dim() < 2:
+    if not isinstance(example, Tensor) or not example.is_floating_point():
         return
     source, rank = others[0], example.dim()
+    if rank not in (3, 4) or torchapi.known_shape(example) is None:
+        return
     for axis in sorted({1, rank - 1}):
         found = _constants(first, name, source, axis)
         steps = [] if found is None else [(first, source, *found), *_steps(first, axis)]
@@ -89,7 +91,8 @@ def _become_layer(module: fx.GraphModule, first: fx.Node) -> None:
     else:
         return
     numbers = _composed(steps, example.shape[axis])
-    if numbers is None or (rank > 4 and axis != 1):
+    count = sum(not _is_free(call, by) for call, _, by, _ in steps)
+    if numbers is None or (rank == 3 and count == 1):
         return
     last = steps[-1][0]
     order = [0, axis, *(a for a in range(1, rank) if a != axis)]

@@ -35,10 +35,10 @@ def tell_readers(
 
 def _row(own: set[fx.Node], edges: list[tuple[fx.Node, fx.Node]]) -> int | None:
     """The axis of the softmax that alone reads values, which have one shape then."""
-    if len({tuple(node.meta["val"].shape) for node in own}) > 1:
-        return None
     calls = {user for _, user in edges}
     if len(edges) != 1 or torchapi.target_name(user := calls.pop()) not in SOFTMAXES:
+        return None
+    if len({torchapi.known_shape(node.meta["val"]) for node in own}) > 1:
         return None
     axis: int = torchapi.bound_arguments(user)["dim"]
     return axis
