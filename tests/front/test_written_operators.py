@@ -31,6 +31,7 @@ WHOLE: dict[str, Callable[[Tensor], Tensor]] = {
     "bucketize": lambda x: torch.bucketize(x, LIMITS),
     "bucketize from the right": lambda x: torch.bucketize(x, LIMITS, right=True, out_int32=True),
     "searchsorted": lambda x: torch.searchsorted(LIMITS, x),
+    "isin": lambda x: torch.isin(torch.bucketize(x, LIMITS), torch.tensor([1, 3])).int(),
     "count_nonzero": lambda x: torch.count_nonzero(torch.relu(x), 1),
 }
 

@@ -84,7 +84,7 @@ def test_pictures_that_are_normed_are_a_layer() -> None:
             self.first = nn.Conv2d(8, 4, 3, padding=1)
 
         def forward(self, x: Tensor) -> Tensor:
-            return self.first((x - along(MEAN)) / along(SPREAD))
+            return self.first((x - along(MEAN)).contiguous().clone() / along(SPREAD))
 
     found = operators(Normed(), data(1, 8, 10, 10))
     assert found["DEPTHWISE_CONV2D"] == 1

@@ -1,4 +1,7 @@
-"""Operators that PyTorch has no parts for, written with others: what is refused is tried so."""
+"""Operators that PyTorch has no parts for, written with others: what is refused is tried so.
+
+NotImplementedError says that operands are not such as these parts are for: the refusal stands.
+"""
 
 from __future__ import annotations
 

@@ -14,13 +14,11 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.idioms.calls import ADDS, PRODUCTS, QUOTIENTS
 from tosaic.quant.annotations import only_user, values_of
 from tosaic.quant.fold import Norm, as_layer, call_for, is_layer, parameters, scale_layer
 
 aten = torch.ops.aten
-_PRODUCTS = frozenset({"aten.mul.Tensor", "aten.mul.Scalar"})
-_QUOTIENTS = frozenset({"aten.div.Tensor", "aten.div.Scalar"})
-_SUMS = frozenset({"aten.add.Tensor", "aten.add.Scalar"})
 _DIFFERENCES = frozenset({"aten.sub.Tensor", "aten.sub.Scalar"})
 _BACKWARD = frozenset({"aten.rsub.Tensor", "aten.rsub.Scalar"})
 _MATRIX_PRODUCTS = frozenset({"aten.matmul.default", "aten.mm.default", "aten.bmm.default"})
@@ -103,8 +101,9 @@ def _become_layer(module: fx.GraphModule, first: fx.Node) -> None:
             back = [order.index(a) for a in range(rank)]
             made = call_for(last, aten.permute.default, made, back)
     last.replace_all_uses_with(made)
-    for call, *_ in reversed(steps):
-        module.graph.erase_node(call)
+    while last is not source:  # the calls, and copies between them
+        gone, (last,) = last, [n for n in last.all_input_nodes if not _held(n)]
+        module.graph.erase_node(gone)
 
 
 def _held(node: fx.Node) -> bool:
@@ -123,7 +122,7 @@ def _composed(steps: list[Step], channels: int) -> tuple[Tensor, Tensor] | None:
 
 def _is_free(call: fx.Node, factor: Tensor) -> bool:
     """Whether integers stay as they are and only mean something else."""
-    is_product = torchapi.target_name(call) in _PRODUCTS | _QUOTIENTS
+    is_product = torchapi.target_name(call) in PRODUCTS + QUOTIENTS
     return is_product and factor.numel() == 1 and bool(factor > 0)
 
 
@@ -154,11 +153,11 @@ def _constants(call: fx.Node, name: str, value: fx.Node, axis: int) -> tuple[Ten
     if known is None:
         return None
     alpha = float(bound.get("alpha", 1))
-    if name in _PRODUCTS:
+    if name in PRODUCTS:
         return known, zero
-    if name in _QUOTIENTS and is_first and bound.get("rounding_mode") is None:
+    if name in QUOTIENTS and is_first and bound.get("rounding_mode") is None:
         return 1 / known, zero
-    if name in _SUMS:
+    if name in ADDS:
         return (one, alpha * known) if is_first else (alpha * one, known)
     if name in _DIFFERENCES:
         return (one, -alpha * known) if is_first else (-alpha * one, known)

@@ -11,10 +11,8 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.idioms.calls import PRODUCTS, QUOTIENTS
 from tosaic.quant.annotations import values_of
-
-_PRODUCTS = frozenset({"aten.mul.Tensor", "aten.mul.Scalar"})
-_QUOTIENTS = frozenset({"aten.div.Tensor", "aten.div.Scalar"})
 
 
 def join_factors(module: fx.GraphModule) -> None:
@@ -51,15 +49,15 @@ def _argument(module: fx.GraphModule, node: fx.Node, factor: Tensor, number: int
 def _factor(node: fx.Node) -> tuple[fx.Node, Tensor] | None:
     """What a call multiplies by a constant, and the constant."""
     name = torchapi.target_name(node) if node.op == "call_function" else ""
-    if name not in _PRODUCTS | _QUOTIENTS or not node.meta["val"].is_floating_point():
+    if name not in PRODUCTS + QUOTIENTS or not node.meta["val"].is_floating_point():
         return None
     bound = torchapi.bound_arguments(node)
     for one, other in (("self", "other"), ("other", "self")):
         source, factor = bound[one], _constant(bound[other])
         is_computed = isinstance(source, fx.Node) and source.op != "get_attr"
         if is_computed and factor is not None and source.meta["val"].is_floating_point():
-            return source, 1 / factor if name in _QUOTIENTS else factor
-        if name in _QUOTIENTS:
+            return source, 1 / factor if name in QUOTIENTS else factor
+        if name in QUOTIENTS:
             break
     return None
 

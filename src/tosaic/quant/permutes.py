@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.writes import is_functional
 from tosaic.quant.annotations import values_of
 from tosaic.quant.fold import is_layer
 
@@ -24,7 +25,7 @@ _JOINS = frozenset({"aten.cat.default", "aten.batch_norm.default"})
 def sink_permutes(module: fx.GraphModule) -> None:
     """Move each behind the calls that it can stand behind, and join those that meet."""
     nodes = list(module.graph.nodes)
-    if not any(_order(node) for node in nodes):
+    if not any(_order(node) for node in nodes) or not is_functional(module):
         return
     for node in nodes:
         if (order := _order(node)) is not None:

@@ -11,6 +11,7 @@ from tosaic.front import torchapi
 
 ADDS = ("aten.add.Tensor", "aten.add.Scalar")
 PRODUCTS = ("aten.mul.Tensor", "aten.mul.Scalar")
+QUOTIENTS = ("aten.div.Tensor", "aten.div.Scalar")
 _SAME = ("aten.clone.default", "aten.contiguous.default", "aten._to_copy.default")
 
 
