@@ -128,24 +128,6 @@ def test_a_graph_that_mixes_samples_runs_them_one_by_one() -> None:
     assert np.array_equal(got, [data[:3].sum(0), data[3:].sum(0)])
 
 
-def test_values_inside_fused_kernels_can_be_observed() -> None:
-    graph = network().graph
-    model = Model(graph)
-    x = images(1)
-    outputs, seen = model.observe(["first_acc", "second_q", "sum", "image"], x)
-    for a, b in zip(outputs, model.run(x), strict=True):
-        assert np.array_equal(a, b)
-    for value in ("first_acc", "second_q", "sum"):
-        whole = Builder("TOSA-1.0+INT", graph)
-        whole.graph.outputs = [graph.find(value)]
-        (expected,) = run_reference(write(whole.graph), [x])
-        assert np.array_equal(seen[value], expected)
-        assert seen[value].dtype == expected.dtype
-    assert np.array_equal(seen["image"], x)
-    with pytest.raises(InvalidInput, match="the graph has no value named 'nobody'"):
-        model.observe(["nobody"], x)
-
-
 @pytest.mark.parametrize(
     ("inputs", "sentence"),
     [
@@ -200,9 +182,9 @@ def test_results_lie_in_memory_of_their_own(tmp_path: Path) -> None:
     write(b.graph, path)
     model = tosaic.load(path)
     given = np.full((2, 3), 7, np.int8)
-    first, seen = model.observe(["c", "x"], given)
+    first = model.run(given)
     before = [array.copy() for array in first]
-    for index, array in enumerate([*first, *seen.values()]):
+    for index, array in enumerate(first):
         array[...] = 100 + index
         assert np.unique(array).tolist() == [100 + index]
     assert np.unique(given).tolist() == [7]
@@ -216,16 +198,6 @@ def test_scalars_hold_no_batch() -> None:
     assert Model(b.graph).run(np.int8([[1, 4, 2, 3]]))[0] == 4
     with pytest.raises(InvalidInput, match="'most' is a scalar, which holds no batch"):
         Model(b.graph).run(np.zeros((3, 4), np.int8))
-
-
-def test_a_value_that_samples_share_is_observed_for_each() -> None:
-    b = Builder("TOSA-1.0+INT")
-    x = b.input("i32", (1, 2), "x")
-    shared = b.ABS(b.const([[-3, 4]], "i32"), names=["shared"])
-    b.output(b.ADD(x, shared))
-    assert rebatch(b.graph, 3) is not None
-    _, seen = Model(b.graph).observe(["shared"], np.zeros((3, 2), np.int32))
-    assert seen["shared"].tolist() == [[3, 4]] * 3
 
 
 @pytest.mark.parametrize("size", [1, 6, 256])

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 
 from judges.rules import finish, run_both
+from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.samples import USUAL, Case, Weights, lowered, operands, quantized
+from tosaic.front.samples import USUAL, Case, Weights, emitted, lowered, operands, quantized
+from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
 from tosaic.spec.dtypes import I16, DType
 from tosaic.spec.env import Env
@@ -15,6 +19,17 @@ from tosaic.spec.env import Env
 def graph_of(case: Case, env: Env, kind: DType | None) -> Graph:
     b = Lowering(env)
     return finish(b, lowered(b, case, operands(b, case, kind), kind), env)
+
+
+def refusal(
+    case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
+) -> str | None:
+    """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
+    try:
+        emitted(case, env, kind, constraints)
+    except Unsupported as problem:
+        return problem.reason
+    return None
 
 
 def check_float(case: Case, env: Env) -> Graph:

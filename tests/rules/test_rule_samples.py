@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
-from judges.samples import check_float, check_integers, graph_of
+from judges.samples import check_float, check_integers, graph_of, refusal
 from tosaic.errors import Unsupported
 from tosaic.files.text import print_graph
-from tosaic.front.samples import Case, cases, refusal
+from tosaic.front.samples import Case, cases
 from tosaic.ir.graph import Graph
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env

@@ -7,7 +7,7 @@ import pickle
 import pytest
 
 from tosaic.errors import InvalidInput
-from tosaic.spec import Env, everything, specs
+from tosaic.spec import Env, everything
 from tosaic.spec.env import EXTENSIONS, LEVELS, VERSIONS, extensions_of
 
 INT_1_0 = "int16, int4, var, cf, dynamic, doubleround, inexactround"
@@ -106,20 +106,6 @@ def test_extensions_of_a_version_and_a_profile() -> None:
     assert len(extensions_of((1, 1))) == len(EXTENSIONS) == 21
     assert extensions_of((1, 0), "INT") == tuple(INT_1_0.split(", "))
     assert set(extensions_of((1, 0))) < set(extensions_of((1, 1)))
-
-
-def test_specs_list_every_set_of_profiles_bare_and_full() -> None:
-    assert [str(e) for e in specs((1, 0), "INT")] == [
-        "TOSA-1.0+INT",
-        "TOSA-1.0+INT+int16+int4+var+cf+dynamic+doubleround+inexactround",
-        "TOSA-1.0+INT+FP",
-        str(everything((1, 0))),
-    ]
-    assert len(list(specs())) == 6 * len(VERSIONS)
-    assert len(list(specs(profile="FP"))) == 4 * len(VERSIONS)
-    assert {e.version for e in specs((1, 1))} == {(1, 1)}
-    for env in specs():
-        assert Env.parse(str(env)) == env
 
 
 def test_everything_has_all_features_of_its_version() -> None:

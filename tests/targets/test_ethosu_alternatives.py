@@ -11,9 +11,9 @@ import torch
 
 from judges.integers import FORMS_DIFFER, in_integers
 from judges.rules import Case, cases, run_both
+from judges.samples import refusal
 from tosaic.files.flatbuffer import write
 from tosaic.front.registry import RULES, Sample
-from tosaic.front.samples import refusal
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 from tosaic.targets.ethosu import ETHOS_U

@@ -56,8 +56,6 @@ def save(
     manager = executorch_program(artifact, place, linux or LinuxOptions(), etrecord is not None)
     files: dict[Path, bytes | Callable[[Path], None]] = {}
     if bundled:
-        from tosaic.executorch.bundle import bundle
-
         files[Path(path)] = bundle(manager, artifact, test_inputs or ())
     else:
         files[Path(path)] = bytes(manager.buffer)
@@ -148,3 +146,29 @@ def _reason(problem: Exception) -> str:
     if type(problem).__name__ == "SpecViolationError" and found:
         return f"{found[0]} stays on the CPU, and ExecuTorch's runtime has no kernel for it"
     return f"ExecuTorch does not take what stays on the CPU: {first_line(problem)}"
+
+
+def bundle(manager: Any, artifact: Artifact, test_inputs: Iterable[Any]) -> bytes:
+    """The bundled program; what must come out is what the artifact computes."""
+    with quiet():
+        from executorch.devtools import BundledProgram
+        from executorch.devtools.bundled_program.config import MethodTestCase, MethodTestSuite
+        from executorch.devtools.bundled_program.serialize import (
+            serialize_from_bundled_program_to_flatbuffer,
+        )
+
+        cases = []
+        for given in test_inputs:
+            arguments = tuple(given) if isinstance(given, (list, tuple)) else (given,)
+            made = artifact.run(*arguments, raw=True)
+            taken = artifact.boundary.quantized(_leaves(arguments))
+            cases.append(MethodTestCase(taken, _leaves(made)))
+        if not cases:
+            raise InvalidInput("test_inputs is empty: give at least one input")
+        suite = [MethodTestSuite("forward", cases)]
+        return bytes(serialize_from_bundled_program_to_flatbuffer(BundledProgram(manager, suite)))
+
+
+def _leaves(value: Any) -> list[Any]:
+    flat, _ = torchapi.flatten(value)
+    return [v.detach().contiguous() if isinstance(v, torch.Tensor) else v for v in flat]

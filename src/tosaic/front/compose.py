@@ -81,27 +81,11 @@ def _batch_norm(b: dict[str, Any]) -> Call:
     return aten.batch_norm.default, (*tensors, False, b["momentum"], b["eps"], False)
 
 
-def _max_pool(b: dict[str, Any]) -> Call:
-    sizes = ("self", "kernel_size", "stride", "padding", "dilation", "ceil_mode")
-    return aten.max_pool2d.default, tuple(b[name] for name in sizes)
-
-
-def _layer_norm(b: dict[str, Any]) -> Call:
-    names = ("input", "normalized_shape", "weight", "bias", "eps")
-    return aten.layer_norm.default, tuple(b[name] for name in names)
-
-
-def _group_norm(b: dict[str, Any]) -> Call:
-    names = ("input", "group", "weight", "bias", "eps")
-    return aten.group_norm.default, tuple(b[name] for name in names)
-
-
-def _softmax(b: dict[str, Any]) -> Call | None:
-    return None if b["half_to_float"] else (aten.softmax.int, (b["self"], b["dim"]))
-
-
-def _log_softmax(b: dict[str, Any]) -> Call | None:
-    return None if b["half_to_float"] else (aten.log_softmax.int, (b["self"], b["dim"]))
+def _named(target: Any, names: str) -> Callable[[dict[str, Any]], Call | None]:
+    """The composite call with those of the arguments; none that is to give another type."""
+    return lambda b: (
+        None if b.get("half_to_float") else (target, tuple(b[name] for name in names.split()))
+    )
 
 
 _PLAIN = (aten.conv1d.default, aten.conv2d.default, aten.conv3d.default)
@@ -195,11 +179,17 @@ _ALIASES = _aliases(
 )  # fmt: skip
 _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
-    "aten.max_pool2d_with_indices.default": _max_pool,
-    "aten.native_layer_norm.default": _layer_norm,
-    "aten.native_group_norm.default": _group_norm,
-    "aten._softmax.default": _softmax,
-    "aten._log_softmax.default": _log_softmax,
+    "aten.max_pool2d_with_indices.default": _named(
+        aten.max_pool2d.default, "self kernel_size stride padding dilation ceil_mode"
+    ),
+    "aten.native_layer_norm.default": _named(
+        aten.layer_norm.default, "input normalized_shape weight bias eps"
+    ),
+    "aten.native_group_norm.default": _named(
+        aten.group_norm.default, "input group weight bias eps"
+    ),
+    "aten._softmax.default": _named(aten.softmax.int, "self dim"),
+    "aten._log_softmax.default": _named(aten.log_softmax.int, "self dim"),
     "aten.convolution.default": _convolution,
     "aten.as_strided.default": _strided,
     "aten.as_strided_copy.default": _strided,

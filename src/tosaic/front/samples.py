@@ -251,17 +251,6 @@ def emitted(
     return b.graph.ops
 
 
-def refusal(
-    case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
-) -> str | None:
-    """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
-    try:
-        emitted(case, env, kind, constraints)
-    except Unsupported as problem:
-        return problem.reason
-    return None
-
-
 def range_quant(values: Tensor, kind: DType) -> Quant:
     """Parameters that cover the values: affine for int8, symmetric for int16."""
     low, high = min(float(values.min()), 0.0), max(float(values.max()), 0.0)

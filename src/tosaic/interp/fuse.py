@@ -36,11 +36,6 @@ class Group:
     def result(self) -> Value:
         return self.ops[-1].outs[0]
 
-    @property
-    def inside(self) -> tuple[Value, ...]:
-        """The values that nothing outside of the group sees."""
-        return tuple(v for op in self.ops[:-1] for v in op.outs)
-
 
 # A maker of a fused kernel gets the group and whether its result travels as a carrier. It may
 # decline with None: the group's operators then run one by one.

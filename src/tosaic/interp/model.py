@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -51,31 +51,12 @@ class Model:
 
     def run(self, *inputs: Any) -> list[Array]:
         """The outputs of the graph, bit-exact in integers."""
-        return self.observe((), *inputs)[0]
-
-    def observe(self, names: Iterable[str], *inputs: Any) -> tuple[list[Array], dict[str, Array]]:
-        """The outputs, and by name any other values of the graph, from the same run."""
-        names = list(names)
         tensors, count = self._accept(inputs)
         plan = self._plan if count == 1 else self._batch_plan(count)
         if plan is None:
-            return self._one_by_one(names, tensors, count)
-        watch = _named(plan.graph, names)
-        outputs, seen = plan.observe(tensors, watch)
-        inside = [seen[v] for v in watch]
-        if count > 1:
-            inside = [self._each(*pair, count) for pair in zip(_named(self.graph, names), inside)]
-        own = self._apart(tensors, [*outputs, *inside])
-        kinds = [*(p.dtype for p in self.outputs), *(v.dtype for v in watch)]
-        arrays = [to_numpy(t, kind) for t, kind in zip(own, kinds, strict=True)]
-        return arrays[: len(outputs)], dict(zip(names, arrays[len(outputs) :], strict=True))
-
-    def _each(self, value: Value, tensor: Tensor, count: int) -> Tensor:
-        """An observed value for each sample of a batch; one that all samples share is repeated."""
-        if tensor.shape != value.shape:
-            return tensor
-        _check_stacks(value.name, value.shape)
-        return torch.cat([tensor] * count)
+            return self._one_by_one(tensors, count)
+        own = self._apart(tensors, plan.execute(tensors))
+        return [to_numpy(t, port.dtype) for t, port in zip(own, self.outputs, strict=True)]
 
     def _apart(self, inputs: list[Tensor], results: list[Tensor]) -> list[Tensor]:
         """Results in memory of their own: not the caller's, a constant's, or one another's."""
@@ -86,16 +67,15 @@ class Model:
             taken.add(place(own[-1]))
         return own
 
-    def _one_by_one(
-        self, names: list[str], tensors: list[Tensor], count: int
-    ) -> tuple[list[Array], dict[str, Array]]:
+    def _one_by_one(self, tensors: list[Tensor], count: int) -> list[Array]:
         """Samples that no batched graph can keep apart run one after the other."""
-        stacked: list[Port | Value] = [*self.outputs, *_named(self.graph, names)]
-        for value in stacked:
-            _check_stacks(value.name, value.shape)
-        runs = [self.observe(names, *row) for row in zip(*(t.chunk(count) for t in tensors))]
-        outputs = [np.concatenate(arrays) for arrays in zip(*(run[0] for run in runs))]
-        return outputs, {n: np.concatenate([run[1][n] for run in runs]) for n in names}
+        for port in self.outputs:
+            if not port.shape:
+                raise InvalidInput(
+                    f"'{port.name}' is a scalar, which holds no batch; give one sample at a time"
+                )
+        runs = [self.run(*row) for row in zip(*(t.chunk(count) for t in tensors))]
+        return [np.concatenate(arrays) for arrays in zip(*runs)]
 
     def _batch_plan(self, count: int) -> Plan | None:
         plans = self._batched
@@ -126,20 +106,6 @@ class Model:
 
 def _port(value: Value) -> Port:
     return Port(value.name, value.dtype, value.shape)
-
-
-def _named(graph: Graph, names: list[str]) -> list[Value]:
-    """The values of those names; of several with one name, the first."""
-    found = {v.name: v for v in reversed([*graph.values()])} if names else {}
-    for name in names:
-        if name not in found:
-            raise InvalidInput(f"the graph has no value named '{name}'")
-    return [found[name] for name in names]
-
-
-def _check_stacks(name: str, shape: Sequence[int]) -> None:
-    if not len(shape):
-        raise InvalidInput(f"'{name}' is a scalar, which holds no batch; give one sample at a time")
 
 
 def _samples(port: Port, shape: tuple[int, ...]) -> int:

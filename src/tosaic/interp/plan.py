@@ -1,12 +1,12 @@
 """A plan: a graph prepared once, run many times.
 
-Each step holds a prepared kernel and the registers it reads, writes and frees. A fused step can
-also run as its parts, so that a value inside it can be observed without a second run.
+Each step holds a prepared kernel and the registers it reads, writes and frees. A fused step that
+fails also runs as its parts, which tell the operator.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -86,40 +86,21 @@ class Plan:
         kept = {r for v, r in self._registers.items() if v.is_const} | set(self._outputs)
         for index in reversed(range(len(self.steps))):
             step = self.steps[index]
-            inside = (self._registers[v] for v in self._inside(index))
-            dead = {*step.reads, *step.writes, *inside} - kept
+            dead = {*step.reads, *step.writes} - kept
             kept |= dead
             step.frees = tuple(dead)
 
-    def _inside(self, index: int) -> tuple[Value, ...]:
-        return self._fused[index].inside if index in self._fused else ()
-
     def execute(self, inputs: Sequence[Tensor]) -> list[Tensor]:
         """The outputs for tensors in graph order, already of the right types and shapes."""
-        return self.observe(inputs, ())[0]
-
-    def observe(
-        self, inputs: Sequence[Tensor], watch: Collection[Value]
-    ) -> tuple[list[Tensor], dict[Value, Tensor]]:
-        """The outputs, and the values to watch, from one run."""
         registers = self._initial.copy()
         for register, tensor in zip(self._inputs, inputs, strict=True):
             registers[register] = tensor
-        wanted = {self._registers[v]: v for v in watch}
-        seen = {v: t for r, v in wanted.items() if (t := registers[r]) is not None}
         with torch.inference_mode(), strict_float32():
             for index, step in enumerate(self.steps):
-                written = step.writes
-                if wanted and any(self._registers[v] in wanted for v in self._inside(index)):
-                    written += self._run_parts(self._fused[index], registers)
-                else:
-                    self._run_step(index, registers)
-                for register in written if wanted else ():
-                    if register in wanted:
-                        seen[wanted[register]] = onednn.from_carrier(_present(registers[register]))
+                self._run_step(index, registers)
                 for register in step.frees:
                     registers[register] = None
-            return [onednn.from_carrier(_present(registers[r])) for r in self._outputs], seen
+            return [onednn.from_carrier(_present(registers[r])) for r in self._outputs]
 
     def _run_step(self, index: int, registers: Registers) -> None:
         try:
@@ -129,14 +110,13 @@ class Plan:
                 self._run_parts(self._fused[index], registers)
             raise
 
-    def _run_parts(self, group: Group, registers: Registers) -> tuple[int, ...]:
-        """Run a fused group operator by operator; the registers of the values inside it."""
+    def _run_parts(self, group: Group, registers: Registers) -> None:
+        """Run a fused group operator by operator."""
         for value in group.ins:
             register = self._registers[value]
             registers[register] = onednn.from_carrier(_present(registers[register]))
         for op in group.ops:
             _run(self._single(op), registers)
-        return tuple(self._registers[v] for v in group.inside)
 
 
 def _run(step: Step, registers: Registers) -> None:

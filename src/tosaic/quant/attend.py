@@ -16,8 +16,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.quant.annotations import values_of
-from tosaic.quant.masked import SOFTMAXES
-from tosaic.quant.masking import Masking, conditions, joined, number
+from tosaic.quant.masking import SOFTMAXES, Masking, conditions, joined, number
 
 aten = torch.ops.aten
 _PRODUCTS = frozenset({"aten.matmul.default", "aten.bmm.default"})
@@ -48,16 +47,16 @@ def attend(module: fx.GraphModule) -> None:
     """Put the operator in the place of the last product of each attention that is written out."""
     found = False
     for node in list(module.graph.nodes):
-        found = _with_condition(module, node) or found
+        found = _with_condition(node) or found
         scores = _attention(node)
-        if scores is not None and _replace(module, node, scores):
+        if scores is not None and _replace(node, scores):
             found = True
     if found:
         module.graph.eliminate_dead_code()
         module.recompile()
 
 
-def _with_condition(module: fx.GraphModule, node: fx.Node) -> bool:
+def _with_condition(node: fx.Node) -> bool:
     """Give the operator a condition in the place of computed numbers that stand for one."""
     if not _is_call(node, _OPERATOR):
         return False
@@ -67,11 +66,11 @@ def _with_condition(module: fx.GraphModule, node: fx.Node) -> bool:
         return False
     whole = (*_shape(query)[:-1], _shape(key)[-2])
     given = Masking(mask, shape=whole)
-    with module.graph.inserting_before(node):
+    with node.graph.inserting_before(node):
         found = conditions(node, [given])
         if found is None or found == [given] or not all(_fits(m, whole) for m in found):
             return False
-        made = joined(module, node, found, whole)
+        made = joined(node, found, whole)
     assert made is not None
     node.replace_input_with(mask, made)
     return True
@@ -242,7 +241,7 @@ _FORMS: dict[str, Callable[[dict[str, Any]], _Scores | None]] = {
 }  # fmt: skip
 
 
-def _replace(module: fx.GraphModule, node: fx.Node, scores: _Scores) -> bool:
+def _replace(node: fx.Node, scores: _Scores) -> bool:
     """Make the product the operator, if all of it has the shapes that the operator takes."""
     value, shape = node.args[1], _shape(scores.query)
     assert isinstance(value, fx.Node)
@@ -252,11 +251,11 @@ def _replace(module: fx.GraphModule, node: fx.Node, scores: _Scores) -> bool:
     if len(batches) != 1 or len(kinds) != 1 or len(shape) < 2 or None in (*shape, columns):
         return False  # it would spread, or be cast
     whole = (*shape[:-2], rows, columns)
-    with module.graph.inserting_before(node):
+    with node.graph.inserting_before(node):
         found = conditions(node, scores.masks)
         if found is None or not all(_fits(mask, whole) for mask in found):
             return False
-        mask = joined(module, node, found, whole)
+        mask = joined(node, found, whole)
         turned = torchapi.new_call(node, aten.transpose.int, (scores.turned, -2, -1))
         query = scores.query
         if scores.heads is not None:

@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.idioms.calls import PRODUCTS, QUOTIENTS
-from tosaic.quant.annotations import values_of
+from tosaic.quant.annotations import hold, values_of
 
 
 def join_factors(module: fx.GraphModule) -> None:
@@ -27,23 +27,12 @@ def join_factors(module: fx.GraphModule) -> None:
         if not bool(factor.isfinite().all()):
             continue
         node.target, node.kwargs = torch.ops.aten.mul.Tensor, {}
-        node.args = (inner[0], _argument(module, node, factor, joined))
+        held = hold(node, f"_factor_{joined}", factor) if factor.dim() else float(factor)
+        node.args = (inner[0], held)
         joined += 1
     if joined:
         module.graph.eliminate_dead_code()
         module.recompile()
-
-
-def _argument(module: fx.GraphModule, node: fx.Node, factor: Tensor, number: int) -> Any:
-    """A number, or a tensor as a buffer."""
-    if not factor.dim():
-        return float(factor)
-    name = f"_factor_{number}"
-    module.register_buffer(name, factor, persistent=False)
-    with module.graph.inserting_before(node):
-        held = module.graph.create_node("get_attr", name)
-    held.meta = {**node.meta, "val": torchapi.stand_in_beside(node, factor)}
-    return held
 
 
 def _factor(node: fx.Node) -> tuple[fx.Node, Tensor] | None:

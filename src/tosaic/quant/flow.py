@@ -12,9 +12,8 @@ from torch.export import ExportedProgram
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.examples import check_examples
 from tosaic.front.idle import drop_idle
-from tosaic.front.imported import Imported, import_model
+from tosaic.front.imported import Imported, check_examples, import_model
 from tosaic.front.ports import Ends
 from tosaic.quant.affine import fold_affine
 from tosaic.quant.attend import attend
@@ -26,7 +25,7 @@ from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.inputs import Arguments
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
-from tosaic.quant.masked import part_masks
+from tosaic.quant.masking import part_masks
 from tosaic.quant.permutes import sink_permutes
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer

@@ -8,6 +8,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.walk import is_known
+from tosaic.quant.annotations import hold
 
 
 def fold_known(module: fx.GraphModule) -> None:
@@ -27,11 +28,7 @@ def fold_known(module: fx.GraphModule) -> None:
     for node, value in made.items():
         if not isinstance(value, Tensor) or all(user in made for user in node.users):
             continue
-        name = f"_known_{node.name}"
-        module.register_buffer(name, value.detach(), persistent=False)
-        with graph.inserting_before(node):
-            held = graph.create_node("get_attr", name)
-        held.meta = dict(node.meta)
+        held = hold(node, f"_known_{node.name}", value.detach(), dict(node.meta))
         node.replace_all_uses_with(held, delete_user_cb=lambda user: user not in made)
     for node in reversed(made):  # dead code to PyTorch is no call that writes
         if not node.users:

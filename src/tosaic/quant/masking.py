@@ -1,4 +1,9 @@
-"""Masks of attention: where scores count, and what is added to them."""
+"""Masks of attention: where scores count, and what is added to them.
+
+A softmax that is no attention known as a whole reads its scores and one number far below: a sum
+with −10000 or −∞ leaves no room for the others. What then is far below the largest of its row does
+not count for the range either: see ``quant.readers``.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.quant.annotations import values_of
+from tosaic.quant.annotations import hold, values_of
 
 aten = torch.ops.aten
 FAR = -1e3  # what adds this much, or is this little, counts for nothing
@@ -83,9 +88,7 @@ def terms(home: fx.Node, mask: Masking, sign: int = 1) -> list[Masking]:
     return [mask] if any(p.value is None and not p.is_known for p in parts) else parts
 
 
-def joined(
-    module: fx.GraphModule, home: fx.Node, masks: Sequence[Masking], shape: tuple[int, ...]
-) -> fx.Node | None:
+def joined(home: fx.Node, masks: Sequence[Masking], shape: tuple[int, ...]) -> fx.Node | None:
     """One mask for scores of a shape: numbers, or a condition where scores count."""
     if not masks:
         return None
@@ -96,17 +99,17 @@ def joined(
         total = total + _numbers(mask, shape) if mask.is_known else total
     given = [allowed(home, mask) for mask in masks if not mask.is_known]
     if not given:
-        return held(module, home, total)
+        return held(home, total)
     is_bias = bool(((total != 0) & (total > FAR)).any())
     if not is_bias and total.dim():
-        given.append(held(module, home, total > FAR))
+        given.append(held(home, total > FAR))
     result = given[0]
     for other in given[1:]:
         result = torchapi.new_call(home, aten.logical_and.default, (result, other))
     if not is_bias:
         return result
     low = float(total[total > FAR].min()) - _AWAY  # numbers that int8 has, beside the others
-    numbers = held(module, home, total.clamp(min=low)), held(module, home, torch.tensor([low]))
+    numbers = held(home, total.clamp(min=low)), held(home, torch.tensor([low]))
     return torchapi.new_call(home, aten.where.self, (result, *numbers))
 
 
@@ -126,13 +129,11 @@ def allowed(home: fx.Node, mask: Masking) -> fx.Node:
     return torchapi.new_call(home, aten.logical_not.default, (mask.node,))
 
 
-def held(module: fx.GraphModule, home: fx.Node, values: Tensor) -> fx.Node:
+def held(home: fx.Node, values: Tensor) -> fx.Node:
     """A tensor as a buffer of the module."""
-    name = f"_mask_of_{home.name}_{len(list(module.buffers()))}"
-    module.register_buffer(name, values, persistent=False)
-    made = home.graph.create_node("get_attr", name)
-    made.meta = {**home.meta, "val": torchapi.stand_in_beside(home, values)}
-    return made
+    module = home.graph.owning_module
+    assert module is not None
+    return hold(home, f"_mask_of_{home.name}_{len(list(module.buffers()))}", values)
 
 
 def _condition(home: fx.Node, node: fx.Node, sign: int = 1) -> Masking | None:
@@ -203,3 +204,71 @@ def _indicated(home: fx.Node, node: fx.Node, value: float) -> Masking | None:
         half = 0.5 if kind.is_floating_point else 0
         node = torchapi.new_call(home, aten.gt.Scalar, (node, half))
     return Masking(node, value, is_allowed=allowed)
+
+
+SOFTMAXES = frozenset({"aten.softmax.int", "aten._softmax.default"})
+_SIGNS = {
+    "aten.add.Tensor": 1,
+    "aten.add_.Tensor": 1,
+    "aten.sub.Tensor": -1,
+    "aten.sub_.Tensor": -1,
+}
+
+
+def part_masks(module: fx.GraphModule) -> None:
+    """Let each softmax read its scores where a mask allows them, and ``FAR`` elsewhere."""
+    found = False
+    for node in list(module.graph.nodes):
+        if node.op == "call_function" and torchapi.target_name(node) in SOFTMAXES:
+            while (made := _parted(node, node.args[0])) is not None:
+                node.replace_input_with(node.args[0], made)
+                found = True
+    if found:
+        module.graph.eliminate_dead_code()
+        module.recompile()
+
+
+def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
+    """Scores and a mask that are added up, chosen instead; None if they are something else."""
+    if not isinstance(scores, fx.Node) or len(scores.users) != 1 or scores.op != "call_function":
+        return None
+    sign, bound = _SIGNS.get(torchapi.target_name(scores)), torchapi.bound_arguments(scores)
+    if sign is None or bound["alpha"] != 1:
+        return None
+    for one, other in (("self", "other"), ("other", "self"))[: 2 if sign > 0 else 1]:
+        base, mask = bound[one], bound[other]
+        if not all(isinstance(n, fx.Node) for n in (base, mask)) or values_of(base) is not None:
+            continue
+        if base.meta["val"].shape != scores.meta["val"].shape:
+            continue
+        with home.graph.inserting_before(home):
+            known = values_of(mask)
+            made = (
+                _conditional(home, base, mask, sign)
+                if known is None
+                else _limited(home, base, known * sign)
+            )
+        if made is not None:
+            return made
+    return None
+
+
+def _limited(home: fx.Node, base: fx.Node, mask: Tensor) -> fx.Node | None:
+    """A known mask whose numbers are no lower than has an effect."""
+    if not bool((mask < FAR).any()):
+        return None
+    near = held(home, mask.detach().clamp(min=FAR))
+    return torchapi.new_call(home, aten.add.Tensor, (base, near))
+
+
+def _conditional(home: fx.Node, base: fx.Node, mask: fx.Node, sign: int) -> fx.Node | None:
+    """Scores where the condition behind a mask that is computed allows them."""
+    shape = torchapi.known_shape(base.meta["val"]) or ()
+    found = terms(home, Masking(mask, shape=shape), sign)
+    if any(term.value is None or term.value > FAR for term in found):
+        return None
+    made = base
+    for term in found:
+        args = allowed(home, term), made, FAR
+        made = torchapi.new_call(home, aten.where.ScalarOther, args)
+    return made

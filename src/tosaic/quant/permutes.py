@@ -13,7 +13,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.writes import is_functional
-from tosaic.quant.annotations import values_of
+from tosaic.quant.annotations import hold, values_of
 from tosaic.quant.fold import is_layer
 
 aten = torch.ops.aten
@@ -31,7 +31,7 @@ def sink_permutes(module: fx.GraphModule) -> None:
         if (order := _order(node)) is not None:
             _join(node, order)
         elif node.op == "call_function" and (torchapi.is_pointwise(node) or _is_cat(node)):
-            _sink(module, node)
+            _sink(node)
     module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -70,7 +70,7 @@ def _join(node: fx.Node, order: Sequence[int]) -> None:
         node.target, node.args, node.kwargs = aten.permute.default, (source, whole), {}
 
 
-def _sink(module: fx.GraphModule, node: fx.Node) -> None:
+def _sink(node: fx.Node) -> None:
     """Compute with what was transposed, and transpose the result."""
     result = node.meta.get("val")
     if not isinstance(result, Tensor):
@@ -87,14 +87,17 @@ def _sink(module: fx.GraphModule, node: fx.Node) -> None:
     back = [order.index(axis) for axis in range(len(order))]
     for constant, values in held.items():
         if values.dim() > 1 or values.numel() > 1:
-            sources[constant] = _turned(module, node, constant, values, back)
+            rank = len(back)
+            whole = values.detach().reshape((1,) * (rank - values.dim()) + tuple(values.shape))
+            turned = whole.permute(back).contiguous()
+            sources[constant] = hold(node, f"_{node.name}_{constant.name}", turned)
     if _is_cat(node):
         axis = torchapi.bound_arguments(node)["dim"] % result.dim()
         node.args, node.kwargs = (node.args[0], order[axis]), {}
     node.args, node.kwargs = fx.map_arg((node.args, node.kwargs), lambda n: sources.get(n, n))
     node.meta = {**node.meta, "val": result.permute(back).contiguous()}
-    with module.graph.inserting_after(node):
-        after = module.graph.call_function(aten.permute.default, (node, order))
+    with node.graph.inserting_after(node):
+        after = node.graph.call_function(aten.permute.default, (node, order))
     after.meta = {**node.meta, "val": result}
     node.replace_all_uses_with(after, delete_user_cb=lambda user: user is not after)
 
@@ -108,16 +111,3 @@ def _is_of_layer(node: fx.Node) -> bool:
     if node.op != "call_function":
         return False
     return is_layer(node) or torchapi.is_pointwise(node) or torchapi.target_name(node) in _JOINS
-
-
-def _turned(
-    module: fx.GraphModule, node: fx.Node, constant: fx.Node, values: Tensor, back: list[int]
-) -> fx.Node:
-    """A constant beside a value whose axes are put back."""
-    whole = values.detach().reshape((1,) * (len(back) - values.dim()) + tuple(values.shape))
-    name = f"_{node.name}_{constant.name}"
-    module.register_buffer(name, whole.permute(back).contiguous(), persistent=False)
-    with module.graph.inserting_before(node):
-        held = module.graph.create_node("get_attr", name)
-    held.meta = {**constant.meta, "val": torchapi.stand_in_beside(node, whole.permute(back))}
-    return held

@@ -10,7 +10,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.curves import Curve
-from tosaic.quant.masked import SOFTMAXES
+from tosaic.quant.masking import SOFTMAXES
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.ranges import Reader
 

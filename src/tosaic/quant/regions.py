@@ -15,7 +15,7 @@ from torch import Tensor, fx, nn
 
 from tosaic.front import torchapi
 from tosaic.front.marks import MARK, Mark, mark_of
-from tosaic.quant.roles import is_real
+from tosaic.quant.annotations import hold, is_real
 
 _EMPTY = "tosaic.empty"
 _FUNCTIONS = {"cond": (1, 2), "while_loop": (0, 1)}  # which arguments they are
@@ -103,11 +103,7 @@ def _with_constants(
     for index, node in enumerate(made.graph.find_nodes(op="placeholder")):
         if index not in values:
             continue
-        name = f"_given_{index}"
-        made.register_buffer(name, values[index].detach(), persistent=False)
-        with made.graph.inserting_before(node):
-            held = made.graph.create_node("get_attr", name)
-        held.meta = dict(node.meta)
+        held = hold(node, f"_given_{index}", values[index].detach(), dict(node.meta))
         node.replace_all_uses_with(held)
         made.graph.erase_node(node)
     made.recompile()

@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
-from itertools import combinations
 
 from tosaic.errors import InvalidInput
 
@@ -164,17 +162,6 @@ class Env:
 
     def has(self, feature: str) -> bool:
         return feature in self.features
-
-
-def specs(version: tuple[int, int] | None = None, profile: str | None = None) -> Iterator[Env]:
-    """Every version with every set of profiles, bare and with all extensions; or a part of them."""
-    for v in VERSIONS if version is None else (version,):
-        for count in range(1, len(PROFILES) + 1):
-            for chosen in combinations(PROFILES, count):
-                if profile is None or profile in chosen:
-                    yield Env(v, frozenset(chosen))
-                    full = {e for p in chosen for e in extensions_of(v, p)}
-                    yield Env(v, frozenset(chosen), frozenset(full))
 
 
 def everything(version: tuple[int, int] = VERSIONS[-1], level: str = "8K") -> Env:
