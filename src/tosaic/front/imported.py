@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import copy
 import os
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
-from torch.export.passes import move_to_device_pass
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.compose import composed
+from tosaic.front.devices import on_cpu
 from tosaic.front.pieces import in_pieces
 from tosaic.front.state import Changes, explicit
 from tosaic.front.writes import is_functional
@@ -114,80 +112,3 @@ def _beside(module: torch.nn.Module, example_inputs: tuple[Any, ...]) -> tuple[A
     flat, spec = torchapi.flatten(example_inputs)
     placed: tuple[Any, ...] = torchapi.unflatten([moved(v) for v in flat], spec)
     return placed
-
-
-def on_cpu(exported: ExportedProgram) -> ExportedProgram:
-    """The program with all its tensors, and every device that it names, on the CPU."""
-    for key, tensor in {**exported.state_dict, **exported.constants}.items():
-        if isinstance(tensor, Tensor) and tensor.device.type == "meta":
-            raise InvalidInput(f"{key} is on the meta device and has no values: load them first")
-    if not any(_names_device(module.graph) for module in torchapi.graphs_of(exported)) and all(
-        t.device.type == "cpu" for t in _tensors(exported)
-    ):
-        return exported
-    with torchapi.quiet():
-        moved = copy.deepcopy(exported)
-        for module in torchapi.graphs_of(moved):
-            for node in module.graph.nodes:
-                _move(node)
-        return move_to_device_pass(moved, "cpu")
-
-
-def _tensors(exported: ExportedProgram) -> Iterator[Tensor]:
-    """Tensors and stand-ins that may be on another device."""
-    yield from exported.state_dict.values()
-    yield from (t for t in exported.constants.values() if isinstance(t, Tensor))
-    for node in exported.graph.nodes:
-        if isinstance(node.meta.get("val"), Tensor):
-            yield node.meta["val"]
-
-
-def _is_elsewhere(value: Any) -> bool:
-    return isinstance(value, torch.device) and value.type != "cpu"
-
-
-def _names_device(graph: fx.Graph) -> bool:
-    return any(_is_elsewhere(a) for n in graph.nodes for a in (*n.args, *n.kwargs.values()))
-
-
-def _move(node: fx.Node) -> None:
-    """Devices among the arguments of a call, wherever its schema has them."""
-    cpu = torch.device("cpu")
-    node.args = tuple(cpu if _is_elsewhere(a) else a for a in node.args)
-    node.kwargs = {k: cpu if _is_elsewhere(a) else a for k, a in node.kwargs.items()}
-
-
-def check_examples(example_inputs: Any) -> None:
-    """A tuple whose tensors lie apart in memory; InvalidInput says what is wrong."""
-    if not isinstance(example_inputs, tuple):
-        kind = type(example_inputs).__name__
-        raise InvalidInput(f"example_inputs must be a tuple of the model's arguments, not a {kind}")
-    seen: dict[int, list[tuple[int, Tensor]]] = {}
-    flat, _ = torchapi.flatten(example_inputs)
-    for index, value in enumerate(flat):
-        if not isinstance(value, Tensor) or value.device.type == "meta" or not value.numel():
-            continue
-        near = seen.setdefault(value.untyped_storage().data_ptr(), [])
-        for first, other in near:
-            _check_apart(first, other, index, value)
-        near.append((index, value))
-
-
-def _check_apart(first: int, other: Tensor, index: int, value: Tensor) -> None:
-    """torch.export merges equal tensors; writes to one of two that overlap change both."""
-    if not _overlap(other, value):
-        return
-    same = other.data_ptr() == value.data_ptr() and other.shape == value.shape
-    how = "are the same tensor, which torch.export would merge into one"
-    if not same or other.stride() != value.stride():
-        how = "overlap in memory"
-    raise InvalidInput(f"example inputs {first} and {index} {how}; pass a clone")
-
-
-def _overlap(one: Tensor, other: Tensor) -> bool:
-    """Whether two tensors in one storage have an element in common."""
-    if one.element_size() != other.element_size():
-        return True
-    taken = torch.zeros(one.untyped_storage().nbytes() // one.element_size(), dtype=torch.bool)
-    taken.as_strided(one.shape, one.stride(), one.storage_offset()).fill_(True)
-    return bool(taken.as_strided(other.shape, other.stride(), other.storage_offset()).any())

@@ -1,13 +1,14 @@
 """Which numbers a value can hold: int64 is lowered to 32 bits only where they are enough.
 
 Intervals are followed through the calls of a program. Indices, masks and counts stay small;
-arithmetic whose result may leave int32 is refused and runs in PyTorch.
+arithmetic whose result may leave int32 is refused and runs in PyTorch. Values that are read as
+positions are small, too: beyond the end of a tensor there is no result to agree with.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.positions import places
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 
 Interval = tuple[float, float]
 ALL: Interval = (-math.inf, math.inf)
@@ -312,3 +313,52 @@ _KEEPING = frozenset({
     "_unsafe_index", "take", "take_along_dim", "embedding", "scatter", "index_copy", "index_fill",
     "unfold", "triu", "tril", "diagonal", "cummax", "cummin", "msort", "meshgrid",
 })  # fmt: skip
+
+
+_DEEPEST = 6  # moves between a value and where it is read
+_MOVES = frozenset({
+    "view", "reshape", "_unsafe_view", "unsqueeze", "squeeze", "flatten", "unflatten", "select",
+    "slice", "expand", "permute", "transpose", "t", "contiguous", "clone", "alias", "detach",
+})  # fmt: skip
+
+
+Tensors = Mapping[fx.Node, Tensor]
+
+
+def places(node: fx.Node, tensors: Tensors, deepest: int = _DEEPEST) -> int | None:
+    """How many places there are for a value that every reader takes for a position; else None.
+
+    ``tensors`` are the program's own.
+    """
+    if not deepest or not node.users:
+        return None
+    found = [_places_of(user, node, tensors, deepest) for user in node.users]
+    known = [count for count in found if count is not None]
+    return min(known) if len(known) == len(found) else None
+
+
+def _places_of(user: fx.Node, node: fx.Node, tensors: Tensors, deepest: int) -> int | None:
+    parts, bound = torchapi.target_name(user).split("."), torchapi.bound_arguments(user)
+    name = parts[1] if len(parts) == 3 and parts[0] == "aten" else ""
+    if name in _MOVES:
+        return places(user, tensors, deepest - 1)
+    if name == "embedding" and bound["weight"] is not node:
+        return _size(bound["weight"], 0, tensors)
+    if name in ("gather", "index_select") and bound["self"] is not node:
+        return _size(bound["self"], bound["dim"], tensors)
+    if name == "index" and bound["self"] is not node:
+        axes = [axis for axis, index in enumerate(bound["indices"]) if index is node]
+        sizes = [_size(bound["self"], axis, tensors) for axis in axes]
+        return min((size for size in sizes if size is not None), default=None)
+    return None
+
+
+def _size(value: Any, axis: int, tensors: Tensors) -> int | None:
+    """The size of a tensor along an axis; PT2E's own calls carry no example of their results."""
+    while isinstance(value, fx.Node) and torchapi.target_name(value) in (QUANTIZE, *DEQUANTIZE):
+        value = value.args[0]
+    if not isinstance(value, fx.Node):
+        return None
+    example = tensors.get(value, value.meta.get("val"))
+    shape = torchapi.known_shape(example) if isinstance(example, Tensor) else None
+    return shape[axis] if shape else None

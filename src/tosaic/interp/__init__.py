@@ -1,12 +1,11 @@
 """The interpreter: every import below fills the registry of kernels."""
 
-from tosaic.interp import (
-    chains,
+from tosaic.interp import (  # noqa: F401
     control,
     convert,
     elementwise,
     fft,
-    gather,
+    fused,
     image,
     layout,
     pool,
@@ -14,18 +13,3 @@ from tosaic.interp import (
     reduce,
     shape,
 )
-
-__all__ = [
-    "chains",
-    "control",
-    "convert",
-    "elementwise",
-    "fft",
-    "gather",
-    "image",
-    "layout",
-    "pool",
-    "products",
-    "reduce",
-    "shape",
-]

@@ -95,16 +95,22 @@ def _rule(*names: str) -> Callable[[Rule], Rule]:
 
 def _rowwise(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
     """The data operand comes first and has the batch on its first axis, as the result has."""
-    if op.ins[0] not in r.new or any(v in r.new for v in op.ins[1:]):
+    if op.ins[0] not in r.new or any(v in r.new for v in op.ins[1:]) or _mixes(op):
         raise _Mixes
     return r.whole_batch(op, op.ins)
 
 
-@_rule("RESCALE")
-def _rescale(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
-    if op.attrs["per_channel"] and op.ins[0].type.rank < 2:
-        raise _Mixes
-    return _rowwise(r, op)
+def _mixes(op: Op) -> bool:
+    """Whether an operator on one tensor does something along the first axis."""
+    if op.name == "RESCALE":
+        return bool(op.attrs["per_channel"]) and op.ins[0].type.rank < 2
+    if op.name == "TRANSPOSE":
+        return bool(op.attrs["perms"][0] != 0)
+    if op.name == "PAD":
+        return any(_sizes(op.ins[1])[:2])
+    if op.name == "TILE":
+        return _sizes(op.ins[1])[0] != 1
+    return op.attrs.get("axis") == 0
 
 
 @_rule(*BROADCASTS)
@@ -156,23 +162,6 @@ def _concat(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
     return r.again(op, [r.batched(v) for v in op.ins])
 
 
-@_rule(
-    "ARGMAX", "REVERSE", "REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN",
-    "REDUCE_PRODUCT", "REDUCE_SUM",
-)  # fmt: skip
-def _axis(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
-    if op.attrs["axis"] == 0:
-        raise _Mixes
-    return _rowwise(r, op)
-
-
-@_rule("TRANSPOSE")
-def _transpose(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
-    if op.attrs["perms"][0] != 0:
-        raise _Mixes
-    return _rowwise(r, op)
-
-
 def _sizes(value: Value) -> list[int]:
     if value.const is None:
         raise _Mixes
@@ -192,20 +181,6 @@ def _slice(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
     if start[0] != 0 or size[0] != op.ins[0].shape[0]:
         raise _Mixes
     return r.again(op, [r.new[op.ins[0]], op.ins[1], r.b.shape((size[0] * r.count, *size[1:]))])
-
-
-@_rule("PAD")
-def _pad(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
-    if any(_sizes(op.ins[1])[:2]):
-        raise _Mixes
-    return _rowwise(r, op)
-
-
-@_rule("TILE")
-def _tile(r: _Rebatcher, op: Op) -> tuple[Value, ...]:
-    if _sizes(op.ins[1])[0] != 1:
-        raise _Mixes
-    return _rowwise(r, op)
 
 
 @_rule("DIM", "ASSERT_EQUAL_SHAPE", "CUSTOM", "VARIABLE_WRITE")

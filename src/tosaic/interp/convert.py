@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from tosaic.interp.exact import Interval
-from tosaic.interp.kernel import TORCH, Context, Run, constant, kernel
+from tosaic.interp.kernel import TORCH, Context, Run, kernel
 from tosaic.interp.operands import specialise
 from tosaic.interp.rescale import Rescale
 from tosaic.ir.graph import Op
@@ -52,26 +52,19 @@ def _float_to_int(result: d.DType) -> Run:
 @kernel("RESCALE")
 def rescale(op: Op, context: Context) -> Run:
     def make(multiplier: Tensor, shift: Tensor, input_zp: Tensor, output_zp: Tensor) -> Run:
-        ready = _rescaler(op, (multiplier, shift, input_zp, output_zp))
+        ready = rescaler(op, (multiplier, shift, input_zp, output_zp))
         return ready if op.outs[0].shape else lambda x: ready(x).reshape(x.shape)
 
     return specialise(op, "multiplier shift input_zp output_zp", make)
 
 
 def rescaler(
-    op: Op, clamp: tuple[int, int] | None = None, interval: Interval | None = None
-) -> Rescale:
-    """The RESCALE of constant parameters, with what is known of its input and a CLAMP behind."""
-    parameters = [tensor for v in op.ins[1:] if (tensor := constant(v)) is not None]
-    return _rescaler(op, parameters, clamp, interval)
-
-
-def _rescaler(
     op: Op,
     parameters: Sequence[Tensor],
     clamp: tuple[int, int] | None = None,
     interval: Interval | None = None,
 ) -> Rescale:
+    """A RESCALE of known parameters, with what is known of its input and a CLAMP behind."""
     multiplier, shift, input_zp, output_zp = parameters
     return Rescale(
         multiplier,

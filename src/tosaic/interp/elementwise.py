@@ -56,37 +56,23 @@ def rounded(op: Op, context: Context) -> Run:
     return in_float32(op, _ROUNDED[op.name])
 
 
-@kernel("ADD")
+@kernel("ADD", "SUB")
 def add(op: Op, context: Context) -> Run:
+    compute, is_sum = (torch.add, True) if op.name == "ADD" else (torch.sub, False)
     if op.outs[0].dtype.is_float:
-        return torch.add
-
+        return compute
     low, high = op.outs[0].dtype.range
 
     def run(a: Tensor, b: Tensor) -> Tensor:
-        total = a + b
+        total = compute(a, b)
         (a_low, a_high), (b_low, b_high) = _ends(a), _ends(b)
-        if a_low + b_low < low or a_high + b_high > high:
-            # Where it wrapped, its sign differs from the sign of both operands.
-            require(((a ^ total) & (b ^ total)).amin() >= 0, "the sum overflows")
+        least, most = (b_low, b_high) if is_sum else (-b_high, -b_low)
+        if a_low + least < low or a_high + most > high:
+            # Where it wrapped, it has not the sign that those of a and b ask for.
+            turned = (b ^ total) if is_sum else (a ^ b)
+            what = "the sum overflows" if is_sum else "the difference overflows"
+            require(((a ^ total) & turned).amin() >= 0, what)
         return total
-
-    return run
-
-
-@kernel("SUB")
-def sub(op: Op, context: Context) -> Run:
-    if op.outs[0].dtype.is_float:
-        return torch.sub
-
-    low, high = op.outs[0].dtype.range
-
-    def run(a: Tensor, b: Tensor) -> Tensor:
-        difference = a - b
-        (a_low, a_high), (b_low, b_high) = _ends(a), _ends(b)
-        if a_low - b_high < low or a_high - b_low > high:
-            require(((a ^ b) & (a ^ difference)).amin() >= 0, "the difference overflows")
-        return difference
 
     return run
 

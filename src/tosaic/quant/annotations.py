@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.front.registry import RULES
 from tosaic.quant.pt2e import QuantizationAnnotation
+from tosaic.quant.roles import is_real, role_of
 
 ANNOTATION = "quantization_annotation"  # where torchao keeps it
 
@@ -88,43 +87,3 @@ def norm_of(node: fx.Node) -> fx.Node | None:
 def only_user(node: fx.Node) -> fx.Node | None:
     users = list(node.users)
     return users[0] if len(users) == 1 and users[0].op == "call_function" else None
-
-
-@dataclass(frozen=True, slots=True)
-class Role:
-    """An activation, a bias, a weight with its axis of output channels, or a number left alone."""
-
-    kind: Literal["activation", "weight", "bias", "constant"] = "activation"
-    axis: int = 0
-
-
-def role_of(call: fx.Node, argument: str) -> Role:
-    """The role of an argument by its name in the operator's schema."""
-    rule = RULES.get(torchapi.target_name(call))
-    if rule is None:
-        return Role()
-    bound = torchapi.bound_arguments(call)
-    if rule.policy == "WEIGHTED" and argument == "weight":
-        return Role("weight", 1 if bound.get("transposed") else rule.weight_axis)
-    if rule.policy == "WEIGHTED" and argument == "bias":
-        return Role("bias")
-    if argument in rule.masks:
-        return Role("constant" if _is_constant(bound[argument]) else "activation")
-    first = next(iter(bound))
-    return Role("constant") if rule.constants and argument != first else Role()
-
-
-def _is_constant(argument: object) -> bool:
-    """Whether a value is a parameter or a buffer, or is computed from nothing else."""
-    if not isinstance(argument, fx.Node):
-        return False
-    inputs = argument.all_input_nodes
-    if argument.op == "call_function":
-        return bool(inputs) and all(_is_constant(n) for n in inputs)
-    return argument.op == "get_attr"
-
-
-def is_real(node: fx.Node) -> bool:
-    """Whether it is a tensor of floating-point numbers: integers and masks are not quantized."""
-    example = node.meta.get("val")
-    return isinstance(example, Tensor) and example.dtype.is_floating_point

@@ -14,8 +14,8 @@ from typing import Any
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.quant.annotations import role_of
 from tosaic.quant.parts import by_rows
+from tosaic.quant.roles import role_of
 from tosaic.quant.rounding import Together, rounded, together
 from tosaic.quant.weights import BiasObserver, WeightObserver
 

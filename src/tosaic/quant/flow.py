@@ -12,8 +12,9 @@ from torch.export import ExportedProgram
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.examples import check_examples
 from tosaic.front.idle import drop_idle
-from tosaic.front.imported import Imported, check_examples, import_model
+from tosaic.front.imported import Imported, import_model
 from tosaic.front.ports import Ends
 from tosaic.quant.affine import fold_affine
 from tosaic.quant.attend import attend

@@ -25,11 +25,9 @@ from tosaic.quant.annotations import (
     annotation,
     brings_numbers,
     inputs_of,
-    is_real,
     norm_of,
     only_user,
     operands_of,
-    role_of,
     values_of,
 )
 from tosaic.quant.curves import curves_in
@@ -40,6 +38,7 @@ from tosaic.quant.pt2e import (
 )
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.residuals import NORMS
+from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import SCHEMES, Scheme, wider
 from tosaic.quant.selection import (
     BoundarySpec,

@@ -15,7 +15,8 @@ from torch import Tensor, fx, nn
 
 from tosaic.front import torchapi
 from tosaic.front.marks import MARK, Mark, mark_of
-from tosaic.quant.annotations import hold, is_real
+from tosaic.quant.annotations import hold
+from tosaic.quant.roles import is_real
 
 _EMPTY = "tosaic.empty"
 _FUNCTIONS = {"cond": (1, 2), "while_loop": (0, 1)}  # which arguments they are

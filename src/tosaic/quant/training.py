@@ -15,7 +15,8 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.imported import check_examples, import_model
+from tosaic.front.examples import check_examples
+from tosaic.front.imported import import_model
 from tosaic.quant.flow import float_module
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.schemes import Scheme

@@ -13,7 +13,8 @@ from tosaic.front.calls import joins
 from tosaic.front.curves import Curve
 from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Quant, Value
-from tosaic.quant.annotations import ANNOTATION, is_real, only_user, role_of
+from tosaic.quant.annotations import ANNOTATION, only_user
+from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import Scheme
 from tosaic.spec import dtypes as d
 from tosaic.targets.base import Target

@@ -22,11 +22,10 @@ from tosaic.rewrite import (  # noqa: F401
     values,
     windows,
 )
-from tosaic.rewrite.clean import remove_dead
 from tosaic.rewrite.fold import share_constants
 from tosaic.rewrite.heads import part_heads
 from tosaic.rewrite.layout import sink_transposes
-from tosaic.rewrite.match import Allowed, Cost, simplify
+from tosaic.rewrite.match import Allowed, Cost, remove_dead, simplify
 from tosaic.rewrite.peak import lower_peak
 from tosaic.rewrite.shapes import share_shapes
 from tosaic.spec.env import Env

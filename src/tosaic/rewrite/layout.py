@@ -15,8 +15,7 @@ from typing import Any
 from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
-from tosaic.rewrite.clean import remove_dead
-from tosaic.rewrite.match import Allowed, Cost
+from tosaic.rewrite.match import Allowed, Cost, remove_dead
 from tosaic.spec.env import Env
 from tosaic.spec.ops_elementwise import BROADCASTS
 

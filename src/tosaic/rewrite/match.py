@@ -254,3 +254,15 @@ def one_number(value: Value) -> float | int | None:
     """The number that a constant of one element holds."""
     array = known(value) if value.type.size == 1 else None
     return None if array is None else array.reshape(-1)[0].item()
+
+
+def remove_dead(graph: Graph) -> Graph:
+    """Drop operators whose results are never read, unless they change what lasts."""
+    needed = set(graph.outputs)
+    kept = []
+    for op in reversed(graph.ops):
+        if lasts(op) or any(v in needed for v in op.outs):
+            needed.update(op.ins)
+            kept.append(op)
+    graph.ops = kept[::-1]
+    return graph

@@ -1,13 +1,108 @@
-"""Inputs and outputs of a graph in another order of their axes."""
+"""Inputs and outputs in another order of their axes, or as uint8: a TRANSPOSE or a RESCALE each.
+
+Within a graph there is int8 alone. A byte of 0 to 255 is stored as int8, and the RESCALE that
+reads or makes it has the flag that says so; its zero points differ by 128.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tosaic.ir.graph import Graph, Op, Value
+from tosaic.ir.build import Builder
+from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
 from tosaic.rewrite.layout import inverse
 from tosaic.spec import OPS
-from tosaic.spec.dtypes import TensorType
+from tosaic.spec.dtypes import I8, I16, TensorType
+
+_HALF = 128
+_NARROW = (I8, I16)
+
+
+def unsigned_input(b: Builder, index: int) -> None:
+    """Take an input of int8 as uint8: by the RESCALE that alone reads it, or by one more."""
+    graph = b.graph
+    old = graph.inputs[index]
+    graph.inputs[index] = new = _outside(old)
+    readers = [op for op in graph.ops if old in op.ins]
+    alone = len(readers) == 1 and old not in graph.outputs
+    if alone and _is_step(readers[0]) and readers[0].ins[0] is old:
+        _turned_unsigned(b, readers[0], "input")
+        readers[0].ins[0] = new
+        return
+    zero = _zero(old.quant)
+    made = _step(b, new, zero + _HALF, zero, "input")
+    made.quant, made.loc = old.quant, old.loc
+    (op,) = graph.ops[-1:]
+    del graph.ops[-1]
+    graph.ops.insert(0, op)
+    for reader in readers:
+        reader.ins = [made if value is old else value for value in reader.ins]
+    graph.outputs = [made if value is old else value for value in graph.outputs]
+
+
+def unsigned_output(b: Builder, index: int) -> None:
+    """Give an output of int8 as uint8: by the RESCALE that makes it for no other, or by one."""
+    graph = b.graph
+    old = graph.outputs[index]
+    alone = graph.outputs.count(old) == 1 and not any(old in op.ins for op in graph.ops)
+    new, maker = _outside(old), old.producer
+    if alone and maker is not None and _is_step(maker):
+        _turned_unsigned(b, maker, "output")
+        old.name, old.quant = new.name, new.quant
+        return
+    if alone and maker is not None and maker.name == "IDENTITY":  # a copy, which this is as well
+        graph.ops.remove(maker)
+        old = maker.ins[0]
+    # Behind a zero point of 0 Vela 5.2 makes one RESCALE of two and loses half of the range;
+    # any two zero points that differ by 128 do the same.
+    zero = _zero(old.quant) or -_HALF
+    made = _step(b, old, zero, zero + _HALF, "output")
+    made.name, made.quant, made.loc = new.name, new.quant, new.loc
+    old.name = "" if alone or graph.outputs.count(old) == 1 else old.name
+    graph.outputs[index] = made
+
+
+def _outside(value: Value) -> Value:
+    """A tensor at the boundary that means the same."""
+    quant = value.quant
+    assert quant is not None
+    meaning = Unsigned(quant.scale, _zero(quant) + _HALF)
+    return Value(TensorType(I8, value.shape), value.name, quant=meaning, loc=value.loc)
+
+
+def _zero(quant: Quant | None) -> int:
+    assert quant is not None
+    assert isinstance(quant.zero_point, int)  # one for all channels
+    return quant.zero_point
+
+
+def _is_step(op: Op) -> bool:
+    """Whether it is a RESCALE that may have a flag: TOSA has none beside int32 and int48."""
+    plain = op.name == "RESCALE" and not (op.attrs["input_unsigned"] or op.attrs["output_unsigned"])
+    return plain and op.ins[0].dtype in _NARROW and op.outs[0].dtype in _NARROW and all(
+        value.is_const for value in op.ins[1:]
+    )  # fmt: skip
+
+
+def _turned_unsigned(b: Builder, op: Op, side: str) -> None:
+    position = 3 if side == "input" else 4
+    (zero,) = op.ins[position].const.array.tolist()  # type: ignore[union-attr]
+    op.ins[position] = b.const([_stored(zero + _HALF)], I8)
+    op.attrs = {**op.attrs, f"{side}_unsigned": True}
+
+
+def _step(b: Builder, x: Value, given: int, zero: int, side: str) -> Value:
+    """x − given + zero, read as uint8 or made so."""
+    return b.RESCALE(
+        x, b.const([1 << 30], "i32"), b.const([30], I8), b.const([_stored(given)], I8),
+        b.const([_stored(zero)], I8), scale32=True, rounding_mode="SINGLE_ROUND",
+        per_channel=False, out=I8, **{f"{side}_unsigned": True},
+    )  # fmt: skip
+
+
+def _stored(number: int) -> int:
+    """A number of 0 to 255, or of −128 to 127, as the int8 that has its bits."""
+    return (number + _HALF) % 256 - _HALF
 
 
 def turn_input(graph: Graph, index: int, order: Sequence[int]) -> None:

@@ -44,17 +44,14 @@ def resolve(
 def _pair(op: OpDef, ins: Sequence[TensorType]) -> tuple[tuple[Operand, TensorType], ...]:
     """Match operands with what was given; at most one operand of the signature is a list."""
     lists = [i for i, o in enumerate(op.operands) if o.variadic]
-    if not lists:
-        if len(ins) != len(op.operands):
-            names = ", ".join(o.name for o in op.operands) or "none"
-            raise Unsupported(f"{op.name} takes the operands {names}; it got {len(ins)}")
-        return tuple(zip(op.operands, ins))
-    before, after = lists[0], len(op.operands) - lists[0] - 1
-    count = len(ins) - before - after
-    if count < 0:
-        names = ", ".join(o.name for o in op.operands)
+    more = len(ins) - len(op.operands)
+    if more < -len(lists) or (more and not lists):
+        names = ", ".join(o.name for o in op.operands) or "none"
         raise Unsupported(f"{op.name} takes the operands {names}; it got {len(ins)}")
-    spread = (*op.operands[:before], *[op.operands[before]] * count)
+    if not lists:
+        return tuple(zip(op.operands, ins))
+    before = lists[0]
+    spread = (*op.operands[:before], *[op.operands[before]] * (more + 1))
     return tuple(zip((*spread, *op.operands[before + 1 :]), ins))
 
 

@@ -13,6 +13,13 @@ def _no(site: Site, reason: str) -> Unsupported:
     return Unsupported(f"{site.op.name}: {reason}")
 
 
+def _sized(site: Site, count: int, *names: str) -> None:
+    """Operands that are lists of so many numbers."""
+    for name in names:
+        if site.shape(name) != (count,):
+            raise _no(site, f"{name} must have {count} elements")
+
+
 def same(site: Site) -> Shapes:
     """The shape of the first operand."""
     return site.ins[0][1].shape
@@ -130,9 +137,8 @@ def adaptive_pool(site: Site) -> Shapes:
     kernel, stride, pad = site.const("kernel"), site.const("stride"), site.const("pad")
     if kernel is None or stride is None or pad is None:
         return None
-    for name, wanted in (("kernel", 2), ("stride", 2), ("pad", 4)):
-        if len(site.const(name) or ()) != wanted:
-            raise _no(site, f"{name} must have {wanted} elements")
+    _sized(site, 2, "kernel", "stride")
+    _sized(site, 4, "pad")
     return _pool(site, kernel, stride, pad)
 
 
@@ -160,8 +166,7 @@ def concat(site: Site) -> Shapes:
 
 def pad(site: Site) -> Shapes:
     shape, padding = site.shape("input1"), site.const("padding")
-    if site.shape("padding") != (2 * len(shape),):
-        raise _no(site, f"padding must have {2 * len(shape)} elements")
+    _sized(site, 2 * len(shape), "padding")
     if padding is None:
         return None
     if min(padding, default=0) < 0:
@@ -180,9 +185,7 @@ def reshape(site: Site) -> Shapes:
 
 def slice_(site: Site) -> Shapes:
     shape, start, size = site.shape("input1"), site.const("start"), site.const("size")
-    for name in ("start", "size"):
-        if site.shape(name) != (len(shape),):
-            raise _no(site, f"{name} must have {len(shape)} elements")
+    _sized(site, len(shape), "start", "size")
     if start is None or size is None:
         return None
     for i, dim in enumerate(shape):
@@ -193,8 +196,7 @@ def slice_(site: Site) -> Shapes:
 
 def tile(site: Site) -> Shapes:
     shape, multiples = site.shape("input1"), site.const("multiples")
-    if site.shape("multiples") != (len(shape),):
-        raise _no(site, f"multiples must have {len(shape)} elements")
+    _sized(site, len(shape), "multiples")
     if multiples is None:
         return None
     if min(multiples, default=1) < 1:
@@ -223,9 +225,8 @@ _RESIZE_NUMERATOR, _RESIZE_RATIO, _RESIZE_SIZE = 1 << 11, 16, 16384
 
 
 def resize(site: Site) -> Shapes:
-    for name, wanted in (("scale", 4), ("offset", 2), ("border", 2)):
-        if site.shape(name) != (wanted,):
-            raise _no(site, f"{name} must have {wanted} elements")
+    _sized(site, 4, "scale")
+    _sized(site, 2, "offset", "border")
     scale, offset, border = site.const("scale"), site.const("offset"), site.const("border")
     if scale is None or offset is None or border is None:
         return None

@@ -16,8 +16,7 @@ from torch import Tensor, fx
 from tosaic.front.partition import Piece
 from tosaic.front.walk import is_unsigned
 from tosaic.ir.build import Builder
-from tosaic.rewrite.ports import turn_input, turn_output
-from tosaic.rewrite.unsigned import unsigned_input, unsigned_output
+from tosaic.rewrite.ports import turn_input, turn_output, unsigned_input, unsigned_output
 from tosaic.targets.base import Target
 
 FORMATS = {4: torch.channels_last, 5: torch.channels_last_3d}

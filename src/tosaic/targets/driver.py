@@ -13,8 +13,9 @@ from torch.export import ExportedProgram
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.front.examples import check_examples
 from tosaic.front.expand import expand
-from tosaic.front.imported import Imported, check_examples, import_model
+from tosaic.front.imported import Imported, import_model
 from tosaic.front.partition import refusals
 from tosaic.front.ports import ends_of, names_of, with_ends
 from tosaic.front.program import Program, program_of

@@ -15,6 +15,7 @@ from tosaic.front.partition import Partition, Refusal
 from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
 from tosaic.targets.delegate import Delegate as Compiled
 from tosaic.targets.interface import Boundary as Interface
+from tosaic.targets.interface import Port
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -154,9 +155,9 @@ class Report(Printed):
                 table.add_row(name, str(count))
             yield table
         if self.boundary.inputs or self.boundary.outputs:
-            yield _interface_table(self.boundary)
+            yield _boundary_table("The whole program", self.boundary)
         for number, delegate in enumerate(self.delegates):
-            yield _boundary_table(number, delegate)
+            yield _boundary_table(f"Graph {number}", delegate)
             if delegate.npu is not None:
                 yield from _npu_tables(number, delegate.npu)
         if self.quantization is not None:
@@ -165,14 +166,13 @@ class Report(Printed):
 
 
 def report_of(
-    target: str, partition: Partition, compiled: Sequence[Compiled] = (),
-    boundary: Interface | None = None, quantization: Quantization | None = None,
+    target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
+    quantization: Quantization | None,
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with Vela's estimates where it has compiled them."""
     estimates: dict[int, Npu] = {id(each.graph): _npu(each) for each in compiled}
     made = [_delegate(graph, estimates.get(id(graph))) for graph in partition.graphs]
-    ends = boundary or Interface()
-    return Report(target, tuple(made), list(partition.refused), ends, quantization)
+    return Report(target, tuple(made), list(partition.refused), boundary, quantization)
 
 
 def _npu(made: Compiled) -> Npu:
@@ -244,21 +244,16 @@ def _boundary(value: Value) -> Boundary:
     return Boundary(value.name, kind, tuple(value.shape), value.quant)
 
 
-def _boundary_table(number: int, delegate: Delegate) -> Any:
-    table = grid("", "name", "type", "shape", "meaning", title=f"Graph {number}")
-    for way, tensors in (("in", delegate.inputs), ("out", delegate.outputs)):
+def _boundary_table(title: str, ends: Delegate | Interface) -> Any:
+    is_whole = isinstance(ends, Interface)
+    table = grid("", "name", "type", "shape", *["in memory"] * is_whole, "meaning", title=title)
+    for way, tensors in (("in", ends.inputs), ("out", ends.outputs)):
         for t in tensors:
-            table.add_row(way, t.name, t.dtype, "×".join(map(str, t.shape)) or "scalar", t.meaning)
-    return table
-
-
-def _interface_table(boundary: Interface) -> Any:
-    table = grid("", "name", "type", "shape", "in memory", "meaning", title="The whole program")
-    for way, tensors in (("in", boundary.inputs), ("out", boundary.outputs)):
-        for t in tensors:
-            shape = "×".join(map(str, t.shape)) or "scalar"
-            order = "" if t.is_contiguous else "×".join(str(t.shape[axis]) for axis in t.dim_order)
-            table.add_row(way, t.name, t.dtype, shape, order, t.meaning)
+            cells = ["×".join(map(str, t.shape)) or "scalar"]
+            if isinstance(t, Port):
+                order = (t.shape[axis] for axis in t.dim_order)
+                cells.append("" if t.is_contiguous else "×".join(map(str, order)))
+            table.add_row(way, t.name, t.dtype, *cells, t.meaning)
     return table
 
 
@@ -277,24 +272,18 @@ def _of_convolution(op: Op) -> int:
     return op.outs[0].type.size * weight.size // weight.shape[0]
 
 
-def _of_transposed(op: Op) -> int:
-    return op.ins[0].type.size * op.operand("weight").type.size // op.ins[0].shape[-1]
-
-
 def _of_depthwise(op: Op) -> int:
     weight = op.operand("weight").shape
     return op.outs[0].type.size * weight[0] * weight[1]
 
 
-def _of_product(op: Op) -> int:
-    return op.outs[0].type.size * op.ins[0].shape[2]
+def _of_transposed(op: Op) -> int:
+    return op.ins[0].type.size * op.operand("weight").type.size // op.ins[0].shape[-1]
 
 
 _MACS: dict[str, Callable[[Op], int]] = {
-    "CONV2D": _of_convolution,
-    "CONV3D": _of_convolution,
+    **dict.fromkeys(("CONV2D", "CONV3D"), _of_convolution),
+    **dict.fromkeys(("MATMUL", "MATMUL_T"), lambda op: op.outs[0].type.size * op.ins[0].shape[2]),
     "TRANSPOSE_CONV2D": _of_transposed,
     "DEPTHWISE_CONV2D": _of_depthwise,
-    "MATMUL": _of_product,
-    "MATMUL_T": _of_product,
 }

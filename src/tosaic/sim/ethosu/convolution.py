@@ -16,12 +16,11 @@ from tosaic.sim.ethosu import mlw, scales
 from tosaic.sim.ethosu.arrays import value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Coded, Operation, Window
-from tosaic.sim.ethosu.output import place
+from tosaic.sim.ethosu.output import hand_on, place
 from tosaic.sim.ethosu.registers import Rounding
+from tosaic.sim.ethosu.resize import upscaled, upscaled_size
 from tosaic.sim.ethosu.scales import Scales
 from tosaic.sim.ethosu.stream import Config
-from tosaic.sim.ethosu.sums import hand_on
-from tosaic.sim.ethosu.upscale import upscaled, upscaled_size
 from tosaic.sim.ethosu.weights import Layer, OrderU55, OrderU85, Volume
 
 

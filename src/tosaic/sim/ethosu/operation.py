@@ -41,11 +41,7 @@ class Operand:
     scaling: Scaling = Scaling()
 
     def __str__(self) -> str:
-        if self.map is not None:
-            return str(self.map)
-        if self.chain is not None:
-            return f"chaining buffer {self.chain} {self.dtype}{list(self.shape)}"
-        return f"scalar {self.scalar}"
+        return _where(self) or f"scalar {self.scalar}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,11 +73,16 @@ class Output:
     reverse: int | None = None
 
     def __str__(self) -> str:
-        if self.map is not None:
-            return str(self.map)
-        if self.chain is not None:
-            return f"chaining buffer {self.chain} {self.dtype}{list(self.shape)}"
-        return "no output"
+        return _where(self) or "no output"
+
+
+def _where(tensor: Operand | Output) -> str:
+    """The tensor in memory, or the chaining buffer that holds it."""
+    if tensor.map is not None:
+        return str(tensor.map)
+    if tensor.chain is not None:
+        return f"chaining buffer {tensor.chain} {tensor.dtype}{list(tensor.shape)}"
+    return ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,4 +1,4 @@
-"""The end of every operation: scale, zero point, limits, table, layout, memory."""
+"""The end of every operation: where sums start, scale, zero point, limits, table, memory."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tosaic.errors import InvalidInput
 from tosaic.sim.ethosu.arrays import Array, Ints, value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Block
-from tosaic.sim.ethosu.operation import Lookup, Output
+from tosaic.sim.ethosu.operation import Lookup, Operation, Output
 from tosaic.sim.ethosu.scales import Scales
 from tosaic.sim.ethosu.scaling import rescale
 
@@ -68,3 +68,24 @@ def _look_up(machine: Machine, lookup: Lookup, value: Array) -> Ints:
     start, rise = pieces[(value >> 7) + 256].transpose(-1, *range(value.ndim))
     exact: Ints = (start << 7) + rise * (value & 127)
     return (exact + 64) >> 7 if lookup.entry.itemsize == 2 else exact
+
+
+def hand_on(
+    machine: Machine, operation: Operation, sums: Ints, scales: Scales | None = None
+) -> None:
+    """Add what the sums start from, then finish the operation or keep them for the next."""
+    if operation.start == "ifm2":
+        operand = operation.ifm2
+        assert operand is not None
+        first = machine.load(operand).astype(np.int64) - operand.zero_point
+        if first.shape != sums.shape:
+            raise InvalidInput(f"sums of shape {sums.shape} start from IFM2 of {first.shape}")
+        sums = sums + first
+    elif operation.start == "keep":
+        kept = machine.sums
+        if kept is None or kept.shape != sums.shape:
+            raise InvalidInput("the operation goes on with sums that none before it has kept")
+        sums = sums + kept
+    machine.sums = sums if not operation.emit else None
+    if operation.emit:
+        finish(machine, operation.output, sums, scales)

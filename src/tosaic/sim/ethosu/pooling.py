@@ -11,12 +11,12 @@ from tosaic.errors import Unsupported
 from tosaic.sim.ethosu.arrays import Array, Ints, value_range
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operation, Window
+from tosaic.sim.ethosu.output import hand_on
 from tosaic.sim.ethosu.registers import Pooling
+from tosaic.sim.ethosu.resize import upscaled
 from tosaic.sim.ethosu.scales import Scales, of_operation
 from tosaic.sim.ethosu.scaling import rescale
 from tosaic.sim.ethosu.stream import Config
-from tosaic.sim.ethosu.sums import hand_on
-from tosaic.sim.ethosu.upscale import upscaled
 
 
 class PoolingRun:

@@ -1,15 +1,15 @@
-"""RESIZE of U85: bilinear, nearest, and the lower neighbour, along two axes."""
+"""Inputs doubled on their way in, and RESIZE of U85: bilinear, nearest, the lower neighbour."""
 
 from __future__ import annotations
 
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.sim.ethosu.arrays import Ints
+from tosaic.sim.ethosu.arrays import Array, Ints
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operation, Steps
 from tosaic.sim.ethosu.output import finish
-from tosaic.sim.ethosu.registers import Resize
+from tosaic.sim.ethosu.registers import Resize, Upscale
 
 _FRACTION = 16
 """Sums come with so many bits below one; the shift of the output takes them away."""
@@ -58,3 +58,30 @@ class ResizeRun:
             lower += values[bottom][:, right] * across
             sums = upper * (by_row - down) + lower * down
         finish(machine, operation.output, sums << _FRACTION)
+
+
+def upscaled_size(operation: Operation) -> tuple[int, int]:
+    """Height and width that the kernel sees, without padding."""
+    window, (height, width, _) = operation.window, operation.ifm.shape
+    if not operation.upscale or window is None:
+        return height, width
+    rows, columns, _ = operation.output.shape
+    top, left, bottom, right = window.pad
+    return (
+        (rows - 1) * window.stride[0] + window.reach[0] - top - bottom,
+        (columns - 1) * window.stride[1] + window.reach[1] - left - right,
+    )
+
+
+def upscaled(operation: Operation, values: Array) -> Array:
+    """Each value four times, or among zeros, cut to what the kernel sees."""
+    if operation.upscale is Upscale.NONE:
+        return values
+    height, width = upscaled_size(operation)
+    if operation.upscale is Upscale.NEAREST:
+        doubled = values.repeat(2, axis=0).repeat(2, axis=1)
+    else:
+        rows, columns, depth = values.shape
+        doubled = np.full((2 * rows, 2 * columns, depth), operation.ifm.zero_point, values.dtype)
+        doubled[::2, ::2] = values
+    return doubled[:height, :width]

@@ -14,12 +14,11 @@ from tosaic.files.velabin import Boundary
 from tosaic.sim.ethosu.arrays import Array, DType, value_range
 from tosaic.sim.ethosu.convolution import Store
 from tosaic.sim.ethosu.image import Image, image, size_of
-from tosaic.sim.ethosu.listing import disassemble
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Memory, Region
 from tosaic.sim.ethosu.program import Program, Step, execute
 from tosaic.sim.ethosu.stream import Config, decode
-from tosaic.sim.ethosu.trace import Trace, record
+from tosaic.sim.ethosu.trace import Trace, disassemble, record
 
 _TYPES: dict[int, DType] = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 _OUTSTANDING = {"U55": (1, 2), "U65": (2, 2), "U85": (2, 2)}
