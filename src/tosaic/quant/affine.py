@@ -16,7 +16,7 @@ from torch import Tensor, fx
 from tosaic.front import torchapi
 from tosaic.front.idioms.calls import ADDS, PRODUCTS, QUOTIENTS
 from tosaic.quant.annotations import only_user, values_of
-from tosaic.quant.fold import Norm, as_layer, is_layer, parameters, scale_layer
+from tosaic.quant.fold import Norm, as_layer, call_for, is_layer, parameters, scale_layer
 
 aten = torch.ops.aten
 _DIFFERENCES = frozenset({"aten.sub.Tensor", "aten.sub.Scalar"})
@@ -95,13 +95,11 @@ def _become_layer(module: fx.GraphModule, first: fx.Node) -> None:
     last = steps[-1][0]
     order = [0, axis, *(a for a in range(1, rank) if a != axis)]
     with module.graph.inserting_before(last):
-        given = (
-            source if axis == 1 else torchapi.new_call(last, aten.permute.default, (source, order))
-        )
+        given = source if axis == 1 else call_for(last, aten.permute.default, source, order)
         made = as_layer(module, Norm(last, given, *numbers))
         if axis != 1:
             back = [order.index(a) for a in range(rank)]
-            made = torchapi.new_call(last, aten.permute.default, (made, back))
+            made = call_for(last, aten.permute.default, made, back)
     last.replace_all_uses_with(made)
     while last is not source:  # the calls, and copies between them
         gone, (last,) = last, [n for n in last.all_input_nodes if not _held(n)]

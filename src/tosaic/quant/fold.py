@@ -164,13 +164,16 @@ def as_layer(module: fx.GraphModule, norm: Norm) -> fx.Node:
     with graph.inserting_before(norm.node):
         x = source
         if rank != example.dim():
-            x = torchapi.new_call(
-                norm.node, aten.reshape.default, (source, [example.shape[0], channels, -1])
-            )
-        y = torchapi.new_call(norm.node, convolve, (x, *nodes, ones, zeros, ones, channels))
+            x = call_for(norm.node, aten.reshape.default, source, [example.shape[0], channels, -1])
+        y = call_for(norm.node, convolve, x, *nodes, ones, zeros, ones, channels)
         if rank != example.dim():
-            y = torchapi.new_call(norm.node, aten.reshape.default, (y, list(example.shape)))
+            y = call_for(norm.node, aten.reshape.default, y, list(example.shape))
     return y
+
+
+def call_for(origin: fx.Node, target: Any, *args: Any) -> fx.Node:
+    """A call in the place of another, with its origin, and its own shape and type."""
+    return torchapi.new_call(origin, target, args)
 
 
 def parameters(

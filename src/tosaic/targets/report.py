@@ -15,7 +15,6 @@ from tosaic.front.partition import Partition, Refusal
 from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
 from tosaic.targets.delegate import Delegate as Compiled
 from tosaic.targets.interface import Boundary as Interface
-from tosaic.targets.interface import Port
 
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
@@ -155,9 +154,9 @@ class Report(Printed):
                 table.add_row(name, str(count))
             yield table
         if self.boundary.inputs or self.boundary.outputs:
-            yield _boundary_table("The whole program", self.boundary)
+            yield _interface_table(self.boundary)
         for number, delegate in enumerate(self.delegates):
-            yield _boundary_table(f"Graph {number}", delegate)
+            yield _boundary_table(number, delegate)
             if delegate.npu is not None:
                 yield from _npu_tables(number, delegate.npu)
         if self.quantization is not None:
@@ -244,16 +243,21 @@ def _boundary(value: Value) -> Boundary:
     return Boundary(value.name, kind, tuple(value.shape), value.quant)
 
 
-def _boundary_table(title: str, ends: Delegate | Interface) -> Any:
-    is_whole = isinstance(ends, Interface)
-    table = grid("", "name", "type", "shape", *["in memory"] * is_whole, "meaning", title=title)
-    for way, tensors in (("in", ends.inputs), ("out", ends.outputs)):
+def _boundary_table(number: int, delegate: Delegate) -> Any:
+    table = grid("", "name", "type", "shape", "meaning", title=f"Graph {number}")
+    for way, tensors in (("in", delegate.inputs), ("out", delegate.outputs)):
         for t in tensors:
-            cells = ["×".join(map(str, t.shape)) or "scalar"]
-            if isinstance(t, Port):
-                order = (t.shape[axis] for axis in t.dim_order)
-                cells.append("" if t.is_contiguous else "×".join(map(str, order)))
-            table.add_row(way, t.name, t.dtype, *cells, t.meaning)
+            table.add_row(way, t.name, t.dtype, "×".join(map(str, t.shape)) or "scalar", t.meaning)
+    return table
+
+
+def _interface_table(boundary: Interface) -> Any:
+    table = grid("", "name", "type", "shape", "in memory", "meaning", title="The whole program")
+    for way, tensors in (("in", boundary.inputs), ("out", boundary.outputs)):
+        for t in tensors:
+            shape = "×".join(map(str, t.shape)) or "scalar"
+            order = "" if t.is_contiguous else "×".join(str(t.shape[axis]) for axis in t.dim_order)
+            table.add_row(way, t.name, t.dtype, shape, order, t.meaning)
     return table
 
 
