@@ -1,5 +1,5 @@
-"""Does cost grow in step with the work? Build, verify, print, write, read, improve a graph of
-2,000 and of 20,000 operators, and print the ratio of the times, which should be near 10."""
+"""Does cost grow in step with the work? Build, verify, print, parse, write, read, improve a graph
+of 2,000 and of 20,000 operators, and print the ratio of the times, which should be near 10."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from collections.abc import Callable
 import numpy as np
 
 from tosaic.files.flatbuffer import read, write
+from tosaic.files.parse import parse
 from tosaic.files.text import print_graph
 from tosaic.ir import Builder, Graph, verify
 from tosaic.rewrite import improve
@@ -60,7 +61,8 @@ def steps(count: int) -> dict[str, float]:
     assert isinstance(graph, Graph)
     assert len(graph.ops) == count
     timed("verify", lambda: verify(graph, "TOSA-1.0+INT"))
-    timed("print", lambda: print_graph(graph))
+    text = timed("print", lambda: print_graph(graph))
+    timed("parse", lambda: parse(str(text)))
     data = timed("write", lambda: write(graph))
     assert isinstance(data, bytes)
     again = timed("read", lambda: read(data))

@@ -1,4 +1,4 @@
-"""Generated tests, read and written again, still give the expected results."""
+"""Generated tests, read, printed, parsed and written again, still give the expected results."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ WORK = work((*INTEGER, *FLOAT, *BEYOND_1_0))
 
 
 @pytest.mark.parametrize(("recipe", "operator"), WORK, ids=[f"{r.name}-{o}" for r, o in WORK])
-def test_a_file_survives_reading_and_writing(recipe: Recipe, operator: str) -> None:
+def test_a_file_survives_text_and_writing(recipe: Recipe, operator: str) -> None:
     tally = judge(recipe, operator, "small", round_trip_system())
     assert tally.total, f"the generator made no test of {operator}"
     assert not tally.failures, str(tally)

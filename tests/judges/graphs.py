@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from tosaic.files.text import raw
+from tosaic.files.spelling import raw
 from tosaic.ir import Graph, Loc, Op, Value
 
 

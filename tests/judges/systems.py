@@ -39,14 +39,16 @@ def tosaic_system() -> System:
 
 
 def _round_trip_run(graph: bytes, inputs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
-    """Read, write, and only then run."""
+    """Read, print, parse, write, and only then run."""
     from tosaic.files import flatbuffer
+    from tosaic.files.text import parse, print_graph
 
-    return _tosaic_run(flatbuffer.write(flatbuffer.read(graph)), inputs)
+    text = print_graph(flatbuffer.read(graph))
+    return _tosaic_run(flatbuffer.write(parse(text)), inputs)
 
 
 def round_trip_system() -> System:
-    """Tosaic on files that have been through its own writer."""
+    """Tosaic on files that have been through its own text and its own writer."""
     from tosaic.errors import TosaicError
 
     return System(_round_trip_run, _tosaic_verify, (TosaicError,))

@@ -88,15 +88,12 @@ def to_mlir(graph: bytes) -> str:
         return text.read_text()
 
 
-def to_file(text: str) -> bytes:
-    """MLIR text as the TOSA file that tosa-opt makes of it; ValueError if it refuses."""
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "graph.tosa")
-        named = f"tosa-flatbuffer-filename={file} retain-graph-input-output-names=true"
-        done = _tosa_opt(text, [f"--tosa-serialize={named}", "-o", os.devnull])
-        if done.returncode:
-            raise ValueError(_reason(done))
-        return file.read_bytes()
+def round_trip(text: str) -> str:
+    """MLIR text parsed, verified and printed again by tosa-opt; ValueError if it refuses."""
+    done = _tosa_opt(text, [])
+    if done.returncode:
+        raise ValueError(_reason(done))
+    return done.stdout
 
 
 def round_trips(texts: Sequence[str], options: Sequence[str] = ()) -> list[str]:

@@ -90,6 +90,7 @@ PLAIN = (
 )  # fmt: skip
 ALL = PLAIN + BLOCKS
 BY_CODE = {d.code: d for d in PLAIN}
+BY_MLIR = {d.mlir: d for d in ALL}
 _BY_NAME = {d.name: d for d in ALL}
 
 
