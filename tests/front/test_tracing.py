@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 from typing import Any
@@ -83,6 +84,34 @@ def test_a_traced_network_is_the_program_that_torch_export_gives(name: str) -> N
     net, example, _ = zoo.build(name)
     net.eval()
     assert_same_program(traced(net, example), torchapi.export(net, example))
+
+
+@pytest.mark.parametrize("layout", [torch.contiguous_format, torch.channels_last])
+@pytest.mark.parametrize("size", [(1, 1, 5, 4), (2, 6, 9, 7), (2, 6, 1, 1)])
+def test_a_traced_convolution_has_the_sizes_and_strides_of_one_that_runs(
+    size: tuple[int, ...], layout: torch.memory_format
+) -> None:
+    x = torch.randn(size).to(memory_format=layout)
+    for kernel, stride, padding, dilation in itertools.product((1, (3, 2)), (1, 2), (1, 2), (1, 2)):
+        for groups in {1, size[1]}:
+            layer = nn.Conv2d(size[1], 12, kernel, stride, padding, dilation, groups)
+            layer = layer.to(memory_format=layout)
+            try:
+                result = layer(x)
+            except RuntimeError:  # the window is larger than what it moves over
+                with pytest.raises(Untraced):
+                    traced(layer, (x,))
+                continue
+            (call,) = (n for n in traced(layer, (x,)).graph.nodes if n.op == "call_function")
+            assert form(call) == [(result.shape, result.stride(), result.dtype, result.device)]
+
+
+@pytest.mark.parametrize(
+    "x", [torch.randn(1, 5, 8, 8), torch.ones(1, 6, 8, 8, dtype=torch.int64), torch.randn(1, 6, 8)]
+)
+def test_a_convolution_that_does_not_fit_its_input_is_not_traced(x: Tensor) -> None:
+    with pytest.raises(Untraced):
+        traced(nn.Conv2d(6, 4, 3), (x,))
 
 
 def test_nested_arguments_attention_and_writes_in_place_are_those_of_torch_export() -> None:

@@ -80,11 +80,12 @@ def write_program(method: Method) -> bytes:
     """The whole file."""
     writer = FlatbufferWriter()
     # The first segment is for constants, of which there is an empty one alone.
-    segments, behind = [writer.table("QQ", 0, 0)], bytearray()
+    segments, behind, end = [writer.table("QQ", 0, 0)], list[bytes](), 0
     for delegate in method.delegates:
-        behind += bytes(-len(behind) % _ALIGNMENT)
-        segments.append(writer.table("QQ", len(behind), len(delegate.data)))
-        behind += delegate.data
+        gap = -end % _ALIGNMENT
+        segments.append(writer.table("QQ", end + gap, len(delegate.data)))
+        behind += [bytes(gap), delegate.data]
+        end += gap + len(delegate.data)
     root = writer.table(
         "Iooooo", 0, writer.offsets([_method(writer, method)]),
         writer.offsets([]), writer.offsets([]),
@@ -95,8 +96,8 @@ def write_program(method: Method) -> bytes:
     size = len(plain) + _EXTENSION.size
     base = size + -size % _ALIGNMENT
     head = struct.pack("<I", start + _EXTENSION.size) + _IDENTIFIER
-    extension = _EXTENSION.pack(b"eh00", _EXTENSION.size, size, base, len(behind))
-    return b"".join([head, extension, plain[8:], bytes(base - size), behind])
+    extension = _EXTENSION.pack(b"eh00", _EXTENSION.size, size, base, end)
+    return b"".join([head, extension, plain[8:], bytes(base - size), *behind])
 
 
 def _method(writer: FlatbufferWriter, method: Method) -> int:

@@ -65,12 +65,13 @@ def write(stream: Stream, keys: Mapping[str, str] | None = None) -> bytes:
         _LAST: b"",
     }
     named = {name: key.encode() for name, key in (keys or {}).items()}
-    return b"".join(_block(n, named.get(n, data), n in named) for n, data in blocks.items())
+    parts = [_block(n, named.get(n, data), n in named) for n, data in blocks.items()]
+    return b"".join(piece for part in parts for piece in part)  # weights are copied once
 
 
-def _block(name: str, payload: bytes, outside: bool = False) -> bytes:
+def _block(name: str, payload: bytes, outside: bool = False) -> tuple[bytes, bytes, bytes]:
     padding = -len(payload) % 16
-    return _HEAD.pack(name.encode(), len(payload), outside) + payload + bytes(padding)
+    return _HEAD.pack(name.encode(), len(payload), outside), payload, bytes(padding)
 
 
 def _boundaries(tensors: Sequence[Boundary]) -> bytes:

@@ -111,8 +111,8 @@ class _Layer:
 
 def _lost(values: Tensor, levels: Tensor, steps: Tensor) -> Tensor:
     """What rounding takes from weights, together for each output and input."""
-    lost = values.double() - levels * steps
-    return lost.reshape(*lost.shape[:2], -1).sum(2)
+    lost = values.double().sub_(levels * steps).reshape(*values.shape[:2], -1)
+    return lost @ lost.new_ones(lost.shape[2])  # which takes less time than a sum of few
 
 
 def _observers(

@@ -139,7 +139,7 @@ def scale_layer(module: fx.GraphModule, layer: fx.Node, factor: Tensor, offset: 
 
 
 def _multiplied(weight: Tensor, factors: Tensor) -> Tensor:
-    return (weight.double() * factors).to(weight.dtype)
+    return weight.double().mul_(factors).to(weight.dtype)
 
 
 def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight: Tensor) -> Tensor:

@@ -13,6 +13,7 @@ from tosaic.front.curves import Curve
 from tosaic.quant.masking import SOFTMAXES
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.ranges import Reader
+from tosaic.quant.roles import is_weighted
 
 
 def tell_readers(
@@ -57,6 +58,8 @@ def _common(
     if len(calls) != 1 or None in calls:
         return None
     source, user = edges[0]
+    if is_weighted(user):
+        return None  # it adds up many, and its weights are large
     reader = _function(module, source, user)
     return reader if reader is not None and _is_pointwise(reader) else None
 

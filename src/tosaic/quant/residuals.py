@@ -16,7 +16,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.marks import MARK, mark_of
-from tosaic.front.registry import RULES
+from tosaic.quant.roles import is_weighted
 
 NORMS = frozenset({"aten.layer_norm.default", "aten.rms_norm.default"})
 _FAR = 16.0  # the largest over the median: noise has 5 to 6, trained MiniLM 21 to 618
@@ -30,7 +30,7 @@ def mark_residuals(module: fx.GraphModule, leaves: Sequence[Any]) -> None:
         if (node in sums or norms) and any(_is_sum(user) for user in node.users):
             _mark(node, carried=True)
             for operand in node.all_input_nodes:
-                if (_is_layer(operand) or operand in norms) and len(operand.users) == 1:
+                if (is_weighted(operand) or operand in norms) and len(operand.users) == 1:
                     _mark(operand, carried=True)
     if not sums:
         return
@@ -58,11 +58,6 @@ def _is_sum(node: fx.Node) -> bool:
 
 def _is_norm(node: fx.Node) -> bool:
     return node.op == "call_function" and torchapi.target_name(node) in NORMS
-
-
-def _is_layer(node: fx.Node) -> bool:
-    rule = RULES.get(torchapi.target_name(node)) if node.op == "call_function" else None
-    return rule is not None and rule.policy == "WEIGHTED"
 
 
 class _Watch(fx.Interpreter):

@@ -35,6 +35,12 @@ def role_of(call: fx.Node, argument: str) -> Role:
     return Role("constant") if rule.constants and argument != first else Role()
 
 
+def is_weighted(node: fx.Node) -> bool:
+    """Whether a call is a layer: sums of products with a weight."""
+    rule = RULES.get(torchapi.target_name(node)) if node.op == "call_function" else None
+    return rule is not None and rule.policy == "WEIGHTED"
+
+
 def _is_constant(argument: object) -> bool:
     """Whether a value is a parameter or a buffer, or is computed from nothing else."""
     if not isinstance(argument, fx.Node):

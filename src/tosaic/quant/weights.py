@@ -88,7 +88,7 @@ class WeightObserver(UniformQuantizationObserverBase):
         return levels
 
     def _levels(self, real: Tensor, steps: Tensor) -> Tensor:
-        levels = real.double() / steps
+        levels = real.double().div_(steps)
         return levels.round_().clamp_(self.quant_min, self.quant_max).to(torch.int8)
 
     def along(self, scale: Tensor, rank: int) -> Tensor:
@@ -221,8 +221,8 @@ def _stored(
     owner = str(node.all_input_nodes[0].target if node.all_input_nodes[0].op == "get_attr" else "")
     zeros = torch.zeros(scale.shape, dtype=torch.int64)
     made = []
-    for kind, tensor in (("levels", levels), ("scale", scale), ("zero_point", zeros)):
+    for kind, tensor in (("levels", levels), ("scale", scale.clone()), ("zero_point", zeros)):
         if tensor is not None:
             made.append(f"{owner.replace('.', '_')}_{kind}_{number}")
-            model.register_buffer(made[-1], tensor.clone())
+            model.register_buffer(made[-1], tensor)
     return made

@@ -17,8 +17,11 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from tosaic.errors import InvalidInput
+from tosaic.front.torchapi.operators import bound_arguments
 
 _CPU = torch.device("cpu")
+_aten = torch.ops.aten
+_CONVOLUTIONS = {_aten.conv1d.default, _aten.conv2d.default, _aten.conv3d.default}
 
 
 class StandIn(Tensor):
@@ -69,6 +72,39 @@ def stand_in(tensor: Tensor) -> StandIn:
     return StandIn(
         torch.empty_strided(tensor.size(), tensor.stride(), dtype=tensor.dtype, device="meta")
     )
+
+
+def zeros_of_layer(node: fx.Node, tensors: tuple[Any, ...]) -> Tensor | None:
+    """Zeros in the place of what a plain convolution gives, which takes most of a run's time.
+
+    None where it is another operator, or where only running it tells what comes out.
+    """
+    if node.target not in _CONVOLUTIONS or len(tensors) < 3:
+        return None
+    (x, weight, bias), bound = tensors[:3], bound_arguments(node)
+    rank, groups = weight.dim() - 2, bound["groups"]
+    moves = [bound[name] for name in ("stride", "padding", "dilation")]
+    windows = [x.shape[2:], weight.shape[2:], *moves]
+    if x.dim() != rank + 2 or any(len(each) != rank for each in windows):
+        return None
+    if x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
+        return None
+    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype):
+        return None
+    if weight.dtype != x.dtype or not x.is_floating_point():
+        return None
+    if not all(map(_is_plain, (x, weight))) or min(bound["padding"]) < 0:
+        return None
+    sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(*windows)]
+    if min(*x.shape, *sizes) < 1:
+        return None
+    zeros: Tensor = x.new_zeros(x.shape[0], weight.shape[0], *sizes)
+    return zeros
+
+
+def _is_plain(tensor: Tensor) -> bool:
+    """Whether its strides are the usual ones, those of axes of one element included."""
+    return tensor.stride() == torch.empty(tensor.shape, device="meta").stride()
 
 
 def is_stand_in(tensor: Tensor) -> bool:

@@ -38,7 +38,7 @@ from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from tosaic.front.torchapi.operators import is_repeatable
-from tosaic.front.torchapi.standin import stand_in
+from tosaic.front.torchapi.standin import stand_in, zeros_of_layer
 
 _TORCH, _CPU = os.path.dirname(torch.__file__), torch.device("cpu")
 _SKIPPED = tuple(
@@ -149,7 +149,8 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         same: dict[int, _Traced] = {}
         with torch._C._DisablePythonDispatcher():
             plain, named = pytree.tree_map(lambda v: _real(v, same), (args, kwargs))
-            result = func(*plain, **named)
+            result = zeros_of_layer(node, plain) if node in self.varying else None
+            result = func(*plain, **named) if result is None else result
         return self._results(node, result, same)
 
     def _check(self, func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> None:
