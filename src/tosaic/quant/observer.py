@@ -114,5 +114,5 @@ class RangeObserver(UniformQuantizationObserverBase):
 
 def _counted(values: Tensor, reach: float) -> Tensor:
     """How many values lie in each bin from -reach to reach, as torch.histc has it, but faster."""
-    places = ((values + reach) * _BINS).div_(2 * reach).to(torch.int32)
-    return torch.bincount(places.clamp_(max=_BINS - 1).flatten(), minlength=_BINS)
+    places = (values + reach).div_(2 * reach / _BINS).to(torch.int32)
+    return torch.bincount(places.clamp_(0, _BINS - 1).flatten(), minlength=_BINS)
