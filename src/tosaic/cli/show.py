@@ -45,13 +45,11 @@ def show_data(data: Any) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.markup import escape
-
     from tosaic.targets.printed import grid
 
     table = grid(*columns)
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     console().print(table)
 
 

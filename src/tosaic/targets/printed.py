@@ -33,7 +33,7 @@ class Printed(ABC):
         from rich.console import Console
 
         text = StringIO()
-        Console(file=text, width=_WIDTH, color_system=None).print(*self.parts())
+        Console(file=text, width=_WIDTH, color_system=None, markup=False).print(*self.parts())
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 
@@ -51,11 +51,17 @@ def plain(value: Any) -> Any:
 
 
 def grid(*columns: str, numbers: Iterable[str] = (), title: str = "") -> Any:
-    """An empty table; columns of numbers are aligned to the right."""
+    """An empty table; columns of numbers are aligned to the right, and ``x[i]`` is no markup."""
     from rich import box
     from rich.table import Table
+    from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
+    class Grid(Table):
+        def add_row(self, *cells: Any, **options: Any) -> None:
+            plain = (Text(cell) if isinstance(cell, str) else cell for cell in cells)
+            super().add_row(*plain, **options)
+
+    table = Grid(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
     for name in columns:
         table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
     return table

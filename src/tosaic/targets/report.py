@@ -17,6 +17,7 @@ from tosaic.targets.printed import Printed, grid
 if TYPE_CHECKING:
     from tosaic.targets.quantization import Quantization
 
+_LINE = 72  # characters of a line of source
 _SHOWN = 12  # modules in a table of costs
 
 
@@ -167,6 +168,7 @@ def refusals(refused: list[Refusal]) -> Iterable[Any]:
     )
     for refusal in refused:
         source = source_line(refusal.where)
+        source = source if len(source) <= _LINE else source[: _LINE - 1] + "…"
         table.add_row(refusal.op, refusal.reason, refusal.where + (f"\n{source}" if source else ""))
     yield table
 
