@@ -66,8 +66,8 @@ def quantize(
     on.
 
     ``calibration`` is any iterable of inputs like those that the network will see, a generator
-    included; a few dozen are enough. An input is a tensor, a tuple of arguments, or a dict of
-    arguments by name, in any batch size that the exported program runs with. Without it the
+    included; a few dozen are enough. An input is a tensor or an array, a tuple of arguments, or a
+    dict of arguments by name, in any batch size that the exported program runs with. Without it the
     example inputs serve. Data that looks unlike what will come is warned about.
 
     ``target`` is what it will be compiled for; without it, TOSA with all that the scheme needs.
