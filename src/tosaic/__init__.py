@@ -21,6 +21,7 @@ from tosaic.errors import (
 )
 from tosaic.front.garbage import of_new_objects
 from tosaic.front.io import IO
+from tosaic.front.turns import in_turn
 from tosaic.targets import formats
 
 if TYPE_CHECKING:
@@ -83,6 +84,7 @@ def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:
     return named and os.path.splitext(os.fspath(source))[1] in SUFFIXES
 
 
+@in_turn
 def compile(
     model: Any,
     example_inputs: tuple[Any, ...],
@@ -124,6 +126,7 @@ def compile(
         )  # fmt: skip
 
 
+@in_turn
 def quantize(
     model: Any,
     example_inputs: tuple[Any, ...],
@@ -146,6 +149,7 @@ def quantize(
         return quantized(model, example_inputs, scheme=scheme, calibration=calibration)
 
 
+@in_turn
 def prepare_qat(
     model: Any, example_inputs: tuple[Any, ...], *, scheme: str | Schemes = "int8"
 ) -> fx.GraphModule:
@@ -159,6 +163,7 @@ def prepare_qat(
     return prepared(model, example_inputs, scheme=scheme)
 
 
+@in_turn
 def convert(prepared: fx.GraphModule) -> fx.GraphModule:
     """What ``prepare_qat`` has made, trained, as the quantized program that ``compile`` takes."""
     from tosaic.quant.training import convert as converted
@@ -166,6 +171,7 @@ def convert(prepared: fx.GraphModule) -> fx.GraphModule:
     return converted(prepared)
 
 
+@in_turn
 def explain(
     model: Any,
     example_inputs: tuple[Any, ...],
@@ -182,6 +188,7 @@ def explain(
     return explain_model(model, example_inputs, target, scheme)
 
 
+@in_turn
 def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     """Layer by layer, how far a compiled model is from the original on some inputs.
 
@@ -193,12 +200,14 @@ def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     return compare_models(model, artifact, inputs)
 
 
+@in_turn
 def _save_pte(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
     from tosaic.executorch.package import save
 
     save(artifact, path, **options)
 
 
+@in_turn
 def _save_report(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
     from tosaic.report import write_report
 

@@ -41,7 +41,7 @@ def shown(
     """The items; while they take long, their count for the listener, or on a terminal."""
     total = f" of {len(items)}" if isinstance(items, Sized) else ""
     out = sys.stderr if stream is None else stream
-    if _LISTENER.get() is not None or not out.isatty():
+    if _LISTENER.get() is not None or out is None or not out.isatty():
         for count, item in enumerate(items, 1):
             say(f"{label} {count}{total}")
             yield item

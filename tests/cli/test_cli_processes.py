@@ -53,6 +53,16 @@ def test_help_needs_no_torch_and_under_a_second() -> None:
     assert min(spent) < 1
 
 
+def test_targets_are_listed_without_torch_and_without_any_output() -> None:
+    code = (
+        "import os, sys, tosaic.cli as c\n"
+        "os.close(1); sys.stdout = sys.stderr = None\n"
+        "try: c.main(['targets'])\n"
+        "except SystemExit as end: sys.exit(end.code or 'torch' in sys.modules)\n"
+    )
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
 def test_completion_offers_targets_and_examples() -> None:
     for words, wanted in (("compile --target ethos-u6", "ethos-u65-256"), ("compile c", "cnn")):
         line = f"tosaic {words}"

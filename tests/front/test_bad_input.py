@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import inspect
+import warnings
 from typing import Any
 
 import numpy as np
@@ -69,6 +71,20 @@ def converted() -> Any:
     return tosaic.quantize(net, (torch.randn(2, 4),), calibration=[torch.randn(2, 4)])
 
 
+def spoiled() -> nn.Module:
+    net = nn.Linear(4, 4)
+    nn.init.constant_(net.weight[0, 1:2], float("nan"))
+    return net
+
+
+def packed() -> nn.Module:
+    from torch.ao.quantization import quantize_dynamic
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        return quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear})
+
+
 COMPILES: dict[str, tuple[Any, str]] = {
     "a number as model": (lambda x: tosaic.compile(3, (x,)), "a model is an nn.Module"),
     "a list": (
@@ -97,7 +113,23 @@ COMPILES: dict[str, tuple[Any, str]] = {
     ),
     "too many examples": (
         lambda x: tosaic.compile(nn.ReLU(), (x, x + 1), target=FLOAT),
-        "torch.export does not take ReLU",
+        "the example inputs do not fit ReLU.forward",
+    ),
+    "an array as example": (
+        lambda x: tosaic.compile(nn.ReLU(), (x.numpy(),)),
+        r"example input 0 is an array: give torch.from_numpy\(array\)",
+    ),
+    "NaN in a weight": (
+        lambda x: tosaic.compile(spoiled(), (x,)),
+        "^weight has NaN in it: train the model again",
+    ),
+    "nothing to compute": (
+        lambda x: tosaic.compile(nn.Identity(), (x,), target="ethos-u55-128"),
+        "nothing of the model runs on ethos-u55-128: it has no calls",
+    ),
+    "packed weights": (
+        lambda x: tosaic.compile(packed(), (x,)),
+        "quantized.linear_dynamic.default has packed weights .* give the float model",
     ),
     "the same example twice": (
         lambda x: tosaic.compile(Two(), (x, {"a": x}), target=FLOAT),
@@ -118,6 +150,7 @@ COMPILES: dict[str, tuple[Any, str]] = {
 }
 
 
+@pytest.mark.filterwarnings("ignore:no calibration data", "ignore:Unable to execute the generated")
 @pytest.mark.parametrize("name", COMPILES)
 def test_wrong_uses_of_compile_get_a_sentence(name: str) -> None:
     call, sentence = COMPILES[name]
@@ -191,3 +224,51 @@ def test_a_program_exported_without_values_is_refused() -> None:
     exported = torch.export.export(net, (x,))
     with pytest.raises(InvalidInput, match="weight is on the meta device and has no values"):
         tosaic.compile(exported, (x,), target=FLOAT)
+
+
+class Branching(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x + 1 if x.sum() > 0 else x - 1
+
+
+class Failing(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        raise SystemExit(5)
+
+
+@pytest.mark.parametrize(
+    ("net", "sentence"),
+    [
+        (Branching(), "a branch, a loop or a size depends on values .* torch.where or torch.cond"),
+        (Failing(), "torch.export does not take Failing: SystemExit: 5"),
+        (nn.Sequential(Branching()), "Sequential: a branch"),
+    ],
+)
+def test_what_cannot_be_exported_is_told_once_with_the_users_line(
+    net: nn.Module, sentence: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(InvalidInput, match=sentence) as told:
+        tosaic.compile(net, (torch.randn(2, 3),), target=FLOAT)
+    kind = type(net[0] if isinstance(net, nn.Sequential) else net)
+    line = inspect.getsourcelines(kind.forward)[1] + 1
+    assert str(told.value).endswith(f"(at {__file__}:{line})")
+    assert capfd.readouterr() == ("", "")
+
+
+@pytest.mark.parametrize("size", [3e38, 2.0**118, 1e-44])
+def test_numbers_at_the_ends_of_float_are_calibrated(size: float) -> None:
+    """They overflow or vanish where a histogram scales them."""
+    x = torch.linspace(-1, 1, 12).reshape(3, 4) * size
+    art = tosaic.compile(nn.ReLU(), (x,), calibration=[x, x.flip(0)])
+    assert art.report.refused == []
+    if size < 1e38:  # larger ones stand for masks, which do not count
+        assert (art.run(x) - x.relu()).abs().max() <= size / 100 + 2**-30
+
+
+def test_arrays_calibrate_as_tensors_do() -> None:
+    net, data = nn.Linear(4, 3), [torch.randn(2, 4) for _ in range(3)]
+    made = [
+        tosaic.compile(net, (data[0],), calibration=given).bytes
+        for given in (data, [d.numpy() for d in data], [(d.numpy(),) for d in data])
+    ]
+    assert made[0] == made[1] == made[2]

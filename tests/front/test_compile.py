@@ -144,3 +144,18 @@ def test_a_model_is_compiled_in_inference_mode_and_left_as_it_was() -> None:
     assert net[1].training
     torch.testing.assert_close(art.run(x), net.eval()(x).detach(), rtol=1e-4, atol=1e-5)
     assert not art.report.refused
+
+
+def test_threads_that_compile_at_once_give_what_each_gives_alone() -> None:
+    from concurrent.futures import ThreadPoolExecutor
+
+    torch.manual_seed(0)
+    x, nets = torch.randn(1, 3, 8, 8), [nn.Conv2d(3, size, 3) for size in (2, 3, 4, 5)]
+    data = [(x,), (x / 2,), (-x,)]
+
+    def made(net: nn.Module) -> bytes:
+        return tosaic.compile(net, (x,), calibration=data).bytes
+
+    alone = [made(net) for net in nets]
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(made, nets * 3)) == alone * 3

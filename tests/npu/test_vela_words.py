@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+
 import numpy as np
 import pytest
 
@@ -27,3 +29,16 @@ def test_a_failure_gives_the_output_back(capfd: pytest.CaptureFixture[str]) -> N
         raise KeyError
     print("heard")
     assert capfd.readouterr().out == "heard\n"
+
+
+def test_the_output_comes_back_whatever_the_order_of_threads(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    first, second = silence(), silence()
+    first.__enter__()
+    second.__enter__()
+    first.__exit__(None, None, None)
+    os.write(1, b"dropped")
+    second.__exit__(None, None, None)
+    os.write(1, b"heard")
+    assert capfd.readouterr().out == "heard"

@@ -300,3 +300,33 @@ def test_what_is_not_there_yet_gets_a_sentence() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=sentence):
             call()
+
+
+def test_a_backend_of_the_same_name_does_not_get_our_delegates() -> None:
+    from executorch.exir.backend.backend_details import BackendDetails
+
+    def preprocess(program: Any, specs: Any) -> Any:
+        raise RuntimeError("another backend's")
+
+    other = type("TOSABackend", (BackendDetails,), {"preprocess": staticmethod(preprocess)})
+    _, exported = island()
+    with quiet():
+        partitioner = TOSAPartitioner(TosaCompileSpec(SPEC), in_turn=True)
+        edge = to_edge_transform_and_lower(exported, partitioner=[partitioner])
+        assert backends(bytes(edge.to_executorch().buffer)) == ["TOSABackend"] * 2
+        last = [c for c in BackendDetails.__subclasses__() if c.__name__ == "TOSABackend"][-1]
+        assert last is not other
+        with pytest.raises(RuntimeError, match="another backend's"):
+            last.preprocess(exported, [])
+
+
+def test_an_output_in_float_leaves_a_delegate_as_real_numbers() -> None:
+    """The layer behind it is left in float, so PyTorch goes on with what the integers mean."""
+    quantizer = EthosUQuantizer(EthosUCompileSpec("ethos-u55-128"))
+    quantizer.set_node_target(torch.ops.aten.conv2d.default, get_symmetric_quantization_config())
+    converted, exported = quantized(seeded(Plain()), quantizer)
+    data = lowered(exported, EthosUPartitioner(EthosUCompileSpec("ethos-u55-128")))
+    assert backends(data)
+    for given in pictures(2, seed=8):
+        got, wanted = tosaic.load(data).run(*given), converted(*given)
+        assert (got - wanted).abs().max() < 0.05 * wanted.abs().max()

@@ -251,3 +251,41 @@ def test_wrong_uses_get_their_sentence() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=sentence):
             call()
+
+
+def test_a_batch_that_is_open_is_quantized_as_one_of_the_examples_size() -> None:
+    """Who trains exports with batches of any size; the device gets one of one."""
+    quantizer = tosa(("set_global", (get_symmetric_quantization_config(is_qat=True),)))
+    shapes = {"x": {0: torch.export.Dim("batch", min=1, max=64)}}
+    example = torch.cat([data(), data(1)])
+    module = torch.export.export(Net().train(), (example,), dynamic_shapes=shapes).module()
+    prepared = prepare_qat_pt2e(module, quantizer)
+    prepared(torch.cat([data(seed) for seed in range(5)])).sum().backward()
+    with torch.no_grad():
+        made = torch.export.export(convert_pt2e(prepared), (data(),))
+    art = tosaic.compile(made, (data(),), target=SPEC)
+    assert art.report.refused == []
+    assert len(art.partition.graphs) == 1
+
+
+def test_configs_are_attributes_too() -> None:
+    quantizer = tosa()
+    quantizer.global_config = quantizer.io_config = INT8
+    quantizer.module_name_config = {"first": None}
+    quantizer.module_type_config = {nn.Linear: WIDE, nn.LSTM: None}  # that it lacks is no slip
+    assert quantizer.global_config == quantizer.io_config == INT8
+    assert quantizer.module_name_config == {"first": None}
+    assert quantizer.module_type_config == {nn.Linear: WIDE, nn.LSTM: None}
+    kinds = [n.args[-1] for n in activations(converted(quantizer))]
+    assert torch.int16 in kinds
+    assert weights(converted(quantizer))[0] == ""
+
+
+def test_a_model_is_quantized_in_one_call() -> None:
+    module = torch.export.export(Net().eval(), (data(),)).module()
+    samples = [(data(seed),) for seed in range(1, 5)]
+    quantizer = EthosUQuantizer("TOSA-1.0+INT").set_global(INT8)
+    made = quantizer.quantize_with_submodules(module, samples)
+    wanted = converted(TOSAQuantizer("TOSA-1.0+INT").set_global(INT8))
+    with torch.no_grad():
+        assert torch.equal(made(data(9)), wanted(data(9)))

@@ -14,6 +14,7 @@ from tosaic.errors import InvalidInput
 from tosaic.ir.build import Constraint
 from tosaic.targets import catalog, ethosu
 from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.vela import VelaConfig, check
 
 X = torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
@@ -99,7 +100,8 @@ def test_the_options_reach_vela(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("target", "options", "sentence"),
     [
-        ("ethos-u55-127", {}, "there is no target 'ethos-u55-127'; there are ethos-u55-32, "),
+        ("ethos-u55-127", {}, "there is no target 'ethos-u55-127', perhaps ethos-u55-128; there a"),
+        ("Ethos_U55_128", {}, "there is no target 'Ethos_U55_128', perhaps ethos-u55-128; there a"),
         ("ethos-u55-128", {"vela_ini": "/none.ini"}, "no Vela configuration file '/none.ini'"),
         ("ethos-u55-128", {"system_config": "Mars"}, "has no System_Config 'Mars'; it has Ethos_"),
         ("ethos-u55-128", {"memory_mode": "Moon"}, "has no Memory_Mode 'Moon'; it has Sram_Only"),
@@ -119,6 +121,42 @@ def test_a_wrong_request_gets_a_sentence(
 ) -> None:
     with pytest.raises(InvalidInput, match=sentence):
         compiled(target, **options)
+
+
+SYSTEM, MODE = "[System_Config.S]\n", "[Memory_Mode.M]\n"
+PORTS = "axi0_port=Sram\naxi1_port=OffChipFlash\n"
+AREAS = "const_mem_area=Axi1\ncache_mem_area=Axi0\narena_mem_area=Axi0\n"
+CLOCK = "core_clock=5e8\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("", "has no System_Config 'S'; it has none"),
+        (SYSTEM + MODE, "Vela's core_clock of S must be a number above 0, not ''"),
+        (SYSTEM + "core_clock=nan\n" + MODE, "must be a number above 0, not 'nan'"),
+        (SYSTEM + "core_clock=%(x)s\n" + MODE, r"must be a number above 0, not '%\(x\)s'"),
+        (SYSTEM + CLOCK + MODE + AREAS, "M has const_mem_area=Axi1, and S has no such port"),
+        (SYSTEM + CLOCK + "axi1_port=Moon\n" + MODE + AREAS, "S has Axi1_port=Moon: a port is one"),
+        (SYSTEM + CLOCK + PORTS + MODE + "inherit=Memory_Mode.M\n",
+         "Memory_Mode.M of the Vela configuration inherits from Memory_Mode.M, which inherits"),
+        (SYSTEM + "inherit=System_Config.T\n" + MODE, "from System_Config.T, which is not there"),
+        (SYSTEM + CLOCK + PORTS + MODE + AREAS + "arena_cache_size=-1\n", "a whole number up to"),
+        (SYSTEM + CLOCK + PORTS + MODE + AREAS.replace("Axi0", "Axi1"), "which cannot be written"),
+    ],
+)  # fmt: skip
+def test_a_wrong_vela_configuration_gets_a_sentence_before_vela_runs(
+    text: str, sentence: str, tmp_path: Path
+) -> None:
+    (tmp_path / "own.ini").write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput, match=sentence):
+        check(VelaConfig("ethos-u55-128", "S", "M", str(tmp_path / "own.ini")))
+
+
+def test_a_vela_configuration_may_come_from_windows(tmp_path: Path) -> None:
+    text = "\ufeff" + SYSTEM + CLOCK + PORTS + MODE + AREAS
+    (tmp_path / "own.ini").write_bytes(text.replace("\n", "\r\n").encode())
+    check(VelaConfig("ethos-u55-128", "S", "M", str(tmp_path / "own.ini")))
 
 
 def test_a_model_with_nothing_for_the_npu_gets_a_sentence() -> None:

@@ -80,6 +80,19 @@ def test_a_call_that_cannot_be_quantized_is_refused_for_that_reason() -> None:
     assert reasons[1:] == ["it needs topk, which is not lowered"] * 2
 
 
+def test_a_line_of_source_is_shown_as_it_is_written() -> None:
+    """Rich would take an index for a colour, or fail for one that ends nothing."""
+
+    class Picks(nn.Module):
+        def forward(self, x: Tensor, red: Tensor) -> tuple[Tensor, Tensor]:
+            return torch.special.bessel_j0(x)[red], x + 1  # [/red]
+
+    data = [(torch.randn(9), torch.tensor([3, 1]))]
+    told = tosaic.explain(Picks(), data[0])
+    text = "".join(str(told).split())
+    assert "returntorch.special.bessel_j0(x)[red],x+1#[/red]" in text
+
+
 def test_explain_says_of_every_call_where_it_runs(mixed: tuple[nn.Module, Tensor]) -> None:
     model, x = mixed
     told = tosaic.explain(model, (x,))

@@ -160,7 +160,7 @@ def _check_output(path: Path) -> None:
         raise InvalidInput(f"'{path}' is a folder")
     if not os.access(path if path.exists() else path.parent, os.W_OK):
         raise InvalidInput(f"cannot write '{path}': there is no permission to")
-    if path.suffix in (".pte", ".bpte"):
+    if path.suffix == ".bpte":  # a .pte needs it for what stays on the CPU alone
         from tosaic.executorch.api import require_executorch
 
         require_executorch()

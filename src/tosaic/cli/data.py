@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
 from tosaic.cli.sources import called, named
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, first_line
 
 
 def data(source: str) -> Iterable[tuple[Any, ...]]:
@@ -93,47 +93,42 @@ def _arguments(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, (tuple, list)) else (value,)
 
 
-def _loaded(path: Path) -> Any:
-    import numpy as np
-
+def _read(path: Path, what: str, reader: Callable[[], Any]) -> Any:
+    """What a reader gives; whatever it fails with, the file is not what it should be."""
     try:
-        return np.load(path, allow_pickle=False)
-    except (ValueError, OSError, EOFError) as problem:
-        raise InvalidInput(f"'{path}' holds no arrays: {problem}") from None
+        return reader()
+    except Exception as problem:  # noqa: BLE001  (NumPy's and torch's readers trust their input)
+        raise InvalidInput(f"'{path}' holds no {what}: {first_line(problem)}") from None
 
 
 def _arrays(path: Path) -> tuple[Any, ...]:
     import numpy as np
     import torch
 
-    found = _loaded(path)
-    try:
+    def reader() -> tuple[Any, ...]:
+        found = np.load(path, allow_pickle=False)
         arrays = [found[name] for name in found.files] if path.suffix == ".npz" else [found]
         return tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays)
-    except (ValueError, OSError, EOFError, TypeError, AttributeError) as problem:
-        raise InvalidInput(f"'{path}' holds no arrays: {problem}") from None
+
+    made: tuple[Any, ...] = _read(path, "arrays", reader)
+    return made
 
 
 def _named_pair(path: Path) -> Any:
-    found = _loaded(path)
-    names = list(getattr(found, "files", ()))
-    if set(names) >= {"x", "y"}:
+    import numpy as np
+
+    found = _read(path, "arrays", lambda: dict(np.load(path, allow_pickle=False)))
+    if set(found) >= {"x", "y"}:
         return found["x"], found["y"]
     raise InvalidInput(
-        f"'{path}' must have the arrays x and y; it has {', '.join(names) or 'none'}"
+        f"'{path}' must have the arrays x and y; it has {', '.join(found) or 'none'}"
     )
 
 
 def _tensors(path: Path) -> Any:
-    import pickle
-
     import torch
 
-    try:
-        found = torch.load(path, weights_only=True)
-    except (pickle.UnpicklingError, RuntimeError, EOFError) as problem:
-        reason = str(problem).strip().splitlines()[0]
-        raise InvalidInput(f"'{path}' holds no tensors: {reason}") from None
+    found = _read(path, "tensors", lambda: torch.load(path, weights_only=True))
     if isinstance(found, torch.Tensor):
         return [found]
     if not isinstance(found, (list, tuple)):

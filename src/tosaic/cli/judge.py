@@ -14,7 +14,7 @@ from tosaic.cli.sources import Source
 from tosaic.errors import InvalidInput, first_line
 from tosaic.front import torchapi
 from tosaic.targets.artifact import Artifact
-from tosaic.targets.report import Printed, grid
+from tosaic.targets.printed import Printed, grid
 
 Step = Callable[[int], None]
 

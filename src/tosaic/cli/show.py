@@ -14,7 +14,7 @@ import typer
 from tosaic.progress import listening
 
 if TYPE_CHECKING:
-    from tosaic.targets.report import Printed
+    from tosaic.targets.printed import Printed
 
 _PATIENCE = 2.0  # seconds before a line says what goes on
 
@@ -23,8 +23,13 @@ def console(stderr: bool = False) -> Any:
     """Rich's console: colours on a terminal only, whole lines elsewhere."""
     from rich.console import Console
 
+    return Console(stderr=stderr, width=None if _is_terminal(stderr) else 120)
+
+
+def _is_terminal(stderr: bool) -> bool:
+    """Whether somebody may look at it; a process can have been started without any output."""
     stream = sys.stderr if stderr else sys.stdout
-    return Console(stderr=stderr, width=None if stream.isatty() else 120)
+    return stream is not None and stream.isatty()
 
 
 def show(told: Printed, as_json: bool, quiet: bool = False) -> None:
@@ -40,20 +45,18 @@ def show_data(data: Any) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from rich.markup import escape
-
-    from tosaic.targets.report import grid
+    from tosaic.targets.printed import grid
 
     table = grid(*columns)
     for row in rows:
-        table.add_row(*map(escape, row))
+        table.add_row(*row)
     console().print(table)
 
 
 @contextmanager
 def busy(words: str, quiet: bool = False) -> Iterator[None]:
     """A line on the terminal while this takes longer than two seconds; it says what goes on."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or not _is_terminal(True):
         yield
         return
     status = console(stderr=True).status(words)
@@ -72,7 +75,7 @@ def busy(words: str, quiet: bool = False) -> Iterator[None]:
 @contextmanager
 def bar(words: str, total: int, quiet: bool = False) -> Iterator[Any]:
     """A progress bar on the terminal; what it gives is called after each step with its size."""
-    if quiet or not sys.stderr.isatty():
+    if quiet or not _is_terminal(True):
         yield lambda _: None
         return
     from rich.progress import Progress

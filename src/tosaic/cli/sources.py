@@ -53,6 +53,9 @@ def source_of(text: str, shapes: list[str]) -> Source:
         raise InvalidInput(
             f"'{text}' gives no example inputs: return (module, inputs), or give --shape"
         )
+    if isinstance(inputs, (list, dict)):
+        kind = type(inputs).__name__
+        raise InvalidInput(f"'{text}' gives inputs as a {kind}: give a tensor, or a tuple of them")
     return Source(model, inputs if isinstance(inputs, tuple) else (inputs,), calibration)
 
 

@@ -18,7 +18,7 @@ def require_executorch() -> None:
     """InvalidInput with the way out if ExecuTorch is not installed."""
     if importlib.util.find_spec("executorch") is None:
         raise InvalidInput(
-            "a .pte needs ExecuTorch, which is not installed: pip install 'executorch==1.5.*'"
+            "this needs ExecuTorch, which is not installed: pip install 'executorch==1.5.*'"
         )
 
 

@@ -131,7 +131,8 @@ class _Assembly:
         for position, (node, value, meaning) in enumerate(given):
             part = self._apply(operator.getitem, call, position)
             if meaning is not None and not isinstance(meaning, Mask):
-                part = self._apply(real_numbers, part, meaning)
+                what = meaning.scale, meaning.zero_point, meaning.axis  # fx writes these down
+                part = self._apply(_real, part, *what)
             self.made[node] = self._apply(_typed, part, _meant(node, value, meaning))
 
     def _apply(self, function: Callable[..., Any], *args: Any) -> fx.Node:
@@ -147,6 +148,10 @@ def _dense(tensor: Tensor, dtype: torch.dtype, order: tuple[int, ...] | None) ->
     if form is None:
         raise Unsupported("ExecuTorch has no call that gives a tensor of three axes another order")
     return tensor.clone(memory_format=form)
+
+
+def _real(tensor: Tensor, *what: Any) -> Tensor:
+    return real_numbers(tensor, Quant(*what))
 
 
 def _typed(tensor: Tensor, dtype: torch.dtype) -> Tensor:

@@ -13,9 +13,9 @@ from executorch.exir.program._program import _default_decomposition_table
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
-import tosaic.executorch.backends  # noqa: F401  (ExecuTorch finds them among the subclasses)
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.executorch.api import quiet
+from tosaic.executorch.backends import come_last
 from tosaic.executorch.delegates import lowered_module
 from tosaic.executorch.outer import outer_module
 from tosaic.executorch.plan import Plan, compiled_artifact, plan_of
@@ -98,6 +98,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         return found
 
     def partition(self, exported_program: ExportedProgram) -> PartitionResult:
+        come_last(self.compile_spec.backend)
         plan = self._plan(exported_program)
         self.refused = self.refused if self._is_first else list(plan.partition.refused)
         self._is_first = False

@@ -6,12 +6,13 @@ operator, a module or a type of modules, else the global one. None leaves the ca
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, TypeVar
 
 import torch
 from torch import fx
+from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from tosaic.errors import InvalidInput
 from tosaic.executorch.configs import QuantizationConfig
@@ -28,6 +29,7 @@ from tosaic.quant.annotations import annotate_ends
 from tosaic.quant.attend import attend
 from tosaic.quant.boundary import Bytes
 from tosaic.quant.flow import express, simplify
+from tosaic.quant.regions import apart
 from tosaic.quant.selection import check_names
 from tosaic.spec.env import Env
 
@@ -39,16 +41,21 @@ class ArmQuantizer(TosaicQuantizer):
     """What a compile spec's target lowers in integers is quantized, as the configs say."""
 
     spec_type: type[ArmCompileSpec]
+    only_written = True  # scripts name classes and operators that some of their models lack
 
     def __init__(self, compile_spec: Any, use_composable_quantizer: bool = True) -> None:
         """``use_composable_quantizer`` is kept for its users: there is one way here."""
-        if not isinstance(compile_spec, self.spec_type):
+        if isinstance(compile_spec, (str, Env)):
+            compile_spec = TosaCompileSpec(compile_spec)
+        elif not isinstance(compile_spec, self.spec_type):
             wanted, kind = self.spec_type.__name__, type(compile_spec).__name__
             raise InvalidInput(f"{type(self).__name__} takes a {wanted}, not a {kind}")
         super().__init__(Schemes(None), target=compile_spec.device)
         self.compile_spec: ArmCompileSpec = compile_spec
         self._trains: bool | None = None
         self._global: Config = None
+        self._io: Config = None
+        self._configs: dict[str, dict[Any, Config]] = {"module_names": {}, "module_types": {}}
         self._finders: list[tuple[Any, Scheme | None]] = []
         self._others: list[Any] = []
 
@@ -74,10 +81,40 @@ class ArmQuantizer(TosaicQuantizer):
     def set_io(self: Own, quantization_config: Config) -> Own:
         """For the model's inputs and outputs, also where what reads them stays in float."""
         scheme = self._scheme_of(quantization_config, is_boundary=True)
+        self._io = quantization_config
         if quantization_config is None or scheme is None:
             return self._set(io=None)
         unsigned = quantization_config.is_unsigned
         return self._set(io=Bytes(scheme.eps) if unsigned else _Boundary(scheme))
+
+    @property
+    def io_config(self) -> Config:
+        """What counts for the model's inputs and outputs."""
+        return self._io
+
+    @io_config.setter
+    def io_config(self, value: Config) -> None:
+        self.set_io(value)
+
+    @property
+    def module_name_config(self) -> dict[str, Config]:
+        """What counts for modules by their paths."""
+        return dict(self._configs["module_names"])
+
+    @module_name_config.setter
+    def module_name_config(self, value: Mapping[str, Config]) -> None:
+        for name, config in value.items():
+            self.set_module_name(name, config)
+
+    @property
+    def module_type_config(self) -> dict[Any, Config]:
+        """What counts for modules by their classes."""
+        return dict(self._configs["module_types"])
+
+    @module_type_config.setter
+    def module_type_config(self, value: Mapping[Any, Config]) -> None:
+        for kind, config in value.items():
+            self.set_module_type(kind, config)
 
     def set_module_name(self: Own, module_name: str, quantization_config: Config) -> Own:
         """For a module and all within it, by its path, as ``features.0``."""
@@ -112,12 +149,25 @@ class ArmQuantizer(TosaicQuantizer):
         for finder, scheme in self._finders:
             self._name([n.name for n in finder.find_nodes(model) if _is_call(n)], "nodes", scheme)
         self._finders.clear()
-        check_names(model, self.schemes)
+        check_names(model, self.schemes, self.only_written)
         if not keeps_state(model):
             with torch.no_grad():
                 attend(model) if self.training else simplify(model)
                 express(model, self)
         return super().transform_for_annotation(model)
+
+    def quantize_with_submodules(
+        self, model: fx.GraphModule, calibration_samples: Iterable[tuple[Any, ...]],
+        is_qat: bool = False, fold_quantize: bool = True,
+    ) -> fx.GraphModule:  # fmt: skip
+        """The model in integers, its branches and loops as well; for training it is prepared so."""
+        step = prepare_qat_pt2e if is_qat else prepare_pt2e
+        prepared = apart(model, lambda part: step(part, self))
+        for sample in calibration_samples:
+            prepared(*sample)
+        return apart(prepared, lambda part: convert_pt2e(part, fold_quantize=fold_quantize))
+
+    _quantize_with_submodules = quantize_with_submodules
 
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         for other in self._others:
@@ -126,6 +176,7 @@ class ArmQuantizer(TosaicQuantizer):
 
     def _add(self: Own, kind: str, names: Any, config: Config) -> Own:
         several = names if isinstance(names, (list, tuple, set)) else [names]
+        self._configs.setdefault(kind, {}).update(dict.fromkeys(several, config))
         return self._name(several, kind, self._scheme_of(config))
 
     def _name(self: Own, names: Iterable[Any], kind: str, scheme: Scheme | None) -> Own:
@@ -191,10 +242,7 @@ class TOSAQuantizer(ArmQuantizer):
     def __init__(
         self, compile_spec_or_tosa_spec: Any, use_composable_quantizer: bool = True
     ) -> None:
-        given = compile_spec_or_tosa_spec
-        if isinstance(given, (str, Env)):
-            given = TosaCompileSpec(given)
-        super().__init__(given, use_composable_quantizer)
+        super().__init__(compile_spec_or_tosa_spec, use_composable_quantizer)
 
 
 class EthosUQuantizer(ArmQuantizer):

@@ -98,6 +98,8 @@ class Runner:
         return Runner(self._file, self._outside, name)
 
     def _infos(self, indices: list[int]) -> tuple[TensorInfo | None, ...]:
+        if not all(0 <= index < len(self._memory.values) for index in indices):
+            raise InvalidInput("an input or an output of the program is no value of it")
         return tuple(self._memory.infos.get(index) for index in indices)
 
     def run(self, *inputs: Any, **named: Any) -> Any:

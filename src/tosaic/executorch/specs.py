@@ -189,6 +189,11 @@ class ArmCompileSpec(ABC):
         return made
 
 
+def is_own(entries: Sequence[Any]) -> bool:
+    """Whether a compile spec of Tosaic's rides along with ExecuTorch's list."""
+    return any(isinstance(getattr(e, "origin", None), ArmCompileSpec) for e in entries)
+
+
 def spec_of(entries: Sequence[Any]) -> ArmCompileSpec:
     """The compile spec that rides along with ExecuTorch's list."""
     found = next((getattr(e, "origin", None) for e in entries if e.key == _KEY), None)
@@ -252,6 +257,12 @@ class EthosUCompileSpec(ArmCompileSpec):
     @property
     def tosa_spec(self) -> TosaSpecification:
         return replace(super().tosa_spec, is_U55_subset=not self.target.startswith("ethos-u85"))
+
+    @property
+    def compiler_flags(self) -> list[str]:
+        """What Vela is told beside target, configuration and memory."""
+        given = self.options["vela_flags"] or ()
+        return given.split() if isinstance(given, str) else list(given)
 
     def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
         if stream is None:

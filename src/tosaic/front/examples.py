@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -19,6 +20,8 @@ def check_examples(example_inputs: Any) -> None:
     seen: dict[int, list[tuple[int, Tensor]]] = {}
     flat, _ = torchapi.flatten(example_inputs)
     for index, value in enumerate(flat):
+        if isinstance(value, np.ndarray):
+            raise InvalidInput(f"example input {index} is an array: give torch.from_numpy(array)")
         if not isinstance(value, Tensor) or value.device.type == "meta" or not value.numel():
             continue
         near = seen.setdefault(value.untyped_storage().data_ptr(), [])

@@ -75,7 +75,19 @@ def import_model(
             f"a model is an nn.Module, an ExportedProgram, a converted GraphModule or the path of "
             f"a .pt2 file, not {type(model).__name__}"
         )
+    _check_arguments(model)
     return _from_exported(on_cpu(torchapi.with_own_operators(model)))
+
+
+def _check_arguments(exported: ExportedProgram) -> None:
+    """Weights that only torch's older quantized operators can read are nobody else's."""
+    for node in exported.graph.nodes:
+        if any(isinstance(value, torch.ScriptObject) for value in node.args):
+            raise InvalidInput(
+                f"{torchapi.target_name(node)} has packed weights that it alone reads: give the "
+                "float model, and quantize it with scheme= and calibration=",
+                torchapi.location(node).place,
+            )
 
 
 def _from_exported(exported: ExportedProgram) -> Imported:

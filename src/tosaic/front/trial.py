@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
-from torch import Tensor, fx
+from torch import SymInt, Tensor, fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
@@ -87,6 +87,10 @@ class Trial:
         self, b: Lowering, call: fx.Node, known: Mapping[fx.Node, Value]
     ) -> dict[str, Any]:
         def stand_in(argument: Any, name: str) -> Any:
+            if isinstance(argument, fx.Node) and isinstance(argument.meta.get("val"), SymInt):
+                size = torchapi.likely_size(argument.meta["val"])
+                if size is not None:
+                    return size
             if isinstance(argument, fx.Node):
                 return known[argument] if argument in known else self.value(b, argument, call, name)
             if isinstance(argument, (list, tuple)):
@@ -121,7 +125,7 @@ class Trial:
 
     def made(self, b: Lowering, node: fx.Node, kind: d.DType, quant: Quant | None) -> Value:
         """A constant or an input of the tensor's shape."""
-        shape = torchapi.known_shape(_example(node))
+        shape = torchapi.likely_shape(_example(node))
         if shape is None:
             raise Unsupported(f"{node.name} has a size that depends on the input")
         if node in self.constants:
@@ -139,7 +143,9 @@ def _is_real(node: fx.Node) -> bool:
 def _example(node: fx.Node) -> Tensor:
     example = node.meta.get("val")
     if not isinstance(example, Tensor):
-        raise Unsupported(f"{node.name} is no tensor")
+        raise Unsupported(
+            f"{node.name} is a number that is known only when it runs: keep it a tensor"
+        )
     if example.dtype not in TYPES:
         raise Unsupported(f"{node.name} is {example.dtype}, which TOSA does not have")
     return example

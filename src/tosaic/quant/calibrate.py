@@ -38,6 +38,13 @@ def calibrate(
     return [*watch.doubts(calibration is not None), *_doubts(prepared)]
 
 
+def check_parameters(module: fx.GraphModule) -> None:
+    """NaN in what was trained is no number to quantize."""
+    for name, parameter in module.named_parameters():
+        if parameter.is_floating_point() and bool(parameter.detach().isnan().any()):
+            raise InvalidInput(f"{name} has NaN in it: train the model again, or load another")
+
+
 def _iterable(calibration: Any) -> Iterable[Any]:
     if isinstance(calibration, (Tensor, str, dict)) or not isinstance(calibration, Iterable):
         kind = type(calibration).__name__

@@ -19,11 +19,11 @@ from tosaic.front.ports import Ends
 from tosaic.quant.affine import fold_affine
 from tosaic.quant.attend import attend
 from tosaic.quant.boundary import WithEnds
-from tosaic.quant.calibrate import calibrate
+from tosaic.quant.calibrate import calibrate, check_parameters
 from tosaic.quant.convert import convert
 from tosaic.quant.factors import join_factors
 from tosaic.quant.fold import add_biases, fold_batch_norms
-from tosaic.quant.inputs import Arguments
+from tosaic.quant.inputs import Arguments, with_tensors
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
 from tosaic.quant.masking import part_masks
@@ -66,8 +66,8 @@ def quantize(
     on.
 
     ``calibration`` is any iterable of inputs like those that the network will see, a generator
-    included; a few dozen are enough. An input is a tensor, a tuple of arguments, or a dict of
-    arguments by name, in any batch size that the exported program runs with. Without it the
+    included; a few dozen are enough. An input is a tensor or an array, a tuple of arguments, or a
+    dict of arguments by name, in any batch size that the exported program runs with. Without it the
     example inputs serve. Data that looks unlike what will come is warned about.
 
     ``target`` is what it will be compiled for; without it, TOSA with all that the scheme needs.
@@ -120,6 +120,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
     assert isinstance(source.model, ExportedProgram)
     with torch.no_grad():
         module = torchapi.module_of(source.model)
+        check_parameters(module)
         move_constants_in(module)
         check_names(module, quantizer.schemes)
         return _ready(module, quantizer)
@@ -181,7 +182,7 @@ def _with_state(source: Imported, data: Iterable[Any]) -> Iterator[tuple[Any, ..
     module = torchapi.module_of(source.model)
     for item in data:
         arguments = tuple(item) if isinstance(item, (list, tuple)) else (item,)
-        flat = [*torchapi.flatten(arguments)[0], *states]
+        flat = [*with_tensors(torchapi.flatten(arguments)[0]), *states]
         yield tuple(flat)
         outputs = module(*flat)
         end = len(outputs) - len(source.changes.written)

@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx
 
@@ -29,7 +30,7 @@ class Arguments:
     def each(self, calibration: Iterable[Any]) -> Iterator[list[Any]]:
         """The leaves of each calibration input."""
         for count, item in enumerate(calibration, 1):
-            leaves = self._leaves(item, count)
+            leaves = with_tensors(self._leaves(item, count))
             for node, value, like in zip(self.placeholders, leaves, self.example):
                 if isinstance(like, Tensor) and not isinstance(value, Tensor):
                     kind = type(value).__name__
@@ -61,6 +62,11 @@ class Arguments:
         if isinstance(item, Mapping) and set(item) == set(self.names):
             yield tuple(item[name] for name in self.names)
         yield (item,)
+
+
+def with_tensors(leaves: Iterable[Any]) -> list[Any]:
+    """Arrays as tensors, and all else as it is."""
+    return [torch.as_tensor(v) if isinstance(v, np.ndarray) else v for v in leaves]
 
 
 class InputWatch:

@@ -70,6 +70,8 @@ class TosaicQuantizer:
     accumulator of a layer that nothing else reads: a rescaling and a rounding fewer.
     """
 
+    only_written = False  # whether a class or an operator may be named that the model lacks
+
     def __init__(
         self,
         scheme: str | Scheme | Schemes = "int8",
@@ -131,7 +133,7 @@ class TosaicQuantizer:
         """Annotate what no other quantizer has; the boundary comes last."""
         known, done = constants(model.graph), set[fx.Node]()
         if not is_marked(model.graph, self.schemes):
-            check_names(model, self.schemes)
+            check_names(model, self.schemes, self.only_written)
             mark(model.graph, self.schemes)
         others = {node for node in model.graph.nodes if _KEY in node.meta}
         self._made, self._specs = choices(model.graph, self.schemes), {}

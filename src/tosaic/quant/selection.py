@@ -194,8 +194,11 @@ def qualified(kind: Any) -> str:
     return f"{kind.__module__}.{kind.__qualname__}" if isinstance(kind, type) else str(kind)
 
 
-def check_names(module: fx.GraphModule, schemes: Schemes) -> None:
-    """InvalidInput for a name that nothing in a program has, its branches and loops included."""
+def check_names(module: fx.GraphModule, schemes: Schemes, written: bool = False) -> None:
+    """InvalidInput for a name that nothing in a program has, its branches and loops included.
+
+    Only written names count if ``written``: no class and no operator is a slip of the pen.
+    """
     graphs = [part.graph for part in module.modules() if isinstance(part, fx.GraphModule)]
     calls = [n for graph in graphs for n in graph.nodes if n.op == "call_function"]
     modules = [pair for node in calls for pair in torchapi.modules_of(node)]
@@ -205,9 +208,9 @@ def check_names(module: fx.GraphModule, schemes: Schemes) -> None:
     names = {n.name for n in calls}
     for name in schemes.module_names:
         _check(name, paths, lambda n: f"the model calls no module {n!r}")
-    for kind in schemes.module_types:
+    for kind in () if written else schemes.module_types:
         _check(qualified(kind), types, lambda n: f"the model calls no module of type {n}")
-    for key in schemes.nodes:
+    for key in (key for key in schemes.nodes if isinstance(key, str) or not written):
         _check(str(key), names | operators, lambda n: f"the exported model has no call {n!r}")
 
 

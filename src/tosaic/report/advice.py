@@ -11,6 +11,8 @@ from tosaic.front.partition import Refusal
 _AROUND = 2  # lines shown before and after
 
 _SAYINGS = (
+    (r"^it needs .* which is not lowered",
+     "This follows from the refusal of the call that it names: look there."),
     (r"there is no rule",
      "Write it with operators that lower (tosaic ops lists them), or leave it on the CPU."),
     (r"size that depends on the input|dynamic",

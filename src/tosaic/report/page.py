@@ -20,7 +20,8 @@ from tosaic.report.layout import Layout, layout
 from tosaic.report.network import Network, network_of
 from tosaic.sim.compare import Comparison, Layer
 from tosaic.targets.artifact import Artifact
-from tosaic.targets.report import Report, plain, source_line
+from tosaic.targets.printed import plain
+from tosaic.targets.report import Report, source_line
 from tosaic.targets.vela import ACCELERATORS
 
 _PACKAGES = ("tosaic", "torch", "torchao", "ethos-u-vela", "tosa-tools", "numpy", "executorch")

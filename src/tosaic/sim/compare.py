@@ -27,7 +27,7 @@ from tosaic.spec.dtypes import I16, DType
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.boundary import take_unsigned
 from tosaic.targets.catalog import target_of
-from tosaic.targets.report import Printed, grid
+from tosaic.targets.printed import Printed, grid
 
 
 @dataclass(frozen=True, slots=True)

@@ -54,7 +54,10 @@ class Artifact:
         """The one graph that the program became."""
         graphs = self.partition.graphs
         if len(graphs) != 1:
-            raise InvalidInput(f"the program became {len(graphs)} graphs; see .partition.graphs")
+            raise InvalidInput(
+                f"the program became {len(graphs)} graphs, since some of it stays in PyTorch, and "
+                "this is for one: save it as .pte, or take them from .files or .partition.graphs"
+            )
         return graphs[0]
 
     @cached_property

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
 
@@ -25,7 +26,9 @@ def _specification(name: str) -> Target:
     if str(name).upper().startswith("TOSA"):
         env = Env.parse(name)
         return Target(str(env), env)
+    near = get_close_matches(str(name).lower().replace("_", "-"), ETHOS_U, 1, 0.7)
+    meant = f", perhaps {near[0]}" if near else ""
     raise InvalidInput(
-        f"there is no target {name!r}; there are {', '.join(ETHOS_U)}, and TOSA specifications "
-        "such as TOSA-1.0+INT"
+        f"there is no target {name!r}{meant}; there are {', '.join(ETHOS_U)}, and TOSA "
+        "specifications such as TOSA-1.0+INT"
     )

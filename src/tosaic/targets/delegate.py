@@ -110,6 +110,8 @@ def _weights(graph: Graph) -> list[_Weight]:
 
 
 def _place(tensor: PlacedTensor) -> str:
+    if tensor.name.startswith("WB_"):
+        return "weights on their way into the NPU"
     module = tensor.loc.module if tensor.loc else ""
     return f"{tensor.name} ({module})" if module else tensor.name
 

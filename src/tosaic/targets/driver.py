@@ -43,7 +43,7 @@ def compile_model(
     program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
     found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
-        why = f"; the first reason: {found.refused[0]}" if found.refused else ""
+        why = f"; the first reason: {found.refused[0]}" if found.refused else ": it has no calls"
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
     used = {"scheme": scheme, "io": io, **options}
     return Artifact(program, found, chosen.name, delegates, used)

@@ -14,7 +14,8 @@ from tosaic.front.partition import Partition, Refusal, partition
 from tosaic.front.program import Program
 from tosaic.targets.catalog import target_of
 from tosaic.targets.driver import program_for
-from tosaic.targets.report import Printed, grid, refusals
+from tosaic.targets.printed import Printed, grid
+from tosaic.targets.report import refusals
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from tosaic.front.calls import DEQUANTIZE, QUANTIZE, joins, rides
 from tosaic.front.choice import CHOICE, Choice
 from tosaic.front.program import Program
 from tosaic.spec.dtypes import fits_int4
-from tosaic.targets.report import Printed, grid
+from tosaic.targets.printed import Printed, grid
 
 _FLOAT = "float"
 

@@ -3,72 +3,22 @@
 from __future__ import annotations
 
 import linecache
-import math
-from abc import ABC, abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass
-from io import StringIO
+from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from tosaic.front.partition import Partition, Refusal
 from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
 from tosaic.targets.delegate import Delegate as Compiled
 from tosaic.targets.interface import Boundary as Interface
+from tosaic.targets.printed import Printed, grid
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
     from tosaic.targets.quantization import Quantization
 
-_WIDTH = 100  # of a report that is not printed to a terminal
+_LINE = 72  # characters of a line of source
 _SHOWN = 12  # modules in a table of costs
-
-
-class Printed(ABC):
-    """Something that ``print`` shows as plain text and Rich in colour."""
-
-    @abstractmethod
-    def parts(self) -> Iterable[Any]:
-        """What Rich draws, one under the other."""
-
-    def data(self) -> Any:
-        """The same as plain data, for JSON."""
-        return plain(self)
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from self.parts()
-
-    def __str__(self) -> str:
-        from rich.console import Console
-
-        text = StringIO()
-        Console(file=text, width=_WIDTH, color_system=None).print(*self.parts())
-        return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
-
-
-def plain(value: Any) -> Any:
-    """Dataclasses and their parts as dictionaries, lists and numbers that JSON has."""
-    if is_dataclass(value) and not isinstance(value, type):
-        return {f.name: plain(getattr(value, f.name)) for f in fields(value)}
-    if isinstance(value, dict):
-        return {str(key): plain(item) for key, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-
-def grid(*columns: str, numbers: Iterable[str] = (), title: str = "") -> Any:
-    """An empty table; columns of numbers are aligned to the right."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD, title=title or None, title_justify="left", pad_edge=False)
-    for name in columns:
-        table.add_column(name, justify="right" if name in numbers else "left", overflow="fold")
-    return table
 
 
 @dataclass(frozen=True, slots=True)
@@ -217,6 +167,7 @@ def refusals(refused: list[Refusal]) -> Iterable[Any]:
     )
     for refusal in refused:
         source = source_line(refusal.where)
+        source = source if len(source) <= _LINE else source[: _LINE - 1] + "…"
         table.add_row(refusal.op, refusal.reason, refusal.where + (f"\n{source}" if source else ""))
     yield table
 

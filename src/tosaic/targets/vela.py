@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import configparser
 import importlib.util
+import math
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -58,6 +59,7 @@ _FEATURES = {
     "disable-buffering": "WeightBuffering",
     "disable-ifm-reuse": "ReuseIFM",
 }
+_MEMORIES = ("sram", "dram", "onchipflash", "offchipflash")
 _ADDRESSES = {"ethos-u55": 1 << 32, "ethos-u65": 1 << 40, "ethos-u85": 1 << 40}
 
 
@@ -81,6 +83,11 @@ class VelaConfig:
         """Whether the memory mode, by its name, gives the NPU fast memory of its own."""
         mode = self.memory_mode or ACCELERATORS[self.accelerator][2][1]
         return mode.startswith("Dedicated_Sram")
+
+    @property
+    def addresses(self) -> int:
+        """How many bytes it can address."""
+        return _ADDRESSES[self.accelerator.rpartition("-")[0]]
 
     @property
     def architecture(self) -> str:
@@ -159,8 +166,8 @@ def run_vela(tosa: bytes, config: VelaConfig) -> VelaResult:
 def check(config: VelaConfig) -> None:
     """InvalidInput if Vela's configuration file, or a name or flag in the config, is wrong."""
     _system(config)
+    _check_memories(config)
     _options(config)
-    _check_arena(config)
 
 
 def _regor() -> Any:
@@ -187,14 +194,14 @@ def _ini(config: VelaConfig) -> Path:
 
 def _read_ini(config: VelaConfig) -> tuple[str, configparser.ConfigParser]:
     file = _ini(config)
-    text = file.read_text(encoding="utf-8", errors="replace")
+    text = file.read_text(encoding="utf-8-sig", errors="replace")
     return text, _parsed(text, file)
 
 
 @lru_cache(4)
 def _parsed(text: str, file: Path) -> configparser.ConfigParser:
     """The sections of a configuration, which a compile asks for time and again."""
-    parser = configparser.ConfigParser(strict=False)
+    parser = configparser.ConfigParser(strict=False, interpolation=None)
     try:
         parser.read_string(text)
     except configparser.Error as problem:
@@ -214,10 +221,9 @@ def _system(config: VelaConfig) -> str:
     system, memory = _names(config)
     for kind, name in (("System_Config", system), ("Memory_Mode", memory)):
         if not parser.has_section(f"{kind}.{name}"):
-            known = [s.partition(".")[2] for s in parser.sections() if s.startswith(kind)]
-            raise InvalidInput(
-                f"the Vela configuration has no {kind} {name!r}; it has {', '.join(known)}"
-            )
+            names = [s.partition(".")[2] for s in parser.sections() if s.startswith(kind)]
+            known = ", ".join(names) or "none"
+            raise InvalidInput(f"the Vela configuration has no {kind} {name!r}; it has {known}")
     macs, cores, _ = ACCELERATORS[config.accelerator]
     return (
         f"[architecture]\nmacs={macs}\ncores={cores}\n"
@@ -227,17 +233,27 @@ def _system(config: VelaConfig) -> str:
 
 def _arena(config: VelaConfig) -> int:
     """The size of the arena that a memory mode allows."""
-    size = _setting(config, "Memory_Mode", "arena_cache_size")
-    if size:
-        return _whole(size, "arena_cache_size")
-    return _ADDRESSES[config.accelerator.rpartition("-")[0]]
+    size, most = _setting(config, "Memory_Mode", "arena_cache_size"), config.addresses
+    if size and (not size.isdecimal() or not 0 < int(size) <= most):
+        raise InvalidInput(
+            f"Vela's arena_cache_size must be a whole number up to {most}, not {size!r}"
+        )
+    return int(size) if size else most
 
 
-def _check_arena(config: VelaConfig) -> None:
-    """InvalidInput if the arena would lie in a memory that cannot be written."""
+def _check_memories(config: VelaConfig) -> None:
+    """InvalidInput if system and memory mode do not say where things lie, or say it wrongly."""
     system, memory = _names(config)
-    port = _setting(config, "Memory_Mode", "arena_mem_area")
-    place = _setting(config, "System_Config", f"{port.lower()}_port")
+    _real(_setting(config, "System_Config", "core_clock"), f"core_clock of {system}")
+    for key in ("const_mem_area", "cache_mem_area", "arena_mem_area"):
+        port = _setting(config, "Memory_Mode", key)
+        place = _setting(config, "System_Config", f"{port.lower()}_port")
+        if place.lower() not in _MEMORIES:
+            raise InvalidInput(
+                f"the memory mode {memory} has {key}={port}, and {system} has "
+                f"{f'{port}_port={place}' if place else 'no such port'}: a port is one of Sram, "
+                "Dram, OnChipFlash and OffChipFlash"
+            )
     if "flash" in place.lower():
         raise InvalidInput(
             f"the memory mode {memory} puts the arena into {place} of {system}, which cannot be "
@@ -249,22 +265,30 @@ def _setting(config: VelaConfig, kind: str, key: str) -> str:
     """A value of the system or the memory mode, which may inherit it; empty if it is not there."""
     _, parser = _read_ini(config)
     name = _names(config)[kind == "Memory_Mode"]
-    section: str | None = f"{kind}.{name}"
-    seen = set()
-    while section and section not in seen and parser.has_section(section):
-        seen.add(section)
+    section: str = f"{kind}.{name}"
+    seen: list[str] = []
+    while section:
+        if section in seen or not parser.has_section(section):
+            raise InvalidInput(
+                f"{seen[-1]} of the Vela configuration inherits from {section}, which "
+                f"{'inherits from it' if section in seen else 'is not there'}"
+            )
+        seen.append(section)
         found = parser.get(section, key, fallback="")
         if found:
             return found
-        section = parser.get(section, "inherit", fallback=None)
+        section = parser.get(section, "inherit", fallback="")
     return ""
 
 
-def _whole(text: str, name: str) -> int:
+def _real(text: str, name: str) -> float:
     try:
-        return int(text)
+        value = float(text)
     except ValueError:
-        raise InvalidInput(f"Vela's {name} must be a whole number, not {text!r}") from None
+        value = 0.0
+    if not 0 < value < math.inf:
+        raise InvalidInput(f"Vela's {name} must be a number above 0, not {text!r}")
+    return value
 
 
 def _options(config: VelaConfig) -> str:

@@ -6,6 +6,8 @@ from tosaic.front.torchapi.nodes import (
     drop_unread,
     known_shape,
     known_size,
+    likely_shape,
+    likely_size,
     location,
     modules_of,
 )
@@ -62,7 +64,7 @@ __all__ = [
     "effects", "evaluate", "export", "flatten", "flatten_as", "functional", "give_fakes",
     "graphs_of", "is_number_argument", "is_pointwise",
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
-    "known_size", "load",
+    "known_size", "likely_shape", "likely_size", "load",
     "location", "make_new", "module_of", "modules_of", "names_of", "new_call", "overload_of",
     "quiet", "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written", "written_positions",

@@ -6,6 +6,8 @@ import os
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from itertools import accumulate
+from pathlib import Path
+from traceback import walk_tb
 from typing import Any
 
 import torch
@@ -14,6 +16,8 @@ from torch import Tensor, fx
 from tosaic.ir.graph import Loc
 
 _TORCH = os.path.dirname(torch.__file__)
+_OWN, _PYTHON = str(Path(__file__).parents[2]), os.path.dirname(os.__file__)
+_PACKAGES = os.path.dirname(_TORCH)
 
 
 def known_size(size: Any) -> int | None:
@@ -27,6 +31,19 @@ def known_size(size: Any) -> int | None:
 def known_shape(tensor: Tensor) -> tuple[int, ...] | None:
     """Sizes as numbers; None if one of them depends on the input."""
     sizes = [known_size(size) for size in tensor.shape]
+    return None if None in sizes else tuple(size for size in sizes if size is not None)
+
+
+def likely_size(size: Any) -> int | None:
+    """A size as it is for the example inputs, if it follows from theirs."""
+    if isinstance(size, torch.SymInt) and size.node.has_hint():
+        return int(size.node.hint)
+    return known_size(size)
+
+
+def likely_shape(tensor: Tensor) -> tuple[int, ...] | None:
+    """Sizes as they are for the example inputs; None if one depends on values."""
+    sizes = [likely_size(size) for size in tensor.shape]
     return None if None in sizes else tuple(size for size in sizes if size is not None)
 
 
@@ -46,6 +63,16 @@ def _own_line(trace: str) -> tuple[str, int]:
         if not entry.startswith((_TORCH, "<")):
             file, line = entry, number
     return file, line
+
+
+def raised_at(problem: BaseException) -> Loc | None:
+    """The innermost line of a failure that is neither PyTorch's, Python's nor Tosaic's."""
+    for frame, line in reversed([*walk_tb(problem.__traceback__)]):
+        file = frame.f_code.co_filename
+        is_python = file.startswith(_PYTHON) and not file.startswith(_PACKAGES)
+        if not is_python and not file.startswith((_TORCH, _OWN, "<")):
+            return Loc(file=file, line=line)
+    return None
 
 
 def modules_of(node: fx.Node) -> Iterator[tuple[str, Any]]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import logging
 import os
 import warnings
@@ -19,10 +20,12 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
 from tosaic.errors import InvalidInput, first_line
+from tosaic.front.torchapi.nodes import raised_at
 from tosaic.front.torchapi.operators import SHARING, bound_arguments, overload_of, plain_name
 from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
 
+_SHAPES = "torch.fx.experimental.symbolic_shapes"  # a logger
 _PLAIN_INPUTS = {
     InputKind.USER_INPUT,
     InputKind.PARAMETER,
@@ -39,13 +42,51 @@ def export(
 ) -> ExportedProgram:
     """torch.export in inference mode, or its reason in short; the module is left as it was."""
     try:
-        with torch.no_grad(), quiet(), _inference(module):
+        with torch.no_grad(), quiet(), _untold(), _inference(module):
             return torch.export.export(
                 module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
             )
-    except Exception as problem:
-        name = type(module).__name__
-        raise InvalidInput(f"torch.export does not take {name}: {first_line(problem)}") from problem
+    except (Exception, SystemExit) as problem:
+        raise InvalidInput(_reason(module, args, kwargs, problem), raised_at(problem)) from problem
+
+
+def _reason(module: torch.nn.Module, args: Any, kwargs: Any, problem: BaseException) -> str:
+    """Why torch.export does not take a module, and what to do where that is known."""
+    name = type(module).__name__
+    try:
+        signature = inspect.signature(module.forward)
+        signature.bind(*args, **(kwargs or {}))
+    except TypeError as misfit:
+        return f"the example inputs do not fit {name}.forward{signature}: {misfit}"
+    except ValueError:
+        pass  # nobody knows its signature
+    why = first_line(problem)
+    if "data-dependent" in why:
+        why = (
+            "a branch, a loop or a size depends on values that are known only when it runs; "
+            "write it with torch.where or torch.cond, or keep it out of the model"
+        )
+    elif not isinstance(problem, RuntimeError):
+        why = f"{type(problem).__name__}: {why}" if str(problem) else why
+    return f"torch.export does not take {name}: {why}"
+
+
+@contextmanager
+def _untold() -> Iterator[None]:
+    """Without torch's own account of a failure, which prints the graph so far."""
+    from torch.export import _trace  # imported by whoever exports, which not everybody does
+
+    loggers = [logging.getLogger(name) for name in (_trace.__name__, _SHAPES)]
+    silence = logging.Filter("nothing of this name")
+    for log in loggers:
+        log.addFilter(silence)
+    vars(_trace)["print"] = lambda *_, **__: None
+    try:
+        yield
+    finally:
+        vars(_trace).pop("print", None)
+        for log in loggers:
+            log.removeFilter(silence)
 
 
 def captured(

@@ -63,7 +63,7 @@ def traced(module: nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
         return _Trace(module, args).program()
     except Untraced:
         raise
-    except Exception as problem:  # whatever goes wrong here, torch.export has the last word
+    except (Exception, SystemExit) as problem:  # torch.export has the last word
         raise Untraced(str(problem)) from problem
 
 

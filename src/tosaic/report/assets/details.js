@@ -10,6 +10,7 @@
     if (chosen.index < 0) { empty(); return; }
     const view = views[chosen.view], item = view.items[chosen.index];
     const parts = [
+      el("button", { type: "button", class: "close", "aria-label": "Close", onclick: () => select(chosen.view, -1) }, "×"),
       el("div", { class: "place" }, el("i", { class: "dot", style: { background: `var(--${item.place})` } }), PLACES[item.place] + (item.place !== "port" && item.place !== "cpu" && data.report.delegates.length > 1 ? `, graph ${item.graph}` : "")),
       el("h2", {}, chosen.view === "operators" ? nodes[item.members[0]].op : item.label),
       el("div", { class: "path" }, item.module || (item.loc.node ? "" : " ")),
@@ -26,6 +27,7 @@
       if (views.layers.members[group].length > 1) parts.push(el("h3", {}, "Part of"), go("layers", group));
     } else if (item.members.length > 1) parts.push(...inside(item));
     aside.replaceChildren(...parts.filter(Boolean));
+    aside.classList.remove("idle");
     aside.scrollTop = 0;
   }
 
@@ -75,7 +77,7 @@
   function go(view, index, extra) {
     const item = views[view].items[index];
     return el("button", { type: "button", class: "go", onclick: () => { if (view === "operators") graph.show("operators"); select(view, index, "details"); } },
-      el("i", { class: "dot", style: { background: `var(--${item.place})` } }), el("span", {}, view === "operators" ? nodes[item.members[0]].op : item.label, " ", el("span", { class: "path" }, item.module)), el("small", {}, extra || ""));
+      el("i", { class: "dot", style: { background: `var(--${item.place})` } }), el("span", {}, view === "operators" ? nodes[item.members[0]].op : item.label), el("span", { class: "path" }, item.module), el("small", {}, extra || ""));
   }
   function neighbours(name, index) {
     const view = views[name], parts = [];
@@ -100,6 +102,7 @@
   function empty() {
     const metric = METRICS[0];
     const worst = metric ? views.layers.items.map((item, i) => [metric[2](item), i]).sort((a, b) => b[0] - a[0]).slice(0, 10).filter(([n]) => n > 0) : [];
+    aside.classList.add("idle");
     aside.replaceChildren(
       el("h2", {}, "Nothing selected"),
       el("p", { class: "empty" }, "Click a node, a box or a row, or press ", el("kbd", {}, "/"), " to search."),
