@@ -273,3 +273,27 @@ def test_a_layer_with_one_row_of_weights_gives_no_channels(
     row = torch.linspace(-1, 2, 8)
     net, x = Function(lambda x: nn.functional.linear(x, row, bias)), torch.randn(2, 5, 8)
     check(net, (x,), target=target, places=0.1 if target == INTEGER else 1e-5)
+
+
+def gated(x: Tensor) -> Tensor:
+    return x * x.mean((2, 3), keepdim=True).sigmoid().expand_as(x)
+
+
+def weighed(x: Tensor) -> Tensor:
+    return x.mean(1).unsqueeze(1).repeat(1, 3, 1, 1) + x
+
+
+@pytest.mark.parametrize("program", [gated, weighed])
+def test_what_readers_repeat_anyway_is_not_repeated_for_them(program: Any) -> None:
+    art = check(Function(program), image(), target=INTEGER, places=0.1)
+    assert "TILE" not in art.report.ops
+
+
+def test_a_copy_is_kept_from_later_writes() -> None:
+    def program(x: Tensor) -> Tensor:
+        mean = x.mean(1, keepdim=True)
+        before = mean.repeat(1, 3, 1, 1)
+        mean.add_(1)
+        return x * before + mean.expand_as(x)
+
+    check(Function(program), image(), image())
