@@ -238,6 +238,14 @@ def overlapped(b: Builder, random: Random) -> Value:
     return rescale(b, y, random, bits=2)
 
 
+def more_channels(b: Builder, random: Random) -> Value:
+    """A shortcut whose channels are fewer than those that it is added to."""
+    x = conv(b, random, b.input(I8, (1, 16, 16, 8)), int(random.integers(20, 30)), (1, 1))
+    amounts = (0, 0, 0, 0, 0, 0, *(int(n) for n in random.integers(1, 9, 2)))
+    made: Value = b.PAD(x, b.shape(amounts), b.const([random.integers(-50, 50)], I8))
+    return made
+
+
 TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (stem, "ethos-u55-128", lambda old, new: new["RESHAPE"] > 0),
     (stem, "ethos-u85-256", lambda old, new: new["RESHAPE"] > 0),
@@ -271,6 +279,7 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (tabled, "ethos-u55-128", lambda old, new: True),
+    (more_channels, "ethos-u55-128", lambda old, new: not new["PAD"]),
     (overlapped, "ethos-u55-128", lambda old, new: not new["MATMUL"]),
 ]
 
