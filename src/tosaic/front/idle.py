@@ -19,6 +19,7 @@ _CASTS = frozenset(
 _COPIES = frozenset({"aten._to_copy.default", "aten.lift_fresh_copy.default"})
 _EXPANDED = frozenset({"aten.expand.default", "aten.expand_as.default"})
 _REPEATED = frozenset({"aten.repeat.default"})
+_AXES = 4  # over which an NPU repeats an operand for nothing
 
 
 def drop_idle(graph: fx.Graph, *, at_outputs: bool = True) -> None:
@@ -59,7 +60,12 @@ class _Idle:
         if name not in _EXPANDED and (name not in _REPEATED or self._writes):
             return []
         own, wide = (torchapi.known_shape(n.meta["val"]) for n in (node.all_input_nodes[0], node))
-        if not own or wide is None or any(m not in (1, n) for m, n in zip(own[::-1], wide[::-1])):
+        if (
+            not own
+            or wide is None
+            or len(wide) > _AXES
+            or any(m not in (1, n) for m, n in zip(own[::-1], wide[::-1]))
+        ):
             return []
 
         def repeats(reader: fx.Node) -> bool:

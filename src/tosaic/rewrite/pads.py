@@ -47,7 +47,7 @@ def reshape_first(m: Matcher, op: Op) -> Value | None:
 @rewrite("SLICE")
 def pad_less(m: Matcher, op: Op) -> Value | None:
     """A piece of a padded value that cuts nothing but padding, with less of that."""
-    pad = m.made_by(op.ins[0], "PAD")
+    pad = m.made_by(op.ins[0], "PAD") if m.only(op.ins[0]) else None
     lists = [sizes(v) for v in (pad.ins[1], *op.ins[1:])] if pad is not None else []
     if pad is None or any(given is None for given in lists):
         return None
