@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 import tosaic
-from judges.programs import FLOAT, INTEGER, assert_same, check, compiled
+from judges.programs import FLOAT, INTEGER, Function, assert_same, check, compiled
 from tosaic.errors import InvalidInput
 
 # torch says this of its own code, when a program is copied or decomposed.
@@ -263,3 +263,37 @@ def test_six_dimensions_lower_and_seven_say_why_not() -> None:
     check(Ranks(), (six, torch.randn(2)))
     art = check(Ranks(), (six, torch.randn(1, 1, 1, 1, 1, 1, 2)), refused=None)
     assert "y has rank 7; level 8K allows 6" in {r.reason for r in art.report.refused}
+
+
+@pytest.mark.parametrize("target", [FLOAT, INTEGER])
+@pytest.mark.parametrize("bias", [None, torch.tensor(0.5)])
+def test_a_layer_with_one_row_of_weights_gives_no_channels(
+    bias: Tensor | None, target: str
+) -> None:
+    row = torch.linspace(-1, 2, 8)
+    net, x = Function(lambda x: nn.functional.linear(x, row, bias)), torch.randn(2, 5, 8)
+    check(net, (x,), target=target, places=0.1 if target == INTEGER else 1e-5)
+
+
+def gated(x: Tensor) -> Tensor:
+    return x * x.mean((2, 3), keepdim=True).sigmoid().expand_as(x)
+
+
+def weighed(x: Tensor) -> Tensor:
+    return x.mean(1).unsqueeze(1).repeat(1, 3, 1, 1) + x
+
+
+@pytest.mark.parametrize("program", [gated, weighed])
+def test_what_readers_repeat_anyway_is_not_repeated_for_them(program: Any) -> None:
+    art = check(Function(program), image(), target=INTEGER, places=0.1)
+    assert "TILE" not in art.report.ops
+
+
+def test_a_copy_is_kept_from_later_writes() -> None:
+    def program(x: Tensor) -> Tensor:
+        mean = x.mean(1, keepdim=True)
+        before = mean.repeat(1, 3, 1, 1)
+        mean.add_(1)
+        return x * before + mean.expand_as(x)
+
+    check(Function(program), image(), image())

@@ -137,6 +137,7 @@ SAMPLES = [
     Sample("depthwise", (2, 6, 6, 1), 4, (3, 3), (1, 1, 1, 1), input_zp=3),
     Sample("depthwise", (1, 9, 9, 24), 1, (3, 3), (1, 1, 1, 1), input_zp=-128),
     Sample("depthwise", (2, 8, 8, 5), 3, (3, 3), (1, 0, 1, 0), (2, 2), input_zp=-7, weight_zp=4),
+    Sample("depthwise", (1, 1, 47, 16), 1, (1, 16), (0, 0, 0, 0), input_zp=4),
     Sample("depthwise", (1, 30, 30, 2), 1, (27, 27), (0, 0, 0, 0), input_zp=127, extreme=True),
     Sample("depthwise", (1, 9, 9, 6), 2, (5, 5), (2, 2, 2, 2), dtype="INT16", extreme=True),
     Sample("conv3d", (1, 5, 6, 7, 3), 4, (3, 2, 3), (1, 1, 0, 1, 1, 1), (1, 1, 1), (1, 1, 1), 5),

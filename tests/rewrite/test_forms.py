@@ -229,6 +229,23 @@ def tabled(b: Builder, random: Random) -> Value:
     return b.TABLE(b.RESHAPE(y, b.shape((1, 36, 3, 4))), b.const(random.permutation(256) - 128, I8))
 
 
+def overlapped(b: Builder, random: Random) -> Value:
+    """Frames that are added up in known places: a constant matrix times them."""
+    batch, frames, columns = (int(random.integers(*ends)) for ends in ((1, 4), (8, 20), (3, 12)))
+    picks = (random.random((1, frames + 5, frames)) < 0.2).repeat(batch, 0) + 2
+    x, zero = b.input(I8, (batch, frames, columns)), b.const([random.integers(-9, 9)], I8)
+    y = b.MATMUL(b.const(picks, I8), x, b.const([2], I8), zero, out=I32)
+    return rescale(b, y, random, bits=2)
+
+
+def more_channels(b: Builder, random: Random) -> Value:
+    """A shortcut whose channels are fewer than those that it is added to."""
+    x = conv(b, random, b.input(I8, (1, 16, 16, 8)), int(random.integers(20, 30)), (1, 1))
+    amounts = (0, 0, 0, 0, 0, 0, *(int(n) for n in random.integers(1, 9, 2)))
+    made: Value = b.PAD(x, b.shape(amounts), b.const([random.integers(-50, 50)], I8))
+    return made
+
+
 TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (stem, "ethos-u55-128", lambda old, new: new["RESHAPE"] > 0),
     (stem, "ethos-u85-256", lambda old, new: new["RESHAPE"] > 0),
@@ -262,6 +279,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (tabled, "ethos-u55-128", lambda old, new: True),
+    (more_channels, "ethos-u55-128", lambda old, new: not new["PAD"]),
+    (overlapped, "ethos-u55-128", lambda old, new: not new["MATMUL"]),
 ]
 
 

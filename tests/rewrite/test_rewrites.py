@@ -106,6 +106,10 @@ def table(b: Builder, x: Value, seed: int = 0, low: int = -128, high: int = 127)
     return made
 
 
+def _same(b: Builder, low: int, high: int) -> Value:
+    return b.const(np.arange(-128, 128).clip(low, high), I8)
+
+
 def pool(b: Builder, x: Value, name: str = "MAX_POOL2D") -> Value:
     zeros = [] if name == "MAX_POOL2D" else [b.const([0], x.dtype)] * 2
     acc = {} if name == "MAX_POOL2D" else {"acc_type": "i32" if x.dtype.is_int else "f32"}
@@ -198,6 +202,12 @@ def _scalar(b: Builder, x: Value, number: float) -> Value:
 
 CASES = [
     Case("an identity goes", I8, lambda b, x: table(b, b.IDENTITY(x)), "TABLE"),
+    Case("a table of what it is given goes", I8, lambda b, x: conv(b, b.TABLE(
+        b.REVERSE(b.CLAMP(x, min_val=-60, max_val=90), axis=1), _same(b, -60, 90))),
+        "CLAMP REVERSE CONV2D"),
+    Case("a table that changes one value stays", I8, lambda b, x: conv(b, b.TABLE(
+        b.REVERSE(b.CLAMP(x, min_val=-60, max_val=90), axis=1), _same(b, -59, 90))),
+        "CLAMP REVERSE TABLE CONV2D"),
     Case("two reshapes are one", I8, lambda b, x: table(
         b, b.RESHAPE(b.RESHAPE(x, b.shape((6, 28))), b.shape((28, 6)))), "RESHAPE TABLE"),
     Case("a reshape and its inverse are none", I8, lambda b, x: table(
@@ -303,6 +313,11 @@ CASES = [
          lambda b, x: rescale(b, rescale(b, x, I8, 4.0), I32, 0.25), "RESCALE RESCALE"),
     Case("padding with the zero point goes into a convolution", I8, lambda b, x: conv(
         b, padded(b, x, SIDES, 5), zero=5), "CONV2D"),
+    Case("a piece that cuts some of the padding leaves less", I8, lambda b, x: conv(b, b.SLICE(
+        padded(b, x, SIDES, 5), b.shape((0, 0, 1, 0)), b.shape((1, 7, 8, 4))), zero=5), "CONV2D"),
+    Case("a piece that cuts more stays", I8, lambda b, x: conv(b, b.SLICE(
+        padded(b, x, SIDES, 5), b.shape((0, 2, 0, 0)), b.shape((1, 5, 8, 4))), zero=5),
+         "PAD SLICE CONV2D"),
     Case("padding with something else stays", I8, lambda b, x: conv(
         b, padded(b, x, SIDES, 4), zero=5), "PAD CONV2D"),
     Case("padding of channels stays", I8, lambda b, x: conv(

@@ -132,6 +132,12 @@ def _mm(b: dict[str, Any]) -> Call | None:
     return None if weight is None else (aten.linear.default, (b["self"], weight))
 
 
+def _linear(b: dict[str, Any]) -> Call | None:
+    """A layer whose weight is one row gives no axis of channels: a product with a vector."""
+    is_row = b["weight"].meta["val"].dim() == 1 and b["bias"] is None
+    return (aten.matmul.default, (b["input"], b["weight"])) if is_row else None
+
+
 def _strided(b: dict[str, Any]) -> Call | None:
     """All of a tensor that lies as it is read: then only its shape changes."""
     source, size = b["self"].meta["val"], list(b["size"])
@@ -195,6 +201,7 @@ _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten.as_strided_copy.default": _strided,
     "aten.addmm.default": _addmm,
     "aten.mm.default": _mm,
+    "aten.linear.default": _linear,
     "aten.cat.default": _cat,
     "aten.empty.memory_format": _zeros,
     "aten.new_empty.default": _zeros,

@@ -1,9 +1,10 @@
-"""Calls that give what they are given, and checks that export has made: nothing needs them."""
+"""Calls that give what they are given, or what their readers make: nothing needs them."""
 
 from __future__ import annotations
 
 from functools import cached_property
 
+import numpy as np
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
@@ -16,12 +17,17 @@ _CASTS = frozenset(
      "aten.type_as.default"}
 )  # fmt: skip
 _COPIES = frozenset({"aten._to_copy.default", "aten.lift_fresh_copy.default"})
+_EXPANDED = frozenset({"aten.expand.default", "aten.expand_as.default"})
+_REPEATED = frozenset({"aten.repeat.default"})
+_AXES = 4  # over which an NPU repeats an operand for nothing
 
 
 def drop_idle(graph: fx.Graph, *, at_outputs: bool = True) -> None:
     """Readers of such a call read what it reads: a sum then takes the sums of its layer."""
     idle = _Idle(graph)
     for node in list(graph.nodes):
+        for reader in idle.readers(node):
+            reader.replace_input_with(node, node.all_input_nodes[0])
         if not idle.is_idle(node) or not (at_outputs or all(u.op != "output" for u in node.users)):
             continue
         if node.users:
@@ -31,7 +37,7 @@ def drop_idle(graph: fx.Graph, *, at_outputs: bool = True) -> None:
 
 def has_idle(graph: fx.Graph) -> bool:
     idle = _Idle(graph)
-    return any(idle.is_idle(node) for node in graph.nodes)
+    return any(idle.is_idle(node) or idle.readers(node) for node in graph.nodes)
 
 
 class _Idle:
@@ -47,6 +53,26 @@ class _Idle:
         if name in _CASTS | _COPIES:
             return _keeps_type(node) and (name in _CASTS or not self._writes)
         return name in _SAME
+
+    def readers(self, node: fx.Node) -> list[fx.Node]:
+        """Calls that repeat a value anyway, as ``x * gate.expand_as(x)`` would a gate."""
+        name = torchapi.target_name(node) if node.op == "call_function" else ""
+        if name not in _EXPANDED and (name not in _REPEATED or self._writes):
+            return []
+        own, wide = (torchapi.known_shape(n.meta["val"]) for n in (node.all_input_nodes[0], node))
+        if (
+            not own
+            or wide is None
+            or len(wide) > _AXES
+            or any(m not in (1, n) for m, n in zip(own[::-1], wide[::-1]))
+        ):
+            return []
+
+        def repeats(reader: fx.Node) -> bool:
+            given = [own if n is node else n.meta["val"].shape for n in reader.all_input_nodes]
+            return np.broadcast_shapes(*given) == tuple(reader.meta["val"].shape)
+
+        return [user for user in node.users if torchapi.is_pointwise(user) and repeats(user)]
 
     @cached_property
     def _writes(self) -> bool:

@@ -67,7 +67,7 @@ class Trial(trial.Trial):
             kind, meaning = self._weight(call, shape[role.axis], role.axis)
             return self.made(b, node, kind, meaning)
         if role.kind == "bias":
-            _, meaning = self._weight(call, shape[0], 0)
+            _, meaning = self._weight(call, shape[0] if shape else 1, 0)
             return self.made(b, node, d.I32, _times(meaning, _STEP))
         kind = self.kind(call, node)
         return self.made(b, node, kind, Quant(_STEP, _zero(kind)))

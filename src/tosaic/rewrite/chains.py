@@ -5,7 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
-from tosaic.rewrite.match import Matcher, form
+from tosaic.rewrite.match import Matcher, form, known, one_number, rewrite
+from tosaic.spec.dtypes import I8
 
 FUNCTIONS = ("RESCALE", "CLAMP", "TABLE")
 
@@ -35,6 +36,32 @@ def reshape_later(m: Matcher, op: Op) -> Value | None:
         return None
     value = m.b.op(op.name, reshape.ins[0], *op.ins[1:], out=op.outs[0].dtype, **op.attrs)
     return m.b.RESHAPE(value, reshape.ins[1])
+
+
+@rewrite("MATMUL")
+def weigh(m: Matcher, op: Op) -> Value | None:
+    """A constant matrix times another as a layer: rows that are added up in known places.
+
+    An NPU that has products of matrices turns the right one, which costs. One that has none
+    computes each element of the result by itself, but for a constant on the right.
+    """
+    matrix, x, its_zero, zero = op.ins
+    array, own, kind = known(matrix), one_number(its_zero), op.outs[0].dtype
+    if m.cost is None or m.cost(op) or array is None or own is None:
+        return None
+    weights = array[0].astype(np.int32) - int(own)
+    if (array != array[:1]).any() or abs(weights).max() > I8.range[1] or not kind.is_int:
+        return None
+    (rows, depth), (batch, _, columns) = weights.shape, x.shape
+    turned = m.b.RESHAPE(
+        m.b.TRANSPOSE(x, perms=(0, 2, 1)), m.b.shape((1, 1, batch * columns, depth))
+    )
+    made = m.b.CONV2D(
+        turned, m.b.const(weights.reshape(rows, 1, 1, depth), I8), m.b.const([0] * rows, kind),
+        zero, m.b.const([0], I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=kind,
+    )  # fmt: skip
+    shaped = m.b.RESHAPE(made, m.b.shape((batch, columns, rows)))
+    return m.b.TRANSPOSE(shaped, perms=(0, 2, 1))
 
 
 def again(m: Matcher, value: Value, functions: list[Op], channels: Array) -> Value:

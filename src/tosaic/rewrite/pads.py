@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.layout import groups_of
-from tosaic.rewrite.match import Matcher, one_number, rewrite, sizes
+from tosaic.rewrite.match import Matcher, form, one_number, rewrite, sizes
 from tosaic.rewrite.ranges import bounds
+from tosaic.spec.dtypes import I8, I32
 
 
 def _around(m: Matcher, op: Op) -> tuple[Op, list[int]] | None:
@@ -39,6 +42,43 @@ def reshape_first(m: Matcher, op: Op) -> Value | None:
     whole = m.b.RESHAPE(pad.ins[0], m.b.shape(shape))
     made: Value = m.b.PAD(whole, m.b.shape(moved), pad.ins[2])
     return made
+
+
+@rewrite("SLICE")
+def pad_less(m: Matcher, op: Op) -> Value | None:
+    """A piece of a padded value that cuts nothing but padding, with less of that."""
+    pad = m.made_by(op.ins[0], "PAD") if m.only(op.ins[0]) else None
+    lists = [sizes(v) for v in (pad.ins[1], *op.ins[1:])] if pad is not None else []
+    if pad is None or any(given is None for given in lists):
+        return None
+    amounts, start, size = (given or [] for given in lists)
+    before = [a - s for a, s in zip(amounts[::2], start)]
+    after = [n - b - own for n, b, own in zip(size, before, pad.ins[0].shape)]
+    if min(before + after) < 0:
+        return None
+    pairs = [n for pair in zip(before, after) for n in pair]
+    made: Value = m.b.PAD(pad.ins[0], m.b.shape(pairs), pad.ins[2])
+    return made
+
+
+@form("PAD")
+def pad_channels(m: Matcher, op: Op) -> Value | None:
+    """Channels of one number as sums of nothing in a layer that gives the others as they are."""
+    x, amounts, number = op.ins[0], sizes(op.ins[1]), one_number(op.ins[2])
+    if x.dtype is not I8 or x.type.rank != 4 or amounts is None or number is None:
+        return None
+    if any(amounts[:-2]) or x.shape[0] > 1:
+        return None
+    ones = np.eye(op.outs[0].shape[-1], x.shape[-1], -amounts[-2])
+    zero, zeros = m.b.const([number], I8), m.b.const([0] * len(ones), I32)
+    sums = m.b.CONV2D(
+        x, m.b.const(ones[:, None, None], I8), zeros, zero, m.b.const([0], I8),
+        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I32,
+    )  # fmt: skip
+    return m.b.RESCALE(
+        sums, m.b.const([1 << 30], I32), m.b.const([30], I8), m.b.const([0], I32), zero,
+        scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False, out=I8,
+    )  # fmt: skip
 
 
 @rewrite("CONV2D", "CONV3D", "DEPTHWISE_CONV2D")

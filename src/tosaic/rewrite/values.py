@@ -175,14 +175,15 @@ def compose_tables(m: Matcher, op: Op) -> Value | None:
     return m.b.TABLE(before.ins[0], m.b.const(entries, I8))
 
 
-@rewrite("RESCALE")
+@rewrite("RESCALE", "TABLE")
 def drop_unit(m: Matcher, op: Op) -> Value | None:
-    """A RESCALE that gives every value back."""
+    """A RESCALE or a table that gives every value back that there can be: pixels over 255."""
     x = op.ins[0]
     if x.dtype is not op.outs[0].dtype or x.dtype not in _FEW_BITS or not _is_plain(op):
         return None
-    image = _images(m, (op,))
-    return x if image is not None and np.array_equal(image, _domain(x)) else None
+    domain, image, (low, high) = _domain(x), _images(m, (op,)), bounds(x)
+    seen = (domain >= low) & (domain <= high)
+    return x if image is not None and np.array_equal(image[seen], domain[seen]) else None
 
 
 @rewrite("RESCALE")

@@ -37,6 +37,8 @@ def _places(x: Value) -> tuple[int, ...]:
 )
 def linear(b: Lowering, input: Value, weight: Value, bias: Value | None = None) -> Value:
     """A 1×1 convolution, which the NPU runs far faster than a matrix product."""
+    if weight.type.rank != 2:
+        raise Unsupported(f"a layer whose weight has {weight.type.rank} axes and a bias")
     return by_weights(b, weight, lambda kernel: _linear(b, input, kernel, bias))
 
 

@@ -139,10 +139,16 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
             program = _with_aliases(exported)
             give_fakes(program.graph)
             made: ExportedProgram = program.run_decompositions(_hidden_views(program))
-            return made
     except Exception as problem:
         reason = "torch does not find a form of this program without writes in place"
         raise InvalidInput(f"{reason}: {first_line(problem)}") from problem
+    for module in graphs_of(made):
+        for node in module.graph.nodes:
+            # A copy that makes memory contiguous is gone where torch thought that it is.
+            if node.target is torch.ops.aten.view.default:
+                node.target = torch.ops.aten.reshape.default
+        module.recompile()
+    return made
 
 
 def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
