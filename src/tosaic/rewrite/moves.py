@@ -160,6 +160,8 @@ def slice_whole_parts(m: Matcher, op: Op) -> Value | None:
         at += part.type.size
     if sum(part.type.size for part in parts) != last - first:
         return None
+    if len(parts) > 1 and not (m.only(op.ins[0]) and m.only(reshape.ins[0])):
+        return None
     whole = parts[0] if len(parts) == 1 else m.b.CONCAT(*parts, axis=axis)
     return m.b.RESHAPE(whole, m.b.shape(size))
 
