@@ -29,13 +29,12 @@ def _reduce_parts(graph: fx.Graph, node: fx.Node) -> None:
     joined, rank = node.all_input_nodes[0], node.all_input_nodes[0].meta["val"].dim()
     if torchapi.target_name(joined) != "aten.cat.default" or len(joined.users) > 1:
         return
-    axis, bound = torchapi.bound_arguments(joined)["dim"] % rank, torchapi.bound_arguments(node)
-    axes = sorted({a % rank for a in bound["dim"] or range(rank)})
-    parts = joined.all_input_nodes
-    if axis in axes or bound.get("dtype") is not None or len(parts) < len(joined.args[0]):
+    given, bound = torchapi.bound_arguments(joined), torchapi.bound_arguments(node)
+    axis, axes = given["dim"] % rank, sorted({a % rank for a in bound["dim"] or range(rank)})
+    if axis in axes or bound.get("dtype") is not None:
         return
     with graph.inserting_before(node):
-        reduced = [_reduced(graph, node, part, axes, bound["keepdim"]) for part in parts]
+        reduced = [_reduced(graph, node, part, axes, bound["keepdim"]) for part in given["tensors"]]
         place = axis if bound["keepdim"] else axis - sum(a < axis for a in axes)
         whole = graph.call_function(aten.cat.default, (reduced, place))
     whole.meta = dict(node.meta)

@@ -146,7 +146,7 @@ def slice_whole_parts(m: Matcher, op: Op) -> Value | None:
     """Some of several values that follow one another in memory, whatever shape they got."""
     reshape, start, size = m.made_by(op.ins[0], "RESHAPE"), sizes(op.ins[1]), sizes(op.ins[2])
     before = m.made_by(reshape.ins[0], "CONCAT") if reshape is not None else None
-    if before is None or start is None or size is None:
+    if reshape is None or before is None or start is None or size is None:
         return None
     given, axis = op.ins[0].shape, before.attrs["axis"]
     outer = next((i for i, n in enumerate(given) if n != 1), 0)

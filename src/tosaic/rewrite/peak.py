@@ -2,7 +2,7 @@
 
 A convolution that widens an image and a depthwise one or a pool that makes it small again need
 the wide image whole. By halves of its channels, each half is made, made small, and forgotten.
-Sums along an axis before the last are made of a transposed copy; a depthwise convolution needs none.
+Sums along an axis before the last need a transposed copy; a depthwise convolution needs none.
 """
 
 from __future__ import annotations

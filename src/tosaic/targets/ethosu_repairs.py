@@ -74,8 +74,9 @@ def _copy_for(op: Op, value: Value, uses: Uses, env: Env) -> tuple[Value, list[O
         copied, made = copy_of(value, env)
         return copied, [made]
     copied, made = copy_of(shape.ins[0], env)
-    other = Value(value.type, quant=value.quant, loc=value.loc)
-    return other, [made, Op(shape.defn, [copied, *shape.ins[1:]], [other], shape.attrs, loc=shape.loc)]
+    shaped = _twin(value)
+    shaped.ins[0] = copied
+    return shaped.outs[0], [made, shaped]
 
 
 def copy_of(value: Value, env: Env) -> tuple[Value, Op]:
