@@ -155,3 +155,23 @@ def test_the_state_that_a_device_keeps_has_16_bits() -> None:
         _, cell = net(*data[0])
     assert float((art.run(*data[0])[1] - cell).abs().max()) < 0.3
     assert float(cell.abs().max()) > 10
+
+
+@pytest.mark.filterwarnings("ignore:no calibration data")
+def test_short_sequences_take_less_memory_than_the_products_of_all_their_steps_on_u55() -> None:
+    class Net(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers = nn.LSTM(16, 16, 2, batch_first=True, bidirectional=True)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y, (hidden, _) = self.layers(x)
+            return torch.cat([hidden[-2], hidden[-1], y.mean(1)], 1)
+
+    torch.manual_seed(0)
+    art = tosaic.compile(
+        Net().eval(), (torch.randn(1, 8, 16),), target="ethos-u55-128", io="int8", check=True
+    )
+    (delegate,) = art.report.delegates
+    assert delegate.npu is not None
+    assert delegate.npu.scratch < 8 * (4 * 16) * 2

@@ -12,7 +12,18 @@ from tosaic.front.imported import import_model
 from tosaic.quant.flow import float_module
 from tosaic.quant.quantizer import TosaicQuantizer
 
-STEPS = ("layer", "matrix", "order", "copy", "by channel", "by place", "number", "relu", "join")
+STEPS = (
+    "layer",
+    "matrix",
+    "order",
+    "copy",
+    "by channel",
+    "by place",
+    "number",
+    "relu",
+    "join",
+    "sum",
+)
 
 
 class Random(nn.Module):
@@ -49,8 +60,13 @@ class Random(nn.Module):
             return choose.choice([x * number, x / number, number + x, x - number, number - x])
         if name == "by place":
             return x * self.constant(*x.shape[1:])
-        if name == "join":
-            return torch.cat([x, torch.sigmoid(x)], axis)
+        if name in ("join", "sum"):
+            joined = torch.cat([x, torch.sigmoid(x)], axis)
+            others = [a for a in range(1, rank) if a != axis]
+            if name == "join" or not others:
+                return joined
+            means = choose.choice([joined.mean(others, True), joined.amax(others, True)])
+            return x + means.narrow(axis, 1, x.shape[axis])
         number = choose.choice([2.0, -0.5])
         return {"copy": x.contiguous().clone(), "relu": x.relu()}.get(name, number * x + 1.5)
 

@@ -224,6 +224,17 @@ def scaled(b: Builder, random: Random) -> Value:
     return y
 
 
+def summed(b: Builder, random: Random) -> Value:
+    """Sums along an axis before the last, of numbers with a zero point."""
+    x = b.input(I8, (1, 2 + int(random.integers(20)), 3, 48))
+    zero = b.const([int(random.integers(-100, 100))], I8)
+    wide = b.RESCALE(
+        x, b.const([1 << 30], I32), b.const([30], I8), zero, b.const([0], I32), scale32=True,
+        rounding_mode="SINGLE_ROUND", per_channel=False, out=I32,
+    )  # fmt: skip
+    return rescale(b, b.REDUCE_SUM(wide, axis=1), random, bits=4)
+
+
 def tabled(b: Builder, random: Random) -> Value:
     y = conv(b, random, b.input(I8, (1, 6, 6, 16)), 12, (1, 1))
     return b.TABLE(b.RESHAPE(y, b.shape((1, 36, 3, 4))), b.const(random.permutation(256) - 128, I8))
@@ -274,8 +285,9 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (windows, "ethos-u85-256", lambda old, new: new["TRANSPOSE"] > 1 or new["CONCAT"] > 0),
     (gates, "ethos-u55-128", lambda old, new: new["ADD"] == 3),
     (gates, "ethos-u85-256", lambda old, new: new["ADD"] == 3),
-    (kept, "ethos-u55-128", lambda old, new: new["ADD"] == 2),
-    (kept, "ethos-u85-256", lambda old, new: new["ADD"] == 2),
+    (kept, "ethos-u55-128", lambda old, new: new["MUL"] == 1),
+    (kept, "ethos-u85-256", lambda old, new: new["MUL"] == 1),
+    (summed, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (tabled, "ethos-u55-128", lambda old, new: True),

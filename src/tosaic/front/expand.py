@@ -31,11 +31,13 @@ def expand(
     refuses: Refuses,
     only: frozenset[str] = frozenset(),
     constants: set[fx.Node] | None = None,
+    steps_at_once: int = 8,
 ) -> int:
     """Replace calls that are refused by their parts, where all of these are taken; count them.
 
     ``only`` names operators that are always replaced, since what is inside them matters.
-    ``constants`` are the nodes that are known to be; parts that are join them.
+    ``constants`` are the nodes that are known to be; parts that are join them. ``steps_at_once`` is
+    for recurrent layers.
     """
     known = set[fx.Node]() if constants is None else constants
     replaced = 0
@@ -43,7 +45,7 @@ def expand(
         if node.op != "call_function":
             continue
         if torchapi.target_name(node) in only or refuses(node):
-            parts = _parts(node, refuses, known, _DEEPEST)
+            parts = _parts(node, refuses, known, _DEEPEST, steps_at_once)
             if parts is not None:
                 _replace(module, node, parts, known)
                 replaced += 1
@@ -54,14 +56,14 @@ def expand(
 
 
 def _parts(
-    node: fx.Node, refuses: Refuses, known: set[fx.Node], depth: int
+    node: fx.Node, refuses: Refuses, known: set[fx.Node], depth: int, steps_at_once: int
 ) -> fx.GraphModule | None:
     """The parts of a call as a graph of their own; None if some part is refused to the last."""
     if depth == 0 or not _is_spread_by_index(node):
         return None
     torchapi.make_new(node)  # the program reads no value that a call has written to
     own = WRITTEN.get(torchapi.target_name(node))
-    traced = steps(node) or torchapi.decomposed(node, own)
+    traced = steps(node, steps_at_once) or torchapi.decomposed(node, own)
     if traced is None or not is_functional(traced):
         return None
     _find_constants(traced.graph, node, known)
@@ -74,7 +76,7 @@ def _parts(
         if refuses(part):
             if torchapi.target_name(part) == torchapi.target_name(node):
                 return None
-            inner = _parts(part, refuses, known, depth - 1)
+            inner = _parts(part, refuses, known, depth - 1, steps_at_once)
             if inner is None:
                 return None
             _replace(traced, part, inner, known)

@@ -4,8 +4,9 @@ PyTorch's own parts would do, but not say what belongs together. Here each call 
 gates and the cell want 16 bits where the target has them, and what stands for the same thing at
 every step has one range. All steps read the same weights, the products with the inputs of several
 steps are one call, and a layer that runs backwards turns nothing round. How many steps follows from
-memory: their products, of 16 bits, take no more of it than a long sequence. Vela computes last
-operands first: where the order is free, what is needed longest comes last.
+memory: their products, of 16 bits, take less of it than a long sequence, and half of that where
+the results of the other direction wait. Vela computes last operands first: where the order is free,
+what is needed longest comes last.
 """
 
 from __future__ import annotations
@@ -23,16 +24,17 @@ from tosaic.front.marks import MARK, Mark, mark_of
 aten = torch.ops.aten
 # Beyond it sigmoid is 0 or 1 and tanh is −1 or 1, to half a step of int16.
 _BENDS = (-11.0, 11.0)
-# Steps whose products are one call, at least: each call fetches the weights again.
-_LEAST = 8
 
 
-def steps(node: fx.Node) -> fx.GraphModule | None:
-    """The parts of a recurrent call, from its operands to its results; None for any other."""
+def steps(node: fx.Node, at_once: int) -> fx.GraphModule | None:
+    """The parts of a recurrent call, from its operands to its results; None for any other.
+
+    The products of ``at_once`` steps are one call, or of more where memory allows it.
+    """
     make = _FORMS.get(torchapi.target_name(node))
     if make is None:
         return None
-    parts = _Parts(node)
+    parts = _Parts(node, at_once)
     results = make(parts, **parts.arguments())
     parts.graph.output(results)
     return fx.GraphModule(torch.nn.Module(), parts.graph)
@@ -41,8 +43,8 @@ def steps(node: fx.Node) -> fx.GraphModule | None:
 class _Parts:
     """A graph that is written call by call, each with the shape of its result."""
 
-    def __init__(self, node: fx.Node) -> None:
-        self.node, self.graph = node, fx.Graph()
+    def __init__(self, node: fx.Node, at_once: int) -> None:
+        self.node, self.at_once, self.graph = node, at_once, fx.Graph()
         self.given: dict[fx.Node, fx.Node] = {}
         self.results: dict[Any, Tensor] = {}
         for source in node.all_input_nodes:
@@ -157,14 +159,14 @@ def _rnn_step(bend: Any, limits: tuple[float, float] | None) -> Step:
 class _Sequence:
     """What a layer reads along an axis of steps: a tensor, or the parts of each step's last axis.
 
-    Parts stay apart, so that memory is free again when both directions have read a step.
+    Parts stay apart, so that the memory of a step is free again when it is read.
     """
 
     axis: int
     length: int
     whole: fx.Node | None = None
     parts: tuple[tuple[fx.Node, ...], ...] = ()
-    made: dict[int, fx.Node] = field(default_factory=dict)
+    made: dict[tuple[int, int], fx.Node] = field(default_factory=dict)
 
     @property
     def width(self) -> int:
@@ -173,9 +175,9 @@ class _Sequence:
 
     def block(self, p: _Parts, start: int, end: int) -> fx.Node:
         """Some steps in a row, made once."""
-        if start not in self.made:
-            self.made[start] = self._block(p, start, end)
-        return self.made[start]
+        if (start, end) not in self.made:
+            self.made[start, end] = self._block(p, start, end)
+        return self.made[start, end]
 
     def _block(self, p: _Parts, start: int, end: int) -> fx.Node:
         if self.whole is not None:
@@ -196,11 +198,14 @@ def _side_by_side(p: _Parts, parts: Sequence[fx.Node]) -> fx.Node:
 
 
 def _direction(
-    p: _Parts, step: Step, w: _Weights, x: _Sequence, state: State, back: bool, wide: int, tie: str
+    p: _Parts, step: Step, w: _Weights, x: _Sequence, state: State, back: bool, room: int, tie: str
 ) -> tuple[list[fx.Node], State]:
-    """All hidden states of a sequence in its order, and the last state of all."""
+    """All hidden states of a sequence in its order, and the last state of all.
+
+    ``room`` is the memory that the products with several inputs have.
+    """
     share = 2 * w.of_input.meta["val"].shape[0]
-    count = min(x.length, max(_LEAST, x.length * max(x.width, wide) // share))
+    count = min(x.length, max(p.at_once, (room - 1) // share))
     shares: dict[int, fx.Node] = {}
     seen: list[fx.Node] = []
     for index in reversed(range(x.length)) if back else range(x.length):
@@ -234,10 +239,14 @@ def _layers(
                 p.call(aten.select.int, s, 0, number, wide=kind > 0)
                 for kind, s in enumerate(states)
             )
-            found, state = _direction(p, step, weights, x, state, way == 1, wide, str(number))
+            room = x.length * max(x.width, wide)
+            room //= 2 if (way, ways) == (0, 2) else 1  # Vela computes it behind the other
+            found, state = _direction(p, step, weights, x, state, way == 1, room, str(number))
             seen.append(found)
             last.append(state)
         x = _Sequence(axis, x.length, parts=tuple(zip(*seen)))
+        if bidirectional and layer + 1 < num_layers:  # one layer after the other, not step by step
+            x = _Sequence(axis, x.length, x.block(p, 0, x.length))
     ends = [
         p.call(aten.stack.default, list(kind), 0, wide=number > 0)
         for number, kind in enumerate(zip(*last))

@@ -24,6 +24,7 @@ from tosaic.quant.convert import convert
 from tosaic.quant.factors import join_factors
 from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.inputs import Arguments, with_tensors
+from tosaic.quant.joins import reduce_parts
 from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
 from tosaic.quant.masking import part_masks
@@ -150,6 +151,7 @@ def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
     """Calls as the quantizer knows them: what is refused as its parts, of which some are known."""
     mark_wide(module.graph)
     quantizer.expand(module)
+    reduce_parts(module)
     fold_known(module)
     fold_affine(module)
 

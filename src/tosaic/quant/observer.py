@@ -114,7 +114,7 @@ class RangeObserver(UniformQuantizationObserverBase):
 
 def _counted(values: Tensor, reach: float) -> Tensor:
     """How many values lie in each bin from -reach to reach, as torch.histc has it, but faster."""
-    places = values.div(2 * reach / _BINS).add_(_BINS / 2).to(torch.int16)
+    places = values.div(reach).add_(1).mul_(_BINS / 2).to(torch.int16)
     counts = torch.bincount(places.flatten(), minlength=_BINS + 1)
     counts[_BINS - 1] += counts[_BINS]  # the last bin has both its ends
     return counts[:_BINS]

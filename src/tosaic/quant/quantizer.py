@@ -103,11 +103,14 @@ class TosaicQuantizer:
             judge = plain if self._scheme(node) is None else trial
             return node not in known and judge is not None and judge.refusal(node) is not None
 
-        expand(module, refuses, constants=known)
+        expand(module, refuses, constants=known, steps_at_once=self._device.steps_at_once)
+
+    @property
+    def _device(self) -> Target:
+        return self.target or Target(self.schemes.env, Env.parse(self.schemes.env))
 
     def _trial(self, known: set[fx.Node]) -> Trial:
-        target = self.target or Target(self.schemes.env, Env.parse(self.schemes.env))
-        return Trial(known, target, self._kind, self._scheme)
+        return Trial(known, self._device, self._kind, self._scheme)
 
     def _float_trial(self, known: set[fx.Node]) -> front.Trial | None:
         """For calls that are left in float, where the target has floats."""

@@ -146,7 +146,7 @@ def slice_whole_parts(m: Matcher, op: Op) -> Value | None:
     """Some of several values that follow one another in memory, whatever shape they got."""
     reshape, start, size = m.made_by(op.ins[0], "RESHAPE"), sizes(op.ins[1]), sizes(op.ins[2])
     before = m.made_by(reshape.ins[0], "CONCAT") if reshape is not None else None
-    if before is None or start is None or size is None:
+    if reshape is None or before is None or start is None or size is None:
         return None
     given, axis = op.ins[0].shape, before.attrs["axis"]
     outer = next((i for i, n in enumerate(given) if n != 1), 0)
@@ -159,6 +159,8 @@ def slice_whole_parts(m: Matcher, op: Op) -> Value | None:
             parts.append(part)
         at += part.type.size
     if sum(part.type.size for part in parts) != last - first:
+        return None
+    if len(parts) > 1 and not (m.only(op.ins[0]) and m.only(reshape.ins[0])):
         return None
     whole = parts[0] if len(parts) == 1 else m.b.CONCAT(*parts, axis=axis)
     return m.b.RESHAPE(whole, m.b.shape(size))

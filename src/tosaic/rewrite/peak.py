@@ -2,9 +2,12 @@
 
 A convolution that widens an image and a depthwise one or a pool that makes it small again need
 the wide image whole. By halves of its channels, each half is made, made small, and forgotten.
+Sums along an axis before the last need a transposed copy; a depthwise convolution needs none.
 """
 
 from __future__ import annotations
+
+import math
 
 import numpy as np
 
@@ -12,7 +15,8 @@ from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.rewrite.chains import FUNCTIONS, again, chain, product_of
 from tosaic.rewrite.match import Allowed, Cost, Matcher
 from tosaic.rewrite.turns import merge_axes
-from tosaic.spec.dtypes import I32, I48
+from tosaic.rewrite.values import only_widens
+from tosaic.spec.dtypes import I8, I32, I48
 from tosaic.spec.env import Env
 
 _APART = ("DEPTHWISE_CONV2D", "MAX_POOL2D", "AVG_POOL2D")
@@ -20,6 +24,8 @@ _PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D")
 _VIEWS = ("RESHAPE", "SLICE", "IDENTITY")
 _BRICK = 16  # channels that lie together in an NPU's memory
 _MOST = 8  # values that are parted, at most
+_SUM = 64  # bytes that a sum takes which is no channel: one of a brick of int32
+_TALL = 64  # elements of a kernel, at most
 _ENOUGH = 0.97  # of the peak before: what is worth it
 
 
@@ -42,6 +48,8 @@ def lower_peak(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> N
 
 def _relieve(m: Matcher, value: Value) -> bool:
     """Make a value in parts, or have it without gaps in memory before it is transposed."""
+    if (made := m.made_by(value, "REDUCE_SUM")) is not None:
+        return m.attempt(sum_windows, made)
     end = _end(m, value)
     if end is not None:
         return m.attempt(part_channels, end)
@@ -77,6 +85,10 @@ def peak(graph: Graph) -> tuple[int, list[Value]]:
     changes = [0] * (len(graph.ops) + 2)
     bricks = _bricks(graph, readers)
     need = {value: _bytes(value, value in bricks) for value in lives}
+    for index, op in enumerate(graph.ops):
+        if op.name == "REDUCE_SUM" and op.attrs["axis"] != op.ins[0].type.rank - 1:
+            (total,) = op.outs
+            lives[total], need[total] = (index, index), _SUM * total.type.size + op.ins[0].type.size
     for value, (start, stop) in lives.items():
         changes[start] += need[value]
         changes[stop + 1] -= need[value]
@@ -132,6 +144,23 @@ def _end(m: Matcher, wide: Value) -> Op | None:
             break
         reader = behind
     return reader
+
+
+def sum_windows(m: Matcher, op: Op) -> Value | None:
+    """Sums along an axis that only stays together with those behind it, as windows of ones."""
+    widened, axis = m.made_by(op.ins[0], "RESCALE"), op.attrs["axis"]
+    if widened is None or not only_widens(widened, None) or not m.only(op.ins[0]):
+        return None
+    x, zero = widened.ins[0], widened.operand("input_zp")
+    count, channels = x.shape[axis], math.prod(x.shape[axis + 1 :])
+    if x.dtype is not I8 or count > _TALL or math.prod(x.shape[:axis]) != 1:
+        return None
+    ones = m.b.const(np.ones((count, 1, channels, 1)), I8)
+    sums = m.b.DEPTHWISE_CONV2D(
+        m.b.RESHAPE(x, m.b.shape((1, count, 1, channels))), ones, m.b.const([0], I32), zero,
+        m.b.const([0], I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I32,
+    )  # fmt: skip
+    return m.b.RESHAPE(sums, m.b.shape(op.outs[0].shape))
 
 
 def part_channels(m: Matcher, end: Op) -> Value | None:

@@ -1,14 +1,15 @@
 """Tables next to the sums that they are functions of.
 
 A table behind a SLICE, or of a sum that others read as well, is an operation of its own, for which
-an NPU loads the whole table. Where the piece itself is added up, or the sum once more, the table
-is part of that operation; pieces of operands are free.
+an NPU loads the whole table. Where the piece itself is added up, or the sum multiplied by 1, the
+table is part of that operation; pieces of operands are free.
 """
 
 from __future__ import annotations
 
+import numpy as np
+
 from tosaic.ir.graph import Op, Value
-from tosaic.rewrite.fold import widens
 from tosaic.rewrite.match import Matcher, form, rewrite
 from tosaic.spec.dtypes import I8, I16, I32
 
@@ -38,23 +39,20 @@ def add_pieces(m: Matcher, op: Op) -> Value | None:
 
 
 @rewrite("TABLE")
-def add_again(m: Matcher, op: Op) -> Value | None:
-    """A table of few sums that others read, too, as a table of sums that it has for itself."""
-    if not m.forms or m.cost is None or op.outs[0].type.size > _FEW.get(op.ins[0].dtype, 0):
+def table_again(m: Matcher, op: Op) -> Value | None:
+    """A table of few sums that others read, too, as a table of their product with 1."""
+    x = op.ins[0]
+    if not m.forms or m.cost is None or op.outs[0].type.size > _FEW.get(x.dtype, 0):
         return None
-    rounded = m.made_by(op.ins[0], "RESCALE")
-    if rounded is None or m.only(op.ins[0]) or rounded.attrs["per_channel"]:
+    rounded = m.made_by(x, "RESCALE")
+    if rounded is None or m.only(x) or rounded.attrs["per_channel"]:
         return None
     total = m.made_by(rounded.ins[0], "ADD", "SUB", "MUL")
     if total is None or total.outs[0].dtype is not I32:
         return None
-    wide = [m.made_by(value, "RESCALE") for value in total.ins[:2]]
-    if not any(maker is not None and widens(maker) for maker in wide):
-        return None  # of the same operands it is the same sum, which is shared again
-    operands = [
-        value if maker is None else m.b.RESCALE(*maker.ins, out=value.dtype, **maker.attrs)
-        for value, maker in zip(total.ins, wide)
-    ]
-    value = m.b.op(total.name, *operands, *total.ins[2:], out=I32, **total.attrs)
-    value = m.b.RESCALE(value, *rounded.ins[1:], out=rounded.outs[0].dtype, **rounded.attrs)
+    zero = m.b.const([0], I8)
+    one = m.b.const(np.ones((1,) * x.type.rank), x.dtype)
+    unit = m.b.const([1 << 30], I32), m.b.const([30], I8)
+    zeros = m.b.const([0], I32), m.b.const([0], x.dtype)
+    value = m.b.RESCALE(m.b.MUL(x, one, zero, out=I32), *unit, *zeros, out=x.dtype, **rounded.attrs)
     return m.b.TABLE(value, *op.ins[1:], out=op.outs[0].dtype)

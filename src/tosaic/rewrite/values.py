@@ -77,19 +77,19 @@ def move_factor(m: Matcher, op: Op) -> Value | None:
 def narrow_product(m: Matcher, op: Op) -> Value | None:
     """Integers without a zero point are multiplied as they are, not made wider before."""
     wide = [m.made_by(v, "RESCALE") for v in op.ins[:2]]
-    narrow = [w.ins[0] for w in wide if w is not None and _only_widens(w)]
+    narrow = [w.ins[0] for w in wide if w is not None and only_widens(w)]
     if len(narrow) < 2 or narrow[0].dtype is not narrow[1].dtype or one_number(op.ins[2]) != 0:
         return None
     return m.b.MUL(*narrow, op.ins[2], out=I32)
 
 
-def _only_widens(op: Op) -> bool:
-    """Whether a RESCALE to int32 gives every number as it is."""
+def only_widens(op: Op, zero: int | None = 0) -> bool:
+    """Whether a RESCALE to int32 gives every number as it is, or less any zero point if None."""
     if op.ins[0].dtype not in _FEW_BITS or op.outs[0].dtype is not I32 or not _is_plain(op):
         return False
     multiplier, shift = _fraction(op)
-    zeros = one_number(op.ins[3]), one_number(op.ins[4])
-    return multiplier == 1 << shift and zeros == (0, 0)
+    is_zero = zero is None or one_number(op.ins[3]) == zero
+    return multiplier == 1 << shift and is_zero and one_number(op.ins[4]) == 0
 
 
 def _factor(op: Op) -> tuple[Value, Value] | None:

@@ -18,7 +18,9 @@ class Target:
 
     ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``sums_ride``
     says that an int32 accumulator costs a sum no more than int8 does. ``cost`` estimates what an
-    operator takes there: among equal forms the cheapest is chosen by it. Where there are floats
+    operator takes there: among equal forms the cheapest is chosen by it. ``steps_at_once`` of a
+    recurrent layer are multiplied by its weights in one call, at least: fewer calls fetch weights
+    less often, and their results take more memory. Where there are floats
     beside integers, graphs quantize and dequantize at their boundary, unless
     ``preserve_io_quantization``.
     """
@@ -28,6 +30,7 @@ class Target:
     constraints: tuple[Constraint, ...] = ()
     emit: Callable[[Graph], Any] | None = None
     sums_ride: bool = True
+    steps_at_once: int = 8
     cost: Cost | None = None
     preserve_io_quantization: bool = False
 

@@ -27,6 +27,8 @@ _ENVS = {
     "u65": "TOSA-1.0+INT+int16+int4",
     "u85": "TOSA-1.0+INT+int16+int4+cf",
 }
+# U85 has weights in its memory, beside which the products of a few steps are nothing.
+_STEPS_AT_ONCE = {"u55": 1, "u65": 1, "u85": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +58,7 @@ def _target(name: str) -> Target:
     emit = partial(_emit, VelaConfig(name), Options())
     return Target(
         name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False,
-        cost=cycles(product, ACCELERATORS[name][0]),
+        steps_at_once=_STEPS_AT_ONCE[product], cost=cycles(product, ACCELERATORS[name][0]),
     )  # fmt: skip
 
 

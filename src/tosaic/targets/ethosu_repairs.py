@@ -54,13 +54,29 @@ def repair(graph: Graph, env: Env, product: str) -> None:
                 continue
             if any(fault.lost(op, position, uses) for fault in faults):
                 if value not in copies:
-                    copies[value], made = copy_of(value, env)
-                    ops.append(made)
+                    copies[value], made = _copy_for(op, value, uses, env)
+                    ops += made
                 op.ins[position] = copies[value]
         ops.append(op)
         for region in op.regions:
             repair(region, env, product)
     graph.ops = ops
+
+
+def _copy_for(op: Op, value: Value, uses: Uses, env: Env) -> tuple[Value, list[Op]]:
+    """A copy; of a part that only got another shape, before it.
+
+    Vela then makes such parts behind the others, the last one first: as it does where none are
+    copied.
+    """
+    shape = value.producer
+    if op.name != "CONCAT" or shape is None or shape.name != "RESHAPE" or len(uses[value]) > 1:
+        copied, made = copy_of(value, env)
+        return copied, [made]
+    copied, made = copy_of(shape.ins[0], env)
+    shaped = _twin(value)
+    shaped.ins[0] = copied
+    return shaped.outs[0], [made, shaped]
 
 
 def copy_of(value: Value, env: Env) -> tuple[Value, Op]:
