@@ -41,12 +41,15 @@ _NUMBERS = (Sample(((2, 3, 4),), (1.7,)), Sample(((5, 7),), (-0.3,)), Sample(((3
 _WEIGHTED = (
     Sample(((2, 3, 4), (3, 4)), keywords=(("alpha", 0.5),)),
     Sample(((2, 3, 4), (2, 3, 4)), keywords=(("alpha", -3),)),
+    Sample(((2, 3, 4), (2, 3, 4)), keywords=(("alpha", 0),)),
 )
 
 
 def _sum(b: Lowering, sign: int, first: Operand, second: Operand, alpha: float) -> Value:
     """first ± alpha · second."""
     weight = sign * alpha
+    if not weight and isinstance(first, Value) and first.quant is not None:
+        second, weight = 0.0, 1.0  # 0 times what is there, whatever it is
     found = with_number(b, first, second, lambda x, y: x + weight * y)
     if found is not None:
         return found
@@ -250,8 +253,8 @@ def clamp(b: Lowering, self: Value, min: Value | None = None, max: Value | None 
     return above if max is None else minimum(b, above, max)
 
 
-rule("aten.max.other", samples=_PAIRS[:2])(maximum)
-rule("aten.min.other", samples=_PAIRS[:2])(minimum)
+rule("aten.max.other", "aten.fmax.default", samples=_PAIRS[:2])(maximum)
+rule("aten.min.other", "aten.fmin.default", samples=_PAIRS[:2])(minimum)
 
 
 @rule("aten.square.default", "aten.square_.default", samples=[Sample(((2, 3, 4),))])
