@@ -289,7 +289,8 @@ class Lowering(Builder):
                 apart = self.SUB(wide, self.number(zone.middle, wide))
                 near = self.rescale(apart, [float(zone.factor)], 0, d.I16)
             made = self.TABLE(near, self.const(zone.nodes.numpy(), d.I16))
-            term = self.levels(self.rescale(made, [2.0**-7], 0, d.I16))
+            short = self.rescale(made, [2.0**-7], 0, d.I16)
+            term = self.rescale(short, [float(zone.gain)], 0, d.I32)
             total = term if total is None else self.ADD(total, term)
         assert total is not None
         return total

@@ -19,7 +19,7 @@ NEAR = 1.5  # steps of int16 below which tables are equally good
 PLAIN = 0.125  # steps that a table may be worse whose results need no factor: NPUs have such tables
 LIMIT = 128  # steps of int16, half a step of int8: worse tables are no int16 function
 FINE = 16  # steps of int16 beyond which more tables than one are worth their time
-_TABLES = 4  # of one function
+_TABLES = 5  # of one function
 _SEGMENTS = 512  # of a table, each of 128 inputs
 
 
@@ -50,11 +50,15 @@ def table16(function: Function, given: Quant, wanted: Quant) -> tuple[Tensor, fl
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Zone:
-    """A table of what others miss within ``2^bits`` segments from ``start``; 0 at both ends."""
+    """A table of what others miss within ``2^bits`` segments from ``start``; 0 at both ends.
+
+    It holds that divided by ``gain``: the slope of a jump must fit int16.
+    """
 
     nodes: Tensor
     start: int
     bits: int
+    gain: int = 1
 
     @property
     def middle(self) -> int:
@@ -76,17 +80,14 @@ def zones16(function: Function, given: Quant, wanted: Quant) -> tuple[Zone, ...]
     inputs = torch.arange(-32768, 32768)
     real = _results(function, inputs, given, wanted)
     nodes = _at_nodes(function, given, wanted).round().clamp(-32767, 32767)
-    if (nodes.diff().abs() > 32767).any():  # a pole
-        nodes[:-1][~real[::128].isfinite()] = 0.0
-    found = [Zone(nodes, 0, 9)]
+    found = [_gentle(nodes, 0, 9)]
     missed = real.clamp(-32767, 32767) - _between(found[0], inputs)
     missed[~real.isfinite()] = 0.0
     while (off := float(missed.abs().max())) > FINE and len(found) < _TABLES:
         tried = [_zone(missed, start, bits) for start, bits in _places(missed)]
         found.append(min(tried, key=lambda zone: _left(missed, zone, inputs)))
         missed = missed - _between(found[-1], inputs)
-    steep = max(float(zone.nodes.diff().abs().max()) for zone in found) > 32767
-    if off > LIMIT or steep:
+    if off > LIMIT:
         raise Unsupported(
             f"{len(found)} tables of 513 int16 entries are {off:.0f} steps off this function"
         )
@@ -132,14 +133,21 @@ def _zone(missed: Tensor, start: int, bits: int) -> Zone:
     nodes[0] = 0.0
     if start * 128 + count < 65536:
         nodes[-1] = 0.0
-    return Zone(nodes.round().clamp(-32767, 32767), start, bits)
+    return _gentle(nodes, start, bits)
+
+
+def _gentle(nodes: Tensor, start: int, bits: int) -> Zone:
+    """A zone of numbers that may be too large, or their slopes too steep, for int16."""
+    largest = max(float(nodes.abs().max()), float(nodes.diff().abs().max()))
+    gain = max(math.ceil(largest / 32767), 1)
+    return Zone(nodes.round() if gain == 1 else (nodes / gain).trunc(), start, bits, gain)
 
 
 def _between(zone: Zone, inputs: Tensor) -> Tensor:
     """What a table gives, on the lines between its nodes."""
     place = ((inputs - zone.middle) * zone.factor).clamp(-32768, 32767) + 32768
     index, part = place // 128, (place % 128) / 128
-    return zone.nodes[index] + (zone.nodes[index + 1] - zone.nodes[index]) * part
+    return (zone.nodes[index] + (zone.nodes[index + 1] - zone.nodes[index]) * part) * zone.gain
 
 
 def _at_nodes(function: Function, given: Quant, wanted: Quant) -> Tensor:

@@ -82,8 +82,11 @@ for _name, _join, _flag in (
     ("or", masks.either, False),
     ("xor", masks.differ, True),
 ):
-    rule(f"aten.logical_{_name}.default", f"aten.logical_{_name}_.default",
-         samples=(*_MASKS, Sample(((4, 5), (5,)), whole=True)))(partial(_logical, join=_join))  # fmt: skip
+    _both = partial(_logical, join=_join)
+    rule(f"aten.logical_{_name}.default", samples=(*_MASKS, Sample(((4, 5), (5,)), whole=True)))(
+        _both
+    )
+    rule(f"aten.logical_{_name}_.default", policy="NONE", samples=_MASKS)(_both)
     _bits = partial(_bitwise, join=_join, name=f"BITWISE_{_name.upper()}")
     rule(f"aten.bitwise_{_name}.Tensor", f"aten.bitwise_{_name}_.Tensor",
          f"aten.__{_name}__.Tensor", policy="NONE", samples=_MASKS)(_bits)  # fmt: skip
