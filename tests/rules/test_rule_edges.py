@@ -106,8 +106,9 @@ def test_a_function_that_int16_tables_cannot_follow_is_refused() -> None:
 
 @pytest.mark.parametrize(
     ("name", "reach", "most", "steps"),
-    [("log", 6.0, 3.5, 12), ("rsqrt", 6.0, 3.3, 13), ("asin", 1.5, 2.4, 10), ("acosh", 7.0, 3.0, 12),
-     ("reciprocal", 6.0, 5.0, 20), ("hardshrink", 6.0, 6.0, 2), ("erfinv", 1.4, 2.0, 9)],
+    [("log", 6.0, 3.5, 12), ("rsqrt", 6.0, 3.3, 13), ("asin", 1.5, 2.4, 10),
+     ("acosh", 7.0, 3.0, 12), ("reciprocal", 6.0, 5.0, 20), ("hardshrink", 6.0, 6.0, 2),
+     ("erfinv", 1.4, 2.0, 9)],
 )  # fmt: skip
 def test_where_one_int16_table_is_coarse_a_few_are_near(
     name: str, reach: float, most: float, steps: int
@@ -119,7 +120,9 @@ def test_where_one_int16_table_is_coarse_a_few_are_near(
     b = Lowering(INT16)
     value = b.marked(b.input(I16, given.shape, "x"), Quant(reach / 32767))
     b.wanted = Quant(most / 32767), I16
-    ours, theirs = run_both(finish(b, RULES[f"aten.{name}.default"].lower(b, value), INT16), [given])
+    ours, theirs = run_both(
+        finish(b, RULES[f"aten.{name}.default"].lower(b, value), INT16), [given]
+    )
     assert np.array_equal(ours, theirs)
     ideal = real / (most / 32767)
     inside = np.abs(np.nan_to_num(ideal, nan=np.inf)) <= 32767

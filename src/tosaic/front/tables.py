@@ -151,7 +151,7 @@ def _between(zone: Zone, inputs: Tensor) -> Tensor:
 
 
 def _at_nodes(function: Function, given: Quant, wanted: Quant) -> Tensor:
-    """Real results at the nodes; beyond the domain the last one in it, so that lines do not jump."""
+    """Real results at the nodes; beyond the domain the last one in it, so that no line jumps."""
     real = _results(function, torch.arange(-256, 257) * 128, given, wanted)
     known = (~real.isnan()).nonzero()[:, 0]
     if len(known):

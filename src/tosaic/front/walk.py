@@ -216,7 +216,9 @@ class Walker:
 
     def _wanted_items(self, node: fx.Node) -> dict[int, Meaning]:
         """The same for the results of a call that gives several, by their places."""
-        picks = [u for u in self.program.users.get(node, ()) if torchapi.target_name(u) == "getitem"]
+        picks = [
+            u for u in self.program.users.get(node, ()) if torchapi.target_name(u) == "getitem"
+        ]
         found = {u.args[1]: self._wanted(u) for u in picks}
         return {int(str(i)): wanted for i, wanted in found.items() if wanted is not None}
 

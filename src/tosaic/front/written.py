@@ -142,13 +142,15 @@ def _batch_norm(
         raise NotImplementedError
     turned = input.transpose(0, 1)
     rows = turned.reshape(1, turned.shape[0], -1)
-    return F.instance_norm(rows, None, None, weight, bias, eps=eps).reshape(turned.shape).transpose(
-        0, 1
+    return (
+        F.instance_norm(rows, None, None, weight, bias, eps=eps)
+        .reshape(turned.shape)
+        .transpose(0, 1)
     )
 
 
 def _logcumsumexp(self: Tensor, dim: int) -> Tensor:
-    """Each sum on its own, relative to its largest term: all of them are as exact as they can be."""
+    """Each sum on its own, relative to its largest term: so all of them are exact."""
     x = self.movedim(dim, -1)
     size = x.shape[-1]
     if size > _MOST_ROWS:
@@ -169,12 +171,12 @@ def _scatter_reduce(
     count, size = places.shape[-1], x.shape[-1]
     if reduce not in ("amax", "amin", "mean") or count * size > _MOST_ROWS**2:
         raise NotImplementedError
-    within = tuple(slice(0, n) for n in places.shape[:-1])
-    if x[within].shape != x.shape:
+    within = tuple(slice(0, n) for n in places.shape)
+    if x[within[:-1]].shape != x.shape:
         raise NotImplementedError  # rows that nothing goes to
     hits = F.one_hot(places, size).to(x.dtype).transpose(-1, -2)
     goes = hits > 0.5
-    terms = given[(*within, slice(0, count))].unsqueeze(-2)
+    terms = given[within].unsqueeze(-2)
     if reduce == "mean":
         number = hits.sum(-1) + float(include_self)
         total = (hits * terms).sum(-1)
@@ -251,7 +253,9 @@ def _cross_entropy(
             return made
         if weight is not None or ignore_index >= 0:
             raise NotImplementedError
-        return made * (1 - label_smoothing) - _reduced(scores.mean(axis), reduction) * label_smoothing
+        return (
+            made * (1 - label_smoothing) - _reduced(scores.mean(axis), reduction) * label_smoothing
+        )
     shares = target * (1 - label_smoothing) + label_smoothing / size
     if weight is not None:
         shares = shares * weight.reshape([-1 if i == axis else 1 for i in range(self.dim())])
@@ -269,8 +273,7 @@ def _conv_transpose3d(
 ) -> Tensor:  # fmt: skip
     """A convolution with the weights turned round, of the input with zeros between its elements."""
     stride, padding, output_padding, dilation = (
-        list(n) * 3 if len(n) == 1 else list(n)
-        for n in (stride, padding, output_padding, dilation)
+        list(n) * 3 if len(n) == 1 else list(n) for n in (stride, padding, output_padding, dilation)
     )
     if input.dim() != 5:
         raise NotImplementedError
@@ -290,7 +293,9 @@ def _conv_transpose3d(
     return F.conv3d(F.pad(x, around), made, bias, dilation=dilation, groups=groups)
 
 
-def _mixed(x: Tensor, rows: Sequence[Sequence[float]], columns: Sequence[Sequence[float]]) -> Tensor:
+def _mixed(
+    x: Tensor, rows: Sequence[Sequence[float]], columns: Sequence[Sequence[float]]
+) -> Tensor:
     """Each axis of an image as mixtures of its own elements: products with two known matrices."""
     wide = F.linear(x, torch.tensor(columns, dtype=x.dtype))
     return F.linear(wide.transpose(-1, -2), torch.tensor(rows, dtype=x.dtype)).transpose(-1, -2)
@@ -359,7 +364,8 @@ WRITTEN: dict[str, Callable[..., Tensor]] = {
     "aten.pdist.default": _pdist, "aten._pdist_forward.default": _pdist,
     "aten.cross.default": _cross, "aten.linalg_cross.default": _linalg_cross,
     "aten.masked_scatter.default": _masked_scatter, "aten.round.decimals": _round_decimals,
-    "aten.ldexp.Tensor": _ldexp, "aten.prelu.default": _prelu, "aten.batch_norm.default": _batch_norm,
+    "aten.ldexp.Tensor": _ldexp, "aten.prelu.default": _prelu,
+    "aten.batch_norm.default": _batch_norm,
     "aten.logcumsumexp.default": _logcumsumexp, "aten.scatter_reduce.two": _scatter_reduce,
     "aten.scatter.reduce": _scatter_added, "aten.histc.default": _histc,
     "aten.quantile.scalar": _quantile, "aten.nll_loss_nd.default": _nll_loss,

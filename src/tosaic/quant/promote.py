@@ -32,7 +32,7 @@ def promote(module: fx.GraphModule) -> None:
 
 
 def _real_kind(node: fx.Node) -> torch.dtype | None:
-    """The type of real numbers that a call of single elements computes with; None if it has none."""
+    """The type of real numbers that a call of single elements computes with; None if of none."""
     overload = torchapi.overload_of(node) if node.op == "call_function" else None
     if overload is None or torch.Tag.pointwise not in overload.tags:
         return None

@@ -22,7 +22,6 @@ _LIMITED = (Sample(((2, 3, 5),), domain=(-8.0, 8.0)), Sample(((1, 4, 3, 3),), do
 _CURVES = tuple(Sample(s.shapes, domain=s.domain, steps16=2) for s in _LIMITED)
 
 
-
 @rule("aten.hardtanh.default", "aten.hardtanh_.default",
       samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))  # fmt: skip
 def hardtanh(b: Lowering, self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:

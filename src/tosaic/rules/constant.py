@@ -160,8 +160,9 @@ _REAL = "a quantized value stands for real numbers, of whatever float type"
     policy="SHARED",
     samples=[
         Sample(((2, 3, 4),), (), (("dtype", torch.float16),)),
-        Sample(((2, 3, 4),), (), (("dtype", torch.int32),), domain=(-9.0, 9.0),
-               integers=(d.I8, d.I16)),
+        Sample(
+            ((2, 3, 4),), (), (("dtype", torch.int32),), domain=(-9.0, 9.0), integers=(d.I8, d.I16)
+        ),
         Sample(((2, 3, 4),)),
     ],
     integers=(),

@@ -30,7 +30,6 @@ from tosaic.rules._quotient import quotient
 from tosaic.rules._whole import whole
 from tosaic.rules.functions import reciprocal, rsqrt, sqrt
 from tosaic.spec import dtypes as d
-from tosaic.spec.dtypes import I8
 
 _PAIRS = (
     Sample(((2, 3, 4), (2, 3, 4))),

@@ -222,8 +222,6 @@ _exactly = partial(nearest, axes=2, exact=True)
 upsampling("upsample_nearest2d", 2, partial(nearest, axes=2), _UP, _UP_VEC)
 upsampling("_upsample_nearest_exact2d", 2, _exactly, _UP, _UP_VEC)
 upsampling("upsample_nearest1d", 1, partial(nearest, axes=1), _UP1D, _UP1D_VEC)
-upsampling(
-    "_upsample_nearest_exact1d", 1, partial(nearest, axes=1, exact=True), _UP1D, _UP1D_VEC
-)
+upsampling("_upsample_nearest_exact1d", 1, partial(nearest, axes=1, exact=True), _UP1D, _UP1D_VEC)
 upsampling("upsample_bilinear2d", 2, partial(mixed, axes=2), _MIX, _MIX_VEC)
 upsampling("upsample_linear1d", 1, partial(mixed, axes=1), _MIX1D, _MIX1D_VEC)

@@ -1,7 +1,7 @@
 """The largest elements in order: a few of many, or all of a short axis.
 
-Elements that are equal keep their order. Places are counted in the type of the values, int32 or
-float, as TOSA's profiles compare no others; an index is exact in either.
+Elements that are equal keep their order. Places are counted in the type that values are compared
+in, int32 or float32, as TOSA's profiles compare no others; an index is exact in either.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def _comparable(b: Lowering, x: Value) -> Value:
     """Values in a type that TOSA compares."""
     if x.quant is not None:
         return b.marked(b.widened(x), None)
-    return x if x.dtype.is_float else converted(b, x, d.I32)
+    return converted(b, x, d.F32 if x.dtype.is_float else d.I32)
 
 
 def _compared(b: Lowering, name: str, x: Value, y: Value, given: Value) -> Value:
