@@ -243,6 +243,10 @@ class Lowering(Builder):
             if high == math.inf:
                 return above
             return self.MINIMUM(above, self.number(math.floor(high), x))
+        if x.dtype.is_int and x.quant is None:
+            least, most = x.dtype.range
+            low = math.ceil(low) if low > least else least
+            high = math.floor(high) if high < most else most
         return self.CLAMP(x, min_val=low, max_val=high)
 
     def table(
