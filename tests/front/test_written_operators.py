@@ -13,6 +13,8 @@ from torch.nn import functional as F
 from judges.programs import Function, agrees_with_reference, compiled
 
 WEIGHT = torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(5))
+VOLUME = torch.randn(4, 2, 3, 3, 2, generator=torch.Generator().manual_seed(6))
+PLACES = torch.tensor([0, 2, 1, 1, 0, 2, 2, 0]).expand(4, 8)
 LIMITS = torch.tensor([-1.0, 0.0, 0.5, 1.0])
 Given = tuple[tuple[int, ...], ...]
 REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
@@ -26,7 +28,23 @@ REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
     "pdist": (F.pdist, ((5, 8),)),
     "cross": (torch.linalg.cross, ((4, 3), (4, 3))),
     "cross along another axis": (lambda x, y: torch.cross(x, y, dim=0), ((3, 4), (3, 4))),
-}
+    "prelu with a computed weight": (lambda x, w: F.prelu(x, w.abs()), ((2, 4, 5), (4,))),
+    "batch norm by its own batch": (lambda x: F.batch_norm(x, None, None, training=True),
+                                    ((2, 4, 3, 3),)),
+    "logcumsumexp": (lambda x: torch.logcumsumexp(x, 1), ((4, 8, 2),)),
+    "scatter_reduce amax": (lambda x: torch.full((4, 3), -1.0).scatter_reduce(
+        1, PLACES, x, "amax"), ((4, 8),)),
+    "scatter_reduce mean": (lambda x: torch.zeros(4, 3).scatter_reduce(
+        1, PLACES, x, "mean", include_self=False), ((4, 8),)),
+    "quantile": (lambda x: torch.quantile(x, 0.3, 1), ((4, 9),)),
+    "antialiased bilinear": (lambda x: F.interpolate(x, (3, 9), mode="bilinear", antialias=True),
+                             ((1, 2, 8, 7),)),
+    "antialiased bicubic": (lambda x: F.interpolate(
+        x, (4, 9), mode="bicubic", antialias=True, align_corners=True), ((1, 2, 8, 7),)),
+    "a pool of uneven windows": (lambda x: F.adaptive_avg_pool2d(x, (20, 9)), ((1, 2, 7, 5),)),
+    "transposed convolution over three axes": (lambda x: F.conv_transpose3d(
+        x, VOLUME, torch.ones(4), 2, 1, 1, groups=2), ((1, 4, 2, 3, 3),)),
+}  # fmt: skip
 WHOLE: dict[str, Callable[[Tensor], Tensor]] = {
     "bucketize": lambda x: torch.bucketize(x, LIMITS),
     "bucketize from the right": lambda x: torch.bucketize(x, LIMITS, right=True, out_int32=True),

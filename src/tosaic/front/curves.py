@@ -25,6 +25,7 @@ _POINTWISE = frozenset({
     "aten.hardswish.default", "aten.where.ScalarOther", "aten.where.ScalarSelf",
     "aten.log_sigmoid.default",
 })  # fmt: skip
+_EQUALS = ("aten.eq.Scalar", "aten.ne.Scalar")
 _CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default"})
 
 
@@ -55,10 +56,20 @@ class Curve:
             overload = torchapi.overload_of(call)
             assert overload is not None
             made = overload(*args, **kwargs)
+            if (name := torchapi.target_name(call)) in _EQUALS:
+                made = _is_near(args[0], args[1]) ^ (name != _EQUALS[0])
             # A cast has fewer bits, and what is computed of numbers alone may have another shape.
             values[call] = made.to(x.dtype) if made.is_floating_point() else made
         result: Tensor = values[self.last]
         return result.expand(x.shape)
+
+
+def _is_near(x: Tensor, number: float) -> Tensor:
+    """Which of all numbers in their order is equal to one: that to which it would be rounded."""
+    off = (x.double() - number).abs()
+    apart = x.double().diff().abs()
+    beside = torch.maximum(torch.cat([apart[:1], apart]), torch.cat([apart, apart[-1:]]))
+    return (off == off.min()) & (off <= 0.51 * beside)  # the last of a range is half a step off
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from torch import Tensor
 
 from tosaic.errors import Unsupported
 from tosaic.front.casts import to_integers
-from tosaic.front.tables import table8, table16
+from tosaic.front.tables import FINE, LIMIT, Zone, table8, table16, zones16
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.spec import dtypes as d
@@ -243,12 +243,16 @@ class Lowering(Builder):
             if high == math.inf:
                 return above
             return self.MINIMUM(above, self.number(math.floor(high), x))
+        if x.dtype.is_int and x.quant is None:
+            least, most = x.dtype.range
+            low = math.ceil(low) if low > least else least
+            high = math.floor(high) if high < most else most
         return self.CLAMP(x, min_val=low, max_val=high)
 
     def table(
         self, x: Value, function: Callable[[Tensor], Tensor], reach: float = math.inf
     ) -> Value:
-        """A function of one value: exact in int8, between 513 nodes in int16.
+        """A function of one value: exact in int8, between 513 nodes of one or more tables in int16.
 
         Beyond ``reach`` it changes no more than int16 shows, so no nodes are spent there if they
         are half of them: below, rounding to other steps would cost more than it brings.
@@ -263,11 +267,37 @@ class Lowering(Builder):
             given = Quant(reach / 2**15)
             x = self.settle(x, given, d.I16)
         finer = 1 if out is d.I16 else 128  # int8 with any zero point fits int16 so
-        entries, factor = table16(function, given, Quant(quant.one_scale / finer))
-        value = self.TABLE(x, self.const(entries.numpy(), d.I16))  # with 7 more bits
+        fine = Quant(quant.one_scale / finer)
+        nodes, factor, off = table16(function, given, fine)
+        if off > FINE:
+            with self.scratch() as trial:
+                try:
+                    sums = self._zones(x, zones16(function, given, fine))
+                    made = self.rescale(sums, [1 / finer], quant.one_zero, out)
+                    trial.commit()
+                    return self.marked(made, quant)
+                except Unsupported:
+                    if off > LIMIT:
+                        raise
+        value = self.TABLE(x, self.const(nodes.numpy(), d.I16))  # with 7 more bits
         return self.marked(
             self.rescale(value, [1 / 128 / factor / finer], quant.one_zero, out), quant
         )
+
+    def _zones(self, x: Value, zones: Sequence[Zone]) -> Value:
+        """The sum of tables, each of its own part of the inputs."""
+        total, wide = None, self.levels(x)
+        for zone in zones:
+            near = x
+            if zone.factor > 1:
+                apart = self.SUB(wide, self.number(zone.middle, wide))
+                near = self.rescale(apart, [float(zone.factor)], 0, d.I16)
+            made = self.TABLE(near, self.const(zone.nodes.numpy(), d.I16))
+            short = self.rescale(made, [2.0**-7], 0, d.I16)
+            term = self.rescale(short, [float(zone.gain)], 0, d.I32)
+            total = term if total is None else self.ADD(total, term)
+        assert total is not None
+        return total
 
 
 def multipliers_and_shifts(factors: Sequence[float], bits: int) -> tuple[Array, Array]:

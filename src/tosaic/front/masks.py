@@ -193,13 +193,14 @@ def compared_with(b: Lowering, name: str, x: Value, number: float) -> Value:
 
 
 def _bound(name: str, scale: float, number: float) -> int:
-    """The number in steps, rounded so that integers compare as real numbers do."""
+    """The number in steps, rounded so that integers compare as real numbers do.
+
+    The step that a number is rounded to is equal to it: what is quantized is rounded as well.
+    """
     steps = min(max(number / scale, -_NEVER), _NEVER)
     whole = round(steps)
-    if abs(steps - whole) <= 1e-6:
+    if name == "==" or abs(steps - whole) <= 1e-6:
         return whole
-    if name == "==":
-        return _NEVER
     return math.floor(steps) if name in (">", "<=") else math.ceil(steps)
 
 

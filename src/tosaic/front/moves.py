@@ -73,6 +73,8 @@ def joined(b: Lowering, values: Sequence[Value], axis: int) -> Value:
     most = b.env.level.max_tensor_list_size
     if len(values) == 1:
         return values[0]
+    if any(v.quant != values[0].quant for v in values):
+        raise Unsupported("values of different scales are not joined")
     if len(values) > most:
         values = [joined(b, values[i : i + most], axis) for i in range(0, len(values), most)]
         return joined(b, values, axis)

@@ -132,6 +132,7 @@ class Walker:
             self.codes.add(node)
         real = self._reals.operands(node, arguments)
         self.b.wanted = self._wanted(node) if real is None else None
+        self.b.items = self._wanted_items(node)
         result = rule.lower(self.b, **(arguments if real is None else real))
         if isinstance(result, (list, tuple)):
             self._check_items(node, result)
@@ -215,7 +216,10 @@ class Walker:
 
     def _wanted_items(self, node: fx.Node) -> dict[int, Meaning]:
         """The same for the results of a call that gives several, by their places."""
-        found = {u.args[1]: self._wanted(u) for u in self.program.users.get(node, ())}
+        picks = [
+            u for u in self.program.users.get(node, ()) if torchapi.target_name(u) == "getitem"
+        ]
+        found = {u.args[1]: self._wanted(u) for u in picks}
         return {int(str(i)): wanted for i, wanted in found.items() if wanted is not None}
 
     def argument(self, argument: Any) -> Any:

@@ -30,6 +30,7 @@ from tosaic.quant.magnitudes import mark_wide
 from tosaic.quant.masking import part_masks
 from tosaic.quant.permutes import sink_permutes
 from tosaic.quant.prepare import prepare
+from tosaic.quant.promote import promote
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import apart, each_region, move_constants_in
 from tosaic.quant.residuals import mark_residuals
@@ -139,6 +140,7 @@ def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule
 def simplify(module: fx.GraphModule) -> None:
     """Attention whole, results of what is known, constants in one place: as for inference."""
     drop_idle(module.graph)
+    promote(module)
     fold_known(module)
     attend(module)
     part_masks(module)

@@ -20,6 +20,7 @@ from tosaic.spec import dtypes as d
 from tosaic.targets.base import Target
 
 _STEP = 2.0**-6
+_STEPS = {d.I16: 2.0**-15}  # what a table is good for is within the same range
 
 
 class Trial(trial.Trial):
@@ -40,7 +41,7 @@ class Trial(trial.Trial):
 
     def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
         kind = self.kind(call, None)
-        return Quant(2 * _STEP, _zero(kind)), kind
+        return Quant(2 * _STEPS.get(kind, _STEP), _zero(kind)), kind
 
     def refuses_curve(self, curve: Curve) -> Unsupported | None:
         """Why no table does what several calls do with one value; None if one does."""
@@ -70,7 +71,7 @@ class Trial(trial.Trial):
             _, meaning = self._weight(call, shape[0] if shape else 1, 0)
             return self.made(b, node, d.I32, _times(meaning, _STEP))
         kind = self.kind(call, node)
-        return self.made(b, node, kind, Quant(_STEP, _zero(kind)))
+        return self.made(b, node, kind, Quant(_STEPS.get(kind, _STEP), _zero(kind)))
 
     def _weight(self, call: fx.Node, channels: int, axis: int) -> tuple[d.DType, Quant]:
         """The type of a call's weights, and what they mean."""

@@ -8,7 +8,7 @@ from typing import Any
 
 from tosaic.errors import Unsupported
 from tosaic.front.lower import Lowering
-from tosaic.front.masks import Mask
+from tosaic.front.masks import Mask, number_of
 from tosaic.ir.graph import Quant, Value
 from tosaic.spec import dtypes as d
 
@@ -50,6 +50,8 @@ def _quantized(b: Lowering, value: Operand, like: Value) -> Value:
     """A number as an integer constant with a scale of its own, which makes it exact."""
     if isinstance(value, Value) and value.quant is not None:
         return value
+    if isinstance(value, Value) and value.dtype is d.BOOL:
+        return b.marked(number_of(b, value, d.I8), Quant(1.0))
     if isinstance(value, Value):
         if not value.is_const or value.const is None or value.type.size != 1:
             raise Unsupported("a tensor beside a quantized one must be quantized too")

@@ -15,18 +15,30 @@ _BITS = 29  # of a real number in int32: a sum of two still fits
 _FEWEST = 7  # behind the point; with fewer, a step is larger than any fraction
 
 
-def whole(b: Lowering, x: Value, rounding: str) -> Value:
-    """Real numbers rounded to "floor", "ceil", "trunc" or "nearest", halves to the even side.
+def whole(b: Lowering, x: Value, rounding: str, divisor: float = 1.0) -> Value:
+    """x / divisor rounded to "floor", "ceil", "trunc" or "nearest", halves to the even side.
 
     Numbers nearer to a whole one than a float would tell, relative to the largest, are this one.
     """
-    scale = scale_of(x)
+    fine, bits = _fine(b, x, divisor)
+    return b.marked(_ROUNDED[rounding](b, fine, bits), Quant(1.0))
+
+
+def left_over(b: Lowering, x: Value, rounding: str, divisor: float = 1.0) -> Value:
+    """What the rounded quotient, times the divisor, leaves of x."""
+    fine, bits = _fine(b, x, divisor)
+    rounded = _ROUNDED[rounding](b, fine, bits)
+    return b.marked(minus(b, fine, times(b, rounded, 1 << bits)), Quant(divisor * 2.0**-bits))
+
+
+def _fine(b: Lowering, x: Value, divisor: float) -> tuple[Value, int]:
+    """x / divisor with as many bits behind the point as int32 has, and their number."""
+    scale = scale_of(x) / divisor
     most = largest(x) * scale
     bits = _BITS - max(math.ceil(math.log2(most)), 0)
     if bits < _FEWEST:
         raise Unsupported(f"numbers of up to {most:.0f} leave no bits for their fractions")
-    fine = b.rescale(x, [scale * 2.0**bits], 0, d.I32)
-    return b.marked(_ROUNDED[rounding](b, fine, bits), Quant(1.0))
+    return b.rescale(x, [scale * 2.0**bits], 0, d.I32), bits
 
 
 def _floor(b: Lowering, fine: Value, bits: int) -> Value:

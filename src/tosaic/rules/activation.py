@@ -21,8 +21,6 @@ _LIMITED = (Sample(((2, 3, 5),), domain=(-8.0, 8.0)), Sample(((1, 4, 3, 3),), do
 # Between the 513 nodes of an int16 table the result is rounded twice, so it may be 2 steps off.
 _CURVES = tuple(Sample(s.shapes, domain=s.domain, steps16=2) for s in _LIMITED)
 
-_JUMPS = "a table between whose entries lines run cannot jump"
-
 
 @rule("aten.hardtanh.default", "aten.hardtanh_.default",
       samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))  # fmt: skip
@@ -236,7 +234,7 @@ def _log_of_one_and_exp(b: Lowering, x: Value) -> Value:
 
 @rule("aten.softplus.default",
       samples=(*_CURVES, Sample(((4, 9),), (2.0,), steps16=2),
-               Sample(((4, 9),), (1.0, 1.0), integers=(d.I8,))), why=_JUMPS)  # fmt: skip
+               Sample(((4, 9),), (1.0, 1.0), steps16=2)))  # fmt: skip
 def softplus(b: Lowering, self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
     if self.quant is not None:
         return b.table(self, lambda x: F.softplus(x, beta, threshold))
@@ -259,8 +257,7 @@ def log_sigmoid(b: Lowering, self: Value) -> Value:
     return minus(b, _negative(b, self), _log_of_one_and_exp(b, self))
 
 
-@rule("aten.hardshrink.default", samples=(*_LIMITED, Sample(((4, 9),), (1.5,))),
-      integers=(d.I8,), why=_JUMPS)  # fmt: skip
+@rule("aten.hardshrink.default", samples=(*_LIMITED, Sample(((4, 9),), (1.5,), steps16=2)))
 def hardshrink(b: Lowering, self: Value, lambd: float = 0.5) -> Value:
     if self.quant is not None:
         return b.table(self, lambda x: F.hardshrink(x, lambd))
@@ -275,8 +272,8 @@ def softshrink(b: Lowering, self: Value, lambd: float = 0.5) -> Value:
 
 
 @rule("aten.threshold.default", "aten.threshold_.default",
-      samples=[Sample(((4, 9),), (0.5, -1.0)), Sample(((2, 3, 5),), (-1.0, 2.0))],
-      integers=(d.I8,), why=_JUMPS)  # fmt: skip
+      samples=[Sample(((4, 9),), (0.5, -1.0), steps16=2),
+               Sample(((2, 3, 5),), (-1.0, 2.0), steps16=12)])  # fmt: skip
 def threshold(b: Lowering, self: Value, threshold: float, value: float) -> Value:
     if self.quant is not None:
         return b.table(self, lambda x: F.threshold(x, threshold, value))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 
 import numpy as np
 import torch
@@ -13,9 +13,8 @@ from tosaic.front.lower import Lowering
 from tosaic.front.registry import Lowered, Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import minus, negated, plus, times
-from tosaic.spec.dtypes import I8, I16, DType
-
-_COARSE = "a table with lines between its entries is too coarse beside a pole or a jump"
+from tosaic.rules._whole import left_over
+from tosaic.spec.dtypes import I8
 
 
 def _function(
@@ -23,15 +22,13 @@ def _function(
     function: Callable[[Tensor], Tensor],
     domain: tuple[float, float],
     steps16: int = 2,
-    integers: Sequence[DType] = (I8, I16),
 ) -> Callable[[Callable[[Lowering, Value], Value]], Lowered]:
     """A rule whose integer form is a table; the decorated function is its float form."""
     shapes = ((2, 3, 5),), ((40,),)
     samples = [Sample(s, domain=domain, steps16=steps16) for s in shapes]
 
     def register(real: Callable[[Lowering, Value], Value]) -> Lowered:
-        @rule(f"aten.{name}.default", f"aten.{name}_.default", samples=samples,
-              integers=integers, why=_COARSE)  # fmt: skip
+        @rule(f"aten.{name}.default", f"aten.{name}_.default", samples=samples)
         def lower(b: Lowering, self: Value) -> Value:
             return real(b, self) if self.quant is None else b.table(self, function)
 
@@ -85,7 +82,7 @@ def asinh(b: Lowering, x: Value) -> Value:
     return _signed(b, x, b.LOG(plus(b, size, _root(b, plus(b, times(b, x, x), 1.0)))))
 
 
-@_function("acosh", torch.acosh, (1.3, 4.0), integers=(I8,))
+@_function("acosh", torch.acosh, (1.3, 4.0), 16)
 def acosh(b: Lowering, x: Value) -> Value:
     return b.LOG(plus(b, x, _root(b, plus(b, times(b, x, x), -1.0))))
 
@@ -126,9 +123,13 @@ def _start_of_erfinv(b: Lowering, x: Value) -> Value:
     return _signed(b, x, _root(b, b.MAXIMUM(inner, b.number(0.0, x))))
 
 
-@_function("frac", torch.frac, (-8.0, 8.0), integers=(I8,))
-def frac(b: Lowering, x: Value) -> Value:
-    return minus(b, x, b.SELECT(b.GREATER(b.number(0.0, x), x), b.CEIL(x), b.FLOOR(x)))
+@rule("aten.frac.default", "aten.frac_.default",
+      samples=[Sample(s, domain=(-8.0, 8.0)) for s in (((2, 3, 5),), ((40,),))])  # fmt: skip
+def frac(b: Lowering, self: Value) -> Value:
+    if self.quant is not None:
+        return b.table(self, torch.frac) if self.dtype is I8 else left_over(b, self, "trunc")
+    below = b.GREATER(b.number(0.0, self), self)
+    return minus(b, self, b.SELECT(below, b.CEIL(self), b.FLOOR(self)))
 
 
 @_function("rad2deg", torch.rad2deg, (-3.0, 3.0))

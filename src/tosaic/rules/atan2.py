@@ -4,25 +4,30 @@ from __future__ import annotations
 
 import math
 
-import numpy as np
+import torch
 
 from tosaic.front.lower import Lowering
+from tosaic.front.masks import chosen
+from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.rules._indices import small_compared
 from tosaic.rules._operands import minus, negated, operands, scale_of, times
+from tosaic.rules._quotient import quotient
+from tosaic.rules._sums import largest
 from tosaic.rules.analysis import atan
-from tosaic.spec import dtypes as d
-from tosaic.spec.dtypes import I8
+from tosaic.spec.dtypes import I8, I16, I32
 
-_FINE, _RATIO = 12, 10  # bits by which operands and their ratio are widened: 8 + 12 + 10 fit int32
+_RATIO, _ANGLE = Quant(1 / 32767), Quant(math.pi / 4 / 32767)
 
 
 @rule(
     "aten.atan2.default",
     "aten.atan2_.default",
-    samples=[Sample(((6, 40), (6, 40))), Sample(((3, 4, 5), (4, 1)), domain=(-1.0, 2.0))],
-    integers=(I8,),
-    why="the ratio of two int16 values is in no table that is precise enough",
+    samples=[
+        Sample(((6, 40), (6, 40)), steps16=2),
+        Sample(((3, 4, 5), (4, 1)), domain=(-1.0, 2.0), steps16=2),
+    ],
 )
 @rule("aten.arctan2.default")
 def atan2(b: Lowering, self: Value, other: Value) -> Value:
@@ -30,12 +35,11 @@ def atan2(b: Lowering, self: Value, other: Value) -> Value:
     y, x = operands(b, self, other)
     if y.quant is None:
         return _turned(b, y, x, _angle(b, b.ABS(y), b.ABS(x)), 1.0)
-    largest = max(scale_of(y), scale_of(x))
-    y, x = (b.widened(v, _FINE, scale_of(v) / largest) for v in (y, x))
-    y, x = b.marked(y, None), b.marked(x, None)
-    angle = _whole_angle(b, b.ABS(y), b.ABS(x))
-    meaning, scale = angle.quant, scale_of(angle)
-    return b.marked(_turned(b, y, x, b.marked(angle, None), 1 / scale), meaning)
+    fine = Quant(max(scale_of(v) * largest(v) for v in (y, x)) / 32767)
+    y, x = (b.marked(b.settle(v, fine, I32), None) for v in (y, x))
+    sizes = b.ABS(y), b.ABS(x)
+    angle = first(b, lambda: _fine_angle(b, *sizes), lambda: _byte_angle(b, *sizes))
+    return b.marked(_turned(b, y, x, angle, 1 / _ANGLE.one_scale), _ANGLE)
 
 
 def _angle(b: Lowering, y: Value, x: Value) -> Value:
@@ -46,16 +50,23 @@ def _angle(b: Lowering, y: Value, x: Value) -> Value:
     return found
 
 
-def _whole_angle(b: Lowering, y: Value, x: Value) -> Value:
-    """The same of integers: their ratio in 8 bits, a table, and 12 bits more."""
+def _fine_angle(b: Lowering, y: Value, x: Value) -> Value:
+    """The same of integers of 15 bits, by a table of int16."""
+    ends = b.MINIMUM(y, x), b.MAXIMUM(y, x)
+    least, most = (b.marked(b.levels(v, I16), Quant(1.0)) for v in ends)
+    with b.wanting((_RATIO, I16)):
+        ratio = b.settled(quotient(b, least, most))
+    with b.wanting((_ANGLE, I16)):
+        return b.levels(b.table(ratio, torch.atan))
+
+
+def _byte_angle(b: Lowering, y: Value, x: Value) -> Value:
+    """Their ratio in 8 bits, and a table of these."""
     most = b.MAXIMUM(b.MAXIMUM(y, x), b.number(1, y))
-    least = b.MINIMUM(y, x)
-    ratio = b.INTDIV(times(b, least, 1 << _RATIO), most)
-    ratio = b.marked(ratio, Quant(2.0**-_RATIO))
-    steps = b.settle(ratio, Quant(1 / 255, -128), d.I8)
-    angles = np.arctan(np.arange(256) / 255) / (math.pi / 4) * 255 - 128
-    found = b.TABLE(steps, b.const(np.round(angles), d.I8))
-    return b.widened(b.marked(found, Quant(math.pi / 4 / 255, -128)), _FINE)
+    ratio = b.marked(b.INTDIV(times(b, b.MINIMUM(y, x), 1 << 15), most), Quant(2.0**-15))
+    with b.wanting((Quant(math.pi / 4 / 255, -128), I8)):
+        angle = b.table(b.settle(ratio, Quant(1 / 255, -128), I8), torch.atan)
+    return b.marked(b.settle(angle, _ANGLE, I32), None)
 
 
 def _turned(b: Lowering, y: Value, x: Value, angle: Value, steps: float) -> Value:
@@ -64,7 +75,7 @@ def _turned(b: Lowering, y: Value, x: Value, angle: Value, steps: float) -> Valu
         b.number(round(a * steps) if steps != 1 else a, angle) for a in (math.pi / 2, math.pi)
     )
     zero = b.number(0, angle)
-    steep = b.SELECT(b.GREATER(b.ABS(y), b.ABS(x)), minus(b, right, angle), angle)
-    side = b.SELECT(b.GREATER(zero, x), minus(b, straight, steep), steep)
-    turned = b.SELECT(b.GREATER(zero, y), negated(b, side), side)
-    return turned
+    is_steep = small_compared(b, ">", b.ABS(y), b.ABS(x))
+    steep = chosen(b, is_steep, minus(b, right, angle), angle)
+    side = chosen(b, small_compared(b, ">", zero, x), minus(b, straight, steep), steep)
+    return chosen(b, small_compared(b, ">", zero, y), negated(b, side), side)

@@ -62,7 +62,8 @@ def embedding_bag(
         count = len(sizes) if len(set(sizes)) == 1 else 1
         stop = start + size * count
         shares = per_sample_weights and piece(b, per_sample_weights, 0, start, stop)
-        bags.append(_bag(b, piece(b, rows, 0, start, stop), shares, count, mode))
+        with b.wanting(b.items.get(0, b.wanted)):
+            bags.append(_bag(b, piece(b, rows, 0, start, stop), shares, count, mode))
         start = stop
     return joined(b, bags, 0), None, None, None
 

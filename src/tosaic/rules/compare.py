@@ -82,8 +82,11 @@ for _name, _join, _flag in (
     ("or", masks.either, False),
     ("xor", masks.differ, True),
 ):
-    rule(f"aten.logical_{_name}.default", f"aten.logical_{_name}_.default", policy="NONE",
-         samples=_MASKS)(partial(_logical, join=_join))  # fmt: skip
+    _both = partial(_logical, join=_join)
+    rule(f"aten.logical_{_name}.default", samples=(*_MASKS, Sample(((4, 5), (5,)), whole=True)))(
+        _both
+    )
+    rule(f"aten.logical_{_name}_.default", policy="NONE", samples=_MASKS)(_both)
     _bits = partial(_bitwise, join=_join, name=f"BITWISE_{_name.upper()}")
     rule(f"aten.bitwise_{_name}.Tensor", f"aten.bitwise_{_name}_.Tensor",
          f"aten.__{_name}__.Tensor", policy="NONE", samples=_MASKS)(_bits)  # fmt: skip
@@ -91,7 +94,10 @@ for _name, _join, _flag in (
          samples=[Sample(((4, 5),), (_flag,), kinds=("bool",))])(_bits)  # fmt: skip
 
 
-@rule("aten.logical_not.default", policy="NONE", samples=[Sample(((4, 5),), kinds=("bool",))])
+@rule(
+    "aten.logical_not.default",
+    samples=[Sample(((4, 5),), kinds=("bool",)), Sample(((4, 5),), whole=True)],
+)
 def logical_not(b: Lowering, self: Value) -> Value:
     return masks.inverted(b, truth(b, self))
 

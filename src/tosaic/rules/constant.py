@@ -16,6 +16,9 @@ from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.masks import Mask, compared, inverted, number_of
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Quant, Value
+from tosaic.rules._operands import converted
+from tosaic.rules._whole import whole as rounded
+from tosaic.rules.compare import truth
 from tosaic.spec import dtypes as d
 
 _DROPOUT = (Sample(((2, 3, 4),), (0.5, False)), Sample(((2, 3, 4),), (0.0, True)))
@@ -81,8 +84,10 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
         return _cast_mask(b, x, kind)
     if x.dtype is kind or (x.quant is not None and kind.is_float):
         return x
+    if x.quant is not None and kind is d.BOOL:
+        return truth(b, x)
     if x.quant is not None:
-        raise Unsupported(f"quantized values are not cast to {kind}")
+        return converted(b, b.marked(rounded(b, x, "trunc"), None), kind)
     if kind.is_float and not x.dtype.is_float and b.wanted is not None:
         return _real(b, x)
     if x.dtype.is_int and kind is d.BOOL:
@@ -141,7 +146,7 @@ _REAL = "a quantized value stands for real numbers, of whatever float type"
     policy="SHARED",
     samples=[
         Sample(((2, 3, 4),), (torch.float16,)),
-        Sample(((2, 3, 4),), (torch.int32,), domain=(-9.0, 9.0)),
+        Sample(((2, 3, 4),), (torch.int32,), domain=(-9.0, 9.0), integers=(d.I8, d.I16)),
         Sample(((2, 3, 4),), (torch.float32,)),
         Sample(((2, 3, 4),), (torch.float32,), kinds=("bool",), integers=(d.I8, d.I16)),
         Sample(((2, 3, 4),), (torch.float16,), domain=(-9.0, 9.0), kinds=("i32",),
@@ -155,7 +160,9 @@ _REAL = "a quantized value stands for real numbers, of whatever float type"
     policy="SHARED",
     samples=[
         Sample(((2, 3, 4),), (), (("dtype", torch.float16),)),
-        Sample(((2, 3, 4),), (), (("dtype", torch.int32),), domain=(-9.0, 9.0)),
+        Sample(
+            ((2, 3, 4),), (), (("dtype", torch.int32),), domain=(-9.0, 9.0), integers=(d.I8, d.I16)
+        ),
         Sample(((2, 3, 4),)),
     ],
     integers=(),

@@ -10,6 +10,7 @@ from tosaic.front import moves
 from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.rules._operands import converted
 
 
 @shared(
@@ -163,6 +164,7 @@ def slice_scatter(
 ) -> Value:
     """What is before, the new part, and what is behind; with a step, one from each in turns."""
     axis, size = dim % self.type.rank, self.shape[dim]
+    src = src if src.quant is not None else converted(b, src, self.dtype)
     begin, stop, _ = slice(start, end, step).indices(size)
     if step != 1:
         sources = list(range(size))

@@ -12,6 +12,7 @@ from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.rules._division import modulo, rest
 from tosaic.rules._operands import Operand, converted, minus, operands, times, with_number
+from tosaic.rules._whole import left_over
 from tosaic.rules.elementwise import div_rounded
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import I8
@@ -22,8 +23,8 @@ _APART = (
     Sample(((5, 6), (1, 6)), domain=(-40.0, -1.0), kinds=("i32", "i32")),
 )
 _NUMBERS = (
-    Sample(((2, 30),), (1.5,), domain=(-5.0, 5.0), integers=(I8,)),
-    Sample(((5, 6),), (-0.7,), integers=(I8,)),
+    Sample(((2, 30),), (1.5,), domain=(-5.0, 5.0)),
+    Sample(((5, 6),), (-0.7,)),
     Sample(((5, 6),), (7,), domain=(-40.0, 40.0), kinds=("i32",)),
     Sample(((5, 6),), (-7,), domain=(-40.0, 40.0), kinds=("i32",)),
 )
@@ -38,6 +39,9 @@ def _left_over(
     found = with_number(b, x, y, function)
     if found is not None:
         return found
+    if isinstance(x, Value) and x.quant is not None and not isinstance(y, Value) and y:
+        rounding = "trunc" if mode == "trunc" else "floor" if y > 0 else "ceil"
+        return left_over(b, x, rounding, abs(y))
     left, right = operands(b, x, y)
     if left.quant is not None:
         if not isinstance(x, Value) or not isinstance(y, Value):
@@ -64,10 +68,8 @@ def fmod(b: Lowering, self: Operand, other: Operand) -> Value:
     return _left_over(b, self, other, "trunc", rest, torch.fmod)
 
 
-rule("aten.remainder.Scalar", "aten.remainder_.Scalar", samples=_NUMBERS, why=_NO_INT16_NUMBER)(
-    remainder
-)
-rule("aten.fmod.Scalar", "aten.fmod_.Scalar", samples=_NUMBERS, why=_NO_INT16_NUMBER)(fmod)
+rule("aten.remainder.Scalar", "aten.remainder_.Scalar", samples=_NUMBERS)(remainder)
+rule("aten.fmod.Scalar", "aten.fmod_.Scalar", samples=_NUMBERS)(fmod)
 rule(
     "aten.remainder.Scalar_Tensor",
     samples=[Sample(((5, 6),), (4.5,), domain=(0.5, 4.0), integers=())],

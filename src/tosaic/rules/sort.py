@@ -1,7 +1,7 @@
 """The largest elements in order: a few of many, or all of a short axis.
 
-Elements that are equal keep their order. Places are counted in the type of the values, int32 or
-float, as TOSA's profiles compare no others; an index is exact in either.
+Elements that are equal keep their order. Places are counted in the type that values are compared
+in, int32 or float32, as TOSA's profiles compare no others; an index is exact in either.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.extremes import extreme, numbered
 from tosaic.front.lower import Lowering
 from tosaic.front.masks import both, chosen, compared, inverted
-from tosaic.front.moves import joined
+from tosaic.front.moves import first, joined
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._indices import int32, small_compared
@@ -20,6 +20,7 @@ from tosaic.rules._operands import converted, scale_of
 from tosaic.spec import dtypes as d
 
 _MOST_ROUNDS = 16  # of topk: each looks at the whole axis once
+_PLACES = 1 << 15  # that int16 counts
 _LONGEST = 256  # of a sort: every pair of elements is compared
 
 _TOP = [
@@ -41,7 +42,7 @@ def _comparable(b: Lowering, x: Value) -> Value:
     """Values in a type that TOSA compares."""
     if x.quant is not None:
         return b.marked(b.widened(x), None)
-    return x if x.dtype.is_float else converted(b, x, d.I32)
+    return converted(b, x, d.F32 if x.dtype.is_float else d.I32)
 
 
 def _compared(b: Lowering, name: str, x: Value, y: Value, given: Value) -> Value:
@@ -67,6 +68,17 @@ def _finished(b: Lowering, found: Found, x: Value) -> Found:
     return converted(b, values, x.dtype), int32(b, places)
 
 
+def _extreme(b: Lowering, name: str, x: Value, axis: int, is_small: bool) -> Value:
+    """The largest or smallest; int32 that all but its ends fit int16 have more than one form."""
+    if not is_small or x.dtype is not d.I32:
+        return extreme(b, name, x, axis)
+    return first(
+        b,
+        lambda: extreme(b, name, x, axis),
+        lambda: b.levels(extreme(b, name, b.levels(x, d.I16), axis)),
+    )
+
+
 def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     """The best of what is left, k times, and the first place that holds it."""
     y = _comparable(b, x)
@@ -77,10 +89,10 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     values, indices, free = [], [], None
     left = y
     for _ in range(k):
-        best = extreme(b, name, left, axis)
+        best = _extreme(b, name, left, axis, x.quant is not None)
         hit = _compared(b, "==", left, best, x)
         hit = hit if free is None else both(b, hit, free)
-        place = extreme(b, "REDUCE_MIN", chosen(b, hit, places, past), axis)
+        place = _extreme(b, "REDUCE_MIN", chosen(b, hit, places, past), axis, size < _PLACES)
         other = inverted(b, small_compared(b, "==", places, place))
         free = other if free is None else both(b, free, other)
         left = chosen(b, free, left, b.number(worst, y))
@@ -107,11 +119,9 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     lands = small_compared(
         b, "==", goes_to, b.const(np.asarray(slots).reshape(1, 1, len(slots)), mine.dtype)
     )
-    least = _beyond(x, mine, -1)
     made = []
-    for source, otherwise in ((mine, least), (numbered(b, mine, 1, mine.dtype), 0)):
-        kept = chosen(b, lands, source, b.number(otherwise, mine))
-        found = extreme(b, "REDUCE_MAX", kept, 1)
+    for source in (mine, numbered(b, mine, 1, mine.dtype)):
+        found = b.REDUCE_SUM(chosen(b, lands, source, b.number(0, mine)), axis=1)  # of one element
         shaped = b.reshape(found, (*turned.shape[:-1], len(slots)))
         made.append(b.axis_back(shaped, axis))
     return made[0], made[1]

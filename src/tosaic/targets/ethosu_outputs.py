@@ -1,8 +1,9 @@
-"""Results that Vela forgets or changes because the graph reads them, too.
+"""Results that Vela forgets or changes: inputs of the graph, and what the graph reads, too.
 
-Of the second matrix of a product Vela 5.2 lets two turns cancel, and then has no tensor for the
-result. A bool is 0 or -1 inside and 0 or 1 as a result, and what chooses by it then reads the
-latter. tests/targets/test_ethosu_outputs.py has the forms.
+An input that is a result as it is has no writer, which Vela asks for. Of the second matrix of a
+product Vela 5.2 lets two turns cancel, and then has no tensor for the result. A bool is 0 or -1
+inside and 0 or 1 as a result, and what chooses by it then reads the latter.
+tests/targets/test_ethosu_outputs.py has the forms.
 """
 
 from __future__ import annotations
@@ -20,7 +21,9 @@ def own_outputs(graph: Graph, env: Env) -> None:
     """Copy each result that would be lost."""
     uses = graph.uses()
     for number, value in enumerate(graph.outputs):
-        if value.dtype is d.BOOL:
+        if value in graph.inputs:
+            wrong = True
+        elif value.dtype is d.BOOL:
             wrong = _is_read(value, uses)
         else:
             wrong = value.dtype in (d.I8, d.I16, d.I32) and _is_lost(value, uses)

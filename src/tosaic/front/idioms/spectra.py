@@ -237,6 +237,8 @@ def _short_time(c: _Calls) -> Pair | None:
     if b["normalized"]:
         waves = c.call(aten.mul.Tensor, waves, 1 / math.sqrt(size))
     single = source.meta["val"].dim() == 1
+    if source.meta["val"].dtype is not torch.float32:  # as waves are
+        source = c.call(aten.to.dtype, source, torch.float32)
     rows = c.call(aten.unsqueeze.default, source, 0) if single else source
     rows, waves = (c.call(aten.unsqueeze.default, v, 1) for v in (rows, waves))
     made = c.call(aten.conv1d.default, rows, waves, None, [b["hop_length"] or size // 4])

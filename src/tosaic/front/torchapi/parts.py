@@ -14,6 +14,11 @@ from tosaic.front.torchapi.programs import quiet
 from tosaic.front.torchapi.standin import StandIn, as_fakes, as_stand_ins
 
 
+def _mutable(args: Any) -> list[Any]:
+    """Arguments whose lists a decomposition may change: those of a node may not be."""
+    return [_mutable(a) if isinstance(a, list) else a for a in args]
+
+
 def decomposed(node: fx.Node, own: Callable[..., Any] | None = None) -> fx.GraphModule | None:
     """What PyTorch itself makes of a call, traced from its operands; None if it is elementary.
 
@@ -30,7 +35,7 @@ def decomposed(node: fx.Node, own: Callable[..., Any] | None = None) -> fx.Graph
     def call(*values: Any) -> Any:
         known = dict(zip(operands, values, strict=True))
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda n: known[n])
-        return function(*args, **kwargs)
+        return function(*_mutable(args), **kwargs)
 
     examples = [n.meta["val"] for n in operands]
     are_ours = any(isinstance(e, StandIn) for e in examples)
