@@ -142,14 +142,9 @@ def convert(name: str, path: str) -> None:
 
 def theirs(file: bytes, target: str) -> tuple[int, int]:
     """Vela's cycles and SRAM of a TFLite file."""
-    from ethosu import regor
+    from tosaic.targets.vela import VelaConfig, run_vela
 
-    from tosaic.targets import vela
-
-    config = vela.VelaConfig(target)
-    system, options = vela._system(config), vela._options(config)
-    made = regor.compile(config.architecture, file, "TFLITE", system, options=options)
-    found = vela._performance(made.perf_report)
+    found = run_vela(file, VelaConfig(target), "TFLITE").performance
     return found.total_cycles, found.memories.get("Sram", 0)
 
 

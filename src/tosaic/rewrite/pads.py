@@ -41,6 +41,29 @@ def reshape_first(m: Matcher, op: Op) -> Value | None:
     return made
 
 
+@rewrite("SLICE")
+def pad_less(m: Matcher, op: Op) -> Value | None:
+    """A padded value that is cut gets less padding, and is itself cut by what is more than that."""
+    pad = m.made_by(op.ins[0], "PAD") if m.only(op.ins[0]) else None
+    start, size = sizes(op.ins[1]), sizes(op.ins[2])
+    amounts = sizes(pad.ins[1]) if pad is not None else None
+    if pad is None or amounts is None or start is None or size is None:
+        return None
+    whole, left, kept, borders = pad.ins[0], [], [], []
+    for axis, length in enumerate(whole.shape):
+        first = start[axis] - amounts[2 * axis]  # where the piece begins in what is padded
+        low, high = max(first, 0), min(first + size[axis], length)
+        left.append(low)
+        kept.append(high - low)
+        borders += [low - first, first + size[axis] - high]
+    if min(kept) <= 0:
+        return None
+    if kept != list(whole.shape):
+        whole = m.b.SLICE(whole, m.b.shape(left), m.b.shape(kept))
+    made: Value = m.b.PAD(whole, m.b.shape(borders), pad.ins[2]) if any(borders) else whole
+    return made
+
+
 @rewrite("CONV2D", "CONV3D", "DEPTHWISE_CONV2D")
 def pad_convolution(m: Matcher, op: Op) -> Value | None:
     """Zeros round the values: the zero point, which a convolution pads with itself."""
