@@ -23,6 +23,7 @@ from tosaic.rewrite import (  # noqa: F401
     windows,
 )
 from tosaic.rewrite.clean import remove_dead
+from tosaic.rewrite.copies import compute_copies
 from tosaic.rewrite.fold import share_constants
 from tosaic.rewrite.heads import part_heads
 from tosaic.rewrite.layout import sink_transposes
@@ -50,5 +51,6 @@ def improve(
     if cost is not None:
         share_shapes(graph, env, allowed, cost)
         lower_peak(graph, env, allowed, cost)
+        compute_copies(graph, env, allowed, cost)
     share_constants(graph)
     return graph
