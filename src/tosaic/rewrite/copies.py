@@ -68,15 +68,16 @@ def compute_copies(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) 
 
 def _insert(graph: Graph, parts: list[Part]) -> None:
     """Enter what is computed for a CONCAT before it."""
+    new: dict[Op, list[Op]] = {}
     for part in parts:
         value, made = part.joined.ins[part.position], list[Op]()
         while value is not part.value and (op := value.producer) is not None:
-            made.append(op)
+            made.insert(0, op)
             if op.name in _LAYERS:
                 break
             value = op.ins[0]
-        place = graph.ops.index(part.joined)
-        graph.ops[place:place] = made[::-1]
+        new.setdefault(part.joined, []).extend(made)
+    graph.ops = [each for op in graph.ops for each in (*new.get(op, ()), op)]
 
 
 def _recompute(graph: Graph, parts: list[Part]) -> None:
