@@ -89,22 +89,168 @@ def unet() -> Any:
     return Model(start, layers.Conv2D(2, 1)(x))
 
 
-def of_keras(name: str, **options: Any) -> Callable[[], Any]:
+def autoencoder() -> Any:
+    from keras import Input, Model, layers
+
+    x = start = Input((640,))
+    for width in (128,) * 4 + (8,) + (128,) * 4:
+        x = _stack(x, layers.Dense(width), layers.BatchNormalization(), layers.ReLU())
+    return Model(start, layers.Dense(640)(x))
+
+
+def image_autoencoder() -> Any:
+    from keras import Input, Model, layers
+
+    x = start = Input((64, 64, 1))
+    for width in (16, 32, 64):
+        x = layers.Conv2D(width, 3, 2, "same", activation="relu")(x)
+    for width in (32, 16, 8):
+        x = layers.Conv2DTranspose(width, 3, 2, "same", activation="relu")(x)
+    return Model(start, layers.Conv2D(1, 3, 1, "same", activation="sigmoid")(x))
+
+
+def wake_word() -> Any:
+    """Pictures of sound, as in microcontrollers' first examples."""
+    from keras import Input, Model, layers
+
+    x = start = Input((49, 40, 1))
+    x = layers.DepthwiseConv2D((10, 8), 2, "same", depth_multiplier=8, activation="relu")(x)
+    return Model(start, _stack(x, layers.Flatten(), layers.Dense(4, activation="softmax")))
+
+
+def activity() -> Any:
+    from keras import Input, Model, layers
+
+    x = start = Input((128, 9))
+    for width in (32, 64):
+        x = layers.Conv1D(width, 5, padding="same", activation="relu")(x)
+        x = layers.MaxPooling1D(2)(x)
+    last = layers.Dense(64, activation="relu"), layers.Dense(6, activation="softmax")
+    return Model(start, _stack(x, layers.Flatten(), *last))
+
+
+def residual_1d() -> Any:
+    from keras import Input, Model, layers
+
+    x = start = Input((256, 1))
+    x = layers.Conv1D(16, 7, 2, "same", activation="relu")(x)
+    for width, stride in ((16, 1), (32, 2), (64, 2)):
+        y = _stack(
+            x, layers.Conv1D(width, 3, stride, "same"), layers.BatchNormalization(), layers.ReLU(),
+            layers.Conv1D(width, 3, 1, "same"), layers.BatchNormalization(),
+        )  # fmt: skip
+        x = x if stride == 1 else layers.Conv1D(width, 1, stride, "same")(x)
+        x = layers.ReLU()(layers.Add()([x, y]))
+    last = layers.Dense(5, activation="softmax")
+    return Model(start, _stack(x, layers.GlobalAveragePooling1D(), last))
+
+
+def recurrent(name: str) -> Callable[[], Any]:
+    def build() -> Any:
+        from keras import Input, Model, layers
+
+        x = start = Input((16, 20))
+        x = getattr(layers, name)(32, unroll=True)(x)
+        return Model(start, layers.Dense(5, activation="softmax")(x))
+
+    return build
+
+
+def crnn() -> Any:
+    """Letters of a line: columns of an image are moments."""
+    from keras import Input, Model, layers
+
+    x = start = Input((32, 96, 1))
+    for width, pool in ((16, (2, 2)), (32, (2, 2)), (32, (4, 1))):
+        x = layers.Conv2D(width, 3, padding="same", activation="relu")(x)
+        x = layers.MaxPooling2D(pool)(x)
+    x = _stack(x, layers.Permute((2, 1, 3)), layers.Reshape((24, 64)))
+    x = layers.Bidirectional(layers.LSTM(24, return_sequences=True, unroll=True))(x)
+    return Model(start, layers.Dense(20, activation="softmax")(x))
+
+
+def attention() -> Any:
+    from keras import Input, Model, layers
+
+    x = start = Input((64, 96))
+    for _ in range(2):
+        y = layers.LayerNormalization()(x)
+        x = layers.Add()([x, layers.MultiHeadAttention(4, 24)(y, y)])
+        y = _stack(x, layers.LayerNormalization(), layers.Dense(192, activation="gelu"))
+        x = layers.Add()([x, layers.Dense(96)(y)])
+    last = layers.Dense(10, activation="softmax")
+    return Model(start, _stack(x, layers.GlobalAveragePooling1D(), last))
+
+
+def yolo() -> Any:
+    from keras import Input, Model, layers
+
+    def conv(x: Any, width: int, size: int = 3, stride: int = 1) -> Any:
+        made = layers.Conv2D(width, size, stride, "same", use_bias=False)
+        return _stack(x, made, layers.BatchNormalization(), layers.LeakyReLU(negative_slope=0.1))
+
+    x = start = Input((SIDE, SIDE, 3))
+    kept = []
+    for width in (16, 32, 64, 128):
+        x = conv(conv(x, width, 3, 2), width)
+        kept.append(x)
+    x = conv(x, 64, 1)
+    large = layers.Conv2D(24, 1)(conv(x, 128))
+    x = layers.UpSampling2D()(conv(x, 32, 1))
+    x = conv(layers.Concatenate()([x, kept[2]]), 64)
+    return Model(start, [large, layers.Conv2D(24, 1)(x)])
+
+
+def unet_bilinear() -> Any:
+    from keras import Input, Model, layers
+
+    x = start = Input((96, 96, 3))
+    skips = []
+    for width in (16, 32, 64):
+        x = layers.Conv2D(width, 3, 1, "same", activation="relu")(x)
+        skips.append(x)
+        x = layers.MaxPooling2D()(x)
+    for width, skip in zip((64, 32, 16), skips[::-1]):
+        x = layers.UpSampling2D(interpolation="bilinear")(x)
+        x = layers.Conv2D(width, 3, 1, "same", activation="relu")(layers.Concatenate()([x, skip]))
+    return Model(start, layers.Conv2D(2, 1, activation="sigmoid")(x))
+
+
+def fomo() -> Any:
+    """Where things are, of a grid: the start of a MobileNet and a layer for each place."""
+    from keras import Model, applications, layers
+
+    net = applications.MobileNetV2((96, 96, 3), alpha=0.35, include_top=False, weights=None)
+    x = layers.Conv2D(32, 1, activation="relu")(net.get_layer("block_6_expand_relu").output)
+    return Model(net.input, layers.Softmax()(layers.Conv2D(3, 1)(x)))
+
+
+def of_keras(name: str, side: int = SIDE, planes: int = 3, **options: Any) -> Callable[[], Any]:
     def build() -> Any:
         from keras import applications
 
         make = getattr(applications, name)
-        return make(input_shape=(SIDE, SIDE, 3), weights=None, classes=100, **options)
+        return make(input_shape=(side, side, planes), weights=None, classes=100, **options)
 
     return build
 
 
 NETWORKS: dict[str, Callable[[], Any]] = {
     "ds_cnn": ds_cnn, "resnet8": resnet8, "tcn": tcn, "unet": unet,
+    "unet_bilinear": unet_bilinear, "autoencoder": autoencoder,
+    "image_autoencoder": image_autoencoder, "wake_word": wake_word, "activity": activity,
+    "residual_1d": residual_1d, "lstm": recurrent("LSTM"), "gru": recurrent("GRU"), "crnn": crnn,
+    "attention": attention, "yolo": yolo, "fomo": fomo,
+    "person_detection": of_keras("MobileNet", 96, 1, alpha=0.25),
     "mobilenet": of_keras("MobileNet"), "mobilenet_v2": of_keras("MobileNetV2"),
     "mobilenet_v3_small": of_keras("MobileNetV3Small", include_preprocessing=False),
     "mobilenet_v3_large": of_keras("MobileNetV3Large", include_preprocessing=False),
     "efficientnet_b0": of_keras("EfficientNetB0"), "densenet121": of_keras("DenseNet121"),
+    "efficientnet_v2_b0": of_keras("EfficientNetV2B0", include_preprocessing=False),
+    "resnet50": of_keras("ResNet50"),
+    "resnet50_v2": of_keras("ResNet50V2"), "xception": of_keras("Xception"),
+    "inception_v3": of_keras("InceptionV3"),
+    "convnext_tiny": of_keras("ConvNeXtTiny", 64, include_preprocessing=False),
 }  # fmt: skip
 
 
@@ -142,14 +288,9 @@ def convert(name: str, path: str) -> None:
 
 def theirs(file: bytes, target: str) -> tuple[int, int]:
     """Vela's cycles and SRAM of a TFLite file."""
-    from ethosu import regor
+    from tosaic.targets.vela import VelaConfig, run_vela
 
-    from tosaic.targets import vela
-
-    config = vela.VelaConfig(target)
-    system, options = vela._system(config), vela._options(config)
-    made = regor.compile(config.architecture, file, "TFLITE", system, options=options)
-    found = vela._performance(made.perf_report)
+    found = run_vela(file, VelaConfig(target), "TFLITE").performance
     return found.total_cycles, found.memories.get("Sram", 0)
 
 

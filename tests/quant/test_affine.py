@@ -10,6 +10,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tosaic
+from tosaic.front.imported import import_model
+from tosaic.quant.flow import float_module
+from tosaic.quant.quantizer import TosaicQuantizer
 
 GENERATOR = torch.Generator().manual_seed(5)
 MEAN, SPREAD, SCALE, SHIFT = (torch.rand(8, generator=GENERATOR) + 0.5 for _ in range(4))
@@ -104,6 +107,24 @@ def test_parts_with_channels_behind_are_joined_where_they_were() -> None:
     found, expected = operators(Net(joined), images), operators(Net(plain), images)
     assert found.pop("TRANSPOSE") <= expected.pop("TRANSPOSE")
     assert found == expected
+
+
+def test_a_norm_before_a_layer_is_one_with_its_activation() -> None:
+    """With channels behind the others, a transposition would stand between them."""
+
+    class First(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = F.max_pool2d(x, 2).permute(0, 2, 3, 1)
+            return torch.relu((y - MEAN) * SCALE + SHIFT)
+
+    source = import_model(First().eval(), data(1, 8, 12, 12)[0])
+    nodes = float_module(source, TosaicQuantizer("int8")).graph.nodes
+    names = [str(node.target) for node in nodes if node.op == "call_function"]
+    pool, *between, layer, activation, turn = names
+    assert pool.startswith("aten.max_pool2d")
+    assert set(between) <= {"aten.permute.default"}
+    assert (layer, activation) == ("aten.conv2d.default", "aten.relu.default")
+    assert turn == "aten.permute.default"
 
 
 def test_what_others_read_or_has_no_number_for_each_channel_stays() -> None:

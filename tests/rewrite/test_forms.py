@@ -257,6 +257,16 @@ def more_channels(b: Builder, random: Random) -> Value:
     return made
 
 
+def skipped(b: Builder, random: Random) -> Value:
+    """A path round a smaller image, joined with what that becomes: neither is in its place."""
+    channels = int(random.choice([16, 24]))
+    x = conv(b, random, b.input(I8, (1, 16, 16, 3)), 16, (3, 3), pad=(1, 1, 1, 1))
+    small = b.MAX_POOL2D(x, kernel=(2, 2), stride=(2, 2), pad=(0, 0, 0, 0))
+    large = b.RESHAPE(conv(b, random, small, 4 * channels, (1, 1)), b.shape((1, 16, 16, channels)))
+    parts = (large, x) if random.integers(2) else (x, large)
+    return conv(b, random, b.CONCAT(*parts, axis=3), 16, (1, 1))
+
+
 TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (stem, "ethos-u55-128", lambda old, new: new["RESHAPE"] > 0),
     (stem, "ethos-u85-256", lambda old, new: new["RESHAPE"] > 0),
@@ -293,6 +303,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (tabled, "ethos-u55-128", lambda old, new: True),
     (more_channels, "ethos-u55-128", lambda old, new: not new["PAD"]),
     (overlapped, "ethos-u55-128", lambda old, new: not new["MATMUL"]),
+    (skipped, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] > 0),
+    (skipped, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] > 0),
 ]
 
 
@@ -340,6 +352,19 @@ def test_a_wide_image_is_made_in_parts_where_memory_is_short() -> None:
     result = compile_graph(after, VelaConfig("ethos-u55-128")).result
     assert result.scratch_size < 0.8 * before
     assert np.array_equal(load(result).run(*given)[0].reshape(expected.shape), expected)
+
+
+@pytest.mark.parametrize("name", ["ethos-u55-128", "ethos-u85-256"])
+def test_the_start_of_a_long_path_is_made_again_rather_than_kept(name: str) -> None:
+    def case(b: Builder, random: Random) -> Value:
+        x = skip = conv(b, random, b.input(I8, (1, 48, 48, 3)), 16, (3, 3), pad=(1, 1, 1, 1))
+        x = b.MAX_POOL2D(x, kernel=(2, 2), stride=(2, 2), pad=(0, 0, 0, 0))
+        x = b.RESHAPE(conv(b, random, x, 64, (1, 1)), b.shape((1, 48, 48, 16)))
+        return conv(b, random, b.CONCAT(x, skip, axis=3), 8, (1, 1))
+
+    before, after = same(name, case, 3)
+    assert names(after)["CONV2D"] == names(before)["CONV2D"] + 1
+    assert peak(after)[0] < 0.9 * peak(before)[0]
 
 
 def test_a_long_sequence_is_not_copied_for_the_gaps_of_its_kernel() -> None:

@@ -260,6 +260,16 @@ CASES = [
         b, padded(b, x, SIDES, 3), SIDES, 3), "PAD"),
     Case("different paddings stay", I8, lambda b, x: padded(
         b, padded(b, x, SIDES, 3), SIDES, 4), "PAD PAD"),
+    Case("a padded value that is cut is padded less", I8, lambda b, x: conv(b, b.SLICE(
+        padded(b, x, SIDES, 5), b.shape((0, 0, 1, 0)), b.shape((1, 7, 9, 4))), zero=5), "CONV2D"),
+    Case("a cut beyond the padding cuts the value", I8, lambda b, x: table(b, b.SLICE(
+        padded(b, x, SIDES, 5), b.shape((0, 3, 1, 0)), b.shape((1, 5, 5, 4)))),
+        "SLICE PAD TABLE"),
+    Case("a cut that leaves no padding leaves a piece", I8, lambda b, x: table(b, b.SLICE(
+        padded(b, x, SIDES, 5), b.shape((0, 2, 2, 0)), b.shape((1, 3, 7, 4)))), "SLICE TABLE"),
+    Case("a piece of padding alone stays", I8, lambda b, x: b.CONCAT(x, b.SLICE(
+        padded(b, x, SIDES, 5), b.shape((0, 1, 0, 0)), b.shape((1, 6, 2, 4))), axis=2),
+        "PAD SLICE CONCAT"),
     Case("two repetitions are one", I8, lambda b, x: b.TILE(
         b.TILE(x, b.shape((1, 2, 1, 3))), b.shape((2, 2, 1, 1))), "TILE"),
     Case("a repeated operand is broadcast", I32, lambda b, x: b.ADD(x, _tiled(b, x, 3)),

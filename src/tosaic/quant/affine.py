@@ -17,6 +17,7 @@ from tosaic.front import torchapi
 from tosaic.front.idioms.calls import ADDS, PRODUCTS, QUOTIENTS
 from tosaic.quant.annotations import only_user, values_of
 from tosaic.quant.fold import Norm, as_layer, call_for, is_layer, parameters, scale_layer
+from tosaic.quant.permutes import sink_permutes
 
 aten = torch.ops.aten
 _DIFFERENCES = frozenset({"aten.sub.Tensor", "aten.sub.Scalar"})
@@ -31,9 +32,12 @@ def fold_affine(module: fx.GraphModule) -> None:
         layer = _as_linear(module, layer)
         if is_layer(layer):
             _fold_into(module, layer)
+    is_turned = False
     for node in list(module.graph.nodes):
         if node.op == "call_function" and node.users:
-            _become_layer(module, node)
+            is_turned |= _become_layer(module, node)
+    if is_turned:
+        sink_permutes(module)
     module.graph.eliminate_dead_code()
     module.recompile()
 
@@ -72,26 +76,29 @@ def _fold_into(module: fx.GraphModule, layer: fx.Node) -> None:
         module.graph.erase_node(call)
 
 
-def _become_layer(module: fx.GraphModule, first: fx.Node) -> None:
-    """Calls that multiply and add constants of channels, as a layer in the place of the last."""
+def _become_layer(module: fx.GraphModule, first: fx.Node) -> bool:
+    """Calls that multiply and add constants of channels, as a layer in the place of the last.
+
+    Whether axes are transposed for it.
+    """
     name, others = torchapi.target_name(first), [n for n in first.all_input_nodes if not _held(n)]
     example = others[0].meta.get("val") if len(others) == 1 else None
     if not isinstance(example, Tensor) or not example.is_floating_point():
-        return
+        return False
     source, rank = others[0], example.dim()
     if rank not in (3, 4) or torchapi.known_shape(example) is None:
-        return
+        return False
     for axis in sorted({1, rank - 1}):
         found = _constants(first, name, source, axis)
         steps = [] if found is None else [(first, source, *found), *_steps(first, axis)]
         if any(max(by.numel(), plus.numel()) > 1 for _, _, by, plus in steps):
             break
     else:
-        return
+        return False
     numbers = _composed(steps, example.shape[axis])
     count = sum(not _is_free(call, by) for call, _, by, _ in steps)
     if numbers is None or (rank == 3 and count == 1):
-        return
+        return False
     last = steps[-1][0]
     order = [0, axis, *(a for a in range(1, rank) if a != axis)]
     with module.graph.inserting_before(last):
@@ -104,6 +111,7 @@ def _become_layer(module: fx.GraphModule, first: fx.Node) -> None:
     while last is not source:  # the calls, and copies between them
         gone, (last,) = last, [n for n in last.all_input_nodes if not _held(n)]
         module.graph.erase_node(gone)
+    return axis != 1
 
 
 def _held(node: fx.Node) -> bool:

@@ -22,6 +22,7 @@ from tosaic.rewrite import (  # noqa: F401
     values,
     windows,
 )
+from tosaic.rewrite.copies import compute_copies
 from tosaic.rewrite.fold import share_constants
 from tosaic.rewrite.heads import part_heads
 from tosaic.rewrite.layout import sink_transposes
@@ -49,5 +50,6 @@ def improve(
     if cost is not None:
         share_shapes(graph, env, allowed, cost)
         lower_peak(graph, env, allowed, cost)
+        compute_copies(graph, env, allowed, cost)
     share_constants(graph)
     return graph

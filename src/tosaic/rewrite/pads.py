@@ -46,18 +46,24 @@ def reshape_first(m: Matcher, op: Op) -> Value | None:
 
 @rewrite("SLICE")
 def pad_less(m: Matcher, op: Op) -> Value | None:
-    """A piece of a padded value that cuts nothing but padding, with less of that."""
+    """A padded value that is cut gets less padding, and is itself cut by what is more than that."""
     pad = m.made_by(op.ins[0], "PAD") if m.only(op.ins[0]) else None
-    lists = [sizes(v) for v in (pad.ins[1], *op.ins[1:])] if pad is not None else []
-    if pad is None or any(given is None for given in lists):
+    start, size = sizes(op.ins[1]), sizes(op.ins[2])
+    amounts = sizes(pad.ins[1]) if pad is not None else None
+    if pad is None or amounts is None or start is None or size is None:
         return None
-    amounts, start, size = (given or [] for given in lists)
-    before = [a - s for a, s in zip(amounts[::2], start)]
-    after = [n - b - own for n, b, own in zip(size, before, pad.ins[0].shape)]
-    if min(before + after) < 0:
+    whole, left, kept, borders = pad.ins[0], [], [], []
+    for axis, length in enumerate(whole.shape):
+        first = start[axis] - amounts[2 * axis]  # where the piece begins in what is padded
+        low, high = max(first, 0), min(first + size[axis], length)
+        left.append(low)
+        kept.append(high - low)
+        borders += [low - first, first + size[axis] - high]
+    if min(kept) <= 0:
         return None
-    pairs = [n for pair in zip(before, after) for n in pair]
-    made: Value = m.b.PAD(pad.ins[0], m.b.shape(pairs), pad.ins[2])
+    if kept != list(whole.shape):
+        whole = m.b.SLICE(whole, m.b.shape(left), m.b.shape(kept))
+    made: Value = m.b.PAD(whole, m.b.shape(borders), pad.ins[2]) if any(borders) else whole
     return made
 
 

@@ -23,22 +23,22 @@ _APART = ("DEPTHWISE_CONV2D", "MAX_POOL2D", "AVG_POOL2D")
 _PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D")
 _VIEWS = ("RESHAPE", "SLICE", "IDENTITY")
 _BRICK = 16  # channels that lie together in an NPU's memory
-_MOST = 8  # values that are parted, at most
+MOST = 8  # values that are parted, at most
 _SUM = 64  # bytes that a sum takes which is no channel: one of a brick of int32
 _TALL = 64  # elements of a kernel, at most
-_ENOUGH = 0.97  # of the peak before: what is worth it
+ENOUGH = 0.97  # of the peak before: what is worth it
 
 
 def lower_peak(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> None:
     """Part values at the moment when most memory is needed, as long as that helps."""
     least, largest = peak(graph)
-    for _ in range(_MOST):
+    for _ in range(MOST):
         before, outputs = [(op, op.ins) for op in graph.ops], list(graph.outputs)
         m = Matcher(graph, env, allowed, cost)
         changed = any(_relieve(m, value) for value in largest)
         m.run()
         now, largest = peak(graph)
-        if not changed or now > _ENOUGH * least:
+        if not changed or now > ENOUGH * least:
             for op, ins in before:
                 op.ins = ins
             graph.ops, graph.outputs = [op for op, _ in before], outputs

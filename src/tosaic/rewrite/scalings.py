@@ -18,7 +18,8 @@ def scale_by_convolution(m: Matcher, op: Op) -> Value | None:
     if x.dtype is not I8 or op.outs[0].dtype is not I8 or any(op.attrs[f] for f in flags):
         return None
     zero = one_number(op.ins[3])
-    channels = x.shape[-1] if op.attrs["per_channel"] else _channels(x)
+    fixed = op.attrs["per_channel"] or (x.type.rank == 4 and not m.only(x))
+    channels = x.shape[-1] if fixed else _channels(x)  # another shape for one reader is a copy
     if zero is None or channels is None or not all(v.is_const for v in op.ins[1:]):
         return None
     b, image = m.b, (1, 1, x.type.size // channels, channels)

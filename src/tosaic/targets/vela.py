@@ -140,13 +140,16 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
-def run_vela(tosa: bytes, config: VelaConfig) -> VelaResult:
-    """Compile a TOSA file wholly for the NPU; ToolFailed with Vela's words if it does not."""
+def run_vela(file: bytes, config: VelaConfig, kind: str = "TOSA") -> VelaResult:
+    """Compile a file wholly for the NPU; ToolFailed with Vela's words if it does not.
+
+    ``kind`` is TFLITE for a file of TensorFlow's: what it costs can so be seen beside ours.
+    """
     regor, system, options = _regor(), _system(config), _options(config)
     try:
         with silence():
             made = regor.compile(
-                config.architecture, tosa, "TOSA", system, options=options, verbose=False
+                config.architecture, file, kind, system, options=options, verbose=False
             )
     except RuntimeError as problem:
         words = " ".join(str(problem).split())
