@@ -224,15 +224,21 @@ def scaled(b: Builder, random: Random) -> Value:
     return y
 
 
-def summed(b: Builder, random: Random) -> Value:
+def summed(b: Builder, random: Random, *shape: int) -> Value:
     """Sums along an axis before the last, of numbers with a zero point."""
-    x = b.input(I8, (1, 2 + int(random.integers(20)), 3, 48))
+    x = b.input(I8, (1, *(shape or (2 + int(random.integers(15)), 3, 48))))
     zero = b.const([int(random.integers(-100, 100))], I8)
     wide = b.RESCALE(
         x, b.const([1 << 30], I32), b.const([30], I8), zero, b.const([0], I32), scale32=True,
         rounding_mode="SINGLE_ROUND", per_channel=False, out=I32,
     )  # fmt: skip
-    return rescale(b, b.REDUCE_SUM(wide, axis=1), random, bits=4)
+    sums = b.REDUCE_SUM(wide, axis=1)
+    return rescale(b, b.REDUCE_SUM(sums, axis=2) if shape else sums, random, bits=5)
+
+
+def averaged(b: Builder, random: Random) -> Value:
+    """Sums over an image of many channels."""
+    return summed(b, random, 4, 2 + int(random.integers(4)), 800)
 
 
 def tabled(b: Builder, random: Random) -> Value:
@@ -298,6 +304,7 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (kept, "ethos-u55-128", lambda old, new: new["MUL"] == 1),
     (kept, "ethos-u85-256", lambda old, new: new["MUL"] == 1),
     (summed, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
+    (averaged, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u55-128", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (scaled, "ethos-u85-256", lambda old, new: new["DEPTHWISE_CONV2D"] == 1),
     (tabled, "ethos-u55-128", lambda old, new: True),

@@ -13,7 +13,7 @@ import numpy as np
 
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.rewrite.chains import FUNCTIONS, again, chain, product_of
-from tosaic.rewrite.match import Allowed, Cost, Matcher
+from tosaic.rewrite.match import Allowed, Cost, Matcher, form
 from tosaic.rewrite.turns import merge_axes
 from tosaic.rewrite.values import only_widens
 from tosaic.spec.dtypes import I8, I32, I48
@@ -26,6 +26,7 @@ _BRICK = 16  # channels that lie together in an NPU's memory
 MOST = 8  # values that are parted, at most
 _SUM = 64  # bytes that a sum takes which is no channel: one of a brick of int32
 _TALL = 64  # elements of a kernel, at most
+_FEW = 16  # terms of a sum up to which windows take little more time
 ENOUGH = 0.97  # of the peak before: what is worth it
 
 
@@ -49,7 +50,8 @@ def lower_peak(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> N
 def _relieve(m: Matcher, value: Value) -> bool:
     """Make a value in parts, or have it without gaps in memory before it is transposed."""
     if (made := m.made_by(value, "REDUCE_SUM")) is not None:
-        return m.attempt(sum_windows, made)
+        few = made.ins[0].shape[made.attrs["axis"]] <= _FEW
+        return few and m.attempt(sum_windows, made)
     end = _end(m, value)
     if end is not None:
         return m.attempt(part_channels, end)
@@ -146,14 +148,17 @@ def _end(m: Matcher, wide: Value) -> Op | None:
     return reader
 
 
+@form("REDUCE_SUM")
 def sum_windows(m: Matcher, op: Op) -> Value | None:
     """Sums along an axis that only stays together with those behind it, as windows of ones."""
-    widened, axis = m.made_by(op.ins[0], "RESCALE"), op.attrs["axis"]
-    if widened is None or not only_widens(widened, None) or not m.only(op.ins[0]):
+    given, axis = op.ins[0], op.attrs["axis"]
+    shaped = m.made_by(given, "RESHAPE")
+    widened = m.made_by(shaped.ins[0] if shaped is not None else given, "RESCALE")
+    if widened is None or not only_widens(widened, None) or not m.only(widened.outs[0]):
         return None
     x, zero = widened.ins[0], widened.operand("input_zp")
-    count, channels = x.shape[axis], math.prod(x.shape[axis + 1 :])
-    if x.dtype is not I8 or count > _TALL or math.prod(x.shape[:axis]) != 1:
+    count, channels = given.shape[axis], math.prod(given.shape[axis + 1 :])
+    if x.dtype is not I8 or count > _TALL or math.prod(given.shape[:axis]) != 1:
         return None
     ones = m.b.const(np.ones((count, 1, channels, 1)), I8)
     sums = m.b.DEPTHWISE_CONV2D(
