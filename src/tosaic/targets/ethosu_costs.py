@@ -106,8 +106,9 @@ def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
 
 def _summed85(op: Op) -> float:
     """Sums along an axis before the last: the terms of each change places with all of them."""
-    count, sums = op.ins[0].shape[op.attrs["axis"]], op.outs[0].type.size
-    if op.attrs["axis"] == op.ins[0].type.rank - 1:
+    axis: int = op.attrs["axis"]
+    count, sums = op.ins[0].shape[axis], op.outs[0].type.size
+    if axis == op.ins[0].type.rank - 1:
         return 0.0
     return sums * max(sums * min(count, 16) / 320, 0.6 * count)
 
