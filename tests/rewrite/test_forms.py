@@ -266,9 +266,9 @@ def more_channels(b: Builder, random: Random) -> Value:
 def skipped(b: Builder, random: Random) -> Value:
     """A path round a smaller image, joined with what that becomes: neither is in its place."""
     channels = int(random.choice([16, 24]))
-    x = conv(b, random, b.input(I8, (1, 16, 16, 3)), 16, (3, 3), pad=(1, 1, 1, 1))
+    x = conv(b, random, b.input(I8, (1, 32, 32, 3)), 16, (3, 3), pad=(1, 1, 1, 1))
     small = b.MAX_POOL2D(x, kernel=(2, 2), stride=(2, 2), pad=(0, 0, 0, 0))
-    large = b.RESHAPE(conv(b, random, small, 4 * channels, (1, 1)), b.shape((1, 16, 16, channels)))
+    large = b.RESHAPE(conv(b, random, small, 4 * channels, (1, 1)), b.shape((1, 32, 32, channels)))
     parts = (large, x) if random.integers(2) else (x, large)
     return conv(b, random, b.CONCAT(*parts, axis=3), 16, (1, 1))
 

@@ -16,13 +16,14 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.rewrite.chains import FUNCTIONS
-from tosaic.rewrite.match import MARGIN, Allowed, Cost
+from tosaic.rewrite.match import Allowed, Cost
 from tosaic.rewrite.peak import ENOUGH, MOST, peak
 from tosaic.spec.dtypes import I8, I32
 from tosaic.spec.env import Env
 
 _VIEWS = ("SLICE", "RESHAPE", "CONCAT", "PAD", "TRANSPOSE", "IDENTITY")
 _LAYERS = ("CONV2D", "DEPTHWISE_CONV2D")
+_WORTH = 0.55  # of a copy's time: what a product may take at most, whose ones need memory as well
 Uses = dict[Value, list[Op]]
 
 
@@ -128,7 +129,7 @@ def _part(op: Op, position: int, uses: Uses, b: Builder, cost: Cost) -> Part | N
     if product is None:
         return None
     again, copy = _again(value, uses), cost(_copy(b, value))
-    if _cost(product, value, cost) > MARGIN * copy:
+    if _cost(product, value, cost) > _WORTH * copy:
         return None
     if again is not None and _cost(again, None, cost) > copy:
         again = None
