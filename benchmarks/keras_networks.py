@@ -15,6 +15,7 @@ import sys
 import tempfile
 import warnings
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,7 @@ def tcn() -> Any:
     return Model(start, _stack(x, layers.GlobalAveragePooling1D(), last))
 
 
-def unet() -> Any:
+def unet(bilinear: bool = False) -> Any:
     from keras import Input, Model, layers
 
     x = start = Input((96, 96, 3))
@@ -84,9 +85,10 @@ def unet() -> Any:
         skips.append(x)
         x = layers.MaxPooling2D()(x)
     for width, skip in zip((64, 32, 16), skips[::-1]):
-        x = layers.Concatenate()([layers.Conv2DTranspose(width, 2, 2)(x), skip])
-        x = layers.Conv2D(width, 3, 1, "same", activation="relu")(x)
-    return Model(start, layers.Conv2D(2, 1)(x))
+        larger = layers.UpSampling2D(interpolation="bilinear")
+        x = (larger if bilinear else layers.Conv2DTranspose(width, 2, 2))(x)
+        x = layers.Conv2D(width, 3, 1, "same", activation="relu")(layers.Concatenate()([x, skip]))
+    return Model(start, layers.Conv2D(2, 1, activation="sigmoid" if bilinear else None)(x))
 
 
 def autoencoder() -> Any:
@@ -201,21 +203,6 @@ def yolo() -> Any:
     return Model(start, [large, layers.Conv2D(24, 1)(x)])
 
 
-def unet_bilinear() -> Any:
-    from keras import Input, Model, layers
-
-    x = start = Input((96, 96, 3))
-    skips = []
-    for width in (16, 32, 64):
-        x = layers.Conv2D(width, 3, 1, "same", activation="relu")(x)
-        skips.append(x)
-        x = layers.MaxPooling2D()(x)
-    for width, skip in zip((64, 32, 16), skips[::-1]):
-        x = layers.UpSampling2D(interpolation="bilinear")(x)
-        x = layers.Conv2D(width, 3, 1, "same", activation="relu")(layers.Concatenate()([x, skip]))
-    return Model(start, layers.Conv2D(2, 1, activation="sigmoid")(x))
-
-
 def fomo() -> Any:
     """Where things are, of a grid: the start of a MobileNet and a layer for each place."""
     from keras import Model, applications, layers
@@ -237,7 +224,7 @@ def of_keras(name: str, side: int = SIDE, planes: int = 3, **options: Any) -> Ca
 
 NETWORKS: dict[str, Callable[[], Any]] = {
     "ds_cnn": ds_cnn, "resnet8": resnet8, "tcn": tcn, "unet": unet,
-    "unet_bilinear": unet_bilinear, "autoencoder": autoencoder,
+    "unet_bilinear": partial(unet, True), "autoencoder": autoencoder,
     "image_autoencoder": image_autoencoder, "wake_word": wake_word, "activity": activity,
     "residual_1d": residual_1d, "lstm": recurrent("LSTM"), "gru": recurrent("GRU"), "crnn": crnn,
     "attention": attention, "yolo": yolo, "fomo": fomo,

@@ -31,13 +31,13 @@ def expand(
     refuses: Refuses,
     only: frozenset[str] = frozenset(),
     constants: set[fx.Node] | None = None,
-    steps_at_once: int = 8,
+    steps_at_once: int = 1,
 ) -> int:
     """Replace calls that are refused by their parts, where all of these are taken; count them.
 
     ``only`` names operators that are always replaced, since what is inside them matters.
-    ``constants`` are the nodes that are known to be; parts that are join them. ``steps_at_once`` is
-    for recurrent layers.
+    ``constants`` are the nodes that are known to be; parts that are join them. ``steps_at_once`` of
+    a recurrent layer are one product, at least.
     """
     known = set[fx.Node]() if constants is None else constants
     replaced = 0

@@ -1,6 +1,6 @@
 """Operators that PyTorch has no parts for, written with others: what is refused is tried so.
 
-NotImplementedError says that operands are not such as these parts are for: the refusal stands.
+Unsupported says that operands are not such as these parts are for: the refusal stands.
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.nn import functional as F
+
+from tosaic.errors import Unsupported
 
 _MOST_ROWS = 64  # of which all pairs are taken one row at a time
 
@@ -50,7 +52,7 @@ def _searchsorted(
 ) -> Tensor:  # fmt: skip
     """How many elements of a row, or of the only one, come before."""
     if sorter is not None:
-        raise NotImplementedError
+        raise Unsupported("a sorter beside the sorted values")
     row, given = sorted_sequence.unsqueeze(-2), self.unsqueeze(-1)
     before = given >= row if right or side == "right" else given > row
     return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
@@ -93,7 +95,7 @@ def _block_diag(tensors: Sequence[Tensor]) -> Tensor:
 
 def _pdist(self: Tensor, p: float = 2) -> Tensor:
     if self.shape[0] > _MOST_ROWS:
-        raise NotImplementedError
+        raise Unsupported("distances of so many rows")
     apart = torch.cdist(self, self, p)
     return torch.cat([apart[i, i + 1 :] for i in range(self.shape[0] - 1)])
 
@@ -139,7 +141,7 @@ def _batch_norm(
 ) -> Tensor:  # fmt: skip
     """By the numbers of the batch itself, of which each channel is one long row."""
     if running_mean is not None:
-        raise NotImplementedError
+        raise Unsupported("a batch norm with statistics of its own")
     turned = input.transpose(0, 1)
     rows = turned.reshape(1, turned.shape[0], -1)
     return (
@@ -154,7 +156,7 @@ def _logcumsumexp(self: Tensor, dim: int) -> Tensor:
     x = self.movedim(dim, -1)
     size = x.shape[-1]
     if size > _MOST_ROWS:
-        raise NotImplementedError
+        raise Unsupported("so many sums of exponentials")
     past = torch.ones(size, size).tril().bool()
     rows = torch.where(past, x.unsqueeze(-2), -math.inf)
     most = torch.cummax(x, -1).values
@@ -170,10 +172,10 @@ def _scatter_reduce(
     x, places, given = (t.movedim(axis, -1) for t in (self, index, src))
     count, size = places.shape[-1], x.shape[-1]
     if reduce not in ("amax", "amin", "mean") or count * size > _MOST_ROWS**2:
-        raise NotImplementedError
+        raise Unsupported("scatter_reduce of this kind or of so many elements")
     within = tuple(slice(0, n) for n in places.shape)
     if x[within[:-1]].shape != x.shape:
-        raise NotImplementedError  # rows that nothing goes to
+        raise Unsupported("scatter_reduce that leaves rows out")
     hits = F.one_hot(places, size).to(x.dtype).transpose(-1, -2)
     goes = hits > 0.5
     terms = given[within].unsqueeze(-2)
@@ -192,13 +194,13 @@ def _scatter_reduce(
 
 def _scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     if reduce != "add":
-        raise NotImplementedError
+        raise Unsupported("scatter with this reduction")
     return self.scatter_add(dim, index, src)
 
 
 def _histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     if min >= max or bins > _MOST_ROWS:
-        raise NotImplementedError
+        raise Unsupported("a histogram of so many bins, or of bounds that are not known")
     ends = torch.linspace(min, max, bins + 1)
     below = (self.flatten() >= ends[:-1].unsqueeze(-1)) & (self.flatten() < ends[1:].unsqueeze(-1))
     counts = below.to(self.dtype).sum(-1)
@@ -211,7 +213,7 @@ def _quantile(
     interpolation: str = "linear",
 ) -> Tensor:  # fmt: skip
     if interpolation != "linear":
-        raise NotImplementedError
+        raise Unsupported("a quantile by this interpolation")
     axis = 0 if dim is None else dim
     order = torch.sort(self.flatten() if dim is None else self, axis).values
     place = q * (order.shape[axis] - 1)
@@ -252,7 +254,7 @@ def _cross_entropy(
         if not label_smoothing:
             return made
         if weight is not None or ignore_index >= 0:
-            raise NotImplementedError
+            raise Unsupported("label smoothing with weights or an ignored class")
         return (
             made * (1 - label_smoothing) - _reduced(scores.mean(axis), reduction) * label_smoothing
         )
@@ -276,7 +278,7 @@ def _conv_transpose3d(
         list(n) * 3 if len(n) == 1 else list(n) for n in (stride, padding, output_padding, dilation)
     )
     if input.dim() != 5:
-        raise NotImplementedError
+        raise Unsupported("a transposed convolution without a batch")
     x, around = input, list[int]()
     for i in reversed(range(3)):
         reach = dilation[i] * (weight.shape[2 + i] - 1) - padding[i]

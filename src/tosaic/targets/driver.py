@@ -100,4 +100,5 @@ def _in_parts(source: Imported, target: Target) -> Imported:
     def refuses(node: fx.Node) -> bool:
         return node.name in refused if node in own else trial.refusal(node) is not None
 
-    return source.with_model(module) if expand(module, refuses, constants=known) else source
+    count = expand(module, refuses, constants=known, steps_at_once=target.steps_at_once)
+    return source.with_model(module) if count else source

@@ -10,6 +10,7 @@ from torch import fx
 from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 
+from tosaic.errors import Unsupported
 from tosaic.front.torchapi.programs import quiet
 from tosaic.front.torchapi.standin import StandIn, as_fakes, as_stand_ins
 
@@ -43,7 +44,7 @@ def decomposed(node: fx.Node, own: Callable[..., Any] | None = None) -> fx.Graph
     try:
         with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
             made = make_fx(call, pre_dispatch=written is not None)(*fakes)
-    except (NotImplementedError, RuntimeError):  # not for such operands, or sizes are not known
+    except (Unsupported, NotImplementedError, RuntimeError):  # or sizes are not known
         return None
     if are_ours:
         as_stand_ins(made)
