@@ -159,6 +159,8 @@ def test_the_state_that_a_device_keeps_has_16_bits() -> None:
 
 @pytest.mark.filterwarnings("ignore:no calibration data")
 def test_short_sequences_take_less_memory_than_the_products_of_all_their_steps_on_u55() -> None:
+    """Seven times what one direction gives: the input, the layer below, what waits, and a step."""
+
     class Net(nn.Module):
         def __init__(self) -> None:
             super().__init__()
@@ -174,4 +176,5 @@ def test_short_sequences_take_less_memory_than_the_products_of_all_their_steps_o
     )
     (delegate,) = art.report.delegates
     assert delegate.npu is not None
-    assert delegate.npu.scratch < 8 * (4 * 16) * 2
+    steps, hidden = 8, 16
+    assert delegate.npu.scratch <= 7 * steps * hidden < steps * (4 * hidden) * 2
