@@ -58,6 +58,7 @@ class Piece:
 
     An order says which axis of a tensor is which of the graph's, where they are not the same.
     ``meanings`` are those of outputs that stand for real numbers where PyTorch reads them.
+    ``checks`` are sentences on what was proved or tried of the graph, for the report.
     """
 
     node: fx.Node | None = None
@@ -68,6 +69,7 @@ class Piece:
     output_orders: list[tuple[int, ...] | None] = field(default_factory=list)
     meanings: list[Quant | None] = field(default_factory=list)
     calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
+    checks: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
