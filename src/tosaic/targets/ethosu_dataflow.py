@@ -20,6 +20,7 @@ from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tosaic.ir.graph import Graph, Op, Value
+from tosaic.sim.ethosu.convolution import ConvolutionRun
 from tosaic.sim.ethosu.featuremap import BRICK, FeatureMap
 from tosaic.sim.ethosu.image import size_of
 from tosaic.sim.ethosu.memory import INTERNAL, Block
@@ -27,11 +28,12 @@ from tosaic.sim.ethosu.operation import Operand, Operation
 from tosaic.sim.ethosu.output import table_block
 from tosaic.sim.ethosu.program import Step
 from tosaic.sim.ethosu.simulation import Simulation
+from tosaic.sim.ethosu.weights import Layer
 from tosaic.targets.delegate import Origin
 
 Labels = NDArray[np.int32]
 Source = Op | Value
-_UNWRITTEN = 0
+_UNWRITTEN, _CONSTANT = 0, -1  # labels; smaller ones are places among the constants
 _COPY = "MemoryCopy"
 # Operators that Vela does within the commands of their operands or readers: of one and the same a
 # part may be done there, and the rest, or what another reader is given, by a command of its own.
@@ -98,7 +100,7 @@ class _Walk:
         self.by_label: list[_Writer] = []
         self.chains: dict[int, int] = {}
         self.kept: int = _UNWRITTEN
-        self.weights: dict[Op, set[tuple[int, int]]] = {}
+        self.weights: dict[Op, set[tuple[Layer, int]]] = {}
         self._lay_out()
 
     def run(self) -> None:
@@ -126,7 +128,6 @@ class _Walk:
         self.regions: dict[int, Labels] = {
             region: np.zeros(-(-size // self.unit), np.int32) for region, size in sizes.items()
         }
-        self.regions[self.constants] = np.arange(-1, -1 - -(-size // self.unit), -1, np.int32)
         for value, (_, block) in zip(self.graph.inputs, ends):
             self._view(block)[...] = self._label(value, _Layout(max(1, value.dtype.bits // 8)))
 
@@ -142,10 +143,16 @@ class _Walk:
 
     def _view(self, block: Block) -> Labels:
         """The labels of a block; Misread if it is not within its region."""
-        labels, span = self.regions.get(block.region), block.span
-        if labels is None or span.start < 0 or span.stop > self.limits[block.region]:
+        span = block.span
+        if span.start < 0 or span.stop > self.limits.get(block.region, 0):
             raise Misread(f"{span}, which is not there")
         run, outer = _merged(block)
+        if block.region == self.constants:
+            first = -1 - span.start // self.unit
+            if outer:  # which of them it is does not matter but for weights
+                return np.full((*(size for size, _ in outer), run // self.unit), first, np.int32)
+            return np.arange(first, first - run // self.unit, -1, np.int32)
+        labels = self.regions[block.region]
         first, *rest = (n // self.unit for n in (block.start, *(s for _, s in outer)))
         item = labels.itemsize
         sizes = (*(size for size, _ in outer), run // self.unit)
@@ -156,16 +163,16 @@ class _Walk:
     def _step(self, step: Step, origin: Origin | None) -> None:
         transfer = step.transfer
         if transfer is not None:
-            source, target = self._view(transfer.source), self._view(transfer.target)
+            target = self._view(transfer.target)
             if transfer.index is None:
-                target[...] = source.reshape(target.shape).copy()
+                target[...] = self._view(transfer.source).reshape(target.shape).copy()
                 return
-            op = origin.op if origin is not None else None
-            for label in {*_distinct(source), *_distinct(self._view(transfer.index))}:
-                self._verify(label, op)
-            target[...] = self._label(op)
+            read = {*self._labels(transfer.source), *self._labels(transfer.index)}
+            target[...] = self._label(None, copied=self._sources(read))
         elif step.operation is not None:
             self._operation(step.operation, origin)
+            if isinstance(step.run, ConvolutionRun) and origin is not None:
+                self._note_weights(step.run, origin.op)
 
     def _operation(self, operation: Operation, origin: Origin | None) -> None:
         op = origin.op if origin is not None else None
@@ -176,10 +183,6 @@ class _Walk:
         if operation.start == "keep":
             self._verify(self.kept, op)
         output = operation.output
-        if operation.coded is not None:
-            found = [self._constant(block, "weights") for block in operation.coded.weights]
-            if op is not None:
-                self.weights.setdefault(op, set()).update(found)
         for block in operation.scales:
             self._constant(block, "scales")
         if output.lookup is not None:
@@ -202,10 +205,16 @@ class _Walk:
         if operand.chain is not None:
             read.add(self.chains.get(operand.chain, _UNWRITTEN))
         for block in operand.map.exact() if operand.map is not None else ():
-            read.update(_distinct(self._view(block)))
+            read.update(self._labels(block))
         for label in read:
             self._verify(label, op, operand.map, moves)
         return read
+
+    def _labels(self, block: Block) -> list[int]:
+        """The labels of a block; one stands for all constants."""
+        if block.region == self.constants:
+            return [_CONSTANT]
+        return _distinct(self._view(block))
 
     def _sources(self, labels: set[int]) -> frozenset[Source]:
         writers = [self.by_label[label - 1] for label in labels if label > 0]
@@ -232,9 +241,21 @@ class _Walk:
         """Where among the constants a run of bytes comes from; Misread if it is no such run."""
         labels = self._view(block).reshape(-1)
         first = int(labels[0])
+        if block.region == self.constants:
+            return first, len(labels)
         if first >= 0 or not np.array_equal(labels, np.arange(first, first - len(labels), -1)):
             raise Misread(f"{what} that are no run of constants: {block.span}")
         return first, len(labels)
+
+    def _note_weights(self, run: ConvolutionRun, op: Op | None) -> None:
+        """Which bytes an operator has for weights, and in which order they are taken."""
+        data, unit = self.simulation.image.weights, self.unit
+        for block in run.coded.weights:
+            first, count = self._constant(block, "weights")
+            start = (-1 - first) * unit
+            if op is not None:
+                found = (run.layer, hash(data[start : start + count * unit]))
+                self.weights.setdefault(op, set()).add(found)
 
     def _check_outputs(self) -> None:
         for value, end in zip(self.graph.outputs, self.simulation.outputs):
@@ -250,8 +271,8 @@ class _Walk:
                     raise Misread(f"the result '{value.name}' was last written by {who}", op)
 
     def _check_weights(self) -> None:
-        """Operators that share all of their encoded weights have equal ones."""
-        first: dict[frozenset[tuple[int, int]], Op] = {}
+        """Operators whose encoded weights are all equal have equal ones."""
+        first: dict[frozenset[tuple[Layer, int]], Op] = {}
         for op, places in self.weights.items():
             other = first.setdefault(frozenset(places), op)
             if other is not op and not _equal_weights(other, op):
@@ -347,12 +368,12 @@ def _steps(block: Block) -> Iterator[int]:
 
 
 def _distinct(labels: Labels) -> list[int]:
-    first = labels.flat[0]
-    same = labels == first
-    found: list[int] = [int(first)]
-    if not same.all():
-        found += np.unique(labels[~same]).tolist()
-    return found
+    """The labels that there are; one stands for all constants."""
+    first = int(labels.flat[0])
+    others = labels[labels != first]
+    if len(others) and int(others.min()) < 0:
+        others = np.maximum(others, _CONSTANT)
+    return [first, *np.unique(others).tolist()] if len(others) else [first]
 
 
 def _layout(stored: FeatureMap) -> _Layout:
