@@ -40,6 +40,8 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
+    if chosen.start is not None:
+        chosen.start()
     program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
     found, delegates = compiled(program, chosen)
     if chosen.emit is not None and not found.graphs:
