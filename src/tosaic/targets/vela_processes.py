@@ -31,8 +31,8 @@ from tosaic.errors import InvalidInput
 from tosaic.targets import vela_worker
 
 PROGRAM = Path(vela_worker.__file__)
-# CPU seconds that Vela may take: several times what it took for any network, by its size.
-_SECONDS, _SECONDS_PER_MIB = 60.0, 20.0
+# CPU seconds that Vela may take, by the size of the file: networks took 0.6 a MiB at most.
+_SECONDS, _SECONDS_PER_MIB = 30.0, 20.0
 _WAITING = 5.0  # times the CPU seconds: a worker that waits so long is stopped, not slow
 _PATIENCE = 10.0  # seconds from a closed socket to an exit status
 _LEAST_MEMORY = 4 << 30
