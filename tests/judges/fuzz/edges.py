@@ -58,19 +58,19 @@ def _shares(a: Tensor, b: Tensor) -> bool:
     return a.untyped_storage().data_ptr() == b.untyped_storage().data_ptr()
 
 
-def run(
-    loaded: Loaded, seeds: Iterable[int], change: Change, model: nn.Module
+def run_with(
+    model: nn.Module, inputs: Iterable[Sequence[Tensor]], change: Change
 ) -> list[list[Tensor]]:
     """Results for inputs in turn; inputs are changed as the results of calls are."""
     found = []
-    for seed in seeds:
-        given = [
-            change(-1 - i, t) if t.dtype == torch.float32 else t.clone()
-            for i, t in enumerate(loaded.inputs(seed))
+    for given in inputs:
+        changed = [
+            change(-1 - i, t.clone()) if t.dtype == torch.float32 else t.clone()
+            for i, t in enumerate(given)
         ]
         with torch.no_grad(), plain_cond(), Edges(change):
-            results = model(*given)
-        found.append([*(t.clone() for t in results), *given])
+            results = model(*changed)
+        found.append([*(t.clone() for t in results), *changed])
     return found
 
 
@@ -83,7 +83,7 @@ class FakeQuant:
         self.low: dict[int, float] = {}
         self.high: dict[int, float] = {}
         self.whole: dict[int, bool] = {}
-        run(loaded, seeds, self._observe, loaded.make())
+        run_with(loaded.make(), map(loaded.inputs, seeds), self._observe)
 
     def _observe(self, call: int, value: Tensor) -> Tensor:
         self.low[call] = min(self.low.get(call, 0.0), float(value.min()))
@@ -105,7 +105,8 @@ class FakeQuant:
             step = (high - low) / levels
             return ((value.clamp(low, high) / step).round() * step).clone()
 
-        return run(self.loaded, seeds, change, _rounded_weights(self.loaded.make()))
+        model = _rounded_weights(self.loaded.make())
+        return run_with(model, map(self.loaded.inputs, seeds), change)
 
 
 def _rounded_weights(model: nn.Module) -> nn.Module:
@@ -128,4 +129,4 @@ def noisy(loaded: Loaded, seeds: Iterable[int], relative: float, draw: int) -> l
             return value.clone()
         return value * (1 + relative * (2 * torch.rand(value.shape, generator=g) - 1))
 
-    return run(loaded, seeds, change, loaded.make())
+    return run_with(loaded.make(), map(loaded.inputs, seeds), change)

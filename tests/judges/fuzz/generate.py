@@ -9,13 +9,14 @@ import torch
 from judges.fuzz import holes  # noqa: F401  (registers the holes)
 from judges.fuzz.layers import LAYERS
 from judges.fuzz.program import Program, load
+from judges.fuzz.samples import sample
 from judges.fuzz.states import in_place, state
 from judges.fuzz.templates import FAMILIES
 from judges.fuzz.writer import Abandoned, Retry, Writer
 
 SEEDS = range(4)  # of inputs that calibrate a program
-_WEIGHTS = {**{name: weight for name, (_, weight) in FAMILIES.items()}, "layer": 22, "write": 6,
-            "state": 2}  # fmt: skip
+_WEIGHTS = {name: weight for name, (_, weight) in FAMILIES.items()}
+_WEIGHTS |= {"layer": 22, "sample": 12, "write": 6, "state": 2}
 
 
 def program(seed: int) -> Program:
@@ -59,6 +60,8 @@ def _step(w: Writer, family: str) -> None:
         w.one(LAYERS)(w)
     elif family == "write":
         in_place(w)
+    elif family == "sample":
+        sample(w)
     elif family == "state":
         state(w)
     else:

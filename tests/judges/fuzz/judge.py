@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 import tosaic
-from judges.fuzz.edges import FakeQuant, noisy
+from judges.fuzz.edges import FakeQuant, noisy, run_with
 from judges.fuzz.generate import SEEDS
 from judges.fuzz.program import Loaded, load
 from tosaic.errors import TosaicError, Unpredictable, first_line
@@ -144,6 +144,13 @@ def _internal(kind: str, error: BaseException) -> Finding:
     return Finding(kind, told, f"{type(error).__name__} in {place}")
 
 
+def _unpredictable(error: Unpredictable, kind: str) -> Finding:
+    """The fault of an operator without a result: its sentence and the ATen operator."""
+    origin = re.search(r"\(aten\.(\w+)", str(error))
+    key = f"{error.reason} of {origin.group(1) if origin else 'a graph'}"
+    return Finding("unpredictable", f"{error} on {kind}", re.sub(r"\d+", "N", key))
+
+
 def _run(art: Artifact, given: Sequence[Tensor], engine: str | None = None) -> list[Tensor]:
     """Results, and behind them the inputs, which may be written to."""
     copies = [t.clone() for t in given]
@@ -158,7 +165,7 @@ def _results(v: Verdict, case: Case, art: Artifact, scheme: str | None) -> None:
             v.faults.append(Finding("stream", "the stream's results are not TOSA's"))
             return
     except Unpredictable as error:
-        v.faults.append(Finding("unpredictable", f"{error} on an input like calibration's"))
+        v.faults.append(_unpredictable(error, "an input like calibration's"))
         return
     except Exception as error:  # noqa: BLE001 - a run may refuse nothing that fits
         v.faults.append(_internal("run", error))
@@ -269,9 +276,15 @@ def _floor(real: list[list[Tensor]], number: int, bits: int) -> float:
 
 
 def _extremes(v: Verdict, loaded: Loaded, art: Artifact) -> None:
-    """Each graph on the ends of its types, and the program on ten times its range."""
+    """Each graph on the ends of its types, and the program on ten times its range.
+
+    A float graph has no result where a float of eager PyTorch overflows, so it gets the latter.
+    """
+    is_float = any(i.dtype.is_float for g in art.partition.graphs for i in g.inputs)
     try:
         for kind, given in _beyond(loaded):
+            if is_float and not _is_finite(loaded, given):
+                continue
             art.reset()
             wanted = _run(art, given, "tosa")
             art.reset()
@@ -282,9 +295,21 @@ def _extremes(v: Verdict, loaded: Loaded, art: Artifact) -> None:
             if piece.graph is not None:
                 _graph(v, art, piece.graph)
     except Unpredictable as error:
-        v.faults.append(Finding("unpredictable", f"{error} on {kind}"))
+        v.faults.append(_unpredictable(error, kind))
     except Exception as error:  # noqa: BLE001
         v.faults.append(_internal("run", error))
+
+
+def _is_finite(loaded: Loaded, given: list[Tensor]) -> bool:
+    """Whether every value of a program is finite on some inputs."""
+    finite = [True]
+
+    def look(call: int, value: Tensor) -> Tensor:
+        finite[0] &= bool(value.isfinite().all())
+        return value
+
+    run_with(loaded.make(), [given], look)
+    return finite[0]
 
 
 def _beyond(loaded: Loaded) -> Iterable[tuple[str, list[Tensor]]]:
@@ -322,7 +347,7 @@ def _graph(v: Verdict, art: Artifact, graph: Any) -> None:
         try:
             wanted = art._arrays(graph, arrays, "tosa")
         except Unpredictable as error:
-            v.faults.append(Finding("unpredictable", f"{error} on {draw}"))
+            v.faults.append(_unpredictable(error, draw))
             return
         if art.delegates:
             got = art._arrays(graph, arrays, "npu")

@@ -18,7 +18,7 @@ from judges.fuzz.program import NAME, Input, Program, plain_cond
 _CALLS = re.compile(r"(?:\b|\.)([A-Za-z]\w*)\(|( [-+*/@<>%&|^=]{1,2} )|(\[)")
 
 
-def reduced(made: Program, fails: Callable[[Program], bool], seconds: float = 30.0) -> Program:
+def reduced(made: Program, fails: Callable[[Program], bool], seconds: float = 12.0) -> Program:
     """The smallest program found in some CPU seconds for which ``fails`` holds."""
     start, best = time.process_time(), made
     improved = True

@@ -133,7 +133,7 @@ class Summary:
     """Programs, faults and what is listed, by configuration; each class of faults once."""
 
     folder: Path
-    most: int = 4  # reductions for each kind and configuration
+    most: int = 20  # reductions for each kind without a key
     programs: Counter[str] = field(default_factory=Counter)
     whole: Counter[str] = field(default_factory=Counter)
     seconds: Counter[str] = field(default_factory=Counter)
@@ -141,7 +141,7 @@ class Summary:
     listed: Counter[tuple[str, str]] = field(default_factory=Counter)
     refused: Counter[str] = field(default_factory=Counter)
     classes: dict[str, str] = field(default_factory=dict)
-    tried: Counter[tuple[str, str]] = field(default_factory=Counter)
+    tried: Counter[str] = field(default_factory=Counter)
     seeds: set[int] = field(default_factory=set)
 
     def add(self, judged: Judged) -> list[Task]:
@@ -158,19 +158,19 @@ class Summary:
         for finding in judged.verdict.faults:
             self.faults[finding.kind, name] += 1
             self._log("fault", judged, finding)
-            if self._is_new(finding, name):
+            if self._is_new(finding):
                 tasks.append(Task(judged.seed, (name,), finding))
         return tasks
 
-    def _is_new(self, finding: Finding, configuration: str) -> bool:
+    def _is_new(self, finding: Finding) -> bool:
         if finding.kind in ("hang", "crash"):
             return False
         if finding.key:
             known = finding.key in self.classes
             self.classes.setdefault(finding.key, "")
             return not known
-        self.tried[finding.kind, configuration] += 1
-        return self.tried[finding.kind, configuration] <= self.most
+        self.tried[finding.kind] += 1
+        return self.tried[finding.kind] <= self.most
 
     def _log(self, kind: str, judged: Judged, finding: Finding) -> None:
         line = f"{kind} {judged.seed} {judged.configuration} {finding.kind}: {finding.told}"
