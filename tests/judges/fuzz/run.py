@@ -58,7 +58,8 @@ def reduce(made: Program, configuration: str, fault: Finding) -> Program:
 
     def fails(candidate: Program) -> bool:
         found = limited(Case(candidate.text), configuration)
-        return any(f.kind == fault.kind and f.key == fault.key for f in found.faults)
+        every = (*found.faults, *found.listed)
+        return any(f.kind == fault.kind and f.key == fault.key for f in every)
 
     return reduced(made, fails)
 
@@ -87,6 +88,7 @@ def work(pipe: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # native libraries print what nobody asked for
     while True:
         task: Task = pipe.recv()
         made = program(task.seed)
@@ -148,6 +150,8 @@ class Summary:
         """Count it; the tasks are faults that are to be reduced."""
         name = judged.configuration
         self.seeds.add(judged.seed)
+        if len(self.seeds) % 100 == 0 and judged.configuration == "fp":
+            print(f"{len(self.seeds)} programs", flush=True)
         self.programs[name] += 1
         self.whole[name] += judged.verdict.whole
         self.seconds[name] += judged.seconds
