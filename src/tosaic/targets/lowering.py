@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import fx
@@ -18,6 +19,7 @@ from tosaic.rewrite import improve
 from tosaic.targets import execution
 from tosaic.targets.base import Target
 from tosaic.targets.boundary import drop_unread, lay_out, take_unsigned
+from tosaic.targets.float_check import float_faults
 
 
 def compiled(
@@ -33,6 +35,10 @@ def compiled(
     while True:
         say("lowering to TOSA")
         found = lowered(program, target, kept)
+        lower = partial(lowered, program, target)
+        if target.check and (wrong := float_faults(program, target, found, examples, lower)):
+            kept |= wrong
+            continue
         if target.emit is None:
             return found, ()
         say(f"compiling for {target.name}")
