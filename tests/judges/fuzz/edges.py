@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from judges.fuzz.program import Loaded, plain_cond
+from judges.fuzz.program import Loaded, eager, plain_cond
 
 Change = Callable[[int, Tensor], Tensor]
 
@@ -130,3 +130,16 @@ def noisy(loaded: Loaded, seeds: Iterable[int], relative: float, draw: int) -> l
         return value * (1 + relative * (2 * torch.rand(value.shape, generator=g) - 1))
 
     return run_with(loaded.make(), map(loaded.inputs, seeds), change)
+
+
+def precise(loaded: Loaded, seeds: Iterable[int]) -> list[list[Tensor]]:
+    """Eager results in float64; none where a call wants float32."""
+    model = loaded.make().double()
+    found = []
+    for seed in seeds:
+        given = [t.double() if t.is_floating_point() else t for t in loaded.inputs(seed)]
+        try:
+            found.append(eager(model, tuple(given)))
+        except RuntimeError:
+            return []
+    return found
