@@ -30,9 +30,9 @@ from typing import Any
 from tosaic.errors import InvalidInput
 from tosaic.targets import vela_worker
 
-PROGRAM = Path(vela_worker.__file__)
-# CPU seconds that Vela may take: several times what it took for any network, by its size.
-_SECONDS, _SECONDS_PER_MIB = 60.0, 20.0
+PROGRAM = Path(vela_worker.__file__).absolute()
+# CPU seconds that Vela may take, by the size of the file: networks took 0.6 a MiB at most.
+_SECONDS, _SECONDS_PER_MIB = 30.0, 20.0
 _WAITING = 5.0  # times the CPU seconds: a worker that waits so long is stopped, not slow
 _PATIENCE = 10.0  # seconds from a closed socket to an exit status
 _LEAST_MEMORY = 4 << 30
@@ -74,7 +74,7 @@ class Worker:
     def __init__(self) -> None:
         self.answered = -1  # the first message says that it is ready
         self.deadline = 0.0
-        command = [sys.executable, "-I", "-S", str(PROGRAM), _regor(), str(_memory())]
+        command = [sys.executable or "", "-I", "-S", str(PROGRAM), _regor(), str(_memory())]
         with ExitStack() as opened:
             try:
                 self.channel, theirs = map(opened.enter_context, socket.socketpair())
@@ -315,7 +315,7 @@ def _regor() -> str:
     with suppress(ImportError):
         found = importlib.util.find_spec("ethosu.regor")
         if found is not None and found.origin:
-            return found.origin
+            return os.path.abspath(found.origin)
     raise InvalidInput(
         "an Ethos-U target needs Vela, which is not installed: pip install ethos-u-vela"
     )
