@@ -135,7 +135,7 @@ def judge(case: Case, configuration: str) -> Verdict:
             (verdict.listed if expected else verdict.faults).append(finding)
             return verdict
         except Exception as error:  # noqa: BLE001 - whatever it is, it is a fault
-            verdict.faults.append(_internal("internal", error))
+            verdict.faults.append(internal("internal", error))
             return verdict
         _results(verdict, case, art, scheme)
         if not verdict.faults:
@@ -143,7 +143,7 @@ def judge(case: Case, configuration: str) -> Verdict:
     return verdict
 
 
-def _internal(kind: str, error: BaseException) -> Finding:
+def internal(kind: str, error: BaseException) -> Finding:
     """The fault of an exception: its type and the innermost frame of the product."""
     frames = traceback.extract_tb(error.__traceback__)
     own = [f for f in frames if "/tosaic/" in f.filename] or frames
@@ -176,7 +176,7 @@ def _results(v: Verdict, case: Case, art: Artifact, scheme: str | None) -> None:
         v.faults.append(_unpredictable(error, "an input like calibration's"))
         return
     except Exception as error:  # noqa: BLE001 - a run may refuse nothing that fits
-        v.faults.append(_internal("run", error))
+        v.faults.append(internal("run", error))
         return
     expected = case.expected
     for mine, theirs in zip(got[0], expected[0], strict=True):
@@ -307,7 +307,7 @@ def _extremes(v: Verdict, loaded: Loaded, art: Artifact) -> None:
     except Unpredictable as error:
         v.faults.append(_unpredictable(error, kind))
     except Exception as error:  # noqa: BLE001
-        v.faults.append(_internal("run", error))
+        v.faults.append(internal("run", error))
 
 
 def _is_finite(loaded: Loaded, given: list[Tensor]) -> bool:
