@@ -84,6 +84,16 @@ class Lowering(Builder):
         value.quant = quant
         return value
 
+    def proved(self, value: Value, low: float, high: float = d.I32.range[1]) -> Value:
+        """Say what integers lie within, where that follows from more than their operands' ranges.
+
+        The proof stands where it is said. Interval analysis relies on it, for the exact result
+        before any bits are lost.
+        """
+        before = value.limits or value.dtype.range
+        value.limits = max(before[0], math.floor(low)), min(before[1], math.ceil(high))
+        return value
+
     def permute(self, x: Value, perms: Sequence[int]) -> Value:
         """A transposition; a constant is turned itself, when it is made."""
         perms = tuple(perms)

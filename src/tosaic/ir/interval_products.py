@@ -74,7 +74,7 @@ def _weighted(
         above, below = _signed_sums(array.reshape(height * width, -1).T, zero)
         low, high, *reach_ = (np.repeat(e, times if len(e) > 1 else 1) for e in (low, high, *reach))
         reach = (reach_[0], reach_[1])
-    elif len(low) > 1 and array.size <= _BY_CHANNEL and low.ptp() + high.ptp():
+    elif len(low) > 1 and array.size <= _BY_CHANNEL and (low.min() < low.max() or high.min() < high.max()):
         wide = array.astype(np.int64) - zero
         axes = tuple(range(1, wide.ndim - 1))
         above, below = wide.clip(0).sum(axes), wide.clip(max=0).sum(axes)

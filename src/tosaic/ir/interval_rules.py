@@ -48,18 +48,23 @@ def _corners(a: Bounds, b: Bounds, compute: Callable[[Array, Array], Array]) -> 
     return Bounds(low, high, a.root or b.root)
 
 
+def _limited(found: Bounds, value: Value) -> Bounds:
+    """An exact result, within what is proved of it where operands depend on each other."""
+    return found if value.limits is None else found.within(*value.limits)
+
+
 def _fits(a: Intervals, found: Bounds, value: Value, what: str) -> Bounds:
-    low, high = type_range(value.dtype)
+    found, (low, high) = _limited(found, value), type_range(value.dtype)
     least, most = found.ends
     a.require(low <= least and most <= high, f"{what} can lie outside {value.dtype}")
     return found
 
 
 def _wrapped(found: Bounds, value: Value) -> Bounds:
-    """Numbers of which a type keeps the low bits: all of them, or anything."""
-    low, high = type_range(value.dtype)
-    least, most = found.ends
-    return found if low <= least and most <= high else _whole(value)
+    """Numbers of which a type keeps the low bits: those that fit, or anything, case by case."""
+    found, (low, high) = _limited(found, value), type_range(value.dtype)
+    wraps = (found.low < low) | (found.high > high)
+    return Bounds(np.where(wraps, low, found.low), np.where(wraps, high, found.high), found.root)
 
 
 @rule("ADD", "SUB")
@@ -140,10 +145,7 @@ def _shift_left(a: Intervals, op: Op) -> list[Bounds]:
     out = op.outs[0]
     if found is None:
         return [_whole(out)]
-    made = _corners(*found, np.left_shift)
-    low, high = type_range(out.dtype)
-    wraps = (made.low < low) | (made.high > high)  # in some cases, of which all bits may be lost
-    return [Bounds(np.where(wraps, low, made.low), np.where(wraps, high, made.high), made.root)]
+    return [_wrapped(_corners(*found, np.left_shift), out)]
 
 
 @rule("LOGICAL_RIGHT_SHIFT")
@@ -403,6 +405,8 @@ def _total(a: Intervals, op: Op) -> list[Bounds]:
     least = x.low.clip(max=0).sum(axis) * times
     most = x.high.clip(0).sum(axis) * times
     low, high = type_range(out.dtype)
+    if out.limits is not None and x.ends[0] >= 0:  # then no partial sum is more than all of it
+        most = most.clip(max=out.limits[1])
     a.require(low <= least.min() and most.max() <= high, "a partial sum can overflow")
     return [made]
 
