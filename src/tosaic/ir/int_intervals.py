@@ -48,6 +48,8 @@ class Bounds:
     @property
     def ends(self) -> tuple[int, int]:
         """The least and the greatest number of all."""
+        if self.low.size == self.high.size == 1:  # minima of arrays take longer than all else
+            return self.low.item(), self.high.item()
         return int(self.low.min()), int(self.high.max())
 
     @property
@@ -77,12 +79,16 @@ class Bounds:
         return Bounds(np.minimum(a.low, b.low), np.maximum(a.high, b.high), a.root or b.root)
 
     def within(self, low: int, high: int) -> Bounds:
-        return self.map(lambda end: end.clip(low, high))
+        least, most = self.ends
+        if low <= least and most <= high:
+            return self
+        ends = (np.minimum(np.maximum(end, low), high) for end in (self.low, self.high))
+        return Bounds(*ends, self.root)
 
     def trimmed(self) -> Bounds:
         """With axes merged, the last one last, until there are few enough elements."""
         made, axis = self, 1
-        while made.low[0].size > ELEMENTS or made.low.size > CASES:
+        while made.low.size > len(made.low) * ELEMENTS or made.low.size > CASES:
             if axis == made.low.ndim:
                 return made.over(0)
             made, axis = made.over(axis), axis + 1
@@ -135,10 +141,13 @@ def rule(*names: str) -> Callable[[Rule], Rule]:
 class Intervals:
     """The bounds of the values of a graph, computed as they are asked for, and the findings.
 
-    ``inputs`` are the ends of graph inputs that do not have the whole range of their type.
+    ``inputs`` are the ends of graph inputs that do not have the whole range of their type. Where
+    ``is_rough``, large constants are bounded by their type; without ``splits``, there are no cases.
     """
 
     inputs: Mapping[Value, tuple[int, int]] = field(default_factory=dict)
+    is_rough: bool = False
+    splits: bool = True
     findings: dict[Op, Finding] = field(default_factory=dict)
     _known: dict[Value, Bounds] = field(default_factory=dict)
     _problem: str | None = None
@@ -171,6 +180,8 @@ class Intervals:
 
     def _constant(self, value: Value) -> Bounds:
         assert value.const is not None
+        if self.is_rough and value.type.size > _SMALL:
+            return bounded(*type_range(value.dtype), value.type.rank)
         array = value.const.array
         if value.type.size <= _SMALL:
             whole = array.astype(np.int64)[np.newaxis]
@@ -200,7 +211,7 @@ class Intervals:
     def visit(self, op: Op) -> None:
         """Bound the results of an operator; note it where nothing proves it."""
         problem = self._apply(op)
-        if problem is not None and not self._split(op):
+        if problem is not None and not (self.splits and self._split(op)):
             self.findings[op] = Finding(op, problem)
 
     def _apply(self, op: Op) -> str | None:
@@ -256,7 +267,8 @@ class Intervals:
 
 def tracked(value: Value) -> bool:
     """Whether a value has integers to bound."""
-    return value.dtype.is_int or value.dtype is BOOL
+    kind = value.type.dtype
+    return kind is BOOL or kind.is_int
 
 
 def _moved(found: Bounds, op: Op) -> Bounds:
@@ -332,8 +344,11 @@ def _pieces(low: int, high: int) -> tuple[Array, Array]:
 
 def analysed(graph: Graph, inputs: Mapping[Value, tuple[int, int]] | None = None) -> Intervals:
     """The bounds of all integers of a graph, and which of its operators are not proved."""
-    made = Intervals(inputs or {})
-    run_graph(made, graph)
+    for is_rough in (True, False):  # constants of the usual size are seldom needed to prove it
+        made = Intervals(inputs or {}, is_rough)
+        run_graph(made, graph)
+        if not made.findings:
+            break
     return made
 
 

@@ -9,6 +9,7 @@ from tosaic.ir.int_intervals import Bounds, Intervals, bounded, rule, tracked, t
 from tosaic.spec.dtypes import I8
 
 _CHUNK = 1 << 18  # weights that are widened at one time
+ROUGH = 1 << 12  # weights from which on a rough analysis does not look at them
 _BY_CHANNEL = 1 << 16  # weights up to which channels of the operand are told apart
 
 
@@ -64,7 +65,7 @@ def _weighted(
 ) -> tuple[_Pair, _Pair]:
     """The ends of sums, and those of all partial sums, for each channel of the result."""
     zero, depthwise = _zero(op.ins[4]), op.name == "DEPTHWISE_CONV2D"
-    if weight.const is None:
+    if weight.const is None or (a.is_rough and weight.type.size > ROUGH):
         terms = weight.type.size // op.outs[0].shape[-1]
         least, most = (end - zero for end in a.of(weight).ends)
         return _times(low, high, least, most, terms), _times(*reach, least, most, terms)

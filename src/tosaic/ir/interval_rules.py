@@ -305,26 +305,30 @@ def _rescaled(a: Intervals, op: Op) -> list[Bounds]:
         given %= 1 << kind.bits
         if x.ends[0] < 0:
             x = bounded(0, (1 << kind.bits) - 1, op.ins[0].type.rank)
-    fine = bool((multiplier >= 0).all() and (shift >= 2).all() and (shift <= 62).all())
+    low, high = x.low - given, x.high - given
+    if len(multiplier) == 1:
+        multiplier, shift = multiplier[0], shift[0]
+        fine = multiplier >= 0 and 2 <= shift <= 62
+    else:
+        fine = bool((multiplier >= 0).all() and (shift >= 2).all() and (shift <= 62).all())
     if not a.require(fine, "its multiplier is negative or its shift outside of 2 to 62"):
         return [_whole(out)]
-    double = op.attrs["rounding_mode"] == "DOUBLE_ROUND"
+    limit = np.left_shift(1, shift - 1)
 
     def scaled(end: Array) -> Array:
-        half = np.left_shift(1, shift - 1)
-        if double:
+        half = limit
+        if op.attrs["rounding_mode"] == "DOUBLE_ROUND":
             half = half + np.where(shift > 31, np.where(end >= 0, 1 << 30, -(1 << 30)), 0)
         return (end * multiplier + half) >> shift
 
-    low, high = x.low - given, x.high - given
     if op.attrs["scale32"]:
-        limit = np.left_shift(1, shift - 1)
-        a.require(((low >= -limit) & (high < limit)).all(), "a value can be too large for its shift")
+        inside = (low >= -limit) & (high < limit)
+        a.require(inside.all(), "a value can be too large for its shift")
     made = Bounds(scaled(low), scaled(high), x.root)
     least, most = made.ends
     a.require(INT32[0] <= least and most <= INT32[1], "a result can lie outside int32")
     if not op.attrs["output_unsigned"]:
-        return [made.map(lambda end: end + zero)]
+        return [made.map(lambda end: end + zero) if zero else made]
     zero %= 1 << out.dtype.bits
     if most + zero < 1 << out.dtype.bits - 1:
         return [made.map(lambda end: (end + zero).clip(0))]

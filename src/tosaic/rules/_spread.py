@@ -263,6 +263,7 @@ def _squares(b: Lowering, raised: Value, bits: int) -> Value:
     full, down = product(b, raised, raised, 31), b.number(bits - 1, raised)
     high = b.ARITHMETIC_RIGHT_SHIFT(full, down, round=True)
     low = b.SUB(full, b.LOGICAL_LEFT_SHIFT(high, down))
+    b.proved(low, -(1 << bits - 2), 1 << bits - 2)  # what rounding to the nearest leaves
     rest = b.rescale(b.REDUCE_SUM(low, axis=1), [2.0 ** (1 - bits)], 0, d.I32)
     return b.proved(b.ADD(b.proved(b.REDUCE_SUM(high, axis=1), 0, 2 * most - 1), rest), 0, most)
 
