@@ -28,28 +28,30 @@ def _plain(b: Lowering, x: Value, amount: Operand) -> list[Value]:
 def left_shift(b: Lowering, self: Value, other: Operand) -> Value:
     """By 32 and more, twice: nothing is left."""
     x, amount = _plain(b, self, other)
-    if _is_small(amount):
+    kept = _within(b, amount, 31)
+    if kept is amount:
         return b.LOGICAL_LEFT_SHIFT(x, amount)
-    more = b.SUB(b.MAXIMUM(amount, b.number(31, amount)), b.number(31, amount))
-    most = b.LOGICAL_LEFT_SHIFT(x, _within(b, amount, 31))
-    return b.LOGICAL_LEFT_SHIFT(most, _within(b, more, 1))
-
-
-def _is_small(amount: Value) -> bool:
-    known = None if amount.const is None else amount.const.array
-    return known is not None and bool(((known >= 0) & (known < 32)).all())
+    more = _within(b, b.SUB(b.MAXIMUM(amount, b.number(31, amount)), b.number(31, amount)), 1)
+    return b.LOGICAL_LEFT_SHIFT(b.LOGICAL_LEFT_SHIFT(x, kept), more)
 
 
 def _within(b: Lowering, amount: Value, most: int) -> Value:
-    return b.MINIMUM(b.MAXIMUM(amount, b.number(0, amount)), b.number(most, amount))
+    """A number of bits from 0 to the most there are; as it is where the FP profile limits none."""
+    known = None if amount.const is None else amount.const.array
+    if known is not None and bool(((known >= 0) & (known <= most)).all()):
+        return amount
+    return first(
+        b,
+        lambda: b.MINIMUM(b.MAXIMUM(amount, b.number(0, amount)), b.number(most, amount)),
+        lambda: amount,
+    )
 
 
 @rule("aten.bitwise_right_shift.Tensor", "aten.__rshift__.Tensor", policy="NONE", samples=_TENSORS)
 def right_shift(b: Lowering, self: Value, other: Operand) -> Value:
     """The sign moves in; without the INT profile, a quotient rounded down."""
     x, amount = _plain(b, self, other)
-    if not _is_small(amount):
-        amount = _within(b, amount, 31)
+    amount = _within(b, amount, 31)
     return first(
         b,
         lambda: b.ARITHMETIC_RIGHT_SHIFT(x, amount, round=False),
