@@ -34,7 +34,7 @@ class Target:
     recurrent layer are multiplied by its weights in one call, at least: fewer calls fetch weights
     less often, and their results take more memory. Where there are floats
     beside integers, graphs quantize and dequantize at their boundary, unless
-    ``preserve_io_quantization``.
+    ``preserve_io_quantization``. ``check`` compares float graphs with PyTorch on the example.
     """
 
     name: str
@@ -46,6 +46,7 @@ class Target:
     steps_at_once: int = 8
     cost: Cost | None = None
     preserve_io_quantization: bool = False
+    check: bool = True
 
     @property
     def has_casts(self) -> bool:
