@@ -63,7 +63,7 @@ def test_a_worker_ends_with_its_program(how: str, tmp_path: Path) -> None:
     script.write_text(source)
     closed = "exec 0<&-; " if "closed" in how else ""
     done = subprocess.Popen(
-        ["sh", "-c", f'{closed}exec "$@"', "sh", sys.executable, str(script), end, mark],
+        ["sh", "-c", f'{closed}exec "$@"', "sh", sys.executable, "-Wignore", str(script), end, mark],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert done.stdout is not None

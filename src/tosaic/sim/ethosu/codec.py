@@ -11,7 +11,8 @@ import numpy as np
 from tosaic.sim.ethosu import mlw
 from tosaic.targets.vela_processes import decode_weights
 
-_FEW = 1 << 13  # values that are decoded here sooner than there
+# Values that are decoded here sooner than there; a stream's limit counts fillers, 4096 at most.
+_FEW = 5 << 10
 
 
 def decode(data: bytes, limit: int) -> mlw.Weights:
