@@ -106,9 +106,7 @@ def _pad(a: Intervals, op: Op) -> list[Bounds]:
     for axis, (old, new) in enumerate(zip(op.ins[0].shape, op.outs[0].shape), 1):
         if old != new:
             x = x.over(axis)
-    return [
-        x if op.ins[0].shape == op.outs[0].shape else x.joined(bounded(*fill.ends, x.low.ndim - 1))
-    ]
+    return [x if op.ins[0].shape == op.outs[0].shape else x.joined(bounded(*fill.ends, x.low.ndim - 1))]
 
 
 def _indexed(a: Intervals, value: Value, rows: int) -> None:
@@ -176,7 +174,5 @@ def _resize(a: Intervals, op: Op) -> list[Bounds]:
     made = x.map(lambda end: end * up * right)
     low, high = type_range(out.dtype)
     least, most = made.ends
-    a.require(
-        low <= min(least, 0) and max(most, 0) <= high, f"a mixture can lie outside {out.dtype}"
-    )
+    a.require(low <= min(least, 0) and max(most, 0) <= high, f"a mixture can lie outside {out.dtype}")
     return [made]

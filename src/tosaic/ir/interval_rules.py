@@ -270,9 +270,7 @@ def _selected(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     which, x, y = same_cases(*(a.of(v) for v in op.ins))
-    low = np.where(
-        which.low == 1, x.low, np.where(which.high == 0, y.low, np.minimum(x.low, y.low))
-    )
+    low = np.where(which.low == 1, x.low, np.where(which.high == 0, y.low, np.minimum(x.low, y.low)))
     high = np.where(
         which.low == 1, x.high, np.where(which.high == 0, y.high, np.maximum(x.high, y.high))
     )  # fmt: skip
@@ -301,9 +299,7 @@ def _rescaled(a: Intervals, op: Op) -> list[Bounds]:
     if any(v.const is None for v in op.ins[1:]) or op.attrs["rounding_mode"] == "INEXACT_ROUND":
         a.require(False, "its scale is not a constant, or its rounding is left open")
         return [_whole(out)]
-    multiplier, shift = (
-        np.asarray(v.const.array, np.int64).reshape(-1) for v in op.ins[1:3] if v.const
-    )
+    multiplier, shift = (np.asarray(v.const.array, np.int64).reshape(-1) for v in op.ins[1:3] if v.const)
     given, zero = _number(op.ins[3]), _number(op.ins[4])
     if op.attrs["input_unsigned"]:
         given %= 1 << kind.bits
@@ -398,9 +394,7 @@ def _reduced(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     x, axis = a.of(op.ins[0]), op.attrs["axis"] + 1
-    return [
-        x.map(lambda end: (end.max if op.name == "REDUCE_MAX" else end.min)(axis, keepdims=True))
-    ]
+    return [x.map(lambda end: (end.max if op.name == "REDUCE_MAX" else end.min)(axis, keepdims=True))]
 
 
 @rule("REDUCE_SUM")
