@@ -18,6 +18,7 @@ from tosaic.quant.observer import RangeObserver
 from tosaic.quant.points import name_of, parts_of
 from tosaic.quant.pt2e import ObserverBase
 from tosaic.quant.statistics import Statistics
+from tosaic.quant.weights import BiasObserver, WeightObserver
 
 _CLIPPED = 0.05  # of the values of a tensor
 
@@ -28,6 +29,7 @@ def calibrate(
     """Run the observers over the data; what is doubtful about the data, a sentence each."""
     run = LayerRun(prepared)
     _, doubts = run_over(prepared, example_inputs, calibration, run)
+    _see_parameters(prepared)
     run.correct_biases()
     return [*doubts, *_doubts(prepared)]
 
@@ -92,6 +94,15 @@ def _observed(module: fx.GraphModule, node: fx.Node) -> fx.Node:
     ):
         node = node.all_input_nodes[0]
     return node
+
+
+def _see_parameters(prepared: fx.GraphModule) -> None:
+    """Weights of a function that no data has run through, such as a loop of no steps."""
+    for part in (m for m in prepared.modules() if isinstance(m, fx.GraphModule)):
+        for node in part.graph.nodes:
+            observer = part.get_submodule(str(node.target)) if node.op == "call_module" else None
+            if isinstance(observer, (WeightObserver, BiasObserver)) and not observer.has_seen:
+                observer(known_value(part, node.all_input_nodes[0]))
 
 
 def check_parameters(module: fx.GraphModule) -> None:

@@ -32,6 +32,7 @@ class LayerRun(fx.Interpreter):
         self._layers = _layers(prepared)
         self._means = {layer: Mean() for layer in self._layers}
         self._together: dict[WeightObserver, Together | None] = {}
+        self._branches: dict[Any, LayerRun] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         if n in self._means:
@@ -44,8 +45,10 @@ class LayerRun(fx.Interpreter):
         return super().run_node(n)
 
     def _both(self, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-        """What a branch gives; the other one sees the data, too."""
-        given, otherwise = true_fn(*operands), false_fn(*operands)
+        """What a branch gives; the other one sees the data, too, and so do those within both."""
+        for function in (true_fn, false_fn):
+            self._branches.setdefault(function, LayerRun(function))
+        given, otherwise = (self._branches[f].run(*operands) for f in (true_fn, false_fn))
         return given if bool(pred) else otherwise
 
     def _look(self, node: fx.Node, x: Tensor, values: Tensor) -> None:
@@ -60,6 +63,8 @@ class LayerRun(fx.Interpreter):
         """Once all data has been seen."""
         means = {n: mean.rounded() for n, mean in self._means.items() if mean.total is not None}
         correct_biases(self.prepared, means, self._together)
+        for branch in self._branches.values():
+            branch.correct_biases()
 
 
 class Mean:
@@ -108,7 +113,7 @@ def known_value(module: fx.GraphModule, node: fx.Node) -> Any:
         return torchapi.attribute(module, str(node.target))
     if node.op == "call_module":
         return known_value(module, node.all_input_nodes[0])
-    return torchapi.evaluate(node, {n: known_value(module, n) for n in node.all_input_nodes})
+    return torchapi.computed(node, {n: known_value(module, n) for n in node.all_input_nodes})
 
 
 @dataclass(frozen=True, slots=True)

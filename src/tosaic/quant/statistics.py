@@ -103,9 +103,11 @@ class Statistics:
 
     @property
     def ends(self) -> tuple[float, float]:
-        """The extremes, rounded outward to every second bin."""
-        grid = 2 * self.width or 1.0
-        return math.floor(self.low / grid) * grid, math.ceil(self.high / grid) * grid
+        """The extremes, rounded outward to whole bins."""
+        if self.is_empty:
+            return 0.0, 0.0
+        low, high = math.floor(self.low / self.width), math.ceil(self.high / self.width)
+        return low * self.width, high * self.width
 
     @property
     def centres(self) -> Array:
