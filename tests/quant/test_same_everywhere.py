@@ -12,7 +12,7 @@ import zoo
 from judges import everywhere
 from tosaic.front import torchapi
 
-NAMES, TARGETS = ["ds_cnn", "conformer"], everywhere.TARGETS[:2] + everywhere.TARGETS[3:4]
+NAMES, TARGETS = ["ds_cnn"], everywhere.TARGETS[:2] + everywhere.TARGETS[3:4]
 
 
 def test_instruction_sets_and_threads_do_not_change_a_byte(tmp_path: Path) -> None:
