@@ -320,7 +320,7 @@ def test_a_form_that_vela_compiles_wrongly_is_right_with_a_copy(
     assert problem(graph, maker.data, machine)
     count, env = len(graph.ops), ETHOS_U[f"ethos-{machine.accelerator}"].env
     repair(graph, env, machine.accelerator[:3])
-    assert count < len(graph.ops) <= count + 2
+    assert len(graph.ops) <= count + 2
     assert not problem(graph, maker.data, machine)
 
 

@@ -16,6 +16,7 @@ import numpy as np
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec import dtypes as d
+from tosaic.spec.dtypes import TensorType
 from tosaic.spec.env import Env
 from tosaic.targets.ethosu_forms import constant_factor, is_shifted_far
 
@@ -45,6 +46,7 @@ class Fault:
 def repair(graph: Graph, env: Env, product: str) -> None:
     """Copy what would be read from or written to the wrong place."""
     faults = [fault for fault in FAULTS if product in fault.products]
+    _shape_first(graph)
     graph.ops = _read_apart(graph.ops)
     uses, copies, ops = graph.uses(), dict[Value, Value](), list[Op]()
     for op in graph.ops:
@@ -95,6 +97,32 @@ def copy_of(value: Value, env: Env) -> tuple[Value, Op]:
     (op,) = b.graph.ops
     op.loc = value.producer.loc if value.producer else None
     return made, op
+
+
+def _shape_first(graph: Graph) -> None:
+    """Move a RESHAPE in front of the RESCALE to 32 bits that it follows.
+
+    Such a RESCALE becomes part of the operator behind the RESHAPE, which then reads the operand of
+    the RESCALE in whatever shape another consumer of that operand has.
+    """
+    uses, ops = graph.uses(), list[Op]()
+    for op in graph.ops:
+        made = op.ins[0].producer if _keeps_order(op) else None
+        if made is None or not _is_widening(made) or op.ins[0] in graph.outputs:
+            ops.append(op)
+            continue
+        if len(uses[made.outs[0]]) == 1:
+            ops.remove(made)
+        shaped = Value(TensorType(made.ins[0].dtype, op.outs[0].shape), quant=made.ins[0].quant)
+        ops.append(Op(op.defn, [made.ins[0], *op.ins[1:]], [shaped], op.attrs, loc=op.loc))
+        ops.append(Op(made.defn, [shaped, *made.ins[1:]], op.outs, made.attrs, loc=made.loc))
+    graph.ops = ops
+
+
+def _is_widening(op: Op) -> bool:
+    if op.name != "RESCALE" or op.attrs["per_channel"]:
+        return False
+    return op.ins[0].dtype in (d.I8, d.I16) and op.outs[0].dtype is d.I32
 
 
 def _read_apart(given: Sequence[Op]) -> list[Op]:
@@ -381,17 +409,12 @@ def _chosen(op: Op, position: int, uses: Uses) -> bool:
 
 
 def _crossed(op: Op, position: int, uses: Uses) -> bool:
-    """So has what U55 and U65 read where both operands are repeated.
-
-    And so has what a RESCALE that becomes part of the operator reads: the shape is behind it.
-    """
+    """So has what U55 and U65 read where both operands are repeated."""
     if op.defn.name not in _BINARY or position > 1:
         return False
     if any(v.shape == op.outs[0].shape for v in op.ins[:2]):
         return False
-    made = op.ins[position].producer
-    is_behind = made is not None and made.name == "RESHAPE" and _source(made.ins[0]) == "RESCALE"
-    return is_behind or _reshaped_for_several(op.ins[position], uses)
+    return _reshaped_for_several(op.ins[position], uses)
 
 
 def _reshaped_for_several(value: Value, uses: Uses) -> bool:
