@@ -2,14 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from tosaic.ir.build import Constraint
-from tosaic.ir.graph import Graph, Op
+from tosaic.ir.graph import Array, Graph, Op
 from tosaic.rewrite import Cost
 from tosaic.spec.env import Env
+
+
+class Emit(Protocol):
+    """Compiles one graph for a device, and checks the result before anybody gets it.
+
+    ``given`` is an input of the graph that calibration saw. What comes back has the graph's
+    ``model`` to run it with, and ``checks``, sentences on what was checked. ToolFailed says what
+    does not compile, or compiles wrongly.
+    """
+
+    def __call__(self, graph: Graph, given: Sequence[Array] | None = None) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -28,7 +39,7 @@ class Target:
     name: str
     env: Env
     constraints: tuple[Constraint, ...] = ()
-    emit: Callable[[Graph], Any] | None = None
+    emit: Emit | None = None
     sums_ride: bool = True
     steps_at_once: int = 8
     cost: Cost | None = None
