@@ -124,7 +124,7 @@ def bias(m: Maker, x: Value, kernel: Value, axis: int = 0) -> Value | None:
 
 
 def other(m: Maker, x: Value, shape: tuple[int, ...]) -> Value:
-    """Another quantized value that is broadcast to the first: of the graph, an input, a constant."""
+    """Another quantized value: one of the graph, an input or a constant."""
     known = [v for op in m.b.graph.ops for v in op.outs if v.dtype is x.dtype
              and type(v.quant) is Quant and v.quant.axis is None]  # fmt: skip
     alike = [v for v in known if v.shape == shape]
@@ -158,8 +158,7 @@ def need(holds: bool) -> None:
 
 def curve(m: Maker, x: Value) -> Value:
     name = m.pick("sigmoid", "tanh", "relu", "gelu", "exp", "abs", "neg", "silu", "hardswish")
-    extra = ("none",) if name == "gelu" else ()
-    return call(m, f"{name}.default", x) if not extra else call(m, "gelu.default", x)
+    return call(m, f"{name}.default", x)
 
 
 def root(m: Maker, x: Value) -> Value:
@@ -280,7 +279,7 @@ def upsample(m: Maker, x: Value) -> Value:
 
 def chosen(m: Maker, x: Value) -> Value:
     mask = call(m, "gt.Scalar", other(m, x, broadcast(m, x)), float(m.rng.normal(0, 0.2)))
-    return call(m, "where.self", mask, x, other(m, x, x.shape))
+    return call(m, "where.self", mask, x, other(m, x, x.shape), to=x.dtype)
 
 
 def joined(m: Maker, x: Value) -> Value:

@@ -25,7 +25,7 @@ import numpy as np
 from npu import calls, chains
 from npu.chains import need
 from npu.maker import Maker
-from tosaic.errors import InvalidGraph, InvalidInput, TosaicError, Unsupported
+from tosaic.errors import TosaicError
 from tosaic.files import text
 from tosaic.front.lower import Lowering
 from tosaic.interp.model import Model
@@ -35,6 +35,7 @@ from tosaic.spec.dtypes import I8, I16, I32
 from tosaic.targets.ethosu import ETHOS_U
 from tosaic.targets.ethosu_mend import Compiler
 from tosaic.targets.reduce import Case, reduce
+from tosaic.targets.vela import VelaConfig
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 _MOST = 3000  # elements of a value
@@ -57,8 +58,8 @@ def graph_of(target: str, seed: int, most: int = 14) -> tuple[Graph, list[Array]
     known = ETHOS_U[target]
     m = Maker((seed, len(target), ord(target[-1])), "u85" in target)
     m.b = Lowering(known.env, constraints=known.constraints)
-    pool = [_input(m) for _ in range(m.size(1, 2))]
     style = m.pick("calls", "calls", "operators", "both")
+    pool = [_input(m, style) for _ in range(m.size(1, 2))]
     steps, tries = m.size(2, most), 6 * most
     while steps and tries:
         tries -= 1
@@ -68,17 +69,17 @@ def graph_of(target: str, seed: int, most: int = 14) -> tuple[Graph, list[Array]
                 made = _step(m, style)(m, x)
                 need(made.type.size <= _MOST and made not in pool)
                 trial.commit()
-        except (Unsupported, InvalidGraph, InvalidInput):
+        except (TosaicError, ValueError, IndexError, RuntimeError):  # PyTorch refuses it, too
             continue
         pool.append(made)
         steps -= 1
     return _finish(m, pool)
 
 
-def _input(m: Maker) -> Value:
+def _input(m: Maker, style: str) -> Value:
     rank = m.pick(1, 2, 3, 3, 4, 4, 4, 5)
-    return m.input(m.pick(I8, I8, I8, I16, I16, I32), [m.size(1, 9 if rank < 5 else 5)
-                                                       for _ in range(rank)])  # fmt: skip
+    kind = m.pick(I8, I8, I16) if style == "calls" else m.pick(I8, I8, I16, I32)
+    return m.input(kind, [m.size(1, 9 if rank < 5 else 5) for _ in range(rank)])
 
 
 def _step(m: Maker, style: str) -> Callable[[Maker, Value], Value]:
@@ -117,14 +118,15 @@ def examine(target: str, seed: int) -> Found | None:
             expected = Model(graph).run(*data)
     except TosaicError:
         return None  # outside of what TOSA defines
-    judge = Compiler(target).judge
-    what = judge(Case(graph, data, expected).fresh())
+    compiler = Compiler(VelaConfig(target), known.env)
+    what = compiler.judge(Case(graph, data, expected).fresh())
     if not what:
         return None
+    judge = compiler.alike(what)
     case = reduce(graph, data, judge)
     names = " ".join(op.name for op in case.graph.ops)
     what = judge(case.fresh()) or what
-    return Found(target, seed, what, names, text.write(case.graph))
+    return Found(target, seed, what, names, text.print_graph(case.graph))
 
 
 def apart(target: str, seed: int, seconds: float = _LONGEST) -> Found | str | None:

@@ -26,7 +26,9 @@ def own_outputs(graph: Graph, env: Env) -> None:
         elif value.dtype is d.BOOL:
             wrong = _is_read(value, uses)
         else:
-            wrong = value.dtype in (d.I8, d.I16, d.I32) and _is_lost(value, uses)
+            wrong = value.dtype in (d.I8, d.I16, d.I32) and (
+                _is_lost(value, uses) or _is_between_turns(value, uses)
+            )
         if wrong:
             graph.outputs[number] = _copied(graph, value, env)
 
@@ -51,6 +53,21 @@ def _is_lost(value: Value, uses: dict[Value, list[Op]]) -> bool:
         if op.name in _MOVES and _is_lost(op.outs[0], uses):
             return True
     return False
+
+
+def _is_between_turns(value: Value, uses: dict[Value, list[Op]]) -> bool:
+    """Whether a TRANSPOSE makes it and another reads it, which become one."""
+    made = value.producer
+    while made is not None and made.name == "RESHAPE":
+        made = made.ins[0].producer
+    return made is not None and made.name == "TRANSPOSE" and _is_turned(value, uses)
+
+
+def _is_turned(value: Value, uses: dict[Value, list[Op]]) -> bool:
+    return any(
+        op.name == "TRANSPOSE" or (op.name in _MOVES and _is_turned(op.outs[0], uses))
+        for op in uses.get(value, ())
+    )
 
 
 def _copied(graph: Graph, value: Value, env: Env) -> Value:

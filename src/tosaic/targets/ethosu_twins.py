@@ -1,4 +1,4 @@
-"""Convolutions with equal weights and another bias or weight zero point, which Vela 5.2 takes for one.
+"""Convolutions with equal weight bytes and unequal biases or zero points, one for Vela 5.2.
 
 It encodes weights and biases together, once for all convolutions with equal bytes of weights and
 equal scales, strides and dilations, and compares neither biases nor weight zero points. A module
@@ -51,7 +51,8 @@ def _spellings(op: Op) -> Iterator[tuple[int, int]]:
 def _written(op: Op, step: int, rows: int) -> Array:
     array = _array(op.ins[1])
     if not rows:
-        return array + np.asarray(step, array.dtype)
+        moved: Array = array + np.asarray(step, array.dtype)
+        return moved
     more = [(0, rows if n == _ROWS[op.name] else 0) for n in range(array.ndim)]
     return np.pad(array, more, constant_values=_zero(op))
 

@@ -77,8 +77,8 @@ def copy_graph(graph: Graph) -> Graph:
     copies = {**{v: _copy(v) for v in (*graph.inputs, *graph.outputs)}, **made.copies}
     for value, copy in copies.items():
         copy.name = value.name
-    ports = ([copies[v] for v in side] for side in (graph.inputs, graph.outputs))
-    return Graph(graph.name, *ports, made.graph.ops, graph.version)
+    inputs, outputs = ([copies[v] for v in side] for side in (graph.inputs, graph.outputs))
+    return Graph(graph.name, inputs, outputs, made.graph.ops, graph.version)
 
 
 def _copy(value: Value) -> Value:
@@ -107,9 +107,10 @@ class _Search:
     def case(self, ops: Sequence[Op]) -> Case:
         cut = cut_out(ops, self.outputs)
         wholes = {copy: value for value, copy in cut.copies.items()}
-        ports = ([self.values[wholes[v]] for v in side]
-                 for side in (cut.graph.inputs, cut.graph.outputs))  # fmt: skip
-        return Case(cut.graph, *ports, tuple(ops))
+        inputs, outputs = (
+            [self.values[wholes[v]] for v in side] for side in (cut.graph.inputs, cut.graph.outputs)
+        )
+        return Case(cut.graph, inputs, outputs, tuple(ops))
 
     def fails(self, ops: Sequence[Op]) -> bool:
         if not ops or self.budget <= 0:
