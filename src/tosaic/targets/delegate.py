@@ -68,7 +68,7 @@ class Delegate:
     @cached_property
     def model(self) -> Model:
         """The interpreter of the file that Vela was given."""
-        return Model(flatbuffer.read(self.tosa))
+        return Model(flatbuffer.read(self.tosa), for_few_runs=True)
 
     @cached_property
     def simulation(self) -> Simulation:

@@ -41,6 +41,8 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
+    if chosen.start is not None:
+        chosen.start()
     seen, calibration = _first(calibration)
     program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
     found, delegates = compiled(program, chosen, [*seen, example_inputs])

@@ -19,6 +19,7 @@ from tosaic.targets.ethosu_outputs import own_outputs
 from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.ethosu_twins import tell_apart
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
+from tosaic.targets.vela_processes import start
 
 _BUFFERING = "--disable-buffering"
 # U85 branches; the older ones do not.
@@ -57,8 +58,9 @@ def _target(name: str) -> Target:
     product = family(name)
     emit = partial(_emit, VelaConfig(name), Options())
     return Target(
-        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False,
-        steps_at_once=_STEPS_AT_ONCE[product], cost=cycles(product, ACCELERATORS[name][0]),
+        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, start,
+        sums_ride=False, steps_at_once=_STEPS_AT_ONCE[product],
+        cost=cycles(product, ACCELERATORS[name][0]),
     )  # fmt: skip
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import fx
@@ -18,6 +19,8 @@ from tosaic.rewrite import improve
 from tosaic.targets import execution
 from tosaic.targets.base import Target
 from tosaic.targets.boundary import drop_unread, lay_out, take_unsigned
+from tosaic.targets.definedness import prove_defined
+from tosaic.targets.float_check import float_faults
 
 
 def compiled(
@@ -33,6 +36,15 @@ def compiled(
     while True:
         say("lowering to TOSA")
         found = lowered(program, target, kept)
+        undefined = next((p for p in found.pieces if p.undefined), None)
+        if undefined is not None:
+            call = _offender(program, target, kept, found, undefined, examples)
+            kept[call.name] = undefined.undefined or ""
+            continue
+        lower = partial(lowered, program, target)
+        if target.check and (wrong := float_faults(program, target, found, examples, lower)):
+            kept |= wrong
+            continue
         if target.emit is None:
             return found, ()
         say(f"compiling for {target.name}")
@@ -87,6 +99,7 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
             drop_unread(piece)
             take_unsigned(piece, target)
             verify(piece.graph, target.env, target.constraints)
+            piece.undefined = prove_defined(piece)
     return found
 
 
@@ -119,4 +132,8 @@ def _fails(
     examples: Sequence[Any],
 ) -> bool:  # fmt: skip
     tried = lowered(program, target, {**dict.fromkeys(left, "left out of a trial"), **kept})
-    return isinstance(_emitted(program, target, tried, examples), _Failed)
+    if any(piece.undefined for piece in tried.pieces):
+        return True
+    return target.emit is not None and isinstance(
+        _emitted(program, target, tried, examples), _Failed
+    )
