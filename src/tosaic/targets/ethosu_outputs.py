@@ -30,7 +30,7 @@ def own_outputs(graph: Graph, env: Env) -> None:
                 _is_lost(value, uses) or _is_between_turns(value, uses)
             )
         if wrong:
-            graph.outputs[number] = _copied(graph, value, env)
+            graph.outputs[number] = copy_output(graph, value, env)
 
 
 def _is_read(value: Value, uses: dict[Value, list[Op]]) -> bool:
@@ -70,7 +70,7 @@ def _is_turned(value: Value, uses: dict[Value, list[Op]]) -> bool:
     )
 
 
-def _copied(graph: Graph, value: Value, env: Env) -> Value:
+def copy_output(graph: Graph, value: Value, env: Env) -> Value:
     """A copy that takes over the name of the result."""
     made, op = copy_of(value, env)
     made.name, value.name = value.name, f"{value.name}_inside"

@@ -29,7 +29,7 @@ from tosaic.targets.ethosu_shapes import (
 
 Uses = Mapping[Value, Sequence[Op]]
 _PIECES = {"SLICE", "CONCAT", "PAD", "TILE"}
-_COPIED = {d.I8, d.I16, d.I32, d.BOOL}
+COPIED = {d.I8, d.I16, d.I32, d.BOOL}
 _WINDOWS = {"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D"}
 _CONVOLUTIONS = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D"}
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
@@ -61,7 +61,7 @@ def repair(graph: Graph, env: Env, product: str) -> None:
     for op in graph.ops:
         op = rounded_once(op, env)
         for position, value in enumerate(op.ins):
-            if value.is_const or value.dtype not in _COPIED:
+            if value.is_const or value.dtype not in COPIED:
                 continue
             if any(fault.lost(op, position, uses) for fault in faults):
                 if value not in copies:
@@ -78,7 +78,7 @@ def repair(graph: Graph, env: Env, product: str) -> None:
     graph.ops = ops
 
 
-def _readers(graph: Graph) -> Uses:
+def _readers(graph: Graph) -> dict[Value, list[Op]]:
     """Who reads each value, with an operator for each output: a result is fused into nothing."""
     uses = graph.uses()
     for value in graph.outputs:
