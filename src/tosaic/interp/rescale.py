@@ -150,6 +150,8 @@ class Rescale:
 
     def exact(self, v: Tensor) -> Tensor:
         """The definition: integer arithmetic, with a run-time check where it can fail."""
+        if not v.dim():
+            return self.exact(v.reshape(1)).reshape(())
         value = v.to(torch.int64)
         if self.rounding == "SINGLE_ROUND" and self.predictable and not self.input_unsigned:
             # The same in place: most of the time goes to fresh memory.
