@@ -222,3 +222,9 @@ def test_a_number_of_no_axes_is_rescaled() -> None:
         lambda x, y: torch.lerp(x, y, 0.3), noise(4, 8), noise(4, 8, seed=1), target=NEW_NPU,
         scheme="a16w8",
     )  # fmt: skip
+
+
+def test_scalars_are_computed_in_int16() -> None:
+    x = torch.tensor(1.5)
+    art = compiled(Function(lambda x: x.pow(3) * x), (x,), INTEGERS, scheme="a16w8")
+    assert decibels(x**4, art.run(x)) > 60

@@ -183,7 +183,7 @@ def _again(value: Value, uses: Uses) -> Value | None:
         source = _again(made.ins[0], uses) if len(uses[made.ins[0]]) == 1 else None
     if source is None:
         return None
-    twin = Value(value.type, quant=value.quant, loc=value.loc)
+    twin = Value(value.type, quant=value.quant, loc=value.loc, limits=value.limits)
     Op(made.defn, [source, *made.ins[1:]], [twin], made.attrs, loc=made.loc)
     return twin
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.fuzz.generate import program
-from judges.fuzz.judge import CONFIGURATIONS, Case, Finding, Verdict, judge
+from judges.fuzz.judge import CONFIGURATIONS, Case, Finding, Verdict, internal, judge
 from judges.fuzz.program import Program
 from judges.fuzz.reduce import operators, reduced
 
@@ -42,6 +42,8 @@ def limited(case: Case, configuration: str, seconds: float = LIMIT) -> Verdict:
         place = traceback.extract_tb(hang.__traceback__)[-1]
         told = f"more than {seconds:.0f} s, in {place.filename}:{place.lineno}"
         return Verdict([Finding("hang", told, place.name)])
+    except Exception as error:  # noqa: BLE001 - of a judge, which must not end the run
+        return Verdict([internal("judge", error)])
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
