@@ -150,8 +150,6 @@ class Rescale:
 
     def exact(self, v: Tensor) -> Tensor:
         """The definition: integer arithmetic, with a run-time check where it can fail."""
-        if not v.dim():
-            return self.exact(v.reshape(1)).reshape(())
         value = v.to(torch.int64)
         plain = self.rounding == "SINGLE_ROUND" and not self.input_unsigned and v.dim() > 0
         if plain and self.predictable:

@@ -7,6 +7,7 @@ from tosaic.front.moves import first
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import minus, plus, times
 
+
 _SMALL = 1 << 12
 
 
