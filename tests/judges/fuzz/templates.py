@@ -383,6 +383,18 @@ torch.cat([{q:1+}, {q}], {d})
 torch.sign({q})
 {q}.remainder(4)
 torch.bitwise_and({q}, 1).bool()
+{q}.to(torch.int8)
+{q}.to(torch.int16)
+{q}.clamp(0, 9).to(torch.uint8)
+{q}.short() * 2
+{x}.to(torch.int8)
+{x}.sigmoid().mul(255).to(torch.uint8)
+{q} * {x}
+{x} + {q}
+torch.where({q} > 0, {x}, {k})
+torch.full_like({q}, 3)
+torch.arange({n:5}) * {q}
+{q} * 2
 ~{h}
 {h} & {h}
 {h}.float()
@@ -398,6 +410,8 @@ torch.bitwise_and({q}, 1).bool()
 
 BRANCHES = """
 torch.cond({x}.sum() > {k}, lambda a: a * {l}, lambda a: a.relu(), ({x},))
+torch.cond({h}.any(), lambda a, b: a + b, lambda a, b: a * b, ({x}, {w}))
+torch.cond(({x} > {k}).all(), lambda a: a.softmax(-1), lambda a: F.gelu(a), ({x:1+},))
 torch.cond({x}.mean() > 0, lambda a: a + 1, lambda a: a - {p}, ({x},))
 torch.cond({x}.max() > {k}, lambda a: a.tanh(), lambda a: torch.cond(a.sum() > 0, lambda b: b * 2, lambda b: b.abs(), (a,)), ({x},))
 """.strip().splitlines()  # noqa: E501
