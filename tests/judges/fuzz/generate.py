@@ -87,7 +87,7 @@ def runs(made: Program) -> bool:
     """Whether the text runs in eager PyTorch, with finite results on the calibration inputs."""
     try:
         results = load(made.text).results(SEEDS)
-    except (RuntimeError, IndexError, ValueError, TypeError, NameError, NotImplementedError):
+    except Exception:  # noqa: BLE001 - eager PyTorch refuses it
         return False
     return all(
         bool(t.double().isfinite().all())
