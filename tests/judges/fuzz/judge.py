@@ -124,11 +124,12 @@ def _equal(a: Iterable[Tensor], b: Iterable[Tensor]) -> bool:
 def _extremes(v: Verdict, loaded: Loaded, art: Artifact) -> None:
     """Each graph on the ends of its types, and the program on ten times its range.
 
-    A float graph has no result where a float of eager PyTorch overflows, so it gets the latter.
+    A float graph has no result where a float overflows, so that its inputs have finite squares, and
+    only those are taken for which all values of eager PyTorch are finite.
     """
     is_float = any(i.dtype.is_float for g in art.partition.graphs for i in g.inputs)
     try:
-        for kind, given in _beyond(loaded):
+        for kind, given in _beyond(loaded, 1e15 if is_float else 3e38):
             if is_float and not _is_finite(loaded, given):
                 continue
             art.reset()
@@ -158,12 +159,12 @@ def _is_finite(loaded: Loaded, given: list[Tensor]) -> bool:
     return finite[0]
 
 
-def _beyond(loaded: Loaded) -> Iterable[tuple[str, list[Tensor]]]:
+def _beyond(loaded: Loaded, largest: float) -> Iterable[tuple[str, list[Tensor]]]:
     """Float inputs at their extremes, and ten times the range; integers as they are."""
     base = loaded.inputs(5)
     for kind, change in (
         ("ten times the range", lambda t: t * 10),
-        ("minimum and maximum in turn", lambda t: torch.sign(t - t.mean()) * 3e38),
+        ("minimum and maximum in turn", lambda t: torch.sign(t - t.mean()) * largest),
     ):
         yield kind, [change(t) if t.is_floating_point() else t for t in base]
 
