@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -18,22 +17,14 @@ import torch
 from torch import Tensor, nn
 
 import tosaic
+from judges.velagraphs import FAULTY, pooled
 from tosaic.errors import InvalidInput, ToolFailed
 from tosaic.files import flatbuffer
 from tosaic.ir.build import Builder
 from tosaic.targets import vela, vela_processes, vela_worker
 from tosaic.targets.vela import Table, VelaConfig, VelaResult, run_many, run_vela
 
-FAULTY = Path(__file__).parent.parent / "judges" / "faulty_worker.py"
 CONFIG = VelaConfig("ethos-u55-128")
-
-
-def pooled(name: str = "plain", size: int = 4) -> bytes:
-    """A small graph whose input has a name."""
-    b = Builder("TOSA-1.0+INT")
-    x = b.input("i8", (1, size, size, 8), name)
-    b.output(b.MAX_POOL2D(x, kernel=(2, 2), stride=(2, 2), pad=(0, 0, 0, 0)))
-    return flatbuffer.write(b.graph)
 
 
 @pytest.fixture
@@ -284,75 +275,6 @@ def test_a_worker_starts_before_the_model_is_exported(anew: None) -> None:
     tosaic.compile(Watching(), (x,), target="ethos-u55-128", calibration=[x])
     assert seen[0] == 1
     assert len(vela_processes._POOL.all) == 1
-
-
-# A program that compiles at its top level, tells its worker's process, and ends somehow.
-PROGRAM = """
-import os, signal, sys, threading, time
-sys.path[:0] = {path!r}
-from tosaic.targets import vela_processes
-from tosaic.targets.vela import Table, VelaConfig, run_vela
-from pathlib import Path
-def tell():
-    while not (known := [w for w in list(vela_processes._POOL.all) if w.answered == 0]): pass
-    os.write(1, b"%d" % known[0].process.pid)
-    os.kill(os.getpid(), signal.SIGKILL)
-mark = sys.argv[2]
-if mark:
-    vela_processes.PROGRAM = Path({faulty!r})
-    os.environ.update(VELA_WORKER={worker!r}, VELA_FAULT="spinning", VELA_MARK=mark)
-    threading.Thread(target=tell, daemon=True).start()
-run_vela(open({file!r}, "rb").read(), VelaConfig())
-(worker,) = vela_processes._POOL.all
-os.write(1, b"%d" % worker.process.pid)
-exec(sys.argv[1])
-"""
-ENDS = {
-    "at its last line": ("", ""),
-    "without stopping anything": ("os._exit(0)", ""),
-    "killed": ("os.kill(os.getpid(), 9)", ""),
-    "killed while Vela runs": ("", "marked"),
-    "with another process that goes on": ("os.fork() or time.sleep(600); os._exit(0)", ""),
-    "with its standard input closed": ("assert sys.stdin is None", ""),
-}
-
-
-def is_running(process: int) -> bool:
-    """Whether a process has not ended; one that nobody has asked about has."""
-    told = subprocess.run(["ps", "-o", "stat=", "-p", str(process)], capture_output=True, text=True)
-    return told.stdout.strip()[:1] not in ("", "Z")
-
-
-@pytest.mark.parametrize("how", ENDS)
-def test_a_worker_ends_with_its_program(how: str, tmp_path: Path) -> None:
-    end, mark = ENDS[how]
-    file = tmp_path / "graph.tosa"
-    file.write_bytes(pooled(mark or "plain"))
-    source = PROGRAM.format(
-        path=sys.path, faulty=str(FAULTY), worker=vela_worker.__file__, file=str(file)
-    )
-    script = tmp_path / "script.py"
-    script.write_text(source)
-    closed = "exec 0<&-; " if "closed" in how else ""
-    done = subprocess.Popen(
-        ["sh", "-c", f'{closed}exec "$@"', "sh", sys.executable, str(script), end, mark],
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
-    )  # fmt: skip
-    assert done.stdout is not None
-    assert done.stderr is not None
-    try:
-        done.wait()
-        process = int(os.read(done.stdout.fileno(), 100))
-        waited = time.monotonic() + 60
-        while is_running(process) and time.monotonic() < waited:
-            time.sleep(0.01)
-        assert not is_running(process)
-    finally:
-        if "another" in how:
-            os.killpg(done.pid, signal.SIGKILL)
-        with done.stdout, done.stderr:
-            said = done.stderr.read()
-    assert said == ""
 
 
 def test_a_worker_that_does_not_start_is_told_of(

@@ -17,10 +17,13 @@ class Emit(Protocol):
 
     ``given`` is an input of the graph that calibration saw. What comes back has the graph's
     ``model`` to run it with, and ``checks``, sentences on what was checked. ToolFailed says what
-    does not compile, or compiles wrongly.
+    does not compile, or compiles wrongly, and cannot be worked around; nothing of that is tried
+    without ``mends``.
     """
 
-    def __call__(self, graph: Graph, given: Sequence[Array] | None = None) -> Any: ...
+    def __call__(
+        self, graph: Graph, given: Sequence[Array] | None = None, mends: bool = True
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)
@@ -34,7 +37,7 @@ class Target:
     recurrent layer are multiplied by its weights in one call, at least: fewer calls fetch weights
     less often, and their results take more memory. Where there are floats
     beside integers, graphs quantize and dequantize at their boundary, unless
-    ``preserve_io_quantization``.
+    ``preserve_io_quantization``. ``check`` compares float graphs with PyTorch on the example.
     """
 
     name: str
@@ -46,6 +49,7 @@ class Target:
     steps_at_once: int = 8
     cost: Cost | None = None
     preserve_io_quantization: bool = False
+    check: bool = True
 
     @property
     def has_casts(self) -> bool:

@@ -68,14 +68,14 @@ class Delegate:
     @cached_property
     def model(self) -> Model:
         """The interpreter of the file that Vela was given."""
-        return Model(flatbuffer.read(self.tosa))
+        return Model(flatbuffer.read(self.tosa), for_few_runs=True)
 
     @cached_property
     def simulation(self) -> Simulation:
         """The NPU that runs the stream."""
-        from tosaic.sim.ethosu import load
+        from tosaic.sim.ethosu import codec, load
 
-        return load(self.result)
+        return load(self.result, codec.decode)
 
     def largest(self) -> list[PlacedTensor]:
         """The tensors in memory together when they need most, largest first."""

@@ -76,12 +76,13 @@ def start(program: Program, examples: Iterable[Any]) -> Values | None:
     """What a run on the first example that fits begins with; None if no example has values."""
     for item in examples:
         for arguments in _readings(program, item):
+            if any(isinstance(v, Tensor) and v.is_meta for v in torchapi.flatten(arguments)[0]):
+                continue
             try:
                 leaves = [leaf.value for leaf in given_values(program, arguments, {})]
             except InvalidInput:
                 continue
-            if not any(isinstance(v, Tensor) and v.is_meta for v in leaves):
-                return first_values(program, leaves, [first for _, first in program.states])
+            return first_values(program, leaves, [first for _, first in program.states])
     return None
 
 

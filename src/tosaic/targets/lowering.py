@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import fx
@@ -19,6 +20,7 @@ from tosaic.targets import execution
 from tosaic.targets.base import Target
 from tosaic.targets.boundary import drop_unread, lay_out, take_unsigned
 from tosaic.targets.definedness import prove_defined
+from tosaic.targets.float_check import float_faults
 
 
 def compiled(
@@ -39,6 +41,10 @@ def compiled(
             call = _offender(program, target, kept, found, undefined, examples)
             kept[call.name] = undefined.undefined or ""
             continue
+        lower = partial(lowered, program, target)
+        if target.check and (wrong := float_faults(program, target, found, examples, lower)):
+            kept |= wrong
+            continue
         if target.emit is None:
             return found, ()
         say(f"compiling for {target.name}")
@@ -57,8 +63,9 @@ class _Failed:
 
 
 def _emitted(
-    program: Program, target: Target, found: Partition, examples: Sequence[Any]
-) -> tuple[Any, ...] | _Failed:
+    program: Program, target: Target, found: Partition, examples: Sequence[Any],
+    mends: bool = True,
+) -> tuple[Any, ...] | _Failed:  # fmt: skip
     """What the graphs compile to, in order: each checked with what the pieces before it give."""
     assert target.emit is not None
     values, delegates = execution.start(program, examples) or {}, []
@@ -69,7 +76,7 @@ def _emitted(
             continue
         given = execution.try_operands(piece, values)
         try:
-            made = target.emit(piece.graph, given)
+            made = target.emit(piece.graph, given, mends)
         except ToolFailed as failure:
             return _Failed(piece, failure.reason)
         piece.checks += made.checks
@@ -129,5 +136,5 @@ def _fails(
     if any(piece.undefined for piece in tried.pieces):
         return True
     return target.emit is not None and isinstance(
-        _emitted(program, target, tried, examples), _Failed
+        _emitted(program, target, tried, examples, mends=False), _Failed
     )

@@ -205,6 +205,8 @@ def _kept(file: bytes, config: VelaConfig, kind: str) -> str:
     system, memory = _names(config)
     name = f"{sha256(file).hexdigest()[:12]}.{kind.lower()}"
     try:
+        if not os.path.isdir(_folder()):
+            _folder.cache_clear()
         path = Path(_folder()) / name
         path.write_bytes(file)
     except OSError as problem:

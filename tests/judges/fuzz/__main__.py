@@ -47,11 +47,10 @@ def _one(options: argparse.Namespace, configurations: list[str]) -> int:
     case, wrong = Case(text), 0
     for configuration in configurations:
         verdict = limited(case, configuration)
-        for finding in verdict.listed:
-            print(f"{configuration}: listed: {finding.kind}: {finding.told}")
-        for finding in verdict.faults:
-            wrong += 1
-            print(f"{configuration}: {finding.kind}: {finding.told}")
+        wrong += len(verdict.faults)
+        for finding in (*verdict.faults, *verdict.listed):
+            listed = "listed: " if finding in verdict.listed else ""
+            print(f"{configuration}: {listed}{finding.kind}: {finding.told}")
             if options.reduce and options.seed is not None:
                 print(reduce(program(options.seed), configuration, finding).text)
         if not verdict.faults:

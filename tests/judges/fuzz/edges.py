@@ -13,7 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from judges.fuzz.program import Loaded, plain_cond
+from judges.fuzz.program import Loaded, eager, plain_cond
 
 Change = Callable[[int, Tensor], Tensor]
 
@@ -40,7 +40,7 @@ class Edges(TorchFunctionMode):
         return type(result)(made) if type(result) in (tuple, list) else result
 
     def _made(self, result: Any, args: Any) -> Any:
-        if not isinstance(result, Tensor) or result.dtype != torch.float32:
+        if not isinstance(result, Tensor) or result.dtype != torch.float32 or not result.numel():
             return result
         if args and result is args[0]:
             self._written(result)
@@ -50,7 +50,7 @@ class Edges(TorchFunctionMode):
         return self.change(self.calls, result)
 
     def _written(self, value: Tensor) -> None:
-        if value.dtype == torch.float32:
+        if value.dtype == torch.float32 and value.numel():
             value.copy_(self.change(self.calls, value.clone()))
 
 
@@ -110,10 +110,10 @@ class FakeQuant:
 
 
 def _rounded_weights(model: nn.Module) -> nn.Module:
-    """Parameters of two axes and more in int8, a scale for each slice of the first axis."""
+    """Constants of two axes and more in int8, a scale for each slice of the first axis."""
     with torch.no_grad():
-        for value in model.parameters():
-            if value.dim() > 1:
+        for value in (*model.parameters(), *model.buffers()):
+            if value.dim() > 1 and value.dtype == torch.float32:
                 step = value.flatten(1).abs().amax(1).clamp(min=1e-9) / 127
                 step = step.reshape(-1, *[1] * (value.dim() - 1))
                 value.copy_((value / step).round() * step)
@@ -130,3 +130,16 @@ def noisy(loaded: Loaded, seeds: Iterable[int], relative: float, draw: int) -> l
         return value * (1 + relative * (2 * torch.rand(value.shape, generator=g) - 1))
 
     return run_with(loaded.make(), map(loaded.inputs, seeds), change)
+
+
+def precise(loaded: Loaded, seeds: Iterable[int]) -> list[list[Tensor]]:
+    """Eager results in float64; none where a call wants float32."""
+    model = loaded.make().double()
+    found = []
+    for seed in seeds:
+        given = [t.double() if t.is_floating_point() else t for t in loaded.inputs(seed)]
+        try:
+            found.append(eager(model, tuple(given)))
+        except RuntimeError:
+            return []
+    return found

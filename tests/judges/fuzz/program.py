@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import linecache
 import re
+import sys
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from typing import Any
+from types import ModuleType
 from unittest.mock import patch
 
 import torch
@@ -99,9 +100,10 @@ class Loaded:
 def load(text: str, path: str = "<program>") -> Loaded:
     """Execute the text; tracebacks and reports show its lines."""
     linecache.cache[path] = (len(text), None, text.splitlines(keepends=True), path)
-    space: dict[str, Any] = {"__name__": "program"}
-    exec(compile(text, path, "exec"), space)
-    return Loaded(lambda: space["Program"]().eval(), space["inputs"])
+    made = ModuleType("fuzzed")
+    sys.modules["fuzzed"] = made  # torch.export looks a class up in its module
+    exec(compile(text, path, "exec"), made.__dict__)
+    return Loaded(lambda: made.Program().eval(), made.inputs)
 
 
 @contextmanager

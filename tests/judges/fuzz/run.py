@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from judges.fuzz.generate import program
-from judges.fuzz.judge import CONFIGURATIONS, Case, Finding, Verdict, judge
+from judges.fuzz.judge import CONFIGURATIONS, Case, Finding, Verdict, internal, judge
 from judges.fuzz.program import Program
 from judges.fuzz.reduce import operators, reduced
 
@@ -42,6 +42,8 @@ def limited(case: Case, configuration: str, seconds: float = LIMIT) -> Verdict:
         place = traceback.extract_tb(hang.__traceback__)[-1]
         told = f"more than {seconds:.0f} s, in {place.filename}:{place.lineno}"
         return Verdict([Finding("hang", told, place.name)])
+    except Exception as error:  # noqa: BLE001 - of a judge, which must not end the run
+        return Verdict([internal("judge", error)])
     finally:
         signal.setitimer(signal.ITIMER_PROF, 0)
         signal.signal(signal.SIGPROF, before)
@@ -58,7 +60,8 @@ def reduce(made: Program, configuration: str, fault: Finding) -> Program:
 
     def fails(candidate: Program) -> bool:
         found = limited(Case(candidate.text), configuration)
-        return any(f.kind == fault.kind and f.key == fault.key for f in found.faults)
+        every = (*found.faults, *found.listed)
+        return any(f.kind == fault.kind and f.key == fault.key for f in every)
 
     return reduced(made, fails)
 
@@ -87,6 +90,7 @@ def work(pipe: Connection) -> None:
     import torch
 
     torch.set_num_threads(1)
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 1)  # native libraries print what nobody asked for
     while True:
         task: Task = pipe.recv()
         made = program(task.seed)
@@ -148,6 +152,8 @@ class Summary:
         """Count it; the tasks are faults that are to be reduced."""
         name = judged.configuration
         self.seeds.add(judged.seed)
+        if len(self.seeds) % 100 == 0 and judged.configuration == "fp":
+            print(f"{len(self.seeds)} programs", flush=True)
         self.programs[name] += 1
         self.whole[name] += judged.verdict.whole
         self.seconds[name] += judged.seconds
