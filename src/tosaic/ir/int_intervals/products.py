@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
-from tosaic.ir.int_intervals import Bounds, Intervals, bounded, rule, tracked, type_range
-from tosaic.spec.dtypes import I8
+from tosaic.ir.int_intervals.core import Bounds, Intervals, bounded, rule, tracked, type_range
 
 _CHUNK = 1 << 18  # weights that are widened at one time
 ROUGH = 1 << 12  # weights from which on a rough analysis does not look at them
@@ -71,7 +70,7 @@ def _weighted(
         return _times(low, high, least, most, terms), _times(*reach, least, most, terms)
     array = weight.const.array
     if depthwise:
-        height, width, channels, times = array.shape
+        height, width, _, times = array.shape
         above, below = _signed_sums(array.reshape(height * width, -1).T, zero)
         low, high, *reach_ = (np.repeat(e, times if len(e) > 1 else 1) for e in (low, high, *reach))
         reach = (reach_[0], reach_[1])
@@ -121,6 +120,3 @@ def _matmul(a: Intervals, op: Op) -> list[Bounds]:
         kind[0] <= least and most <= kind[1], f"a sum of products can lie outside {out.dtype}"
     )
     return [bounded(int(low[0]), int(high[0]), out.type.rank)]
-
-
-__all__ = ["I8"]
