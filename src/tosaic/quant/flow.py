@@ -32,10 +32,12 @@ from tosaic.quant.permutes import sink_permutes
 from tosaic.quant.prepare import prepare
 from tosaic.quant.promote import promote
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.quant.reach import mark_reach
 from tosaic.quant.regions import apart, each_region, move_constants_in
 from tosaic.quant.residuals import mark_residuals
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
+from tosaic.quant.truncate import truncate_casts
 from tosaic.targets.base import Target
 
 _NO_DATA = (
@@ -107,6 +109,7 @@ def quantized(
     with torch.no_grad():
         for leaves in Arguments(module, examples).each([examples]):
             mark_residuals(module, leaves)
+            mark_reach(module, leaves)
         prepared = apart(module, lambda part: prepare(part, quantizer))
         doubts = calibrate(prepared, examples, data)
         converted = apart(prepared, _converted)
@@ -156,6 +159,7 @@ def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
     reduce_parts(module)
     fold_known(module)
     fold_affine(module)
+    truncate_casts(module)
 
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:
