@@ -115,7 +115,8 @@ def compile(
 
     ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
     ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
-    limits max_scratch_bytes and max_flash_bytes.
+    limits max_scratch_bytes and max_flash_bytes. ``check=False`` leaves out what is checked
+    otherwise: float graphs against the model on the example, streams against their graphs.
     """
     with of_new_objects():
         from tosaic.targets.driver import compile_model

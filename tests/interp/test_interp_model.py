@@ -301,3 +301,16 @@ def test_threads_leave_the_settings_of_the_process_as_they_were() -> None:
             thread.join()
         assert backends.nnpack.set_flags(*before) == (nnpack,)
     assert not wrong
+
+
+def test_a_model_for_few_runs_gives_the_same_and_proves_faster_kernels_after_many() -> None:
+    graph = network().graph
+    given = RNG.integers(-128, 128, (20, 1, 8, 8, 6)).astype(np.int8)
+    wanted = [run_reference(write(graph), [x]) for x in given[:2]]
+    few = Model(graph, for_few_runs=True)
+    quick = few._plan
+    for number, x in enumerate(given):
+        found = few.run(x)
+        for ours, right in zip(found, wanted[number] if number < 2 else Model(graph).run(x)):
+            np.testing.assert_array_equal(ours, right)
+        assert (few._plan is quick) == (number < 15)

@@ -110,7 +110,7 @@ WEIGHTS = (
     fault("entries of a fast palette have eight bits", "mlw",
           "packed >> 9 * i & 0x1FF", "packed >> 8 * i & 0xFF", "conv2d_palette"),
     fault("a palette's offset is ignored", "mlw",
-          "codes - size + self.offset", "codes - size", "conv2d", "conv2d_clamp"),
+          "every - size + self.offset", "every - size", "conv2d", "conv2d_clamp"),
     fault("U85's microblocks of two codes are exchanged", "decode_u85",
           "_MICROBLOCKS = (1, 2, 4, 4, 8, 16)", "_MICROBLOCKS = (1, 4, 2, 4, 8, 16)", "conv2d",
           "conv2d_many_channels", "fully_connected"),

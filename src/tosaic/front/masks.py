@@ -52,7 +52,9 @@ def mask_input(b: Lowering, shape: Sequence[int], name: str = "") -> Value:
     """A graph input that is a mask, in the type that the target has for it."""
     if has_bool(b):
         return b.input(d.BOOL, shape, name)
-    return b.marked(b.input(d.I8, shape, name), MASK)
+    made = b.marked(b.input(d.I8, shape, name), MASK)
+    made.limits = (0, 1)
+    return made
 
 
 def as_mask(b: Lowering, x: Value) -> Value:

@@ -22,6 +22,7 @@ from tosaic.front.program import Program, from_module
 from tosaic.front.ranges import Interval, Ranges
 from tosaic.front.reals import Reals
 from tosaic.front.registry import RULES, rule_of
+from tosaic.front.result_check import check_result
 from tosaic.front.stepwise import segments, stepwise
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec import dtypes as d
@@ -89,6 +90,7 @@ class Walker:
             if self.ranges is not None:
                 self.ranges.check(node)
             result = self._lower(node, torchapi.target_name(node))
+            check_result(node, result)
         except Unsupported as refusal:
             self._reals.keep(known)  # the others are dropped with the call
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None

@@ -154,10 +154,12 @@ class Convolution:
         for count in range(1, min(PARTS, size) + 1):
             self._folded = self._folded and count == 1
             edges = [size * i // count for i in range(count + 1)]
-            if all(
-                sum_interval(self._by_output(piece), low, high).peak < FLOAT32_EXACT
-                for piece in self._pieces(edges)
-            ):
+            if count == 1 and not self.digits:  # all of it: bound already
+                bounds = [self.sums]
+            else:
+                pieces = map(self._by_output, self._pieces(edges))
+                bounds = [sum_interval(piece, low, high) for piece in pieces]
+            if all(bound.peak < FLOAT32_EXACT for bound in bounds):
                 return edges
         return []
 

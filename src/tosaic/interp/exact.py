@@ -18,7 +18,7 @@ from torch import Tensor
 
 FLOAT32_EXACT = 1 << 24
 FLOAT64_EXACT = 1 << 53
-_ROWS = 8
+_ELEMENTS = 1 << 17
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +47,11 @@ def sum_interval(weight: Tensor, low: int, high: int) -> Interval:
     """
     low, high = min(low, 0), max(high, 0)
     lows, highs = [], []
-    for rows in torch.split(
-        weight, _ROWS
-    ):  # some at a time: a wide copy of all would be 4 times larger
-        wide = rows.reshape(len(rows), -1).to(torch.int32)
-        positive = wide.clamp(min=0).sum(1)
-        negative = wide.sum(1) - positive
+    flat = weight.reshape(len(weight), -1)
+    # Some at a time: what is made of them stays in the caches.
+    for rows in torch.split(flat, max(1, _ELEMENTS // max(1, flat.shape[1]))):
+        positive = rows.clamp(min=0).sum(1, dtype=torch.int64)
+        negative = rows.sum(1, dtype=torch.int64) - positive
         lows.append(positive * low + negative * high)
         highs.append(positive * high + negative * low)
     return Interval(torch.cat(lows), torch.cat(highs))

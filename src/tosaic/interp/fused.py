@@ -48,12 +48,14 @@ class ConvRescale:
 
     Where a proof allows, oneDNN does all of it in one call; otherwise exact accumulators are
     rescaled. `carrier` is the torch type of the result: int8, or uint8 for `value + 128`, which
-    spares the next convolution a pass. Other output types than int8 have no carrier.
+    spares the next convolution a pass. Other output types than int8 have no carrier. Without
+    ``proves`` only proofs that cost next to nothing are made.
     """
 
     def __init__(
-        self, convolution: Convolution, rescale: Rescale, carrier: torch.dtype = torch.int8
-    ) -> None:
+        self, convolution: Convolution, rescale: Rescale, carrier: torch.dtype = torch.int8,
+        proves: bool = True,
+    ) -> None:  # fmt: skip
         self.convolution, self.rescale, self.carrier = convolution, rescale, carrier
         self._out = carrier if rescale.output is torch.int8 else rescale.output
         self._fused: onednn.IntegerConvolution | None = None
@@ -62,11 +64,12 @@ class ConvRescale:
         low, high = (level + self._lift for level in rescale.levels)
         saturated = (low, high) == (self._lift - 128, self._lift + 127)
         self._levels = None if saturated else (low, high)
-        if convolution.integer and rescale.output is torch.int8 and not rescale.output_unsigned:
+        narrow = rescale.output is torch.int8 and not rescale.output_unsigned
+        if proves and convolution.integer and narrow:
             self._fuse()
         if self._fused is None:
             convolution.parts(convolution.engine)
-            rescale.prepare(float32=not convolution.integer)
+            rescale.prepare(float32=not convolution.integer, fits=proves)
 
     @property
     def fused(self) -> bool:
@@ -189,7 +192,8 @@ def convolution(group: Group, context: Context, carrier: bool) -> Run | None:
         behind = rescaler(rescale, parameters, _clamp(group), ready.interval)
     except Unpredictable:  # no scale of TOSA's: an error of the run, and RESCALE's own
         return None
-    return ConvRescale(ready, behind, torch.uint8 if carrier else torch.int8)
+    kind = torch.uint8 if carrier else torch.int8
+    return ConvRescale(ready, behind, kind, proves=not context.for_few_runs)
 
 
 def pairwise(group: Group, context: Context, carrier: bool) -> Run | None:
@@ -202,6 +206,8 @@ def pairwise(group: Group, context: Context, carrier: bool) -> Run | None:
     if any(v.is_const and math.prod(v.shape) != 1 for op in group.ops for v in op.ins):
         return None  # a constant that differs from element to element is no function of x alone
     shape = group.result.shape
+    if context.for_few_runs and math.prod(shape) < 1 << 16:
+        return None
     function = _Scalars(group, context)
     try:
         table = Table(function, len(ins), torch.uint8 if carrier else torch.int8)

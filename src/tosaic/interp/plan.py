@@ -36,9 +36,13 @@ class Step:
 class Plan:
     """The prepared steps of a graph; regions of control flow have plans of their own."""
 
-    def __init__(self, graph: Graph, context: Context | None = None) -> None:
+    def __init__(
+        self, graph: Graph, context: Context | None = None, for_few_runs: bool = False
+    ) -> None:
         self.graph = graph
-        self.context = context or Context(lambda region: Plan(region, self.context).execute)
+        self.context = context or Context(
+            lambda region: Plan(region, self.context).execute, for_few_runs=for_few_runs
+        )
         self._registers = {value: i for i, value in enumerate(graph.values())}
         self._initial: Registers = [_initial(value) for value in self._registers]
         self.context.constants.update(place(t) for t in self._initial if t is not None)

@@ -87,12 +87,15 @@ class Rescale:
         if dtype_bits(input) == 8 and len(self.multiplier) == 1 and self.predictable:
             self._table = self.exact(torch.arange(256).to(torch.uint8).view(torch.int8))
 
-    def prepare(self, float32: bool = True) -> None:
-        """Look for float coefficients now, rather than at the first call."""
+    def prepare(self, float32: bool = True, fits: bool = True) -> None:
+        """Look for float coefficients now, rather than at the first call.
+
+        Without ``fits`` only those that need no search.
+        """
         if not self._prepared:
             self._prepared = True
             if self._table is None and self.predictable:
-                self._prepare_float(float32)
+                self._prepare_float(float32, fits)
 
     def select(self, index: Tensor, interval: Interval) -> Rescale:
         """This RESCALE for some of the channels of `interval` only."""
@@ -109,6 +112,10 @@ class Rescale:
     def slope(self) -> Tensor:
         """The factor of each channel, exact in float64: multipliers have 31 bits at most."""
         return self.multiplier.double() * torch.exp2(-self.shift.double())
+
+    @property
+    def _half(self) -> Tensor:
+        return torch.ones_like(self.shift) << (self.shift - 1)
 
     def _check_parameters(self) -> None:
         if self.rounding == "INEXACT_ROUND":
@@ -135,7 +142,7 @@ class Rescale:
         if self.rounding == "INEXACT_ROUND":
             # TOSA leaves the rounding open here; these are the reference model's float32 values.
             return (value.float() * self.slope.float()).round().to(torch.int64)
-        half = torch.ones_like(shift) << (shift - 1)
+        half = self._half
         if self.rounding == "DOUBLE_ROUND":
             nudge = torch.where(value >= 0, 1 << 30, -(1 << 30))
             half = half + torch.where(shift > 31, nudge, 0)
@@ -144,6 +151,12 @@ class Rescale:
     def exact(self, v: Tensor) -> Tensor:
         """The definition: integer arithmetic, with a run-time check where it can fail."""
         value = v.to(torch.int64)
+        if self.rounding == "SINGLE_ROUND" and self.predictable and not self.input_unsigned:
+            # The same in place: most of the time goes to fresh memory.
+            value = value.clone() if value is v else value
+            value.sub_(self.input_zp).mul_(self.multiplier).add_(self._half)
+            value.bitwise_right_shift_(self.shift).add_(self.output_zp)
+            return value.clamp_(*self.levels).to(self.output)
         if self.input_unsigned:
             value = value & ((1 << dtype_bits(self.input)) - 1)
         value = value - self.input_zp
@@ -173,7 +186,7 @@ class Rescale:
         slope = self.slope.expand(channels)
         return find_steps(result, slope, self.output_zp, self.levels, interval)
 
-    def _prepare_float(self, float32: bool) -> None:
+    def _prepare_float(self, float32: bool, fits: bool) -> None:
         if self.input_zp or self.input_unsigned or self.interval.peak >= FLOAT64_EXACT:
             return
         interval = self.interval
@@ -183,11 +196,11 @@ class Rescale:
             count = len(self.multiplier)
             interval = Interval(interval.low.expand(count), interval.high.expand(count))
         affine: Affine | None = self._float64_by_distance(interval)
-        if affine is not None and not affine.proved.all():
+        if fits and affine is not None and not affine.proved.all():
             affine = self.fit(fit_float64, interval)
         if affine is not None and affine.proved.all():
             self._float64 = affine
-        if float32 and dtype_bits(self.output) == 8 and interval.peak <= FLOAT32_EXACT:
+        if float32 and fits and dtype_bits(self.output) == 8 and interval.peak <= FLOAT32_EXACT:
             narrow = self.fit(fit_float32, interval)
             self._float32 = narrow if narrow is not None and narrow.proved.all() else None
 
@@ -245,7 +258,7 @@ class Rescale:
         if self._table is not None:
             result = self._table[v.view(torch.uint8).to(torch.int32)]
             return to_carrier(result) if carrier is torch.uint8 else result
-        self.prepare()
+        self.prepare(float32=v.dtype is torch.float32)
         if v.dtype is torch.float32 and self._float32 is not None:
             return self._blocks(v, torch.float32, carrier)
         if self._float64 is not None:

@@ -13,6 +13,7 @@ from tosaic.progress import shown
 from tosaic.quant.correct import LayerRun
 from tosaic.quant.inputs import Arguments, InputWatch
 from tosaic.quant.observer import RangeObserver
+from tosaic.quant.weights import BiasObserver, WeightObserver
 
 _CLIPPED = 0.05  # of the values of a tensor
 
@@ -34,8 +35,27 @@ def calibrate(
             ) from problem
     if watch.count == 0:
         raise InvalidInput("the calibration data is empty: give at least one input")
+    _see_parameters(prepared)
     run.correct_biases()
     return [*watch.doubts(calibration is not None), *_doubts(prepared)]
+
+
+def _see_parameters(prepared: fx.GraphModule) -> None:
+    """Weights of a function that no data has run through, such as a loop of no steps."""
+    for part in (m for m in prepared.modules() if isinstance(m, fx.GraphModule)):
+        for node in part.graph.nodes:
+            observer = part.get_submodule(str(node.target)) if node.op == "call_module" else None
+            if isinstance(observer, (WeightObserver, BiasObserver)) and not observer.has_seen:
+                observer(_known(part, node.all_input_nodes[0]))
+
+
+def _known(module: fx.GraphModule, node: fx.Node) -> Any:
+    """A parameter, or what is computed of parameters."""
+    if node.op == "get_attr":
+        return torchapi.attribute(module, str(node.target))
+    given = {n: _known(module, n) for n in node.all_input_nodes}
+    is_call = node.op == "call_function"  # and not another observer
+    return torchapi.evaluate(node, given) if is_call else given[node.all_input_nodes[0]]
 
 
 def check_parameters(module: fx.GraphModule) -> None:

@@ -28,6 +28,7 @@ class LayerRun(fx.Interpreter):
         self._layers: dict[BiasObserver, _Layer] = {}  # calls that share a bias are one
         self._together: dict[WeightObserver, Together | None] = {}
         self._observed = {n: o for n in prepared.graph.nodes if (o := _observers(prepared, n))}
+        self._branches: dict[Any, LayerRun] = {}
 
     def run_node(self, n: fx.Node) -> Any:
         if n in self._observed:
@@ -43,8 +44,10 @@ class LayerRun(fx.Interpreter):
         return super().run_node(n)
 
     def _both(self, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
-        """What a branch gives; the other one sees the data, too."""
-        given, otherwise = true_fn(*operands), false_fn(*operands)
+        """What a branch gives; the other one sees the data, too, and so do those within both."""
+        for function in (true_fn, false_fn):
+            self._branches.setdefault(function, LayerRun(function))
+        given, otherwise = (self._branches[f].run(*operands) for f in (true_fn, false_fn))
         return given if bool(pred) else otherwise
 
     def _layer(self, node: fx.Node, values: Tensor) -> _Layer:
@@ -58,6 +61,8 @@ class LayerRun(fx.Interpreter):
         """Once all data has been seen."""
         for layer in self._layers.values():
             layer.correct()
+        for branch in self._branches.values():
+            branch.correct_biases()
 
 
 @dataclass(slots=True)

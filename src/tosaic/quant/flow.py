@@ -133,6 +133,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
 
 def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
     each_region(module, lambda region: _ready(region, quantizer))
+    torchapi.reshape_views(module.graph)
     simplify(module)
     express(module, quantizer)
     fold_batch_norms(module)

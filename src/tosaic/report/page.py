@@ -149,6 +149,9 @@ def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:
             yield f"input {number}", f"{kind} {'×'.join(map(str, example.shape))}"
     for number, data in enumerate(artifact.files):
         yield f"graph {number}, sha256 of its TOSA", hashlib.sha256(data).hexdigest()
+    for number, delegate in enumerate(artifact.report.delegates):
+        for sentence in delegate.checks:
+            yield f"graph {number}, checked", sentence
     for package in _PACKAGES:
         try:
             yield package, metadata.version(package)

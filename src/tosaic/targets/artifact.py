@@ -16,15 +16,12 @@ from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.files.whole import write_whole
 from tosaic.front import torchapi
-from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
-from tosaic.front.masks import Mask
+from tosaic.front.boundary import first_values, given_values
 from tosaic.front.partition import Partition, Piece
 from tosaic.front.program import Program
-from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph, Unsigned, Value
-from tosaic.targets import formats
-from tosaic.targets.boundary import ordered, restored
+from tosaic.ir.graph import Graph
+from tosaic.targets import execution, formats
 from tosaic.targets.delegate import Delegate
 from tosaic.targets.interface import Boundary, boundary_of
 from tosaic.targets.quantization import quantization_of
@@ -62,7 +59,8 @@ class Artifact:
 
     @cached_property
     def _files(self) -> dict[int, bytes]:
-        return {id(g): flatbuffer.write(g) for g in self.partition.graphs}
+        known = {id(d.graph): d.tosa for d in self.delegates}
+        return {id(g): known.get(id(g)) or flatbuffer.write(g) for g in self.partition.graphs}
 
     @property
     def files(self) -> list[bytes]:
@@ -76,13 +74,15 @@ class Artifact:
 
     @cached_property
     def _models(self) -> dict[int, Model]:
-        return {key: Model(flatbuffer.read(data)) for key, data in self._files.items()}
+        known = {id(d.graph): d for d in self.delegates}
+        return {
+            key: known[key].model if key in known else Model(flatbuffer.read(data))
+            for key, data in self._files.items()
+        }
 
     @cached_property
     def _streams(self) -> dict[int, Simulation]:
-        from tosaic.sim.ethosu import load
-
-        return {id(d.graph): load(d.result) for d in self.delegates}
+        return {id(d.graph): d.simulation for d in self.delegates}
 
     def _arrays(self, graph: Graph, ready: list[Tensor], engine: str) -> list[Any]:
         """What a graph gives, by the interpreter or by the NPU's stream."""
@@ -175,25 +175,11 @@ class Artifact:
 
     def _run(self, piece: Piece, values: dict[fx.Node, Any], engine: str) -> None:
         if piece.node is not None:
-            values[piece.node] = torchapi.evaluate(piece.node, values)
+            execution.call(piece, values)
             return
         assert piece.graph is not None
-        ready = [_taken(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
-        ready = [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
-        arrays = self._arrays(piece.graph, ready, engine)
-        given = zip(
-            piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.meanings,
-            strict=True,
-        )  # fmt: skip
-        for node, array, out, order, meaning in given:
-            tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
-            if isinstance(out.quant, Unsigned):
-                tensor = tensor.view(torch.uint8)
-            if meaning is not None:
-                tensor = real_numbers(tensor, meaning)
-            is_code = meaning is None and out.quant is not None
-            typed = isinstance(meant, Tensor) and not is_code
-            values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
+        arrays = self._arrays(piece.graph, execution.operands(piece, values), engine)
+        execution.give(piece, arrays, values)
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
@@ -215,11 +201,3 @@ class Artifact:
         else:
             known = ", ".join((".mlir", *formats.WRITERS))
             raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")
-
-
-def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
-    """A tensor as a graph takes it; a mask may be int8 there."""
-    tensor = narrowed(node.name, value)
-    if isinstance(wanted.quant, Unsigned):
-        return tensor.view(torch.int8)  # that is how TOSA holds uint8
-    return tensor.to(torch.int8) if isinstance(wanted.quant, Mask) else tensor

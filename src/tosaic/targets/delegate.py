@@ -4,11 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
 
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
+from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Loc, Op
 from tosaic.targets.vela import Table, VelaConfig, VelaResult, run_vela
+
+if TYPE_CHECKING:
+    from tosaic.sim.ethosu.simulation import Simulation
 
 _DATABASE = "--enable-debug-db"
 _NAMED = 4  # tensors in a sentence about memory
@@ -48,15 +54,28 @@ class PlacedTensor:
     index: int | None = None  # of the operator that makes it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, eq=False)
 class Delegate:
-    """One graph for the NPU: what a device gets, and what it costs there."""
+    """One graph for the NPU: what a device gets, what it costs there, and what was checked."""
 
     graph: Graph
     tosa: bytes
     result: VelaResult
     operators: tuple[OperatorCost, ...]
     tensors: tuple[PlacedTensor, ...]
+    checks: list[str] = field(default_factory=list)
+
+    @cached_property
+    def model(self) -> Model:
+        """The interpreter of the file that Vela was given."""
+        return Model(flatbuffer.read(self.tosa), for_few_runs=True)
+
+    @cached_property
+    def simulation(self) -> Simulation:
+        """The NPU that runs the stream."""
+        from tosaic.sim.ethosu import load
+
+        return load(self.result)
 
     def largest(self) -> list[PlacedTensor]:
         """The tensors in memory together when they need most, largest first."""

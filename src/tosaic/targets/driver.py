@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
-from torch import fx
+from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
@@ -40,13 +41,25 @@ def compile_model(
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
+    if chosen.start is not None:
+        chosen.start()
+    seen, calibration = _first(calibration)
     program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
-    found, delegates = compiled(program, chosen)
+    found, delegates = compiled(program, chosen, [*seen, example_inputs])
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ": it has no calls"
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
     used = {"scheme": scheme, "io": io, **options}
     return Artifact(program, found, chosen.name, delegates, used)
+
+
+def _first(calibration: Any) -> tuple[list[Any], Any]:
+    """The first calibration input, where there is one, and all of them."""
+    if isinstance(calibration, (Tensor, str, dict)) or not isinstance(calibration, Iterable):
+        return [], calibration
+    items = iter(calibration)
+    first = list(islice(items, 1))
+    return first, chain(first, items) if items is calibration else calibration
 
 
 def program_for(

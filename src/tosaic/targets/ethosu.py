@@ -2,23 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import partial
 from typing import Any
 
-from tosaic.errors import InvalidInput, ToolFailed
-from tosaic.ir.graph import Graph
+from tosaic.errors import InvalidInput
+from tosaic.ir.graph import Array, Graph
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
-from tosaic.targets.delegate import Delegate, compile_graph
-from tosaic.targets.ethosu_check import check_stream, is_worth_a_check
+from tosaic.targets.delegate import Delegate
+from tosaic.targets.ethosu_check import WrongResult, trial
 from tosaic.targets.ethosu_costs import cycles
 from tosaic.targets.ethosu_forms import DEDICATED, FAMILIES, constraint
 from tosaic.targets.ethosu_outputs import own_outputs
 from tosaic.targets.ethosu_repairs import repair
 from tosaic.targets.ethosu_twins import tell_apart
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
+from tosaic.targets.vela_processes import start
 
 _BUFFERING = "--disable-buffering"
 # U85 branches; the older ones do not.
@@ -36,7 +37,7 @@ class Options:
     """How Vela compiles, and how much memory the result may take; 0 is no limit.
 
     ``vela_ini`` is a file of the user's own, ``vela_flags`` are those of Vela's command line.
-    ``check`` runs the stream on the simulator beside the graph; unless told, where that is quick.
+    ``check`` compares the stream with its graph before anybody gets it; False leaves that out.
     """
 
     system_config: str = ""
@@ -45,7 +46,7 @@ class Options:
     vela_flags: str | tuple[str, ...] = ()
     max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
-    check: bool | None = None
+    check: bool = True
 
 
 def family(accelerator: str) -> str:
@@ -57,8 +58,9 @@ def _target(name: str) -> Target:
     product = family(name)
     emit = partial(_emit, VelaConfig(name), Options())
     return Target(
-        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, sums_ride=False,
-        steps_at_once=_STEPS_AT_ONCE[product], cost=cycles(product, ACCELERATORS[name][0]),
+        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, start,
+        sums_ride=False, steps_at_once=_STEPS_AT_ONCE[product],
+        cost=cycles(product, ACCELERATORS[name][0]),
     )  # fmt: skip
 
 
@@ -81,36 +83,34 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     return replace(known, emit=emit, constraints=(*known.constraints, *more))
 
 
-def _emit(config: VelaConfig, options: Options, graph: Graph) -> Delegate:
+def _emit(
+    config: VelaConfig, options: Options, graph: Graph, given: Sequence[Array] | None = None
+) -> Delegate:
     repair(graph, ETHOS_U[config.accelerator].env, family(config.accelerator))
     own_outputs(graph, ETHOS_U[config.accelerator].env)
     tell_apart(graph, ETHOS_U[config.accelerator].env)
-    made = compile_graph(graph, config)
-    if options.check or (options.check is None and is_worth_a_check(graph, made.result)):
-        made = _checked(graph, made, config)
+    made = _checked(graph, config, given, options.check)
     made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
     made.check("flash", made.result.performance.flash, options.max_flash_bytes)
     return made
 
 
-def _checked(graph: Graph, made: Delegate, config: VelaConfig) -> Delegate:
+def _checked(
+    graph: Graph, config: VelaConfig, given: Sequence[Array] | None, check: bool
+) -> Delegate:
     """The graph as it was compiled if that is right, or else without what Vela can leave out.
 
     Weights that are brought while others are used come too early now and then, over what an
     operation still reads.
     """
-    try:
-        check_stream(graph, made.result)
+    made = trial(graph, config, given, check)
+    if isinstance(made, Delegate):
         return made
-    except ToolFailed as failure:
-        if _BUFFERING in config.flags:
-            raise
-        other = compile_graph(graph, replace(config, flags=(*config.flags, _BUFFERING)))
-        try:
-            check_stream(graph, other.result)
-        except ToolFailed:
-            raise failure from None
-        return other
+    if isinstance(made.failure, WrongResult) and _BUFFERING not in config.flags:
+        other = trial(graph, replace(config, flags=(*config.flags, _BUFFERING)), given)
+        if isinstance(other, Delegate):
+            return other
+    raise made.failure
 
 
 ETHOS_U: dict[str, Target] = {name: _target(name) for name in ACCELERATORS}

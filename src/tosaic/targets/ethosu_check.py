@@ -1,68 +1,126 @@
-"""Does a stream compute what its graph says? It is run on the simulator, beside the interpreter.
+"""Checks that a stream computes its TOSA graph: run on the simulator, beside the interpreter.
 
-Vela 5.2 compiles some forms wrongly, beside others even such as are right alone. What this finds is
-a failure of Vela like any other: the call stays on the CPU, with the reason.
+Vela 5.2 compiles some forms wrongly, beside others even such as are right alone. So every stream is
+compared bit by bit for an input that calibration saw and for random ones. What this finds is a
+failure of Vela like any other: the call stays on the CPU, with the reason.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from tosaic.errors import ToolFailed, TosaicError
 from tosaic.front.masks import Mask
-from tosaic.interp.model import Model
-from tosaic.ir.graph import Array, Graph, Value
-from tosaic.targets.vela import VelaResult
+from tosaic.ir.graph import Array, Graph, Op, Value
+from tosaic.targets.delegate import Delegate, compile_graph
+from tosaic.targets.vela import VelaConfig
 
-# Bytes of weights up to which a check takes about a second, as weights are decoded in Python; and
-# up to which it is worth some for operators that Vela has been seen to compile wrongly.
-_CHEAP, _WORTH_IT = 1 << 19, 1 << 22
-_PROVED = frozenset(
-    {"CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MAX_POOL2D", "AVG_POOL2D", "ADD", "SUB",
-     "MUL", "CLAMP", "RESCALE", "TABLE", "RESHAPE", "TRANSPOSE", "CONCAT", "SLICE", "PAD",
-     "RESIZE", "MATMUL", "MAXIMUM", "MINIMUM", "CONST", "CONST_SHAPE", "IDENTITY"}
-)  # fmt: skip
+RANDOM = 2  # inputs beside the one that calibration saw
+_DRAWN = 8  # inputs in all, where the graph has no result for some
+_LEFT_OUT = "nothing was checked of the stream, as check=False asks"
 
 
-def is_worth_a_check(graph: Graph, result: VelaResult) -> bool:
-    """Whether a stream is checked unless the user says otherwise."""
-    is_common = all(op.name in _PROVED for op in graph.ops)
-    return len(result.weights) <= (_CHEAP if is_common else _WORTH_IT)
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """A graph that Vela refuses or compiles wrongly, and the operators at fault where known."""
+
+    failure: ToolFailed
+    ops: tuple[Op, ...] = ()
 
 
-def check_stream(graph: Graph, result: VelaResult) -> None:
-    """ToolFailed if the stream gives another result than the graph for arbitrary inputs."""
-    from tosaic.sim.ethosu import load
+def trial(
+    graph: Graph, config: VelaConfig, given: Sequence[Array] | None = None, check: bool = True
+) -> Delegate | Fault:
+    """Compile a graph as it stands and check the stream: the delegate, or what is wrong.
 
-    random = np.random.default_rng(0)
-    given = [_numbers(random, value) for value in graph.inputs]
+    ``given`` is an input of the graph that calibration saw.
+    """
     try:
-        wanted = Model(graph).run(*given)
-    except TosaicError:
-        return  # these inputs have no result, such as indices of nothing
+        made = compile_graph(graph, config)
+        made.checks.extend(check_stream(made, given) if check else [_LEFT_OUT])
+        return made
+    except WrongResult as failure:
+        return Fault(failure, failure.ops)
+    except ToolFailed as failure:
+        return Fault(failure)
+
+
+class WrongResult(ToolFailed):
+    """A stream that computes another result than its graph."""
+
+    def __init__(self, reason: str, ops: tuple[Op, ...] = ()) -> None:
+        super().__init__(f"Vela compiles the graph wrongly: {reason}")
+        self.ops = ops
+
+
+def check_stream(made: Delegate, given: Sequence[Array] | None = None) -> Iterator[str]:
+    """What was checked of a stream, in sentences; WrongResult if it differs from its graph."""
+    seen, random, refused = 0, 0, ""
+    for number, arrays in enumerate(_inputs(made.graph, given)):
+        is_random = given is None or number > 0
+        if is_random and random == RANDOM:
+            break
+        try:
+            wanted = made.model.run(*arrays)
+        except TosaicError as problem:  # no result, as for an index of nothing
+            refused = problem.reason
+            continue
+        _compare(made, arrays, wanted)
+        seen, random = seen + (not is_random), random + is_random
+    yield _told(seen, random, refused)
+
+
+def _told(seen: int, random: int, refused: str) -> str:
+    if not seen and not random:
+        return f"arithmetic was not checked: the graph has no result for any input tried: {refused}"
+    inputs = [f"{n} {what}" for n, what in ((seen, "of calibration"), (random, "random")) if n]
+    count = seen + random
+    told = f"arithmetic: the stream equals its TOSA graph bit by bit for {count} "
+    told += f"{'input' if count == 1 else 'inputs'} ({', '.join(inputs)})"
+    return f"{told}; others have no result: {refused}" if refused else told
+
+
+def _compare(made: Delegate, arrays: Sequence[Array], wanted: Sequence[Array]) -> None:
     try:
-        found = load(result).run(*given)
+        found = made.simulation.run(*arrays)
     except TosaicError as problem:
-        raise ToolFailed(f"Vela compiles the graph wrongly: {problem}") from None
+        raise WrongResult(str(problem)) from None
     if len(found) != len(wanted):
-        raise ToolFailed(
-            f"Vela compiles the graph wrongly: it gives {len(found)} of {len(wanted)} results"
-        )
-    for number, (ours, right) in enumerate(zip(found, wanted, strict=True)):
+        raise WrongResult(f"it gives {len(found)} of {len(wanted)} results")
+    for value, ours, right in zip(made.graph.outputs, found, wanted, strict=True):
         wrong = int(np.count_nonzero(ours.reshape(right.shape) != right.astype(ours.dtype)))
         if wrong:
-            raise ToolFailed(
-                f"Vela compiles the graph wrongly: {wrong} of {right.size} elements of result "
-                f"{number} are others than TOSA's"
+            op = value.producer
+            raise WrongResult(
+                f"{wrong} of {right.size} elements of the result '{value.name}', of {op}, are "
+                "others than TOSA's",
+                (op,) if op is not None else (),
             )
 
 
-def _numbers(random: np.random.Generator, value: Value) -> Array:
-    """All that a type holds; 0 and 1 for a mask, small numbers for what may be an index."""
+def _inputs(graph: Graph, given: Sequence[Array] | None) -> Iterator[list[Array]]:
+    """What calibration saw, then random inputs: of the whole type, then such as were seen."""
+    random = np.random.default_rng(0)
+    if given is not None:
+        yield list(given)
+    for number in range(_DRAWN):
+        seen = given if number >= RANDOM and given is not None else [None] * len(graph.inputs)
+        yield [_numbers(random, *pair, number) for pair in zip(graph.inputs, seen, strict=True)]
+
+
+def _numbers(random: np.random.Generator, value: Value, seen: Array | None, number: int) -> Array:
+    """All that a type holds, less of it in later draws; 0 and 1 for a mask, small indices."""
     low, high = value.dtype.range
     if isinstance(value.quant, Mask):
         low, high = 0, 1
+    elif seen is not None and seen.size:
+        low, high = int(seen.min()), int(seen.max())
     elif value.quant is None:
         low, high = 0, 3
+    if number > RANDOM:
+        low, high = low >> (number - RANDOM), high >> (number - RANDOM)
     made: Array = random.integers(low, high + 1, value.shape).astype(value.dtype.array)
     return made

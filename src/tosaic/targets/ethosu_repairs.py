@@ -56,7 +56,11 @@ def repair(graph: Graph, env: Env, product: str) -> None:
                 if value not in copies:
                     copies[value], made = _copy_for(op, value, uses, env)
                     ops += made
+                    for each in made:
+                        for source in each.ins:
+                            uses.setdefault(source, []).append(each)
                 op.ins[position] = copies[value]
+                uses.setdefault(copies[value], []).append(op)
         ops.append(op)
         for region in op.regions:
             repair(region, env, product)

@@ -68,6 +68,7 @@ class Delegate:
     inputs: tuple[Boundary, ...]
     outputs: tuple[Boundary, ...]
     npu: Npu | None = None
+    checks: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -109,6 +110,8 @@ class Report(Printed):
             yield _boundary_table(number, delegate)
             if delegate.npu is not None:
                 yield from _npu_tables(number, delegate.npu)
+            for sentence in delegate.checks:
+                yield f"Graph {number}, {sentence}."
         if self.quantization is not None:
             yield f"{self.quantization.summary}\n"
         yield from refusals(self.refused)
@@ -120,7 +123,11 @@ def report_of(
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with Vela's estimates where it has compiled them."""
     estimates: dict[int, Npu] = {id(each.graph): _npu(each) for each in compiled}
-    made = [_delegate(graph, estimates.get(id(graph))) for graph in partition.graphs]
+    made = [
+        _delegate(piece.graph, estimates.get(id(piece.graph)), tuple(piece.checks))
+        for piece in partition.pieces
+        if piece.graph is not None
+    ]
     return Report(target, tuple(made), list(partition.refused), boundary, quantization)
 
 
@@ -178,7 +185,7 @@ def source_line(where: str) -> str:
     return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
 
 
-def _delegate(graph: Graph, npu: Npu | None) -> Delegate:
+def _delegate(graph: Graph, npu: Npu | None, checks: tuple[str, ...]) -> Delegate:
     ops = list(graph.walk())
     return Delegate(
         dict(Counter(op.name for op in ops)),
@@ -186,6 +193,7 @@ def _delegate(graph: Graph, npu: Npu | None) -> Delegate:
         tuple(map(_boundary, graph.inputs)),
         tuple(map(_boundary, graph.outputs)),
         npu,
+        checks,
     )
 
 

@@ -37,6 +37,7 @@ from tosaic.front.torchapi.programs import (
     load,
     module_of,
     quiet,
+    reshape_views,
     with_own_operators,
     written,
 )
@@ -66,7 +67,7 @@ __all__ = [
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "likely_shape", "likely_size", "load",
     "location", "make_new", "module_of", "modules_of", "names_of", "new_call", "overload_of",
-    "quiet", "stand_in_beside",
+    "quiet", "reshape_views", "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written", "written_positions",
     "written_structure",
 ]  # fmt: skip

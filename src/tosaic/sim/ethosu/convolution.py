@@ -94,7 +94,7 @@ class ConvolutionRun:
         if fused is not None:
             place(machine, self.operation.output, fused(given)[0].numpy())
             return
-        sums = self._ready.convolution(given)[0].numpy().astype(np.int64)
+        sums = self._ready.convolution(given)[0].numpy()
         hand_on(machine, self.operation, sums, self._ready.scales)
 
     def _prepare(self, key: tuple[bytes, ...]) -> _Ready:

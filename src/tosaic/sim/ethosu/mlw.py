@@ -8,20 +8,24 @@ a corrupt stream raises InvalidInput, where the decoder of Vela's wheel ends the
 
 from __future__ import annotations
 
+import struct
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
-from tosaic.sim.ethosu.arrays import Ints
 
 Weights = NDArray[np.int16]
+Ints = NDArray[np.signedinteger[Any]]
 
 _ZERO_RUNS_OFF, _END = 6, 7
 _UNCOMPRESSED = 7
 _CHUNK = 12
-_ONES = [n.bit_count() for n in range(1 << _CHUNK)]
+_ONES = bytes(n.bit_count() for n in range(1 << _CHUNK))
+_WORD = struct.Struct("<I").unpack_from
+_CUT = "the compressed weights end within a value"
 _FAST_HEADER = 32
 _FAST_ZERO = 13
 """Where the zero point of plain bytes stands in the header of the fast format."""
@@ -35,32 +39,45 @@ class _Bits:
     A field is taken from the 32 bits that start at its first byte, so it has at most 25.
     """
 
-    __slots__ = ("array", "position", "size", "windows")
+    __slots__ = ("data", "position", "size", "words")
 
     def __init__(self, data: bytes) -> None:
-        padded = np.frombuffer(data + bytes(8), np.uint8).astype(np.int64)
-        count = len(data) + 4
-        self.array = np.zeros(count, np.int64)
-        for i in range(4):
-            self.array |= padded[i : count + i] << 8 * i
-        self.windows: list[int] = self.array.tolist()
+        self.data = data + bytes(8)
+        self.words: NDArray[np.uint32] = np.ndarray(len(data) + 4, "<u4", self.data, strides=(1,))
         self.size = 8 * len(data)
         self.position = 0
 
     def take(self, count: int) -> int:
         at = self.position
         self.advance(count)
-        return self.windows[at >> 3] >> (at & 7) & (1 << count) - 1
+        return self.window(at) & (1 << count) - 1
+
+    def window(self, at: int) -> int:
+        """The bits from a place on, 25 of them at least; nothing but zeros lies past the end."""
+        if at > self.size:
+            raise InvalidInput(_CUT)
+        return int(_WORD(self.data, at >> 3)[0]) >> (at & 7)
 
     def advance(self, count: int) -> None:
         self.position += count
         if self.position > self.size:
-            raise InvalidInput("the compressed weights end within a value")
+            raise InvalidInput(_CUT)
 
     def fields(self, places: Ints, width: int) -> Ints:
         """Fields of one width at many places."""
-        found: Ints = self.array[places >> 3] >> (places & 7) & (1 << width) - 1
+        found: Ints = (self.words[places >> 3] >> (places & 7).astype(np.uint32)).astype(np.int32)
+        found &= (1 << width) - 1
         return found
+
+    def row(self, at: int, count: int, width: int) -> Ints:
+        """Fields of one width, one behind the other: every eighth starts at the same bit."""
+        found = np.empty((-(-count // 8), 8), np.int32)
+        for phase in range(8):
+            byte, shift = divmod(at + phase * width, 8)
+            places = slice(byte, byte + len(found) * width, width) if width else [0] * len(found)
+            part = self.words[places]
+            found[: len(part), phase] = part >> np.uint32(shift) & (1 << width) - 1
+        return found.reshape(-1)[:count]
 
 
 @dataclass(slots=True)
@@ -73,15 +90,17 @@ class _Palette:
     with_zero_runs: bool = False
 
     def weights(self, codes: Ints) -> Weights:
+        """The weights that codes stand for, by a table of all codes up to the largest."""
         size = len(self.entries)
-        value = codes - size + self.offset
-        if size:
-            table = np.array(self.entries, np.int64)
-            value = np.where(codes < size, table[np.minimum(codes, size - 1)], value)
+        largest = int(codes.max()) if len(codes) else -1
+        every = np.arange(largest + 1)
+        value = every - size + self.offset
+        value[:size] = self.entries[: largest + 1]
         magnitude = value >> 1
-        if len(value) and int(magnitude.max()) > 255:
+        table = np.where(value & 1, -magnitude, magnitude)
+        if largest >= 0 and int(magnitude.max()) > 255 and int(np.abs(table[codes]).max()) > 255:
             raise InvalidInput("the compressed weights hold a value beyond 9 bits")
-        return np.where(value & 1, -magnitude, magnitude).astype(np.int16)
+        return table.astype(np.int16)[codes]
 
 
 def decode(data: bytes, limit: int) -> Weights:
@@ -123,20 +142,15 @@ def _slice(
     elif divisor > 5:
         raise InvalidInput(f"the compressed weights have a slice of divisor {divisor}")
     plain = divisor == _UNCOMPRESSED
+    if not runs and plain:
+        return palette.weights(_plain(bits, count, width)), palette
+    if not runs:
+        return palette.weights(_golomb(bits, count, divisor, bool(truncated))), palette
     weights = _Coded(count, width if plain else divisor, 0 if plain else _CHUNK)
-    zeros = _Coded(count + fresh, zero_divisor, _CHUNK if zero_divisor < 3 else 8) if runs else None
-    if zeros is None and plain:
-        weights.due = count
-        weights.settle(bits)
-    elif zeros is None:
-        _scan_alone(bits, weights, bool(truncated))
-    else:
-        _scan(bits, weights, zeros, bool(truncated))
+    zeros = _Coded(count + fresh, zero_divisor, _CHUNK if zero_divisor < 3 else 8)
+    _scan(bits, weights, zeros, bool(truncated))
     values = palette.weights(weights.values(bits, weights.codes(bits, bool(truncated))))
-    if zeros is None:
-        return values, palette
-    gaps = zeros.values(bits, zeros.unary(bits))
-    return _spread(values, gaps, bool(fresh), limit), palette
+    return _spread(values, zeros.values(bits, zeros.unary(bits)), bool(fresh), limit), palette
 
 
 def _read_palette(bits: _Bits, runs: bool) -> _Palette:
@@ -190,12 +204,11 @@ class _Coded:
     def codes(self, bits: _Bits, truncated: bool) -> Ints:
         """Quotients: a digit is 0, 1 or 2, and unless truncated a 2 goes on."""
         if not self.digits:
-            return np.zeros(self.count, np.int64)
-        low = _digits(bits.fields(np.array(self.first, np.int64), _CHUNK), _CHUNK)
-        high = _digits(bits.fields(np.array(self.second, np.int64), _CHUNK), _CHUNK)
-        rank = np.maximum(np.cumsum(low, axis=1) - 1, 0)
-        digits = low * (1 + np.take_along_axis(high, rank, axis=1))
-        return _segments(digits, (digits < 2) | truncated)[: self.count]
+            return np.zeros(self.count, np.int32)
+        first, second = (
+            bits.fields(np.array(p, np.int64), _CHUNK) for p in (self.first, self.second)
+        )
+        return _quotients(_ternary(first, second), self.count, truncated)
 
     def unary(self, bits: _Bits) -> Ints:
         """Quotients: as many ones as stand before a zero."""
@@ -203,47 +216,85 @@ class _Coded:
         return _segments(digits, digits == 0)[: self.count]
 
     def values(self, bits: _Bits, quotients: Ints) -> Ints:
-        shares = np.array(self.shares, np.int64)
-        starts = np.repeat(np.array(self.remainders, np.int64), shares)
-        inside = np.arange(len(starts)) - np.repeat(np.cumsum(shares) - shares, shares)
-        rest = bits.fields(starts + inside * self.divisor, self.divisor)
-        return (quotients << self.divisor) + rest
+        starts, shares = np.array(self.remainders, np.int64), np.array(self.shares, np.int64)
+        return _with_remainders(bits, quotients, starts, shares, self.divisor)
 
 
 def _digits(fields: Ints, count: int) -> Ints:
     return fields[:, None] >> np.arange(count) & 1
 
 
-def _segments(digits: Ints, last: NDArray[np.bool_]) -> Ints:
+def _segments(digits: NDArray[np.integer[Any]], last: NDArray[np.bool_]) -> Ints:
     """Sums of the digits up to each that is the last of its value."""
-    totals = np.cumsum(digits.reshape(-1))[last.reshape(-1)]
-    return np.diff(totals, prepend=0)
+    totals = np.cumsum(digits.reshape(-1), dtype=np.int32)[np.flatnonzero(last)]
+    return np.diff(totals, prepend=np.int32(0))
 
 
-def _scan_alone(bits: _Bits, weights: _Coded, truncated: bool) -> None:
-    """The chunks of a slice without runs of zeros, which is most of them: a loop for speed."""
-    windows, ones, end = bits.windows, _ONES, bits.size
-    count, divisor = weights.count, weights.divisor
-    first, second = weights.first.append, weights.second.append
-    at, found, due = bits.position, 0, 0
-    while found < count:
+def _ternary(low: Ints, high: Ints) -> NDArray[np.uint8]:
+    """The digits 0, 1 and 2 of chunks, a row each: ones of the low bits have a high bit each."""
+    digits = np.empty((_CHUNK, len(low)), np.uint8)
+    rank = np.zeros_like(low)
+    for place in range(_CHUNK):
+        bit = low >> place & 1
+        digits[place] = bit + (bit & high >> rank)
+        rank += bit
+    return np.ascontiguousarray(digits.T)
+
+
+def _quotients(digits: NDArray[np.uint8], count: int, truncated: bool) -> Ints:
+    """The quotients that rows of digits spell: unless truncated a 2 goes on."""
+    last = digits.reshape(-1) < 2
+    if truncated or last.all():
+        return digits.reshape(-1)[:count].astype(np.int32)
+    return _segments(digits, last)[:count]
+
+
+def _with_remainders(
+    bits: _Bits, quotients: Ints, starts: Ints, shares: Ints, divisor: int
+) -> Ints:
+    """Values from their quotients and the remainders, so many from each start on."""
+    if not divisor:
+        return quotients
+    before = np.cumsum(shares) - shares
+    places = np.repeat(starts - before * divisor, shares)
+    places += np.arange(0, len(places) * divisor, divisor)
+    return (quotients << divisor) + bits.fields(places, divisor)
+
+
+def _plain(bits: _Bits, count: int, width: int) -> Ints:
+    """Values of a slice that has them as they are, one behind the other."""
+    at = bits.position
+    bits.advance(count * width)
+    return bits.row(at, count, width)
+
+
+def _golomb(bits: _Bits, count: int, divisor: int, truncated: bool) -> Ints:
+    """Values of a slice without runs of zeros: the loop finds where chunks start, and no more."""
+    data, word, ones, end = bits.data, _WORD, _ONES, bits.size
+    found: list[int] = []
+    note = found.append
+    at, left, due = bits.position, count, 0
+    while left > 0:
         if at > end:
-            break
-        window = windows[at >> 3] >> (at & 7)
+            raise InvalidInput(_CUT)
+        note(at)
+        window = word(data, at >> 3)[0] >> (at & 7)
         low = ones[window & 0xFFF]
-        first(at)
-        second(at + _CHUNK)
-        twos = 0 if truncated else ones[window >> _CHUNK & (1 << low) - 1]
-        at += _CHUNK + low
-        if due:
-            weights.remainders.append(at)
-            weights.shares.append(due)
-            at += due * divisor
-        due = min(_CHUNK - twos, count - found)
-        found += _CHUNK - twos
-    weights.due, bits.position = due, 0
-    bits.advance(at)
-    weights.settle(bits)
+        at += _CHUNK + low + due * divisor
+        due = _CHUNK if truncated else _CHUNK - ones[window >> _CHUNK & (1 << low) - 1]
+        left -= due
+    bits.position = at
+    bits.advance((due + left) * divisor)
+    starts = np.array(found, np.int64)
+    windows = bits.fields(starts, 2 * _CHUNK)
+    digits = _ternary(windows & 0xFFF, windows >> _CHUNK)
+    shares = np.full(len(starts), _CHUNK)
+    if not truncated:
+        shares -= (digits == 2).sum(1)
+    shares[-1] += left
+    # The remainders of a chunk stand behind the digits of the next.
+    follow = np.append(starts[1:] + _CHUNK + (digits[1:] > 0).sum(1), at)
+    return _with_remainders(bits, _quotients(digits, count, truncated), follow, shares, divisor)
 
 
 def _scan(bits: _Bits, weights: _Coded, zeros: _Coded, truncated: bool) -> None:
@@ -251,7 +302,6 @@ def _scan(bits: _Bits, weights: _Coded, zeros: _Coded, truncated: bool) -> None:
 
     The side that is ahead waits: weights while they lead by 8, runs of zeros while they lead.
     """
-    windows = bits.windows
     while True:
         lead = weights.found - zeros.found
         take = lead < 8 and weights.found < weights.count
@@ -259,17 +309,17 @@ def _scan(bits: _Bits, weights: _Coded, zeros: _Coded, truncated: bool) -> None:
         ones = symbols = 0
         if take and weights.digits:
             at = bits.position
-            ones = _ONES[windows[at >> 3] >> (at & 7) & 0xFFF]
+            ones = _ONES[bits.window(at) & 0xFFF]
             weights.first.append(at)
             bits.advance(_CHUNK)
         if take_zeros:
             at = bits.position
             zeros.first.append(at)
             bits.advance(zeros.digits)
-            skipped = _ONES[windows[at >> 3] >> (at & 7) & (1 << zeros.digits) - 1]
+            skipped = _ONES[bits.window(at) & (1 << zeros.digits) - 1]
         if take and weights.digits:
             at = bits.position
-            twos = windows[at >> 3] >> (at & 7) & (1 << ones) - 1
+            twos = bits.window(at) & (1 << ones) - 1
             weights.second.append(at)
             bits.advance(ones)
             symbols = _CHUNK if truncated else _CHUNK - _ONES[twos]

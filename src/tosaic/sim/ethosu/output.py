@@ -27,7 +27,7 @@ def deliver(machine: Machine, output: Output, scaled: Ints) -> None:
     """Zero point, limits, table and layout of what is scaled already."""
     value = scaled + output.zero_point if output.zero_point else scaled
     if output.limits is not None:
-        value = np.clip(value, *output.limits)
+        value = np.clip(value, *output.limits, out=value if value is not scaled else None)
     place(machine, output, value)
 
 
@@ -86,6 +86,6 @@ def hand_on(
         if kept is None or kept.shape != sums.shape:
             raise InvalidInput("the operation goes on with sums that none before it has kept")
         sums = sums + kept
-    machine.sums = sums if not operation.emit else None
+    machine.sums = sums.astype(np.int64) if not operation.emit else None
     if operation.emit:
         finish(machine, operation.output, sums, scales)

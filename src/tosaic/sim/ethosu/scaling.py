@@ -14,7 +14,7 @@ _SAFE = 1 << 62
 def rescale(values: Ints, multiplier: int | Ints, shift: int | Ints, rounding: Rounding) -> Ints:
     """values * multiplier / 2^shift, exactly, with one of the hardware's roundings."""
     if isinstance(multiplier, int) and isinstance(shift, int) and (multiplier, shift) == (1, 0):
-        return values
+        return values.astype(np.int64, copy=False)
     product = multiply(values, multiplier)
     right = np.asarray(shift)
     if rounding is Rounding.DOUBLE_SYMMETRIC:
@@ -38,6 +38,8 @@ def shift_right(product: Ints, right: Ints, rounding: Rounding) -> Ints:
 def multiply(values: Ints, multiplier: int | Ints) -> Ints:
     """The products; numbers of any size where 64 bits may not do."""
     factor = np.asarray(multiplier)
+    if values.dtype.itemsize <= 4 and factor.dtype.kind == "i" and np.abs(factor).max() < 1 << 31:
+        return np.multiply(values, factor, dtype=np.int64)
     largest = max(int(values.max()), -int(values.min())) if values.size else 0
     wide = values.size and largest * int(np.abs(factor).max()) >= _SAFE
     result: Ints = values.astype(object) * factor.astype(object) if wide else values * factor

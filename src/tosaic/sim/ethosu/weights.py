@@ -253,15 +253,12 @@ class OrderU85:
         part = source.take(deep, blocks, elements, inner, groups, _GROUP, self.step)
         # To output block, group, member; element; input block, inner block, member.
         found = part.transpose(1, 4, 5, 2, 0, 3, 6)
-        volume = found.reshape(blocks * groups, _GROUP, elements, -1)
-        order = self._order(height, width)
-        places = [i // self.round * (self.round + self.filler) + i % self.round
-                  for i in range(len(order))]  # fmt: skip
-        for group in range(blocks * groups):
-            block, index = divmod(group, groups)
-            first = block * self.ofm + (index * self.streams + core) * _GROUP
-            mine = target[first : first + _GROUP]
-            if len(mine):
-                rows, columns = (list(axis) for axis in zip(*order))
-                found = volume[group, : len(mine), places, :inputs].transpose(1, 0, 2)
-                mine[:, rows, columns] = found
+        volume = found.reshape(blocks * groups * _GROUP, elements, -1)
+        places = np.empty((height, width), np.intp)
+        for i, (row, column) in enumerate(self._order(height, width)):
+            places[row, column] = i // self.round * (self.round + self.filler) + i % self.round
+        firsts = np.arange(blocks)[:, None] * self.ofm
+        firsts = firsts + (np.arange(groups) * self.streams + core) * _GROUP
+        channels = (firsts.reshape(-1, 1) + np.arange(_GROUP)).reshape(-1)
+        mine = channels < outputs
+        target[channels[mine]] = volume[mine][:, places, :inputs]
