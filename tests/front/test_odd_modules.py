@@ -187,3 +187,9 @@ def test_unsupported_is_what_a_fault_of_a_rule_raises() -> None:
         check_result(node, b.input("f32", (3, 2)))
     with pytest.raises(Unsupported, match="f16 where PyTorch gives"):
         check_result(node, b.input("f16", (2, 3)))
+
+
+def test_scalars_are_computed_in_int16() -> None:
+    x = torch.tensor(1.5)
+    art = compiled(Function(lambda x: x.pow(3) * x), (x,), INTEGERS, scheme="a16w8")
+    assert decibels(x**4, art.run(x)) > 60

@@ -15,11 +15,12 @@ from torch import fx
 
 from tosaic.front import torchapi
 from tosaic.front.choice import CHOICE
+from tosaic.front.marks import CALL
 from tosaic.front.recurrent import steps
 from tosaic.front.writes import is_functional
 from tosaic.front.written import WRITTEN
 
-_HOME = ("stack_trace", "nn_module_stack", CHOICE)
+_HOME = (CALL, "stack_trace", "nn_module_stack", CHOICE)
 _DEEPEST = 4  # parts of parts of parts: deeper, a call is made of things that no rule knows
 
 

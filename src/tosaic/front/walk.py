@@ -100,7 +100,7 @@ class Walker:
     def _evaluate(self, node: fx.Node) -> Any:
         """What a call makes of the program's own tensors: no target has to compute it."""
         with torch.no_grad():
-            made = torchapi.evaluate(node, self.values)
+            made = torchapi.computed(node, self.values)
         self.values[node] = made
         if self.ranges is not None and isinstance(made, torch.Tensor):
             self.ranges.learn(node, made)

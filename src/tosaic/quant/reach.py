@@ -6,7 +6,7 @@ are as int32 if all that reads them makes integers of them.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import torch
@@ -17,20 +17,30 @@ from tosaic.quant.roles import is_real
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.steps import Steps
 
+Ends = tuple[float, float]
 _REACH = "tosaic.reach"  # the least and the largest multiple
 _CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default"})
 _COMPARISONS = frozenset(f"aten.{name}.Scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 
 
-def mark_reach(module: fx.GraphModule, leaves: Sequence[Any]) -> None:
+def seen_in(module: fx.GraphModule, leaves: Sequence[Any]) -> dict[fx.Node, Ends]:
+    """The extremes of values that have a step, for some inputs."""
+    steps = Steps(module.graph.nodes)
+    watch = _Watch(module, {n for n in module.graph.nodes if is_real(n) and steps.of(n)})
+    if any(n.op == "call_function" for n in watch.watched):
+        try:
+            watch.run(*leaves, enable_io_processing=False)
+        except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
+            return {}  # calibration says what is wrong with them
+    return watch.found
+
+
+def mark_reach(module: fx.GraphModule, seen: Mapping[fx.Node, Ends]) -> None:
     """Let values that have a step know how many of them they were seen to be."""
     steps = Steps(module.graph.nodes)
-    found = {n: step for n in module.graph.nodes if is_real(n) and (step := steps.of(n))}
-    if any(n.op == "call_function" for n in found):
-        try:
-            _Watch(module, found).run(*leaves, enable_io_processing=False)
-        except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
-            return  # calibration says what is wrong with them
+    for node, (low, high) in seen.items():
+        if is_real(node) and (step := steps.of(node)):
+            node.meta[_REACH] = min(low, 0.0) / step, max(high, 0.0) / step
 
 
 def exceeds(node: fx.Node, scheme: Scheme) -> bool:
@@ -51,17 +61,16 @@ def becomes_integers(node: fx.Node) -> bool:
 
 
 class _Watch(fx.Interpreter):
-    """Looks at values of a step while a program runs."""
+    """Looks at some values while a program runs."""
 
-    def __init__(self, module: fx.GraphModule, steps: dict[fx.Node, float]) -> None:
+    def __init__(self, module: fx.GraphModule, watched: set[fx.Node]) -> None:
         super().__init__(module)
-        self.steps = steps
+        self.watched, self.found = watched, dict[fx.Node, Ends]()
 
     def run_node(self, n: fx.Node) -> Any:
         result = super().run_node(n)
-        if n in self.steps and isinstance(result, Tensor) and result.numel():
+        if n in self.watched and isinstance(result, Tensor):
             seen = result.detach()[result.detach().isfinite()]
             if seen.numel():
-                low, high = (float(end) / self.steps[n] for end in torch.aminmax(seen))
-                n.meta[_REACH] = min(low, 0.0), max(high, 0.0)
+                self.found[n] = float(seen.min()), float(seen.max())
         return result

@@ -33,7 +33,7 @@ def compile_model(
     example_inputs: tuple[Any, ...],
     target: str,
     scheme: Any,
-    calibration: Iterable[Any] | None,
+    calibration: Any,
     dynamic_shapes: Any = None,
     options: Mapping[str, Any] = MappingProxyType({}),
     io: Any = None,
@@ -67,7 +67,7 @@ def program_for(
     example_inputs: tuple[Any, ...],
     target: Target,
     scheme: Any,
-    calibration: Iterable[Any] | None,
+    calibration: Any,
     dynamic_shapes: Any = None,
     io: Any = None,
 ) -> Program:

@@ -56,7 +56,7 @@ class WorkerLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A file for Vela, with the fields that ``vela_worker.compile_with`` reads."""
+    """A file for Vela, with the fields that ``vela_worker.compile_with`` or its like reads."""
 
     file: bytes
     fields: Mapping[str, str]
@@ -74,7 +74,14 @@ class Worker:
     def __init__(self) -> None:
         self.answered = -1  # the first message says that it is ready
         self.deadline = 0.0
-        command = [sys.executable or "", "-I", "-S", str(PROGRAM), _regor(), str(_memory())]
+        command = [
+            sys.executable or "",
+            "-I",
+            "-S",
+            str(PROGRAM),
+            _extension("regor"),
+            str(_memory()),
+        ]
         with ExitStack() as opened:
             try:
                 self.channel, theirs = map(opened.enter_context, socket.socketpair())
@@ -229,6 +236,12 @@ def stop() -> None:
     _POOL.stop()
 
 
+def decode_weights(stream: bytes) -> bytes | None:
+    """Weights of 16 bits from a compressed stream, by Vela's codec; None where it does not."""
+    (found,) = run([Job(stream, {"codec": _extension("mlw_codec")})])
+    return found[1][0] if isinstance(found, tuple) and found[1] else None
+
+
 def run(jobs: Sequence[Job]) -> list[Answer | WorkerLost]:
     """What becomes of each job, as many at once as there are cores.
 
@@ -310,10 +323,10 @@ def _number(variable: str) -> float:
 
 
 @cache
-def _regor() -> str:
-    """The file of Vela's extension module."""
+def _extension(name: str) -> str:
+    """The file of an extension module of Vela's."""
     with suppress(ImportError):
-        found = importlib.util.find_spec("ethosu.regor")
+        found = importlib.util.find_spec(f"ethosu.{name}")
         if found is not None and found.origin:
             return os.path.abspath(found.origin)
     raise InvalidInput(

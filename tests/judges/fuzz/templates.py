@@ -242,7 +242,7 @@ torch.roll({x:1+}, {n}, {d})
 F.one_hot({x:1+}.argmax({d}), {s}).float()
 F.embedding({q}.clamp(0, 2), {E})
 F.embedding({q}.remainder(3), {E})
-torch.masked_select({x}, {x} < 1e9)
+torch.masked_select({x}, {x} == {x})
 """.strip().splitlines()
 
 MOVES = """
