@@ -201,6 +201,20 @@ def test_a_path_is_written_and_read(tmp_path: Path) -> None:
         assert difference(FIRST_ROWS["CONV2D"], read(source), names=False) == ""
 
 
+def test_a_graph_stays_what_it_was_when_its_file_is_overwritten(tmp_path: Path) -> None:
+    """Had it a map of the file, one that is cut off in between would end the process."""
+    b = Builder("TOSA-1.0+INT")
+    b.output(b.const(np.arange(1 << 14), "i32"))
+    path = tmp_path / "graph.tosa"
+    size = len(write(b.graph, path))
+    graph = read(path)
+    with path.open("r+b") as file:
+        file.write(bytes(size))
+    (kept,) = graph.outputs
+    assert kept.const is not None
+    assert np.array_equal(kept.const.array, np.arange(1 << 14))
+
+
 def test_a_link_is_followed_and_a_device_stays_one(tmp_path: Path) -> None:
     (tmp_path / "link.tosa").symlink_to(tmp_path / "real.tosa")
     data = write(FIRST_ROWS["ADD"], tmp_path / "link.tosa")

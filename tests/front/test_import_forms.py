@@ -297,3 +297,19 @@ def test_a_copy_is_kept_from_later_writes() -> None:
         return x * before + mean.expand_as(x)
 
     check(Function(program), image(), image())
+
+
+def test_a_view_of_a_copy_is_quantized_wherever_the_copy_goes() -> None:
+    class Turned(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count.add_(1)
+            return torch.cat([x, x * 2], 1).transpose(2, 1).reshape(1, 2, 8, 16)
+
+    x = torch.randn(8, 1, 16)
+    art = compiled(Turned(), (x,), INTEGER, calibration=[(x,)])
+    expected = torch.cat([x, x * 2], 1).transpose(2, 1).reshape(1, 2, 8, 16)
+    assert float((art.run(x) - expected).abs().max()) < 0.05

@@ -15,7 +15,7 @@ from torch import Tensor
 from torch.utils._pytree import tree_leaves
 
 import tosaic
-from judges import edgenets
+from judges import edgenets, programs
 from judges.edgenets import Indices, Island, Plain, Several, pictures, seeded
 from judges.etorch import deserialized, executorch_or_skip
 from tosaic.errors import InvalidInput, Unsupported
@@ -39,7 +39,7 @@ def saved(art: Artifact, folder: Path, **options: Any) -> bytes:
 
 
 def assert_same(got: Any, expected: Any) -> None:
-    """The same structure, types and bits, and values that tell something."""
+    """The same structure, types and bits: what integers compute is equal on every processor."""
     mine, theirs = tree_leaves(got), tree_leaves(expected)
     assert len(mine) == len(theirs) > 0
     for one, other in zip(mine, theirs):
@@ -129,7 +129,8 @@ def test_a_file_runs_as_its_artifact_does(kind: str, target: str, tmp_path: Path
     art = tosaic.compile(seeded(net), example, target=target, **more)
     saved(art, tmp_path)
     loaded = tosaic.load(tmp_path / "net.pte")
-    assert_same(loaded.run(*example), art.run(*example))
+    same = assert_same if target == INTEGERS else programs.assert_same  # sums have no one order
+    same(loaded.run(*example), art.run(*example))
     flat = [e for e in tree_leaves(example) if isinstance(e, Tensor)]
     assert [i.shape for i in loaded.inputs] == [tuple(e.shape) for e in flat]
     assert [list(i.strides) for i in loaded.inputs] == [list(e.stride()) for e in flat]

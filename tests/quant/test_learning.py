@@ -4,49 +4,26 @@ from __future__ import annotations
 
 import pytest
 import torch
-from sklearn.datasets import load_digits
-from torch import Tensor, nn
+from torch import nn
 from torch.nn import functional as F
 from torchao.quantization.pt2e import move_exported_model_to_eval
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt2e
 
 import tosaic
+from judges import digits
 from tosaic.quant import TosaicQuantizer
 
 
-def digits() -> tuple[Tensor, Tensor]:
-    found = load_digits()
-    order = torch.randperm(len(found.target), generator=torch.Generator().manual_seed(0))
-    images = torch.tensor(found.images, dtype=torch.float32)[:, None] / 16
-    return images[order], torch.tensor(found.target)[order]
-
-
-def trained(images: Tensor, labels: Tensor) -> nn.Module:
-    torch.manual_seed(0)
-    net = nn.Sequential(
-        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
-        nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.AvgPool2d(2),
-        nn.Flatten(), nn.Linear(128, 10),
-    )  # fmt: skip
-    optimizer = torch.optim.Adam(net.parameters(), 5e-3)
-    for _ in range(6):
-        for x, y in zip(images.split(64), labels.split(64)):
-            optimizer.zero_grad()
-            F.cross_entropy(net(x), y).backward()
-            optimizer.step()
-    return net.eval()
-
-
 def test_digits_lose_half_a_point_at_most_in_int8() -> None:
-    images, labels = digits()
-    net = trained(images[:1000], labels[:1000])
-    new, answers = images[1000:], labels[1000:]
+    """Of 797 pictures 786 are told right in float and 785 in int8, on every processor tried."""
+    (images, labels), net = digits.data(), digits.trained()
+    new, answers = images[digits.SEEN :], labels[digits.SEEN :]
     art = tosaic.compile(net, (new,), calibration=images[:128].split(16))
     with torch.no_grad():
         before = float((net(new).argmax(1) == answers).float().mean())
     after = float((art.run(new).argmax(1) == answers).float().mean())
     assert art.report.refused == []
-    assert before > 0.95
+    assert before > 0.98
     assert after >= before - 0.005
 
 

@@ -54,6 +54,16 @@ def readers(function: Callable[[Tensor], Tensor]) -> list[bool]:
     return [m.reader is not None for m in prepared.modules() if isinstance(m, RangeObserver)]
 
 
+def test_a_reader_has_its_constants_where_they_are_observed() -> None:
+    least = torch.tensor(0.5)
+    module = Applied(lambda x: torch.maximum(x, least))
+    exported = torchapi.module_of(torchapi.export(module, (torch.randn(2, 4),)))
+    prepared = prepare_pt2e(exported, TosaicQuantizer())
+    found = [m.reader for m in prepared.modules() if isinstance(m, RangeObserver) and m.reader]
+    values = torch.linspace(-1, 1, 9, dtype=torch.float64)
+    assert [r for r in found if torch.equal(r(values), values.clamp(min=0.5))]
+
+
 @pytest.mark.parametrize(
     "function",
     [torch.tanh, F.hardswish, F.silu, F.gelu, F.logsigmoid, lambda x: F.leaky_relu(x, 0.1),

@@ -22,6 +22,7 @@ from tosaic.front.casts import to_integers
 from tosaic.front.tables import FINE, LIMIT, Zone, table8, table16, zones16
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.ir.int_intervals import Intervals
 from tosaic.spec import dtypes as d
 
 # The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
@@ -46,6 +47,10 @@ class Lowering(Builder):
     items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType(
         {}
     )  # the same for several results
+
+    def __init__(self, *args: Any, **more: Any) -> None:
+        super().__init__(*args, **more)
+        self._rough, self._exact = Intervals({}, True, False), Intervals()
 
     def tensor(self, data: Tensor, quant: Quant | None = None) -> Value:
         """A constant from a torch tensor, copied when it is first needed."""
@@ -82,6 +87,16 @@ class Lowering(Builder):
     def marked(self, value: Value, quant: Quant | None) -> Value:
         """Say what integers mean."""
         value.quant = quant
+        return value
+
+    def proved(self, value: Value, low: float, high: float = d.I32.range[1]) -> Value:
+        """Say what integers lie within, where that follows from more than their operands' ranges.
+
+        The proof stands where it is said. Interval analysis relies on it, for the exact result
+        before any bits are lost.
+        """
+        before = value.limits or value.dtype.range
+        value.limits = max(before[0], math.floor(low)), min(before[1], math.ceil(high))
         return value
 
     def permute(self, x: Value, perms: Sequence[int]) -> Value:
@@ -125,6 +140,9 @@ class Lowering(Builder):
         """RESCALE by real factors, one or one for each element of the last axis."""
         wide = x.dtype is not d.I48
         multipliers, shifts = multipliers_and_shifts(factor, 31 if wide else 15)
+        most = 2.0 ** int(shifts.min() - 1) if wide else (2.0**31 - 1) / max(factor) - 1
+        if x.dtype.bits > 16 and not self._stays_below(x, most):
+            return self._limited_rescale(x, most, factor, zero_point, out)
         given = x.quant.zero_point if x.quant is not None and x.dtype is d.I8 else 0
         return self.RESCALE(
             x,
@@ -134,6 +152,34 @@ class Lowering(Builder):
             self.const([zero_point], out),
             scale32=wide, rounding_mode="SINGLE_ROUND", per_channel=len(factor) > 1, out=out,
         )  # fmt: skip
+
+    def _stays_below(self, x: Value, most: float) -> bool:
+        """Whether no input makes a value reach a limit, by its type or by interval analysis."""
+        if -x.dtype.range[0] < most:
+            return True
+        for intervals in (self._rough, self._exact):
+            low, high = intervals.of(x).ends
+            if max(-low, high) < most:
+                return True
+        return False
+
+    def _limited_rescale(
+        self, x: Value, most: float, factor: Sequence[float], zero_point: int, out: d.DType
+    ) -> Value:
+        """RESCALE of a value that can be more than TOSA defines it for: limited before.
+
+        The limits are far beyond those of the result, which saturates. int48 becomes int32 first,
+        without bits that its greatest numbers leave none of in the result.
+        """
+        if x.dtype is d.I48:
+            low, high = self._exact.of(x).ends
+            spare = max(max(-low, high).bit_length() - 30, 0)
+            x = self.rescale(x, [2.0**-spare], 0, d.I32)
+            factor = [f * 2.0**spare for f in factor]
+            return self.rescale(x, factor, zero_point, out)
+        limit = int(most) - 1
+        kept = self.MINIMUM(self.MAXIMUM(x, self.number(-limit, x)), self.number(limit, x))
+        return self.rescale(self.marked(kept, x.quant), factor, zero_point, out)
 
     def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
         """x − given + zero in another type, whatever it means; what does not fit saturates."""

@@ -58,7 +58,8 @@ class Piece:
 
     An order says which axis of a tensor is which of the graph's, where they are not the same.
     ``meanings`` are those of outputs that stand for real numbers where PyTorch reads them.
-    ``checks`` are sentences on what was proved or tried of the graph, for the report.
+    ``checks`` are sentences on what was proved or tried of the graph, for the report;
+    ``undefined`` says of an operator that some input makes it unpredictable.
     """
 
     node: fx.Node | None = None
@@ -70,6 +71,7 @@ class Piece:
     meanings: list[Quant | None] = field(default_factory=list)
     calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
     checks: list[str] = field(default_factory=list)
+    undefined: str | None = None
 
 
 @dataclass(slots=True)

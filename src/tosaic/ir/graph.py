@@ -88,13 +88,18 @@ class Const:
 
 @dataclass(slots=True, eq=False)
 class Value:
-    """A tensor or a shape: an input, a constant, or the result of an operator."""
+    """A tensor or a shape: an input, a constant, or the result of an operator.
+
+    ``limits`` are numbers that no element is below or above, where a rule or the boundary has
+    proved more than interval analysis finds by itself.
+    """
 
     type: TensorType
     name: str = ""
     const: Const | None = None
     quant: Quant | None = None
     loc: Loc | None = None
+    limits: tuple[int, int] | None = None
     producer: Op | None = field(default=None, repr=False)
 
     @property

@@ -81,11 +81,10 @@ def _function(module: fx.GraphModule, source: fx.Node, user: fx.Node) -> Reader 
         if node is not source:
             known[node] = torchapi.attribute(module, str(node.target)).detach().double()
     target: Any = user.target
+    given = user.args, user.kwargs  # as they are now: observers will stand before them
 
     def read(values: Tensor) -> Tensor:
-        args, kwargs = fx.map_arg(
-            (user.args, user.kwargs), lambda n: known[n] if n in known else values.clone()
-        )
+        args, kwargs = fx.map_arg(given, lambda n: known[n] if n in known else values.clone())
         result: Tensor = target(*args, **kwargs)
         return result
 

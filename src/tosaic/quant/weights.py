@@ -41,6 +41,10 @@ class WeightObserver(UniformQuantizationObserverBase):
         self.names: list[str] = []  # of the integers and their scales, once they are stored
         self._nearest: tuple[Tensor, Tensor, Tensor] | None = None  # of a weight with scales
 
+    @property
+    def has_seen(self) -> bool:
+        return self.scale is not None
+
     def forward(self, x: Tensor) -> Tensor:
         if self.scale is None:
             self.scale = self._scale(x.detach())
@@ -142,6 +146,10 @@ class BiasObserver(ObserverBase):
         self.values = torch.zeros(0)
         self.names: list[str] = []
         weight.biases.append(self)
+
+    @property
+    def has_seen(self) -> bool:
+        return self.values.numel() > 0
 
     def forward(self, x: Tensor) -> Tensor:
         self.values = x.detach()

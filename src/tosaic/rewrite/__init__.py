@@ -26,6 +26,7 @@ from tosaic.rewrite.copies import compute_copies
 from tosaic.rewrite.fold import share_constants
 from tosaic.rewrite.heads import part_heads
 from tosaic.rewrite.layout import sink_transposes
+from tosaic.rewrite.lowest_rank import lower_ranks
 from tosaic.rewrite.match import Allowed, Cost, remove_dead, simplify
 from tosaic.rewrite.peak import lower_peak
 from tosaic.rewrite.shapes import share_shapes
@@ -45,6 +46,7 @@ def improve(
     simplify(graph, env, allowed, cost)
     graph = sink_transposes(graph, env, allowed, cost)
     if cost is not None:
+        lower_ranks(graph, env, allowed)
         part_heads(graph, env, allowed, cost)
     simplify(graph, env, allowed, cost, forms=True)
     if cost is not None:

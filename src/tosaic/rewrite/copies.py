@@ -110,6 +110,8 @@ def _parts(graph: Graph, b: Builder, cost: Cost) -> Iterator[Part]:
     for op in graph.ops:
         if op.name != "CONCAT" or op.outs[0].dtype is not I8 or op.outs[0].type.rank != 4:
             continue
+        if op.outs[0].shape[0] > 1:
+            continue  # products are computed for one of a batch at a time
         made = [times[v.producer] if v.producer is not None else -1 for v in op.ins]
         copied = -1  # when the last of those was made that stay copies
         for position, value in enumerate(op.ins):
@@ -181,7 +183,7 @@ def _again(value: Value, uses: Uses) -> Value | None:
         source = _again(made.ins[0], uses) if len(uses[made.ins[0]]) == 1 else None
     if source is None:
         return None
-    twin = Value(value.type, quant=value.quant, loc=value.loc)
+    twin = Value(value.type, quant=value.quant, loc=value.loc, limits=value.limits)
     Op(made.defn, [source, *made.ins[1:]], [twin], made.attrs, loc=made.loc)
     return twin
 

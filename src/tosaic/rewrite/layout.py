@@ -275,7 +275,7 @@ class _Sinker:
 
     def keep(self, op: Op) -> None:
         """The operator as it was: its operands are, though others may make them."""
-        results = [Value(v.type, v.name, v.const, v.quant, v.loc) for v in op.outs]
+        results = [Value(v.type, v.name, v.const, v.quant, v.loc, v.limits) for v in op.outs]
         ins = [self.whole(v) for v in op.ins]
         self.b.add(Op(op.defn, ins, results, op.attrs, op.regions, op.loc))
         self.made.update(zip(op.outs, results))
@@ -301,6 +301,7 @@ class _Sinker:
         if op.name == "ARGMAX":
             perms = _without(perms, op.attrs["axis"])
         result.quant, result.loc = _turned(op.outs[0].quant, inverse(perms)), op.outs[0].loc
+        result.limits = op.outs[0].limits
         self.note(op.outs[0], result, perms)
         return True
 
@@ -388,4 +389,4 @@ def _turned(quant: Quant | None, perms: Perms) -> Quant | None:
 
 
 def _name(old: Value, new: Value) -> None:
-    new.name, new.quant, new.loc = old.name, old.quant, old.loc
+    new.name, new.quant, new.loc, new.limits = old.name, old.quant, old.loc, old.limits

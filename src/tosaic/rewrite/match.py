@@ -157,6 +157,7 @@ class Matcher:
             value.name, value.quant = old.name, old.quant
         if fresh:
             value.name, value.quant = value.name or old.name, value.quant or old.quant
+            value.limits = value.limits or old.limits
         self._drop(op)
         return True
 

@@ -109,7 +109,7 @@ def turn_input(graph: Graph, index: int, order: Sequence[int]) -> None:
     """Take an input with its axes in that order; a TRANSPOSE gives what it was."""
     old, order = graph.inputs[index], tuple(order)
     kind = TensorType(old.dtype, tuple(old.shape[axis] for axis in order))
-    graph.inputs[index] = new = Value(kind, old.name, quant=old.quant, loc=old.loc)
+    graph.inputs[index] = new = Value(kind, old.name, None, old.quant, old.loc, old.limits)
     old.name = ""
     graph.ops.insert(0, Op(OPS["TRANSPOSE"], [new], [old], {"perms": inverse(order)}))
 

@@ -19,7 +19,7 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.rules._operands import converted, minus, plus, times
 from tosaic.rules._raised import raised, raised_error
 from tosaic.rules._rows import product
-from tosaic.rules._spread import Spread, inverse, power, spread
+from tosaic.rules._spread import RAISED, Spread, inverse, power, spread
 from tosaic.rules.norm import known, scaled_channels
 from tosaic.spec import dtypes as d
 
@@ -82,7 +82,9 @@ def _float(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) 
 def _wide(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -> Value:
     """int32 elements: x^/√N with 30.5 bits, times weights with 31."""
     parts, root = spread(b, rows, eps, centred), math.sqrt(rows.shape[1])
-    y = b.reshape(product(b, parts.raised(b), inverse(b, parts), 28), affine.view)
+    y = product(b, parts.raised(b), inverse(b, parts), 28)
+    b.proved(y, -RAISED, RAISED)  # no element is further from the mean than all of them together
+    y = b.reshape(y, affine.view)
     unit, most = root / 2.0**30.5, root
     if not affine.is_plain:
         factor, offset = affine.numbers()

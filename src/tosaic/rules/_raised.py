@@ -19,6 +19,7 @@ from tosaic.rules._spread import half_zeros, power
 from tosaic.spec import dtypes as d
 
 _FILL = 14  # bits that the farther end of a row has at least
+_MOST = 2.0**30.05  # sum of squares as ``_down`` shifts them, their roundings included
 _SURE = 0.98  # of the least sum of squares, since each of them is rounded
 
 
@@ -72,11 +73,13 @@ def raised(b: Lowering, x: Value, eps: float, centred: bool) -> Value:
     elements = _elements(b, x, ends, exponent)
     down = _down(length, centred)
     total = b.REDUCE_SUM(b.rescale(product(b, elements, elements), [2.0**-down], 0, d.I32), axis=1)
+    b.proved(total, 0, _MOST)
     if floor:
         more = length * (floor / (1 + centred)) ** 2 / 2.0**down
         fine = min(30 - math.ceil(math.log2(more)), 62)
         level = b.number(round(more * 2.0**fine), total)
         total = b.ADD(total, product(b, level, power(b, b.ADD(exponent, exponent)), fine))
+        b.proved(total, 0, 1.25 * _MOST)
     k = half_zeros(b, total)
     u = b.LOGICAL_LEFT_SHIFT(total, b.ADD(k, k))
     inverse = inverse_root(b, b.MAXIMUM(u, b.number(1 << 27, u)))  # 2^43.5 / √total / 2^k

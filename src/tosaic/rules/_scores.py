@@ -171,7 +171,8 @@ def exact(b: Lowering, s: Scores) -> Exponentials:
     steps = b.MINIMUM(steps, b.number((31 << 24) - 1, steps))
     bits = b.number(24, steps)
     whole = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(steps, b.number(1 << 23, steps)), bits, round=True)
-    upper, last = two_bytes(b, b.SUB(steps, b.LOGICAL_LEFT_SHIFT(whole, bits)))
+    rest = b.SUB(steps, b.LOGICAL_LEFT_SHIFT(whole, bits))
+    upper, last = two_bytes(b, b.proved(rest, 0, (1 << 24) - 1))
     first, second = (
         paired(b, b.SUB(b.number(0, byte), byte), halving / size)
         for byte, size in zip(two_bytes(b, upper), (1 << 8, 1 << 16))
@@ -199,10 +200,13 @@ def in_bytes(b: Lowering, s: Scores) -> Exponentials:
 
 
 def two_bytes(b: Lowering, x: Value) -> tuple[Value, Value]:
-    """The upper and the lower byte of 16 bits; by a rounding shift, which NPUs have."""
+    """The upper and the lower byte of 16 bits; by a rounding shift, which NPUs have.
+
+    It rounds half up, so that x less 128 is rounded down, and 0 to 255 are left of x.
+    """
     eight = b.number(8, x)
     high = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(x, b.number(128, x)), eight, round=True)
-    return high, b.SUB(x, b.LOGICAL_LEFT_SHIFT(high, eight))
+    return high, b.proved(b.SUB(x, b.LOGICAL_LEFT_SHIFT(high, eight)), 0, 255)
 
 
 def _coarse(b: Lowering, s: Scores, far: float = FAR) -> tuple[Scores, int]:
@@ -235,6 +239,7 @@ def _below(b: Lowering, s: Scores, far: int) -> Value:
     elif s.mask.allowed is not None:
         x = b.MINIMUM(x, b.const(np.where(s.mask.allowed, bound, lowest), d.I32))
     below = b.SUB(x, extreme(b, "REDUCE_MAX", x, x.type.rank - 1))
+    b.proved(below, d.I32.range[0], 0)
     return b.MAXIMUM(below, b.number(-far, below))
 
 

@@ -23,6 +23,7 @@ _LONGEST_ABOUT_ZERO = 26214  # the same where zero points are part of the square
 _FAR = "eps is so far above the squares of the input's steps that nothing of these is left"
 _SHORT = 6  # bits of the length of rows whose squares may be rounded one by one
 _HIGHEST = 14  # 2^14 is an int16, and so are rows that are all alike
+RAISED = 2.0**30.51  # what no element times 2^(15 + k) reaches, roundings included
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,12 +46,16 @@ class Spread:
         return self.least >= 0
 
     def raised(self, b: Lowering) -> Value:
-        """(x − mean) · 2^(15 + k), an int32 below 2^30.5."""
+        """(x − mean) · 2^(15 + k), an int32 below 2^30.5.
+
+        The middle is half a step off, which is 2^29 at most.
+        """
         wide = b.widened(self.x)
         if self.middle is None or self.rest is None:
-            return b.LOGICAL_LEFT_SHIFT(wide, self.exponent)
+            return b.proved(b.LOGICAL_LEFT_SHIFT(wide, self.exponent), -RAISED, RAISED)
         centred = b.LOGICAL_LEFT_SHIFT(b.SUB(wide, b.widened(self.middle)), self.exponent)
-        return b.SUB(centred, self.raised_rest(b, self.rest))
+        b.proved(centred, -RAISED - 2.0**29, RAISED + 2.0**29)
+        return b.proved(b.SUB(centred, self.raised_rest(b, self.rest)), -RAISED, RAISED)
 
     def raised_rest(self, b: Lowering, rest: Value) -> Value:
         """(mean − middle) · 2^(15 + k)."""
@@ -89,12 +94,15 @@ def spread(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
 def _means(b: Lowering, x: Value) -> tuple[Value, Value, Value, Value]:
     """Sums of rows, the whole numbers next to their means, and what the sums have beyond those.
 
-    The last result is mean − middle, times 2^30: it is at most ½.
+    The last result is mean − middle, times 2^30: it is at most ½. The 31-bit factor of the middle
+    is 2^-31 off, which is less of any mean than the 1/2N to the next half, or one half of N more.
     """
     length = x.shape[1]
+    most = length // 2 + (length > 1 << 14)
     total = b.REDUCE_SUM(b.widened(x), axis=1)
     middle = b.marked(b.rescale(total, [1 / length], zero_of(x), x.dtype), x.quant)
     beyond = b.SUB(total, product(b, b.widened(middle), b.number(length, total)))
+    b.proved(beyond, -most, most)
     if length < 4:  # 2^30 / N is whole enough, and too large for a fraction
         return total, middle, beyond, product(b, beyond, b.number(round(2.0**30 / length), beyond))
     return total, middle, beyond, scaled(b, beyond, 2.0**30 / length)
@@ -121,7 +129,9 @@ def _about_means(b: Lowering, x: Value) -> _Squares:
     total, middle, beyond, rest = _means(b, x)
     stored = b.ADD(total, b.number(length * zero, total))  # Σ of the integers themselves
     level = b.ADD(b.widened(middle), b.number(zero, total))
-    about = b.SUB(b.SUB(squares, product(b, level, stored)), product(b, level, beyond))
+    within = b.SUB(squares, product(b, level, stored))  # the sum plus middle · (sum − N · middle)
+    b.proved(within, -length * 64 - 256, length * (16257 + 64) + 256)
+    about = b.proved(b.SUB(within, product(b, level, beyond)), 0, length * 16257)
     return _Squares(about, length * 16257, middle, rest, beyond)
 
 
@@ -134,11 +144,15 @@ def _about_zero(b: Lowering, x: Value) -> _Squares:
     total = b.REDUCE_SUM(b.widened(x), axis=1)
     twice = product(b, total, b.number(2 * zero, total))
     about = b.SUB(b.SUB(squares, twice), b.number(length * zero * zero, total))
-    return _Squares(about, length * 65025)
+    return _Squares(b.proved(about, 0, length * 65025), length * 65025)
 
 
 def _of_bytes(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
-    """int8: squares are summed as they are, and T is at least half of their sum."""
+    """int8: squares are summed as they are, and T is at least half of their sum.
+
+    What is taken off them is (Σ (x − middle))² / N and less than 1, of which T is left: u is not
+    negative, and below 2^31 since k is that of the larger sum.
+    """
     s = (_about_means if centred else _about_zero)(b, x)
     more = x.shape[1] * eps / scale_of(x) ** 2
     coarse = _coarseness(s.bound, more)
@@ -151,9 +165,10 @@ def _of_bytes(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     u = b.LOGICAL_LEFT_SHIFT(sure, twice_k)
     if s.rest is not None and s.beyond is not None:
         u = b.SUB(u, product(b, s.rest, b.LOGICAL_LEFT_SHIFT(s.beyond, twice_k), 30))
+        b.proved(u, -1)
     if whole != more:
         less = b.number(round((whole - more) * 2.0**30), k)
-        u = b.SUB(u, product(b, less, power(b, twice_k), 30))
+        u = b.proved(b.SUB(u, product(b, less, power(b, twice_k), 30)), -2)
     exponent = b.ADD(k, b.number(15, k))
     return Spread(x, s.middle, s.rest, u, exponent, _lowest(s.bound + more))
 
@@ -187,7 +202,9 @@ def _dominated(b: Lowering, x: Value, s: _Squares, more: float, coarse: int) -> 
 def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     """int16: each row is shifted up as far as its largest element, or ε, allows.
 
-    The largest square then has 28 bits and more, less those of N.
+    The largest square then has 28 bits and more, less those of N. The reach is whole and below
+    2^(30 − up), and −32768 a step beyond it at most: no |x − middle| · 2^up is more than 2^30, nor
+    √ε · 2^up more than 2^30 − 2^up. So N squares of both, each over 2^bits, are below 2^31.
     """
     length = x.shape[1]
     bits = 2 * math.ceil(math.log2(length) / 2)  # even, and N ≤ 2^bits
@@ -202,21 +219,29 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     if floor > 2.0 ** (29 - bits // 2):
         raise Unsupported(_FAR)
     reach = b.MAXIMUM(b.MAXIMUM(largest, lowest), b.number(math.ceil(floor), lowest))
+    b.proved(reach, 0)  # of a row's ends one is not on the other side of its middle
     up = b.SUB(b.CLZ(reach), b.number(2, reach))  # reach · 2^up < 2^30
     less = bits // 2 if bits <= _SHORT else 0  # NPUs shift a product by 31 at most
     lift = b.SUB(up, b.number(less, up)) if less else up
     raised = b.LOGICAL_LEFT_SHIFT(wide, lift)
+    most = 2.0 ** (30 - less)
+    b.proved(raised, -most, most)
+    most *= 1.5  # the mean is up to half a step off the middle
     if rest is not None:
         raised = b.SUB(raised, product(b, rest, power(b, lift), 30))
+        b.proved(raised, -most, most)
     total = _squares(b, raised, bits)
     if floor:
         fine = min(30 - math.ceil(math.log2(floor) + 1), 62)
         level = product(b, b.number(round(floor * 2.0**fine), up), power(b, up), fine)
-        total = b.ADD(total, scaled(b, product(b, level, level, 30), length / 2.0**bits))
+        b.proved(level, 0, 2.0**30 - 2.0**14)
+        more = scaled(b, product(b, level, level, 30), length / 2.0**bits)
+        total = b.proved(b.ADD(total, more), 0)
     k = half_zeros(b, total)
     u = b.LOGICAL_LEFT_SHIFT(total, b.ADD(k, k))
     exponent = b.MINIMUM(b.ADD(b.ADD(k, up), b.number(-bits // 2, k)), b.number(30, k))
     least = _lowest(length * (2.0**30 + floor**2))
+    b.proved(exponent, 15 + least, 30)  # no T is larger than the one that k is least of
     return Spread(x, middle, rest, u, exponent, least)
 
 
@@ -225,18 +250,22 @@ def _largest(b: Lowering, x: Value) -> Value:
 
 
 def _squares(b: Lowering, raised: Value, bits: int) -> Value:
-    """Σ x² / 2^(30 + bits) of rows of at most 2^bits elements, which is below 2^30; |x| < 2^30.6.
+    """Σ x² / 2^(30 + bits) of rows of at most 2^bits elements: 2^30 at most, and roundings.
 
     Short rows come without bits/2 of their bits. In long ones many small squares would all be
-    rounded off; their sum is taken apart.
+    rounded off; their sum is taken apart, and what is rounded is no more than that of two elements.
+    Squares about the mean add up to less than those about the middle, none of which is more than
+    2^60 / 2^(30 + bits).
     """
+    most = 2.0**30 + 2**_SHORT
     if bits <= _SHORT:
-        return b.REDUCE_SUM(product(b, raised, raised, 30), axis=1)
+        return b.proved(b.REDUCE_SUM(product(b, raised, raised, 30), axis=1), 0, most)
     full, down = product(b, raised, raised, 31), b.number(bits - 1, raised)
     high = b.ARITHMETIC_RIGHT_SHIFT(full, down, round=True)
     low = b.SUB(full, b.LOGICAL_LEFT_SHIFT(high, down))
+    b.proved(low, -(1 << bits - 2), 1 << bits - 2)  # what rounding to the nearest leaves
     rest = b.rescale(b.REDUCE_SUM(low, axis=1), [2.0 ** (1 - bits)], 0, d.I32)
-    return b.ADD(b.REDUCE_SUM(high, axis=1), rest)
+    return b.proved(b.ADD(b.proved(b.REDUCE_SUM(high, axis=1), 0, 2 * most - 1), rest), 0, most)
 
 
 def half_zeros(b: Lowering, total: Value) -> Value:

@@ -132,12 +132,14 @@ def _integers(
 def _divided(b: Lowering, sums: Value, total: Value, bits: int, place: int, value: Value) -> Value:
     """sums · 2^place / total, where a total of a row that allows something has ``bits`` bits.
 
-    The result is within the values' range, whose bits it has 30 of: the shift follows.
+    The result is within the values' range, whose bits it has 30 of: the shift follows. A mean
+    of values is no further from zero than the furthest of them, and its roundings are small.
     """
     some = _at_least_half(b, total, bits)
     inverse = reciprocal(b, normal(b, some), bits, exact=value.dtype is d.I16)
     fine = 30 - largest(value).bit_length()
     made = product(b, sums, inverse, 28 + bits - place - fine)
+    b.proved(made, -(2.0**30.5), 2.0**30.5)
     return b.marked(made, Quant(scale_of(value) / 2.0**fine))
 
 

@@ -26,13 +26,32 @@ def _plain(b: Lowering, x: Value, amount: Operand) -> list[Value]:
 
 @rule("aten.bitwise_left_shift.Tensor", "aten.__lshift__.Tensor", policy="NONE", samples=_TENSORS)
 def left_shift(b: Lowering, self: Value, other: Operand) -> Value:
-    return b.LOGICAL_LEFT_SHIFT(*_plain(b, self, other))
+    """By 32 and more, twice: nothing is left."""
+    x, amount = _plain(b, self, other)
+    kept = _within(b, amount, 31)
+    if kept is amount:
+        return b.LOGICAL_LEFT_SHIFT(x, amount)
+    more = _within(b, b.SUB(b.MAXIMUM(amount, b.number(31, amount)), b.number(31, amount)), 1)
+    return b.LOGICAL_LEFT_SHIFT(b.LOGICAL_LEFT_SHIFT(x, kept), more)
+
+
+def _within(b: Lowering, amount: Value, most: int) -> Value:
+    """A number of bits from 0 to the most there are; as it is where the FP profile limits none."""
+    known = None if amount.const is None else amount.const.array
+    if known is not None and bool(((known >= 0) & (known <= most)).all()):
+        return amount
+    return first(
+        b,
+        lambda: b.MINIMUM(b.MAXIMUM(amount, b.number(0, amount)), b.number(most, amount)),
+        lambda: amount,
+    )
 
 
 @rule("aten.bitwise_right_shift.Tensor", "aten.__rshift__.Tensor", policy="NONE", samples=_TENSORS)
 def right_shift(b: Lowering, self: Value, other: Operand) -> Value:
     """The sign moves in; without the INT profile, a quotient rounded down."""
     x, amount = _plain(b, self, other)
+    amount = _within(b, amount, 31)
     return first(
         b,
         lambda: b.ARITHMETIC_RIGHT_SHIFT(x, amount, round=False),

@@ -164,7 +164,7 @@ def _by_groups(
         raise Unsupported("TOSA has no transposed convolution over three axes")
     if extra is None and w.axes < 3 and groups == x.shape[-1] and groups > 1:
         y = _depthwise(b, x, weight, bias, w)
-    elif extra is not None and weight.shape[1] == 1 < groups and weight.is_const:
+    elif extra is not None and weight.shape[:2] == (groups, 1) and groups > 1 and weight.is_const:
         y = _transposed(b, x, weight, bias, w, extra, depthwise=True)
     else:
         count = weight.shape[0] // groups
@@ -261,12 +261,15 @@ _TRANSPOSED = [
     Sample(((1, 4, 4, 4), (4, 2, 3, 3), (4,)), ([2, 2], [1, 1], [0, 0], 2)),
     Sample(((1, 4, 5, 4), (4, 1, 4, 3), (4,)), ([2, 3], [1, 0], [0, 1], 4)),
     Sample(((3, 4, 5), (3, 4, 2, 3), (4,)), ([2, 1], [0, 1], [0, 0], 1, [2, 2])),
+    Sample(((1, 4, 5, 5), (4, 1, 3, 3), (2,)), ([2, 2], [1, 1], [1, 1], 2)),
 ]
 _TRANSPOSED1D = [
     Sample(((1, 3, 9), (3, 4, 4), (4,)), ([2], [1])),
     Sample(((2, 4, 7), (4, 2, 3)), (None, [3], [0], [1], 2)),
     Sample(((1, 3, 7), (3, 2, 16), (2,)), ([8], [4])),
     Sample(((3, 8), (3, 5, 3), (5,)), ([1], [1], [0], 1, [2])),
+    Sample(((1, 4, 6), (4, 1, 3)), (None, [1], [0], [0], 2)),
+    Sample(((1, 6, 6), (6, 1, 4), (3,)), ([3], [1], [2], 3, [2])),
 ]
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import reduce
 from itertools import product
 
 from tosaic.errors import Unsupported
@@ -11,7 +12,7 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.rules._indices import int32, rows_at
 from tosaic.rules._operands import minus, plus, scale_of, times
-from tosaic.rules._sums import summed
+from tosaic.rules._sums import largest, summed
 from tosaic.rules.functions import round as rounded
 from tosaic.spec import dtypes as d
 
@@ -126,7 +127,11 @@ def _in_integers(
         pixel = b.widened(rows_at(b, rows, index))
         return b.MUL(pixel, b.reshape(share, (*share.shape, 1)), shift)
 
-    total = b.marked(summed(b, map(term, product(*axes))), Quant(scale_of(input) / 2**_SHARE))
+    most = largest(input) * ((1 << _SHARE) + 2.0)  # shares are 1 together but for their roundings
+    total = reduce(
+        lambda x, y: b.proved(b.ADD(x, y), -most, most), map(term, product(*axes))
+    )  # fmt: skip
+    b.marked(total, Quant(scale_of(input) / 2**_SHARE))
     return b.permute(b.reshape(b.settled(total), (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2))
 
 
@@ -144,6 +149,7 @@ def _integer_neighbours(
     else:
         below = _floor(b, place)
         part = b.SUB(place, b.MUL(below, b.number(1 << _FRACTION, below), shift))
+        b.proved(part, 0, (1 << _FRACTION) - 1)
         part = b.ARITHMETIC_RIGHT_SHIFT(part, b.number(_FRACTION - _SHARE, part), round=True)
         both = [(below, b.SUB(b.number(one, part), part)), (b.ADD(below, b.number(1, below)), part)]
     made = []

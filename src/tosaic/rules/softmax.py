@@ -44,7 +44,11 @@ _FINER = 8  # steps of a result in one of what is given, up to which 1/128 of th
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """exp(x − max) in int16 or int32, where 1 is ``one``, and its sum of at least 2^(bits − 1)."""
+    """exp(x − max) in int16 or int32, where 1 is ``one``, and its sum of at least 2^(bits − 1).
+
+    That is because no exponential is negative, and the largest element of each row has that of 0,
+    which every form of them makes more than half of 2^bits.
+    """
 
     largest: Value
     exponentials: Value
@@ -84,6 +88,7 @@ def _short(b: Lowering, x: Value, axis: int) -> _Row:
     wide = b.TABLE(index, b.const(levels, d.I16))  # with 7 more bits
     exponentials = b.rescale(wide, [1 / 128], 0, d.I16)
     total = b.REDUCE_SUM(b.rescale(exponentials, [1.0], 0, d.I32), axis=axis)
+    b.proved(total, 1 << (bits - 1))
     if x.shape[axis] > _LONG:
         fractions = b.TABLE(index, b.const(rest, d.I16))
         total = _refined(b, total, fractions, axis, 128 * _FRACTIONS, bits)
@@ -97,7 +102,7 @@ def _bytes(b: Lowering, x: Value, axis: int) -> _Row:
     levels, rest = _levels(np.arange(-255, 1), scale_of(x), one)
     index = b.rescale(_below(b, x, largest), [1.0], 127, d.I8)
     exponentials = tabled(b, index, levels)
-    total = b.REDUCE_SUM(exponentials, axis=axis)
+    total = b.proved(b.REDUCE_SUM(exponentials, axis=axis), 1 << (bits - 1))
     if x.shape[axis] > _LONG:
         fractions = b.rescale(b.TABLE(index, b.const(rest, d.I8)), [1.0], 0, d.I32)
         total = _refined(b, total, fractions, axis, _FRACTIONS, bits)
@@ -128,7 +133,7 @@ def _pairs(b: Lowering, x: Value, axis: int) -> _Row:
     factors = paired(b, high, 256 * scale), paired(b, low, scale)
     fine, down = product(b, *factors, 14), b.number(30 - bits, below)
     exponentials = b.ARITHMETIC_RIGHT_SHIFT(fine, down, round=True)
-    total = b.REDUCE_SUM(exponentials, axis=axis)
+    total = b.proved(b.REDUCE_SUM(exponentials, axis=axis), 1 << (bits - 1))
     if bits < 22:
         rest = b.SUB(fine, b.LOGICAL_LEFT_SHIFT(exponentials, down))
         total = _refined(b, total, rest, axis, 1 << (30 - bits), bits)

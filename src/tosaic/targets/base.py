@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -17,33 +17,39 @@ class Emit(Protocol):
 
     ``given`` is an input of the graph that calibration saw. What comes back has the graph's
     ``model`` to run it with, and ``checks``, sentences on what was checked. ToolFailed says what
-    does not compile, or compiles wrongly.
+    does not compile, or compiles wrongly, and cannot be worked around; nothing of that is tried
+    without ``mends``.
     """
 
-    def __call__(self, graph: Graph, given: Sequence[Array] | None = None) -> Any: ...
+    def __call__(
+        self, graph: Graph, given: Sequence[Array] | None = None, mends: bool = True
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)
 class Target:
     """A device or specification to compile for, under the name a user gives.
 
-    ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``sums_ride``
+    ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``start``
+    begins what ``emit`` will need, such as a process, and returns at once. ``sums_ride``
     says that an int32 accumulator costs a sum no more than int8 does. ``cost`` estimates what an
     operator takes there: among equal forms the cheapest is chosen by it. ``steps_at_once`` of a
     recurrent layer are multiplied by its weights in one call, at least: fewer calls fetch weights
     less often, and their results take more memory. Where there are floats
     beside integers, graphs quantize and dequantize at their boundary, unless
-    ``preserve_io_quantization``.
+    ``preserve_io_quantization``. ``check`` compares float graphs with PyTorch on the example.
     """
 
     name: str
     env: Env
     constraints: tuple[Constraint, ...] = ()
     emit: Emit | None = None
+    start: Callable[[], None] | None = None
     sums_ride: bool = True
     steps_at_once: int = 8
     cost: Cost | None = None
     preserve_io_quantization: bool = False
+    check: bool = True
 
     @property
     def has_casts(self) -> bool:

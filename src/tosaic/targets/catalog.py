@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from difflib import get_close_matches
 from types import MappingProxyType
 from typing import Any
@@ -16,9 +17,11 @@ from tosaic.targets.ethosu import ETHOS_U, with_options
 def target_of(name: str | Target, options: Mapping[str, Any] = MappingProxyType({})) -> Target:
     """The target of that name: a TOSA specification or an Ethos-U configuration."""
     if isinstance(name, Target) or name not in ETHOS_U:
-        if options:
-            raise InvalidInput(f"{next(iter(options))} is an option of Ethos-U targets only")
-        return name if isinstance(name, Target) else _specification(name)
+        for option in options:
+            if option != "check":
+                raise InvalidInput(f"{option} is an option of Ethos-U targets only")
+        found = name if isinstance(name, Target) else _specification(name)
+        return replace(found, check=bool(options.get("check", found.check)))
     return with_options(name, options)
 
 

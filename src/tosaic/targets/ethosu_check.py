@@ -80,7 +80,7 @@ def _check_dataflow(made: Delegate) -> str:
 
 def _check_arithmetic(made: Delegate, given: Sequence[Array] | None) -> str:
     seen, random, refused = 0, 0, ""
-    for number, arrays in enumerate(_inputs(made.graph, given)):
+    for number, arrays in enumerate(inputs_for(made.graph, given)):
         is_random = given is None or number > 0
         if is_random and random == RANDOM:
             break
@@ -122,7 +122,7 @@ def compare(made: Delegate, arrays: Sequence[Array], wanted: Sequence[Array]) ->
             )
 
 
-def _inputs(graph: Graph, given: Sequence[Array] | None) -> Iterator[list[Array]]:
+def inputs_for(graph: Graph, given: Sequence[Array] | None) -> Iterator[list[Array]]:
     """What calibration saw, then random inputs: of the whole type, then such as were seen."""
     random = np.random.default_rng(0)
     if given is not None:

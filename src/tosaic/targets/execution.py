@@ -16,8 +16,10 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput, TosaicError
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
+from tosaic.front.calls import QUANTIZE
 from tosaic.front.masks import Mask
 from tosaic.front.partition import Piece
+from tosaic.front.ports import without_nan
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
@@ -61,21 +63,26 @@ def give(piece: Piece, arrays: Iterable[Array], values: Values) -> None:
 
 
 def call(piece: Piece, values: Values) -> None:
-    """Run a piece of PyTorch."""
+    """Run a piece of PyTorch; what it quantizes is a number."""
     assert piece.node is not None
-    values[piece.node] = torchapi.evaluate(piece.node, values)
+    source = piece.node.args[0] if torchapi.target_name(piece.node) == QUANTIZE else None
+    known = values
+    if isinstance(source, fx.Node):
+        known = {**values, source: without_nan(values[source])}
+    values[piece.node] = torchapi.evaluate(piece.node, known)
 
 
 def start(program: Program, examples: Iterable[Any]) -> Values | None:
     """What a run on the first example that fits begins with; None if no example has values."""
     for item in examples:
         for arguments in _readings(program, item):
+            if any(isinstance(v, Tensor) and v.is_meta for v in torchapi.flatten(arguments)[0]):
+                continue
             try:
                 leaves = [leaf.value for leaf in given_values(program, arguments, {})]
             except InvalidInput:
                 continue
-            if not any(isinstance(v, Tensor) and v.is_meta for v in leaves):
-                return first_values(program, leaves, [first for _, first in program.states])
+            return first_values(program, leaves, [first for _, first in program.states])
     return None
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from torch import fx
@@ -18,6 +19,8 @@ from tosaic.rewrite import improve
 from tosaic.targets import execution
 from tosaic.targets.base import Target
 from tosaic.targets.boundary import drop_unread, lay_out, take_unsigned
+from tosaic.targets.definedness import prove_defined
+from tosaic.targets.float_check import float_faults
 
 
 def compiled(
@@ -33,6 +36,15 @@ def compiled(
     while True:
         say("lowering to TOSA")
         found = lowered(program, target, kept)
+        undefined = next((p for p in found.pieces if p.undefined), None)
+        if undefined is not None:
+            call = _offender(program, target, kept, found, undefined, examples)
+            kept[call.name] = undefined.undefined or ""
+            continue
+        lower = partial(lowered, program, target)
+        if target.check and (wrong := float_faults(program, target, found, examples, lower)):
+            kept |= wrong
+            continue
         if target.emit is None:
             return found, ()
         say(f"compiling for {target.name}")
@@ -51,8 +63,9 @@ class _Failed:
 
 
 def _emitted(
-    program: Program, target: Target, found: Partition, examples: Sequence[Any]
-) -> tuple[Any, ...] | _Failed:
+    program: Program, target: Target, found: Partition, examples: Sequence[Any],
+    mends: bool = True,
+) -> tuple[Any, ...] | _Failed:  # fmt: skip
     """What the graphs compile to, in order: each checked with what the pieces before it give."""
     assert target.emit is not None
     values, delegates = execution.start(program, examples) or {}, []
@@ -63,7 +76,7 @@ def _emitted(
             continue
         given = execution.try_operands(piece, values)
         try:
-            made = target.emit(piece.graph, given)
+            made = target.emit(piece.graph, given, mends)
         except ToolFailed as failure:
             return _Failed(piece, failure.reason)
         piece.checks += made.checks
@@ -87,6 +100,7 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
             drop_unread(piece)
             take_unsigned(piece, target)
             verify(piece.graph, target.env, target.constraints)
+            piece.undefined = prove_defined(piece)
     return found
 
 
@@ -119,4 +133,8 @@ def _fails(
     examples: Sequence[Any],
 ) -> bool:  # fmt: skip
     tried = lowered(program, target, {**dict.fromkeys(left, "left out of a trial"), **kept})
-    return isinstance(_emitted(program, target, tried, examples), _Failed)
+    if any(piece.undefined for piece in tried.pieces):
+        return True
+    return target.emit is not None and isinstance(
+        _emitted(program, target, tried, examples, mends=False), _Failed
+    )

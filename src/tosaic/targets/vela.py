@@ -1,7 +1,7 @@
-"""Vela in-process: a TOSA file becomes a command stream for an Ethos-U.
+"""Vela: a TOSA file becomes a command stream for an Ethos-U.
 
-Vela's own command line wraps ``regor.compile``; so does this, without files and without a second
-process. Texts of its options are Vela's; what they must say is measured with version 5.2.
+Vela's own command line wraps ``regor.compile``; so does this, without files and in a process that
+stays. Texts of its options are Vela's; what they must say is measured with version 5.2.
 """
 
 from __future__ import annotations
@@ -10,15 +10,19 @@ import configparser
 import importlib.util
 import math
 import os
-from collections.abc import Mapping
+import shlex
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import lru_cache
+from functools import cache, lru_cache
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
 from tosaic.errors import InvalidInput, ToolFailed, first_line
 from tosaic.files.velabin import Boundary, Stream
-from tosaic.targets.silence import silence
+from tosaic.targets import vela_processes
+from tosaic.targets.vela_processes import MALFORMED, UNREADABLE, Answer, WorkerLost
 
 _U55 = ("Ethos_U55_High_End_Embedded", "Shared_Sram")
 _U65 = ("Ethos_U65_High_End", "Dedicated_Sram_384KB")
@@ -51,6 +55,7 @@ _OPTIONS = {
 # What prints, and what is so anyway.
 _SILENT = frozenset({"timing", "show-cpu-operations", "show-subgraph-io-summary",
                      "debug-force-regor"})  # fmt: skip
+_INI = "Arm/vela.ini"  # comes with Vela
 _RAW = ("output-format", "raw")
 _FEATURES = {
     "disable-chaining": "Grouping",
@@ -145,25 +150,79 @@ def run_vela(file: bytes, config: VelaConfig, kind: str = "TOSA") -> VelaResult:
 
     ``kind`` is TFLITE for a file of TensorFlow's: what it costs can so be seen beside ours.
     """
-    regor, system, options = _regor(), _system(config), _options(config)
-    try:
-        with silence():
-            made = regor.compile(
-                config.architecture, file, kind, system, options=options, verbose=False
-            )
-    except RuntimeError as problem:
-        words = " ".join(str(problem).split())
-        name = config.accelerator
-        raise ToolFailed(f"Vela does not compile the graph for {name}: {words}") from None
-    performance = _performance(made.perf_report)
-    if made.perf_report.cpuOps:
-        raise ToolFailed(f"Vela leaves {made.perf_report.cpuOps} operators to the CPU")
+    (found,) = run_many([file], config, kind)
+    if isinstance(found, ToolFailed):
+        raise found
+    return found
+
+
+def run_many(
+    files: Sequence[bytes], config: VelaConfig, kind: str = "TOSA"
+) -> list[VelaResult | ToolFailed]:
+    """Compile several files at once, on all cores; a ToolFailed for each that Vela does not."""
+    fields = {
+        "architecture": config.architecture, "kind": kind, "system": _system(config),
+        "options": _options(config),
+    }  # fmt: skip
+    answers = vela_processes.run([vela_processes.Job(file, fields) for file in files])
+    return [_result(answer, file, config, kind) for answer, file in zip(answers, files)]
+
+
+def _result(
+    answer: Answer | WorkerLost, file: bytes, config: VelaConfig, kind: str
+) -> VelaResult | ToolFailed:
+    if not isinstance(answer, WorkerLost):
+        try:
+            return _read(answer, config)
+        except MALFORMED:
+            answer = WorkerLost(UNREADABLE)
+    said = f" ({answer.words})" if answer.words else ""
+    place = f"on the graph for {config.accelerator}{said}"
+    return ToolFailed(f"Vela {answer} {place}; {_kept(file, config, kind)}")
+
+
+def _read(answer: Answer, config: VelaConfig) -> VelaResult | ToolFailed:
+    fields, blobs = answer
+    if "refused" in fields:
+        words = " ".join(fields["refused"].split())
+        return ToolFailed(f"Vela does not compile the graph for {config.accelerator}: {words}")
+    if fields["cpu_operators"]:
+        return ToolFailed(f"Vela leaves {fields['cpu_operators']} operators to the CPU")
+    database = {
+        name: Table(tuple(header), tuple(map(tuple, rows)))
+        for name, (header, rows) in fields["database"].items()
+    }
+    command_stream, weights = blobs
     return VelaResult(
-        config.accelerator, bytes(made.command_stream), bytes(made.read_only.data),
-        made.read_only.region, made.scratch.size, made.scratch.region, made.scratch_fast.size,
-        made.scratch_fast.region, _placed(made.inputs), _placed(made.outputs), performance,
-        _database(made.opt_database),
+        config.accelerator, command_stream, weights, **fields["regions"],
+        inputs=_placed(fields["inputs"]), outputs=_placed(fields["outputs"]),
+        performance=Performance(**fields["performance"]), database=database,
     )  # fmt: skip
+
+
+def _kept(file: bytes, config: VelaConfig, kind: str) -> str:
+    """Keep a graph that Vela is lost on: the command that repeats it."""
+    system, memory = _names(config)
+    name = f"{sha256(file).hexdigest()[:12]}.{kind.lower()}"
+    try:
+        if not os.path.isdir(_folder()):
+            _folder.cache_clear()
+        path = Path(_folder()) / name
+        path.write_bytes(file)
+    except OSError as problem:
+        return f"the graph cannot be kept: {first_line(problem)}"
+    words = [
+        "vela", f"--accelerator-config={config.accelerator}", f"--config={config.ini or _INI}",
+        f"--system-config={system}", f"--memory-mode={memory}", "--output-format=raw",
+        *config.flags, str(path),
+    ]  # fmt: skip
+    return f"to repeat it: {shlex.join(words)}"
+
+
+@cache
+def _folder() -> str:
+    """Where graphs are kept that Vela is lost on: a folder of this process, and its user's own."""
+    return tempfile.mkdtemp(prefix="tosaic-vela-")
 
 
 def check(config: VelaConfig) -> None:
@@ -173,26 +232,16 @@ def check(config: VelaConfig) -> None:
     _options(config)
 
 
-def _regor() -> Any:
-    try:
-        from ethosu import regor
-    except ImportError:
-        raise InvalidInput(
-            "an Ethos-U target needs Vela, which is not installed: pip install ethos-u-vela"
-        ) from None
-    return regor
-
-
 def _ini(config: VelaConfig) -> Path:
     """The file of systems and memories: the user's own, or one that comes with Vela."""
     if config.ini and os.path.isfile(config.ini):
         return Path(config.ini)
     found = importlib.util.find_spec("ethosu")
     for place in (found.submodule_search_locations or ()) if found else ():
-        file = Path(place) / "config_files" / (config.ini or "Arm/vela.ini")
+        file = Path(place) / "config_files" / (config.ini or _INI)
         if file.is_file():
             return file
-    raise InvalidInput(f"there is no Vela configuration file '{config.ini or 'Arm/vela.ini'}'")
+    raise InvalidInput(f"there is no Vela configuration file '{config.ini or _INI}'")
 
 
 def _read_ini(config: VelaConfig) -> tuple[str, configparser.ConfigParser]:
@@ -335,22 +384,5 @@ def _flags(flags: tuple[str, ...]) -> list[tuple[str, str]]:
     return pairs
 
 
-def _placed(tensors: Any) -> tuple[Boundary, ...]:
-    return tuple(Boundary(tuple(t.shape), t.element_size, t.address, t.region) for t in tensors)
-
-
-def _performance(report: Any) -> Performance:
-    memories = {m.memoryName: m.peakUsage for m in report.memories.values()}
-    return Performance(
-        report.npuCycles, report.totalCycles, report.macCount, report.npuOps, memories,
-        report.readOnlyPeakUsage,
-    )  # fmt: skip
-
-
-def _database(database: Any) -> dict[str, Table]:
-    if database is None:
-        return {}
-    return {
-        name: Table(tuple(t.header), tuple(tuple(row) for row in t.data))
-        for name, t in database.tables.items()
-    }
+def _placed(tensors: Sequence[Any]) -> tuple[Boundary, ...]:
+    return tuple(Boundary(tuple(shape), *places) for shape, *places in tensors)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import mmap
 import os
 import re
 
@@ -47,7 +46,7 @@ def read(source: Source) -> Graph:
         kind = type(source).__name__
         raise InvalidInput(f"a graph is read from a path or from bytes, not from {kind}") from None
     try:
-        return _decode(_mapped(path))
+        return _decode(_bytes(path))
     except InvalidGraph as problem:
         raise InvalidGraph(f"{path}: {problem.reason}", problem.where) from None
 
@@ -66,13 +65,11 @@ def _decode(buffer: memoryview) -> Graph:
     return FileDecoder(FlatbufferReader(buffer)).graph()
 
 
-def _mapped(path: str) -> memoryview:
-    """A file's bytes, in memory only where they are looked at."""
+def _bytes(path: str) -> memoryview:
+    """A file's bytes; of a map of it, reading what others have cut off would end the process."""
     try:
         with open(path, "rb") as file:
-            if not os.fstat(file.fileno()).st_size:
-                return memoryview(b"")
-            return memoryview(mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ))
+            return memoryview(file.read(os.fstat(file.fileno()).st_size))
     except (OSError, ValueError) as problem:  # a zero byte in a path is a ValueError
         reason = getattr(problem, "strerror", None) or str(problem)
         raise InvalidInput(f"{path!r} cannot be read: {reason}") from None

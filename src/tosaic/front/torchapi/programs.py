@@ -143,12 +143,16 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
         reason = "torch does not find a form of this program without writes in place"
         raise InvalidInput(f"{reason}: {first_line(problem)}") from problem
     for module in graphs_of(made):
-        for node in module.graph.nodes:
-            # A copy that makes memory contiguous is gone where torch thought that it is.
-            if node.target is torch.ops.aten.view.default:
-                node.target = torch.ops.aten.reshape.default
+        reshape_views(module.graph)
         module.recompile()
     return made
+
+
+def reshape_views(graph: fx.Graph) -> None:
+    """Views as reshapes, which need no contiguous operand: passes drop and move copies."""
+    for node in graph.nodes:
+        if node.target in (torch.ops.aten.view.default, torch.ops.aten._unsafe_view.default):
+            node.target = torch.ops.aten.reshape.default
 
 
 def _with_aliases(exported: ExportedProgram) -> ExportedProgram:

@@ -64,7 +64,10 @@ class StandIn(Tensor):
 
         args, kwargs = pytree.tree_map(bare, (args, kwargs or {}))
         made = func(*args, **kwargs)
-        return pytree.tree_map_only(Tensor, lambda t: given.get(id(t)) or StandIn(t), made)
+        # A call in place gives its argument; the truth of a tensor is not to be asked.
+        return pytree.tree_map_only(
+            Tensor, lambda t: given[id(t)] if id(t) in given else StandIn(t), made
+        )
 
 
 def stand_in(tensor: Tensor) -> StandIn:
