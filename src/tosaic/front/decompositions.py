@@ -125,6 +125,12 @@ def _diagonal_scatter(
     return torch.where(mask, each, x).movedim((-2, -1), (dim1, dim2))
 
 
+def _fill_diagonal(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    if self.dim() != 2 or wrap:
+        raise Unsupported("a diagonal that is filled of more than two axes, or that goes on")
+    return torch.where(torch.eye(*self.shape, dtype=torch.bool), fill_value, self)
+
+
 def _normalised(rows: Tensor, eps: float) -> Tensor:
     """Rows [R, N] less their means by their deviations, which come from parts of each row."""
     count, length = rows.shape
@@ -202,6 +208,7 @@ DECOMPOSITIONS: dict[str, tuple[Decomposition, ...]] = {
     "aten.bucketize.Tensor": (_bucketize(_counted), _bucketize(_counted_in_float)),
     "aten.bucketize.Scalar": (_bucketize(_counted), _bucketize(_counted_in_float)),
     "aten.diagonal_scatter.default": (_diagonal_scatter,),
+    "aten.fill_diagonal_.default": (_fill_diagonal,),
     "aten.layer_norm.default": (_layer_norm,), "aten.group_norm.default": (_group_norm,),
     "aten.instance_norm.default": (_instance_norm,),
     "aten.special_ndtri.default": (_ndtri,), "aten.special_log_ndtr.default": (_log_ndtr,),
