@@ -17,10 +17,13 @@ class Emit(Protocol):
 
     ``given`` is an input of the graph that calibration saw. What comes back has the graph's
     ``model`` to run it with, and ``checks``, sentences on what was checked. ToolFailed says what
-    does not compile, or compiles wrongly.
+    does not compile, or compiles wrongly, and cannot be worked around; nothing of that is tried
+    without ``mends``.
     """
 
-    def __call__(self, graph: Graph, given: Sequence[Array] | None = None) -> Any: ...
+    def __call__(
+        self, graph: Graph, given: Sequence[Array] | None = None, mends: bool = True
+    ) -> Any: ...
 
 
 @dataclass(frozen=True)

@@ -12,16 +12,14 @@ from tosaic.ir.graph import Array, Graph
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
 from tosaic.targets.delegate import Delegate
-from tosaic.targets.ethosu_check import WrongResult, trial
+from tosaic.targets.ethosu_check import Fault
 from tosaic.targets.ethosu_costs import cycles
 from tosaic.targets.ethosu_forms import DEDICATED, FAMILIES, constraint
-from tosaic.targets.ethosu_outputs import own_outputs
-from tosaic.targets.ethosu_repairs import repair
-from tosaic.targets.ethosu_twins import tell_apart
+from tosaic.targets.ethosu_mend import Compiler, mend
+from tosaic.targets.reduce import copy_graph
 from tosaic.targets.vela import ACCELERATORS, VelaConfig, check
 from tosaic.targets.vela_processes import start
 
-_BUFFERING = "--disable-buffering"
 # U85 branches; the older ones do not.
 _ENVS = {
     "u55": "TOSA-1.0+INT+int16+int4",
@@ -84,33 +82,22 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
 
 
 def _emit(
-    config: VelaConfig, options: Options, graph: Graph, given: Sequence[Array] | None = None
-) -> Delegate:
-    repair(graph, ETHOS_U[config.accelerator].env, family(config.accelerator))
-    own_outputs(graph, ETHOS_U[config.accelerator].env)
-    tell_apart(graph, ETHOS_U[config.accelerator].env)
-    made = _checked(graph, config, given, options.check)
+    config: VelaConfig, options: Options, graph: Graph, given: Sequence[Array] | None = None,
+    mends: bool = True,
+) -> Delegate:  # fmt: skip
+    """Compile a graph; with ``mends`` a fault of Vela is worked around, if it can be."""
+    compiler, unchanged = Compiler(config, ETHOS_U[config.accelerator].env), copy_graph(graph)
+    made = compiler.compile(graph, given, options.check)
+    if isinstance(made, Fault):
+        mended = mend(unchanged, given, made.failure, compiler) if mends else None
+        if mended is None:
+            raise made.failure
+        graph.inputs, graph.outputs = mended.graph.inputs, mended.graph.outputs
+        graph.ops = mended.graph.ops
+        made = replace(mended, graph=graph)  # which the program's pieces have
     made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
     made.check("flash", made.result.performance.flash, options.max_flash_bytes)
     return made
-
-
-def _checked(
-    graph: Graph, config: VelaConfig, given: Sequence[Array] | None, check: bool
-) -> Delegate:
-    """The graph as it was compiled if that is right, or else without what Vela can leave out.
-
-    Weights that are brought while others are used come too early now and then, over what an
-    operation still reads.
-    """
-    made = trial(graph, config, given, check)
-    if isinstance(made, Delegate):
-        return made
-    if isinstance(made.failure, WrongResult) and _BUFFERING not in config.flags:
-        other = trial(graph, replace(config, flags=(*config.flags, _BUFFERING)), given)
-        if isinstance(other, Delegate):
-            return other
-    raise made.failure
 
 
 ETHOS_U: dict[str, Target] = {name: _target(name) for name in ACCELERATORS}

@@ -59,7 +59,7 @@ class WrongResult(ToolFailed):
 def check_stream(made: Delegate, given: Sequence[Array] | None = None) -> Iterator[str]:
     """What was checked of a stream, in sentences; WrongResult if it differs from its graph."""
     seen, random, refused = 0, 0, ""
-    for number, arrays in enumerate(_inputs(made.graph, given)):
+    for number, arrays in enumerate(inputs_for(made.graph, given)):
         is_random = given is None or number > 0
         if is_random and random == RANDOM:
             break
@@ -101,7 +101,7 @@ def _compare(made: Delegate, arrays: Sequence[Array], wanted: Sequence[Array]) -
             )
 
 
-def _inputs(graph: Graph, given: Sequence[Array] | None) -> Iterator[list[Array]]:
+def inputs_for(graph: Graph, given: Sequence[Array] | None) -> Iterator[list[Array]]:
     """What calibration saw, then random inputs: of the whole type, then such as were seen."""
     random = np.random.default_rng(0)
     if given is not None:

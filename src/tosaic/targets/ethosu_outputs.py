@@ -26,9 +26,11 @@ def own_outputs(graph: Graph, env: Env) -> None:
         elif value.dtype is d.BOOL:
             wrong = _is_read(value, uses)
         else:
-            wrong = value.dtype in (d.I8, d.I16, d.I32) and _is_lost(value, uses)
+            wrong = value.dtype in (d.I8, d.I16, d.I32) and (
+                _is_lost(value, uses) or _is_between_turns(value, uses)
+            )
         if wrong:
-            graph.outputs[number] = _copied(graph, value, env)
+            graph.outputs[number] = copy_output(graph, value, env)
 
 
 def _is_read(value: Value, uses: dict[Value, list[Op]]) -> bool:
@@ -53,7 +55,22 @@ def _is_lost(value: Value, uses: dict[Value, list[Op]]) -> bool:
     return False
 
 
-def _copied(graph: Graph, value: Value, env: Env) -> Value:
+def _is_between_turns(value: Value, uses: dict[Value, list[Op]]) -> bool:
+    """Whether a TRANSPOSE makes it and another reads it, which become one."""
+    made = value.producer
+    while made is not None and made.name == "RESHAPE":
+        made = made.ins[0].producer
+    return made is not None and made.name == "TRANSPOSE" and _is_turned(value, uses)
+
+
+def _is_turned(value: Value, uses: dict[Value, list[Op]]) -> bool:
+    return any(
+        op.name == "TRANSPOSE" or (op.name in _MOVES and _is_turned(op.outs[0], uses))
+        for op in uses.get(value, ())
+    )
+
+
+def copy_output(graph: Graph, value: Value, env: Env) -> Value:
     """A copy that takes over the name of the result."""
     made, op = copy_of(value, env)
     made.name, value.name = value.name, f"{value.name}_inside"

@@ -15,19 +15,28 @@ import numpy as np
 
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
+from tosaic.spec import OPS
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
-from tosaic.targets.ethosu_forms import constant_factor, is_shifted_far
+from tosaic.targets.ethosu_shapes import (
+    flattened,
+    keeps_order,
+    read_apart,
+    rounded_once,
+    shape_first,
+    twin_of,
+)
 
 Uses = Mapping[Value, Sequence[Op]]
 _PIECES = {"SLICE", "CONCAT", "PAD", "TILE"}
-_COPIED = {d.I8, d.I16, d.I32, d.BOOL}
+COPIED = {d.I8, d.I16, d.I32, d.BOOL}
 _WINDOWS = {"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D"}
 _CONVOLUTIONS = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D"}
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
 _SHIFTS = {"LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"}
 _FUNCTIONS = {"ABS", "BITWISE_NOT", "CLZ"}
 _KERNELS = {*_WINDOWS, *_CONVOLUTIONS, "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "MATMUL"}
+_CHAINED = 3  # sums and products that U85 computes in one operation
 _BITS = {"BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}
 
 
@@ -45,12 +54,15 @@ class Fault:
 def repair(graph: Graph, env: Env, product: str) -> None:
     """Copy what would be read from or written to the wrong place."""
     faults = [fault for fault in FAULTS if product in fault.products]
-    graph.ops = _read_apart(graph.ops)
-    uses, copies, ops = graph.uses(), dict[Value, Value](), list[Op]()
+    shape_first(graph)
+    if product != "u85":
+        graph.ops = flattened(graph.ops, env)
+    graph.ops = read_apart(graph.ops)
+    uses, copies, ops = _readers(graph), dict[Value, Value](), list[Op]()
     for op in graph.ops:
-        op = _rounded_once(op, env)
+        op = rounded_once(op, env)
         for position, value in enumerate(op.ins):
-            if value.is_const or value.dtype not in _COPIED:
+            if value.is_const or value.dtype not in COPIED:
                 continue
             if any(fault.lost(op, position, uses) for fault in faults):
                 if value not in copies:
@@ -67,6 +79,14 @@ def repair(graph: Graph, env: Env, product: str) -> None:
     graph.ops = ops
 
 
+def _readers(graph: Graph) -> dict[Value, list[Op]]:
+    """Who reads each value, with an operator for each output: a result is fused into nothing."""
+    uses = graph.uses()
+    for value in graph.outputs:
+        uses.setdefault(value, []).append(Op(OPS["IDENTITY"], [value], [Value(value.type)], {}))
+    return uses
+
+
 def _copy_for(op: Op, value: Value, uses: Uses, env: Env) -> tuple[Value, list[Op]]:
     """A copy; of a part that only got another shape, before it.
 
@@ -78,7 +98,7 @@ def _copy_for(op: Op, value: Value, uses: Uses, env: Env) -> tuple[Value, list[O
         copied, made = copy_of(value, env)
         return copied, [made]
     copied, made = copy_of(shape.ins[0], env)
-    shaped = _twin(value)
+    shaped = twin_of(value)
     shaped.ins[0] = copied
     return shaped.outs[0], [made, shaped]
 
@@ -101,52 +121,6 @@ def copy_of(value: Value, env: Env) -> tuple[Value, Op]:
     return made, op
 
 
-def _read_apart(given: Sequence[Op]) -> list[Op]:
-    """A RESHAPE for each operand of an operator that reads a tensor twice in another shape.
-
-    Vela lets what made the tensor write it in that shape, and forgets it for the second operand.
-    """
-    twins: dict[Op, list[Op]] = {}  # by who reads them
-    for op in given:
-        places: dict[Value, dict[tuple[Op, int], None]] = {}
-        for position, value in enumerate(op.ins):
-            reader = op
-            if value.producer is not None and value.producer.name == "RESCALE":
-                reader, position, value = value.producer, 0, value.producer.ins[0]
-            if value.producer is not None and _keeps_order(value.producer):
-                places.setdefault(value, {})[reader, position] = None
-        for value, found in places.items():
-            for reader, position in list(found)[1:]:
-                twin = _twin(value)
-                twins.setdefault(reader, []).append(twin)
-                reader.ins[position] = twin.outs[0]
-    return [each for op in given for each in (*twins.get(op, ()), op)]
-
-
-def _twin(value: Value) -> Op:
-    """The operator that makes a value, once more."""
-    made = value.producer
-    assert made is not None
-    other = Value(value.type, quant=value.quant, loc=value.loc)
-    return Op(made.defn, list(made.ins), [other], made.attrs, loc=made.loc)
-
-
-def _rounded_once(op: Op, env: Env) -> Op:
-    """A RESCALE for a product with a constant whose shift is so long that it rounds twice."""
-    found = constant_factor(op) if op.name == "MUL" and is_shifted_far(op) else None
-    if found is None:
-        return op
-    b, zero, (value, factor) = Builder(env), np.zeros(1), found
-    b.RESCALE(
-        value, b.const([factor], d.I32), op.ins[2], b.const(zero, d.I32), b.const(zero, d.I32),
-        out=d.I32, scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
-    )  # fmt: skip
-    (made,) = b.graph.ops
-    made.outs, made.loc = op.outs, op.loc
-    made.outs[0].producer = made
-    return made
-
-
 def _number(value: Value) -> int:
     assert value.const is not None
     return int(value.const.array.reshape(-1)[0])
@@ -154,17 +128,9 @@ def _number(value: Value) -> int:
 
 def _maker(value: Value) -> Op | None:
     """The operator that a value is made by, whatever shape it is given after that."""
-    while value.producer is not None and _keeps_order(value.producer):
+    while value.producer is not None and keeps_order(value.producer):
         value = value.producer.ins[0]
     return value.producer
-
-
-def _keeps_order(op: Op) -> bool:
-    """A RESHAPE, or a TRANSPOSE that moves axes of one element alone."""
-    if op.name != "TRANSPOSE":
-        return op.name == "RESHAPE"
-    moved = [axis for axis in op.attrs["perms"] if op.ins[0].shape[axis] > 1]
-    return moved == sorted(moved)
 
 
 def _source(value: Value) -> str:
@@ -190,6 +156,8 @@ def _rides(op: Op, uses: Uses) -> bool:
         return False
     (reader,) = readers
     operands = reader.ins[:2]
+    if any(len(uses.get(v, ())) != 1 for v in operands):
+        return False
     factors = [_factor(v) for v in operands]
     kinds = {v.producer.ins[0].dtype for v in operands if v.producer is not None}
     if len(factors) != 2 or None in factors or len(kinds) > 1:
@@ -237,9 +205,12 @@ def _before_rescale(value: Value) -> Op | None:
 
 def _wide(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE with 32 bits becomes several operators on U55 and U65, without the place."""
-    if op.name != "RESCALE" or position or d.I32 not in (op.ins[0].dtype, op.outs[0].dtype):
+    if op.name != "RESCALE" or position or _source(op.ins[0]) not in _PIECES:
         return False
-    return _source(op.ins[0]) in _PIECES and not _rides(op, uses)
+    if d.I32 in (op.ins[0].dtype, op.outs[0].dtype):
+        return not _rides(op, uses)
+    readers = uses.get(op.outs[0], ())  # a RESCALE by 1 behind it becomes part of it
+    return len(readers) == 1 and _factor(readers[0].outs[0]) == 1 and not _rides(readers[0], uses)
 
 
 def _shared(op: Op, position: int, uses: Uses) -> bool:
@@ -314,11 +285,13 @@ def _surrounded(op: Op, position: int, uses: Uses) -> bool:
 def _limited(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE that becomes part of what made its operand, with the limits of that."""
     made = _maker(op.ins[position])
+    while made is not None and made.name == "RESCALE" and _factor(made.outs[0]) == 1:
+        made = _maker(made.ins[0])  # which are left out
     if op.name != "RESCALE" or position or made is None or _number(op.ins[3]) != 0:
         return False
     if made.name not in {"MAX_POOL2D", "SELECT", *_BITS}:
         return False
-    return op.outs[0].dtype.bits > op.ins[0].dtype.bits and (_factor(op.outs[0]) or 0) > 1
+    return op.outs[0].dtype.bits > made.outs[0].dtype.bits and (_factor(op.outs[0]) or 0) > 1
 
 
 def _negated(op: Op, position: int, uses: Uses) -> bool:
@@ -345,6 +318,8 @@ def _left_out(op: Op, position: int, uses: Uses) -> bool:
         return before is not after
     if op.name in _CONVOLUTIONS and (before, after) == (d.I8, d.I16):
         return True
+    if op.name == "RESCALE" and _factor(op.outs[0]) == 1:  # left out as well, across a RESHAPE
+        return before is d.I48 and op.ins[0].producer is not made
     return before is d.I48 and op.name in ("CONV3D", "TRANSPOSE_CONV2D", "NEGATE")
 
 
@@ -353,11 +328,19 @@ def _shifted(op: Op, position: int, uses: Uses) -> bool:
     return op.name == "CLAMP" and _source(op.ins[0]) in _SHIFTS
 
 
-def _unsigned(op: Op, position: int, uses: Uses) -> bool:
-    """Two RESCALE become one, with the limits of both types: of uint8 the upper half is lost."""
-    if op.name != "RESCALE" or position or not op.attrs["output_unsigned"]:
+def _merged(op: Op, position: int, uses: Uses) -> bool:
+    """Two RESCALE of which one is by 1 become one, which saturates to the last type alone."""
+    first = _maker(op.ins[position])
+    if op.name != "RESCALE" or position or first is None or first.name != "RESCALE":
         return False
-    return _source(op.ins[0]) == "RESCALE"
+    factor, bits = _factor(op.outs[0]), op.ins[0].dtype.bits
+    if factor is None or _number(op.ins[3]) != 0:
+        return False
+    if factor == 1:
+        return _number(op.ins[4]) != 0
+    if _factor(first.outs[0]) != 1 or first.ins[0].dtype.bits < bits:
+        return False
+    return abs(factor) < 2.0 ** (op.outs[0].dtype.bits - bits)
 
 
 def _turned(op: Op, position: int, uses: Uses) -> bool:
@@ -366,6 +349,25 @@ def _turned(op: Op, position: int, uses: Uses) -> bool:
     if op.name not in ("CLAMP", "TABLE") or made is None or made.name != "REVERSE":
         return False
     return _source(made.ins[0]) in ("CLAMP", "TABLE")
+
+
+def _tabled(op: Op, position: int, uses: Uses) -> bool:
+    """A table of int16 in one chain with another, where there is room for one."""
+    if op.name != "TABLE" or position or op.ins[0].dtype is not d.I16:
+        return False
+    return _follows_table(op.ins[0], _CHAINED)
+
+
+def _follows_table(value: Value, depth: int) -> bool:
+    """Whether a chain of sums and products begins with a table of int16."""
+    made = _maker(value)
+    while made is not None and made.name == "RESCALE":
+        made = _maker(made.ins[0])
+    if made is None or depth < 0:
+        return False
+    if made.name == "TABLE":
+        return depth < _CHAINED and made.ins[0].dtype is d.I16
+    return made.name in _BINARY and any(_follows_table(v, depth - 1) for v in made.ins[:2])
 
 
 def _shaped_apart(op: Op, position: int, uses: Uses) -> bool:
@@ -385,31 +387,26 @@ def _chosen(op: Op, position: int, uses: Uses) -> bool:
 
 
 def _crossed(op: Op, position: int, uses: Uses) -> bool:
-    """So has what U55 and U65 read where both operands are repeated.
-
-    And so has what a RESCALE that becomes part of the operator reads: the shape is behind it.
-    """
+    """So has what U55 and U65 read where both operands are repeated."""
     if op.defn.name not in _BINARY or position > 1:
         return False
     if any(v.shape == op.outs[0].shape for v in op.ins[:2]):
         return False
-    made = op.ins[position].producer
-    is_behind = made is not None and made.name == "RESHAPE" and _source(made.ins[0]) == "RESCALE"
-    return is_behind or _reshaped_for_several(op.ins[position], uses)
+    return _reshaped_for_several(op.ins[position], uses)
 
 
 def _reshaped_for_several(value: Value, uses: Uses) -> bool:
     """Whether a tensor is read by others, and by someone with another shape."""
     made = value.producer
-    if made is not None and made.name == "RESHAPE":
+    if made is not None and keeps_order(made):
         return len(uses[made.ins[0]]) > 1 or len(uses[value]) > 1
-    return len(uses[value]) > 1 and any(reader.name == "RESHAPE" for reader in uses[value])
+    return len(uses[value]) > 1 and any(keeps_order(reader) for reader in uses[value])
 
 
-_EVERYWHERE = (_part, _by_channel, _sliced, _reshaped, _chosen, _negated, _left_out, _unsigned,
+_EVERYWHERE = (_part, _by_channel, _sliced, _reshaped, _chosen, _negated, _left_out, _merged,
                _surrounded)  # fmt: skip
 _ON_OLDER = (_wide, _shared, _multiplied, _shaped_apart, _resized, _crossed)
-_ON_NEWER = (_chained, _limited, _shifted, _cut, _turned)
+_ON_NEWER = (_chained, _limited, _shifted, _cut, _turned, _tabled)
 FAULTS = (
     *(Fault(("u55", "u65", "u85"), lost) for lost in _EVERYWHERE),
     *(Fault(("u55", "u65"), lost) for lost in _ON_OLDER),

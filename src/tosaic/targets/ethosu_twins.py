@@ -1,11 +1,14 @@
-"""Convolutions with equal weights and other biases, which Vela 5.2 takes for one.
+"""Convolutions with equal weight bytes and unequal biases or zero points, one for Vela 5.2.
 
-It encodes weights and biases together, once for all convolutions with the same weights and scales,
-and does not look at the biases. A module that is used twice has such, as each use corrects its own.
-Weights that are written otherwise and mean the same keep them apart.
+It encodes weights and biases together, once for all convolutions with equal bytes of weights and
+equal scales, strides and dilations, and compares neither biases nor weight zero points. A module
+that is used twice has such weights, and so have two layers of ones. Weights that are written
+otherwise and mean the same keep the convolutions apart.
 """
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -14,52 +17,58 @@ from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
 
-_CONVOLUTIONS = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D"}
-_ROWS = {"CONV2D": 1, "DEPTHWISE_CONV2D": 0}  # the axis of the kernel's rows
+_ROWS = {"CONV2D": 1, "DEPTHWISE_CONV2D": 0, "CONV3D": 2}  # the axis of the kernel's rows
+_Key = tuple[bytes, tuple[int, ...]]
+_Meaning = tuple[bytes, int]
 
 
 def tell_apart(graph: Graph, env: Env) -> None:
-    """Give convolutions that share weights, but not the bias, weights that differ in writing."""
-    found: dict[Value, dict[bytes, list[Op]]] = {}
-    for op in graph.ops:
-        for region in op.regions:
-            tell_apart(region, env)
-        if op.name in _CONVOLUTIONS and all(v.is_const for v in op.ins[1:3]):
-            bias = _array(op.ins[2]).tobytes()
-            found.setdefault(op.ins[1], {}).setdefault(bias, []).append(op)
-    for weight, twins in found.items():
-        if len(twins) > 1:
-            _write_otherwise(weight, list(twins.values())[1:], env)
-
-
-def _write_otherwise(weight: Value, twins: list[list[Op]], env: Env) -> None:
-    """Another zero point for as many as there is room for; rows of zeros for the others."""
-    array = _array(weight)
-    zero = int(_array(twins[0][0].ins[4])[0])
-    low, high = d.I8.range
-    steps = [n for n in range(low - int(array.min()), high - int(array.max()) + 1) if n]
-    steps = [n for n in steps if low <= zero + n <= high] if weight.dtype is d.I8 else []
-    for number, ops in enumerate(twins):
-        b = Builder(env)
-        if number < len(steps):
-            step = steps[number]
-            moved = b.const(array + np.asarray(step, array.dtype), weight.dtype)
-            for op in ops:
-                op.ins[1], op.ins[4] = moved, b.const([zero + step], op.ins[4].dtype)
+    """Rewrite weights whose bytes an earlier convolution has with another bias or zero point."""
+    known: dict[_Key, _Meaning] = {}
+    for op in graph.walk():
+        if op.name not in _ROWS or not all(v.is_const for v in op.ins[1:3]):
             continue
-        for op in ops:
-            if op.name in _ROWS:
-                _lengthen(b, op, array, number - len(steps) + 1, zero)
+        for step, rows in _spellings(op):
+            array, zero = _written(op, step, rows), _zero(op) + step
+            meaning = _array(op.ins[2]).tobytes(), zero
+            key = array.tobytes(), tuple(n for n in array.shape if n > 1)
+            if known.setdefault(key, meaning) == meaning:
+                if step or rows:
+                    _write(op, array, zero, rows, env)
+                break
 
 
-def _lengthen(b: Builder, op: Op, array: Array, rows: int, zero: int) -> None:
-    """Rows that multiply padding by nothing at the end of the kernel."""
-    axis = _ROWS[op.name]
-    more = [(0, rows if n == axis else 0) for n in range(array.ndim)]
-    op.ins[1] = b.const(np.pad(array, more, constant_values=zero), op.ins[1].dtype)
-    top, bottom, *sides = op.attrs["pad"]
-    bottom += rows * op.attrs["dilation"][0]
-    op.attrs = {**op.attrs, "pad": (top, bottom, *sides)}
+def _spellings(op: Op) -> Iterator[tuple[int, int]]:
+    """Steps of the zero point for which there is room, then rows of zeros below the kernel."""
+    yield 0, 0
+    if op.ins[1].dtype is d.I8:
+        array, zero, (low, high) = _array(op.ins[1]), _zero(op), d.I8.range
+        least, most = min(int(array.min()), zero), max(int(array.max()), zero)
+        yield from ((step, 0) for step in range(low - least, high - most + 1) if step)
+    yield from ((0, rows) for rows in range(1, 64))
+
+
+def _written(op: Op, step: int, rows: int) -> Array:
+    array = _array(op.ins[1])
+    if not rows:
+        moved: Array = array + np.asarray(step, array.dtype)
+        return moved
+    more = [(0, rows if n == _ROWS[op.name] else 0) for n in range(array.ndim)]
+    return np.pad(array, more, constant_values=_zero(op))
+
+
+def _write(op: Op, array: Array, zero: int, rows: int, env: Env) -> None:
+    """Give an operator other weights; rows of zeros multiply padding."""
+    b = Builder(env)
+    op.ins[1] = b.const(array, op.ins[1].dtype)
+    op.ins[4] = b.const([zero], op.ins[4].dtype)
+    *front, top, bottom, left, right = op.attrs["pad"]
+    bottom += rows * op.attrs["dilation"][-2]
+    op.attrs = {**op.attrs, "pad": (*front, top, bottom, left, right)}
+
+
+def _zero(op: Op) -> int:
+    return int(_array(op.ins[4])[0])
 
 
 def _array(value: Value) -> Array:

@@ -63,8 +63,9 @@ class _Failed:
 
 
 def _emitted(
-    program: Program, target: Target, found: Partition, examples: Sequence[Any]
-) -> tuple[Any, ...] | _Failed:
+    program: Program, target: Target, found: Partition, examples: Sequence[Any],
+    mends: bool = True,
+) -> tuple[Any, ...] | _Failed:  # fmt: skip
     """What the graphs compile to, in order: each checked with what the pieces before it give."""
     assert target.emit is not None
     values, delegates = execution.start(program, examples) or {}, []
@@ -75,7 +76,7 @@ def _emitted(
             continue
         given = execution.try_operands(piece, values)
         try:
-            made = target.emit(piece.graph, given)
+            made = target.emit(piece.graph, given, mends)
         except ToolFailed as failure:
             return _Failed(piece, failure.reason)
         piece.checks += made.checks
@@ -135,5 +136,5 @@ def _fails(
     if any(piece.undefined for piece in tried.pieces):
         return True
     return target.emit is not None and isinstance(
-        _emitted(program, target, tried, examples), _Failed
+        _emitted(program, target, tried, examples, mends=False), _Failed
     )
