@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 _RANK = 64  # eigenvectors at most
-_LARGE = 1.5  # eigenvalues that count: those of inputs that have nothing in common are about 1
+_LARGE = 0.1  # eigenvalues that count: those of inputs that have nothing in common are about 1
 _OCTAVE = 16  # codes of a variance in an octave
 _DAMPED = 0.01
 _KEYS = "groups", "parts", "terms", "count", "rank"
