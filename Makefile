@@ -4,6 +4,7 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   ?= .venv
 JOBS   ?= 2
+MINUTES ?= 10
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
@@ -28,6 +29,7 @@ help:
 	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
 	@echo "make simulate     the long run of the NPU simulator: families, damaged streams, networks"
 	@echo "make fuzz         programs that a generator writes, on every target (COUNT=10000 MINUTES=60)"
+	@echo "make hunt         random graphs on the NPU simulator beside the interpreter (MINUTES=60)"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
@@ -95,6 +97,9 @@ simulate: $(STAMP)
 fuzz: $(STAMP)
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.fuzz --jobs $(JOBS) \
 	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+hunt: $(STAMP)
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m npu.hunt --minutes $(MINUTES) $(ARGS)
 
 npu: $(STAMP)
 	PYTHONPATH=tests:examples $(BIN)/python -m judges.npu --exact $(ARGS)
