@@ -4,7 +4,6 @@
 PYTHON ?= $(shell command -v python3.11 || command -v python3)
 VENV   ?= .venv
 JOBS   ?= 2
-MINUTES ?= 10
 BIN     = $(VENV)/bin
 STAMP   = $(VENV)/.installed
 
@@ -21,7 +20,7 @@ SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install browser lint format types pytest lines op-support conformance simulate fuzz npu benchmark docs clean distclean
+.PHONY: help demo test install browser lint format types pytest lines op-support conformance simulate fuzz everywhere npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -30,6 +29,7 @@ help:
 	@echo "make simulate     the long run of the NPU simulator: families, damaged streams, networks"
 	@echo "make fuzz         programs that a generator writes, on every target (COUNT=10000 MINUTES=60)"
 	@echo "make hunt         random graphs on the NPU simulator beside the interpreter (MINUTES=60)"
+	@echo "make everywhere   what could differ between processors, with other instruction sets and threads"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
@@ -99,7 +99,20 @@ fuzz: $(STAMP)
 	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
 
 hunt: $(STAMP)
-	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m npu.hunt --minutes $(MINUTES) $(ARGS)
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m npu.hunt --minutes $(or $(MINUTES),10) $(ARGS)
+
+# Tests that compute in floats, train, or compare bytes.
+SHAKY = tests/quant tests/pte/test_pte_file.py tests/pte/test_pte_io.py \
+  tests/interp/test_interp_floats.py tests/targets/test_channels_last.py \
+  tests/targets/test_io_floats.py tests/front/test_compile.py
+
+everywhere: $(STAMP)
+	set -e; for aten in default avx2; do for onednn in SSE41 AVX2; do for threads in 1 2; do \
+	  echo "== ATEN_CPU_CAPABILITY=$$aten ONEDNN_MAX_CPU_ISA=$$onednn OMP_NUM_THREADS=$$threads"; \
+	  ATEN_CPU_CAPABILITY=$$aten ONEDNN_MAX_CPU_ISA=$$onednn OMP_NUM_THREADS=$$threads \
+	    $(BIN)/python -m pytest -q -n $(JOBS) $(SHAKY); \
+	done; done; done
+	PYTHONPATH=tests:examples $(BIN)/python -m judges.everywhere $(ARGS)
 
 npu: $(STAMP)
 	PYTHONPATH=tests:examples $(BIN)/python -m judges.npu --exact $(ARGS)

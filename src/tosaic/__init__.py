@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
     from tosaic.executorch.runner import Paths, Runner
     from tosaic.interp.model import Model
+    from tosaic.quant.calibration import Calibration
     from tosaic.quant.selection import Schemes
     from tosaic.sim.compare import Comparison
     from tosaic.targets.artifact import Artifact
@@ -37,8 +38,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
-    "Unsupported", "check", "compare", "compile", "convert", "explain", "load", "prepare_qat",
-    "quantize",
+    "Unsupported", "calibrate", "check", "compare", "compile", "convert", "explain", "load",
+    "prepare_qat", "quantize",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -93,7 +94,7 @@ def compile(
     *,
     target: str = "TOSA-1.0+INT",
     scheme: str | Schemes | None = None,
-    calibration: Iterable[Any] | None = None,
+    calibration: Iterable[Any] | str | os.PathLike[str] | Calibration | None = None,
     dynamic_shapes: Any = None,
     io: Any = None,
     preserve_io_quantization: bool = False,
@@ -103,7 +104,8 @@ def compile(
 
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
     path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
-    ``scheme`` says otherwise, see ``quantize``), calibrated with the inputs in ``calibration``;
+    ``scheme`` says otherwise, see ``quantize``), calibrated with the inputs in ``calibration``, or
+    with what ``calibrate`` has stored in the file of that name;
     for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in
     PyTorch; ``report`` has the operator, the reason and the line of the user's own source.
     ``dynamic_shapes`` goes to torch.export.
@@ -130,12 +132,34 @@ def compile(
 
 
 @in_turn
+def calibrate(
+    model: Any,
+    example_inputs: tuple[Any, ...],
+    *,
+    calibration: Iterable[Any] | None = None,
+    target: str | None = None,
+    dynamic_shapes: Any = None,
+) -> Calibration:
+    """Run a model over data, and keep what its values were; ``save`` writes it to a file of text.
+
+    ``compile(..., calibration="net.ranges.json")`` compiles from the file for any target and
+    scheme, without the data, and gives the same bytes on every processor. ``target`` is one more
+    that it shall be for: TOSA's profiles and extensions and Ethos-U are known. What the model is
+    trained to may change after that; its structure may not.
+    """
+    with of_new_objects():
+        from tosaic.quant.record import calibrated
+
+        return calibrated(model, example_inputs, calibration, target, dynamic_shapes)
+
+
+@in_turn
 def quantize(
     model: Any,
     example_inputs: tuple[Any, ...],
     *,
     scheme: str | Schemes = "int8",
-    calibration: Iterable[Any] | None = None,
+    calibration: Iterable[Any] | str | os.PathLike[str] | Calibration | None = None,
 ) -> fx.GraphModule:
     """Quantize a model after training; the result is a program of PT2E, which ``compile`` takes.
 

@@ -14,9 +14,10 @@ from npu.maker import Maker
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.sim import ethosu
-from tosaic.sim.ethosu import mlw
+from tosaic.sim.ethosu import codec, mlw
 from tosaic.sim.ethosu.convolution import ConvolutionRun
 from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.vela_processes import decode_weights
 
 EVERY = tuple(itertools.chain(*ACCELERATORS.values()))
 
@@ -146,3 +147,29 @@ def test_a_fast_stream_of_unknown_kind_is_refused() -> None:
         mlw.decode_fast(bytes([3]) + bytes(63), 8)
     with pytest.raises(InvalidInput, match="within their header"):
         mlw.decode_fast(bytes(31), 8)
+
+
+@pytest.mark.parametrize("kind", DRAWS)
+def test_velas_codec_in_its_process_decodes_as_ours_does(kind: str) -> None:
+    rng = np.random.default_rng(len(kind))
+    size = 40_000
+    stream = bytes(mlw_codec.encode(DRAWS[kind](rng, size).astype(int).tolist()))
+    assert np.array_equal(codec.decode(stream, 2 * size), mlw.decode(stream, 2 * size))
+    with pytest.raises(InvalidInput, match="more values than the operation takes"):
+        codec.decode(stream, size // 2)
+
+
+def test_a_stream_that_ends_velas_codec_is_refused_as_ever() -> None:
+    """The codec ends its process, which is not this one, and the next stream is decoded."""
+    weights = np.random.default_rng(0).integers(-99, 99, 40_000)
+    stream = bytearray(mlw_codec.encode(weights.tolist()))
+    clean = codec.decode(bytes(stream), 50_000)
+    lost = 0
+    for place in range(1, 200, 12):
+        damaged = bytes(stream[:place]) + bytes([stream[place] ^ 0x81]) + bytes(stream[place + 1 :])
+        if decode_weights(damaged) is None:
+            lost += 1
+            with pytest.raises(InvalidInput):
+                codec.decode(damaged, 1 << 20)
+    assert lost
+    assert np.array_equal(codec.decode(bytes(stream), 50_000), clean)

@@ -52,7 +52,7 @@ def compile(
         chosen = _calibration(source, calibration)
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
-            calibration=None if chosen is None else kept.of(chosen),
+            calibration=chosen if chosen is None or isinstance(chosen, str) else kept.of(chosen),
             io=boundary.boundary(io), **given,
         )  # fmt: skip
         if output is not None:
@@ -144,7 +144,42 @@ def evaluate(
         console().print(found)
 
 
-ALL = (compile, explain, compare, evaluate)
+def calibrate(
+    model: o.Model,
+    data: o.Data = None,
+    output: Annotated[
+        Path | None, typer.Option("--output", "-o", help="net.ranges.json; else its name")
+    ] = None,
+    shape: o.Shape = None,
+    target: Annotated[
+        str | None, typer.Option("--target", "-t", help="one more target that it shall be for")
+    ] = None,
+    quiet: o.Quiet = False,
+) -> None:
+    """Run a model over data, and write what its values were, for any target and scheme.
+
+    `tosaic compile --calibration net.ranges.json` compiles from the file without the data, and
+    gives the same bytes on every processor. The file is text, a line a tensor, to keep in Git.
+    """
+    import tosaic
+
+    with busy("loading the model", quiet):
+        source = _source(model, shape)
+        path = output or Path(f"{_title(source, model)}.ranges.json")
+        if path.suffix != ".json":
+            raise InvalidInput(f"ranges are a .json file, not '{path}'")
+        _check_output(path)
+        given = _calibration(source, data)
+        if isinstance(given, str):
+            raise InvalidInput(f"'{given}' has ranges already: give the data to calibrate with")
+        made = tosaic.calibrate(source.model, source.inputs, calibration=given, target=target)
+        made.save(path)
+    if not quiet:
+        seen = f"{made.count} input{'s' * (made.count != 1)}"
+        typer.echo(f"written: {path}: {len(made.tensors)} tensors over {seen}")
+
+
+ALL = (compile, calibrate, explain, compare, evaluate)
 
 
 def _check_output(path: Path) -> None:
@@ -179,10 +214,12 @@ def _source(model: str, shape: list[str] | None) -> Source:
     return source_of(model, shape or [])
 
 
-def _calibration(source: Source, given: str | None) -> Iterable[Any] | None:
-    """The data that was named, else the model's own."""
+def _calibration(source: Source, given: str | None) -> Iterable[Any] | str | None:
+    """The data that was named, or the file of ranges; else the model's own data."""
     from tosaic.cli.data import data
 
+    if given is not None and Path(given).suffix == ".json":
+        return given
     return data(given) if given else source.calibration
 
 

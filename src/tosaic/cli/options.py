@@ -44,7 +44,13 @@ Target = Annotated[
     typer.Option("--target", "-t", help="ethos-u55-128, TOSA-1.0+INT, …", autocompletion=_targets),
 ]
 Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
-Calibration = Annotated[str | None, typer.Option(help=_DATA)]
+Calibration = Annotated[
+    str | None, typer.Option(help=f"{_DATA}; or a .json that `tosaic calibrate` has written")
+]
+Data = Annotated[
+    str | None,
+    typer.Argument(help=f"{_DATA}; without it the model's own", show_default=False, metavar="DATA"),
+]
 Scheme = Annotated[str | None, typer.Option(help="int8 (default), a16w8 or a8w4")]
 Io = Annotated[list[str] | None, typer.Option("--io", help=HELP)]
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]

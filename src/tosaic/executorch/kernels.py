@@ -10,6 +10,7 @@ import torch
 
 from tosaic.errors import InvalidInput
 from tosaic.executorch.memory import Memory, torch_dtype
+from tosaic.front.ports import without_nan
 
 Kernel = Callable[[Memory, list[int]], None]
 
@@ -57,6 +58,8 @@ class _Call:
             raise InvalidInput(f"{self.target} is called with {len(indices)} values of {count}")
         values = [_typed(memory.read(i), a) for i, a in zip(indices, self.arguments)]
         if self.functional is not None:
+            if "::quantize_per" in self.target._schema.name:
+                values[0] = without_nan(values[0])
             made = _call(self.functional, self.arguments, values, self.results)
             for place, value in zip(self.results, _several(made)):
                 values[place].copy_(value)

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from torch import fx
 
 MARK = "tosaic.mark"
+CALL = "tosaic.call"  # the name of the exported call that a call was made of
 
 
 @dataclass(frozen=True, slots=True)

@@ -28,6 +28,14 @@ TYPES = {"uint8": torch.uint8, "int8": torch.int8, "int16": torch.int16}
 _TO_FLOAT = {"aten.to.dtype", "aten._to_copy.default"}
 
 
+def without_nan(real: Tensor) -> Tensor:
+    """Real numbers to be quantized: infinities saturate, and NaN counts as 0, the zero point.
+
+    PT2E's operator converts NaN to an integer, for which C++ and the processors have no rule.
+    """
+    return real.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+
+
 @dataclass(frozen=True, slots=True)
 class Meaning:
     """What the integers of a tensor stand for, as a call that quantizes says it."""
@@ -45,8 +53,8 @@ class Meaning:
         return low, high
 
     def quantize(self, real: Tensor) -> Tensor:
-        """Integers for real numbers, as PT2E's own operator makes them."""
-        levels = torch.round(real.float() * (1.0 / self.scale)) + self.zero_point
+        """Integers for real numbers, as PT2E's own operator makes them; NaN is the zero point."""
+        levels = torch.round(without_nan(real.float()) * (1.0 / self.scale)) + self.zero_point
         return levels.clamp(self.low, self.high).to(self.dtype)
 
     def dequantize(self, integers: Tensor) -> Tensor:

@@ -151,7 +151,8 @@ class Rescale:
     def exact(self, v: Tensor) -> Tensor:
         """The definition: integer arithmetic, with a run-time check where it can fail."""
         value = v.to(torch.int64)
-        if self.rounding == "SINGLE_ROUND" and self.predictable and not self.input_unsigned:
+        plain = self.rounding == "SINGLE_ROUND" and not self.input_unsigned and v.dim() > 0
+        if plain and self.predictable:
             # The same in place: most of the time goes to fresh memory.
             value = value.clone() if value is v else value
             value.sub_(self.input_zp).mul_(self.multiplier).add_(self._half)

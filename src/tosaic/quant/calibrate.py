@@ -9,10 +9,15 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput, first_line
 from tosaic.front import torchapi
+from tosaic.front.trial import constants
 from tosaic.progress import shown
-from tosaic.quant.correct import LayerRun
+from tosaic.quant.calibration import Calibration, row_name
+from tosaic.quant.correct import LayerRun, correct_biases, known_value
 from tosaic.quant.inputs import Arguments, InputWatch
 from tosaic.quant.observer import RangeObserver
+from tosaic.quant.points import name_of, parts_of
+from tosaic.quant.pt2e import ObserverBase
+from tosaic.quant.statistics import Statistics
 from tosaic.quant.weights import BiasObserver, WeightObserver
 
 _CLIPPED = 0.05  # of the values of a tensor
@@ -22,9 +27,23 @@ def calibrate(
     prepared: fx.GraphModule, example_inputs: tuple[Any, ...], calibration: Iterable[Any] | None
 ) -> list[str]:
     """Run the observers over the data; what is doubtful about the data, a sentence each."""
-    arguments = Arguments(prepared, example_inputs)
-    data: Iterable[Any] = [example_inputs] if calibration is None else _iterable(calibration)
-    watch, run = InputWatch(arguments), LayerRun(prepared)
+    run = LayerRun(prepared)
+    _, doubts = run_over(prepared, example_inputs, calibration, run)
+    _see_parameters(prepared)
+    run.correct_biases()
+    return [*doubts, *_doubts(prepared)]
+
+
+def run_over(
+    module: fx.GraphModule,
+    example_inputs: tuple[Any, ...],
+    calibration: Iterable[Any] | None,
+    run: fx.Interpreter,
+) -> tuple[int, list[str]]:
+    """Run a program over the data: how many inputs there are, and what is doubtful about them."""
+    arguments = Arguments(module, example_inputs)
+    data: Iterable[Any] = [example_inputs] if calibration is None else iterable(calibration)
+    watch = InputWatch(arguments)
     for leaves in arguments.each(shown(data, "calibrating: input")):
         watch.see(leaves)
         try:
@@ -35,9 +54,46 @@ def calibrate(
             ) from problem
     if watch.count == 0:
         raise InvalidInput("the calibration data is empty: give at least one input")
-    _see_parameters(prepared)
-    run.correct_biases()
-    return [*watch.doubts(calibration is not None), *_doubts(prepared)]
+    return watch.count, list(watch.doubts(calibration is not None))
+
+
+def take(prepared: fx.GraphModule, stored: Calibration) -> None:
+    """Give the observers of a program what was seen before; parameters are seen now."""
+    for _, part in parts_of(prepared):
+        known = constants(part.graph)
+        for node in part.graph.nodes:
+            observer: Any = part.get_submodule(str(node.target)) if node.op == "call_module" else 0
+            if not isinstance(observer, ObserverBase):
+                continue
+            source = _observed(part, node)
+            is_known = source in known or source.op == "get_attr"
+            if isinstance(observer, RangeObserver):
+                _show(observer, known_value(part, source) if is_known else source, stored)
+            elif is_known:
+                observer(known_value(part, source))
+    for _, part in parts_of(prepared):
+        means = {n: m for n in part.graph.nodes if (m := stored.layers.get(name_of(n)))}
+        correct_biases(part, means)
+
+
+def _show(observer: RangeObserver, value: Any, stored: Calibration) -> None:
+    """Let an observer see a constant, once with each input, or what was stored of a value."""
+    if isinstance(value, Tensor):
+        seen = Statistics()
+        seen.see(observer.shown(value))
+        observer.take(seen, stored.count)
+        return
+    row, name = observer.row, name_of(value)
+    observer.take(stored.seen(name if row is None else row_name(name, row, observer.below)))
+
+
+def _observed(module: fx.GraphModule, node: fx.Node) -> fx.Node:
+    """The value that an observer looks at, be it behind others."""
+    while node.op == "call_module" and isinstance(
+        module.get_submodule(str(node.target)), ObserverBase
+    ):
+        node = node.all_input_nodes[0]
+    return node
 
 
 def _see_parameters(prepared: fx.GraphModule) -> None:
@@ -46,16 +102,7 @@ def _see_parameters(prepared: fx.GraphModule) -> None:
         for node in part.graph.nodes:
             observer = part.get_submodule(str(node.target)) if node.op == "call_module" else None
             if isinstance(observer, (WeightObserver, BiasObserver)) and not observer.has_seen:
-                observer(_known(part, node.all_input_nodes[0]))
-
-
-def _known(module: fx.GraphModule, node: fx.Node) -> Any:
-    """A parameter, or what is computed of parameters."""
-    if node.op == "get_attr":
-        return torchapi.attribute(module, str(node.target))
-    given = {n: _known(module, n) for n in node.all_input_nodes}
-    is_call = node.op == "call_function"  # and not another observer
-    return torchapi.evaluate(node, given) if is_call else given[node.all_input_nodes[0]]
+                observer(known_value(part, node.all_input_nodes[0]))
 
 
 def check_parameters(module: fx.GraphModule) -> None:
@@ -65,7 +112,7 @@ def check_parameters(module: fx.GraphModule) -> None:
             raise InvalidInput(f"{name} has NaN in it: train the model again, or load another")
 
 
-def _iterable(calibration: Any) -> Iterable[Any]:
+def iterable(calibration: Any) -> Iterable[Any]:
     if isinstance(calibration, (Tensor, str, dict)) or not isinstance(calibration, Iterable):
         kind = type(calibration).__name__
         raise InvalidInput(f"calibration is an iterable of inputs, such as a list, not {kind}")
@@ -80,12 +127,15 @@ def _doubts(prepared: fx.GraphModule) -> list[str]:
             observer = prepared.get_submodule(str(node.target))
             if isinstance(observer, RangeObserver):
                 found.setdefault(observer, _place(node.all_input_nodes[0]))
-    spoiled = [place for observer, place in found.items() if observer.bad]
+    spoiled = [place for observer, place in found.items() if observer.seen.bad]
     shares = [(observer.clipped(), place) for observer, place in found.items()]
     return [
         *(f"{place} gives NaN for some of the calibration data" for place in spoiled[:1]),
         *(f"{share:.0%} of {place} lies beyond its range" for share, place in shares
           if share > _CLIPPED),
+        *(f"{place} is whole multiples of {observer.step:g} from {observer.seen.low:g} to "
+          f"{observer.seen.high:g}, more than its integers hold: they are rounded"
+          for observer, place in found.items() if observer.is_rounded),
     ]  # fmt: skip
 
 

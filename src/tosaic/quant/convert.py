@@ -49,7 +49,7 @@ def _fold(module: fx.GraphModule) -> None:
         if node.op == "get_attr":
             values[node] = torchapi.attribute(module, str(node.target))
         else:
-            values[node] = torchapi.evaluate(node, values)
+            values[node] = torchapi.computed(node, values)
         if torchapi.target_name(node) in _QUANTIZE:
             name = f"_levels_{number}"
             module.register_buffer(name, values[node])

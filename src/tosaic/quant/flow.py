@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -19,7 +20,8 @@ from tosaic.front.ports import Ends
 from tosaic.quant.affine import fold_affine
 from tosaic.quant.attend import attend
 from tosaic.quant.boundary import WithEnds
-from tosaic.quant.calibrate import calibrate, check_parameters
+from tosaic.quant.calibrate import calibrate, check_parameters, take
+from tosaic.quant.calibration import Calibration
 from tosaic.quant.convert import convert
 from tosaic.quant.factors import join_factors
 from tosaic.quant.fold import add_biases, fold_batch_norms
@@ -29,16 +31,19 @@ from tosaic.quant.known import fold_known
 from tosaic.quant.magnitudes import mark_wide
 from tosaic.quant.masking import part_masks
 from tosaic.quant.permutes import sink_permutes
+from tosaic.quant.points import OUTLINE, mark_calls, name_of, name_points
 from tosaic.quant.prepare import prepare
 from tosaic.quant.promote import promote
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.quant.reach import mark_reach, seen_in
 from tosaic.quant.regions import apart, each_region, move_constants_in
-from tosaic.quant.residuals import mark_residuals
+from tosaic.quant.residuals import mark_residuals, outliers
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
+from tosaic.quant.truncate import truncate_casts
 from tosaic.targets.base import Target
 
-_NO_DATA = (
+NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
     "pass calibration=... for accuracy"
 )
@@ -49,7 +54,7 @@ def quantize(
     example_inputs: tuple[Any, ...],
     *,
     scheme: str | Scheme | Schemes = "int8",
-    calibration: Iterable[Any] | None = None,
+    calibration: Iterable[Any] | str | os.PathLike[str] | Calibration | None = None,
     target: Target | None = None,
 ) -> fx.GraphModule:
     """Quantize a model after training, for a target of integers.
@@ -70,7 +75,8 @@ def quantize(
     ``calibration`` is any iterable of inputs like those that the network will see, a generator
     included; a few dozen are enough. An input is a tensor or an array, a tuple of arguments, or a
     dict of arguments by name, in any batch size that the exported program runs with. Without it the
-    example inputs serve. Data that looks unlike what will come is warned about.
+    example inputs serve. Data that looks unlike what will come is warned about. It may also be what
+    ``tosaic.calibrate`` has made, or the file that this was saved to.
 
     ``target`` is what it will be compiled for; without it, TOSA with all that the scheme needs.
 
@@ -92,7 +98,7 @@ def quantized(
     examples: tuple[Any, ...],
     *,
     scheme: str | Scheme | Schemes,
-    calibration: Iterable[Any] | None = None,
+    calibration: Iterable[Any] | str | os.PathLike[str] | Calibration | None = None,
     target: Target | None = None,
     ends: Ends | None = None,
 ) -> Imported:
@@ -102,19 +108,47 @@ def quantized(
     quantizer = TosaicQuantizer(scheme, target=target)
     if ends:
         quantizer = WithEnds(scheme, target=target, ends=ends)
-    data, examples = _given(source, examples, calibration)
-    module = float_module(source, quantizer)
+    if isinstance(calibration, (str, os.PathLike)):
+        calibration = Calibration.load(calibration)
     with torch.no_grad():
-        for leaves in Arguments(module, examples).each([examples]):
-            mark_residuals(module, leaves)
-        prepared = apart(module, lambda part: prepare(part, quantizer))
-        doubts = calibrate(prepared, examples, data)
-        converted = apart(prepared, _converted)
+        if isinstance(calibration, Calibration):
+            made, doubts = _from_stored(source, calibration, quantizer)
+        else:
+            made, doubts = _from_data(source, examples, calibration, quantizer)
+        converted = apart(made, _converted)
     if source.changes.count:
         source.remember(converted)
-    for sentence in doubts if calibration is not None else [_NO_DATA, *doubts]:
+    for sentence in doubts:
         warnings.warn(sentence, UserWarning, stacklevel=3)
     return source.with_model(converted)
+
+
+def _from_data(
+    source: Imported, examples: tuple[Any, ...], calibration: Any, quantizer: TosaicQuantizer
+) -> tuple[fx.GraphModule, list[str]]:
+    """The program with observers that have seen the data, and what is doubtful about it."""
+    data, examples = given(source, examples, calibration)
+    module = float_module(source, quantizer)
+    for leaves in Arguments(module, examples).each([examples]):
+        mark_residuals(module, outliers(module, leaves))
+        mark_reach(module, seen_in(module, leaves))
+    prepared = apart(module, lambda part: prepare(part, quantizer))
+    doubts = calibrate(prepared, examples, data)
+    return prepared, doubts if calibration is not None else [NO_DATA, *doubts]
+
+
+def _from_stored(
+    source: Imported, stored: Calibration, quantizer: TosaicQuantizer
+) -> tuple[fx.GraphModule, list[str]]:
+    """The same from what calibration saw before."""
+    module = float_module(source, quantizer)
+    stored.check(module.meta[OUTLINE])
+    mark_residuals(module, [n for n in module.graph.nodes if name_of(n) in stored.outliers])
+    known = {n: stored.tensors.get(name_of(n)) for n in module.graph.nodes}
+    mark_reach(module, {n: (seen.low, seen.high) for n, seen in known.items() if seen})
+    prepared = apart(module, lambda part: prepare(part, quantizer))
+    take(prepared, stored)
+    return prepared, []
 
 
 def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule:
@@ -125,7 +159,10 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
         check_parameters(module)
         move_constants_in(module)
         check_names(module, quantizer.schemes)
-        return _ready(module, quantizer)
+        mark_calls(module)
+        module = _ready(module, quantizer)
+        name_points(module)
+        return module
 
 
 def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
@@ -157,6 +194,7 @@ def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
     reduce_parts(module)
     fold_known(module)
     fold_affine(module)
+    truncate_casts(module)
 
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:
@@ -166,7 +204,7 @@ def _converted(prepared: fx.GraphModule) -> fx.GraphModule:
     return made
 
 
-def _given(
+def given(
     source: Imported, examples: tuple[Any, ...], calibration: Iterable[Any] | None
 ) -> tuple[Iterable[Any] | None, tuple[Any, ...]]:
     """Calibration data and examples as the program takes them."""

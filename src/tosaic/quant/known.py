@@ -22,7 +22,7 @@ def fold_known(module: fx.GraphModule) -> None:
     values = {n: torchapi.attribute(module, str(n.target)) for n in graph.nodes if _is_held(n)}
     for node in graph.nodes:
         if node.op == "call_function" and is_known(node, values):
-            values[node] = made[node] = torchapi.evaluate(node, values)
+            values[node] = made[node] = torchapi.computed(node, values)
     if not made or not all(_is_new(node) for node in graph.nodes if node not in made):
         return
     for node, value in made.items():

@@ -10,24 +10,13 @@ import torch
 from torch import Tensor
 
 from tosaic.ir.graph import Array
+from tosaic.quant.statistics import Statistics
 
 Reader = Callable[[Tensor], Tensor]
-_CUTS = 129
-_HALF_STEP = 4  # bins of 2048: half of a step of int8 that covers them all
-
-
-@dataclass(frozen=True, slots=True)
-class Histogram:
-    """Values in bins of one width, how often each was seen, and the extremes, with 0 between."""
-
-    values: Array
-    counts: Array
-    low: float
-    high: float
-
-    @property
-    def half_step(self) -> float:
-        return _HALF_STEP * float(self.values[1] - self.values[0])
+# Ends that are tried, as shares of the extremes: 16 in each octave. Those beside each other differ
+# so much in their cost that the last bits of what was observed seldom decide.
+_SHARES = 2.0 ** (-np.arange(113) / 16)
+_HALF_STEP = 1 / 512  # of the span: half of a step of int8
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,42 +33,48 @@ class _Passed:
 
 
 def best_range(
-    seen: Histogram, steps: int, is_symmetric: bool, reader: Reader | None
+    seen: Statistics, steps: int, is_symmetric: bool, reader: Reader | None
 ) -> tuple[float, float]:
     """The ends with the least expected error of what the reader makes of the values.
 
     What lies outside costs the square of what it changes by, what lies inside s²/12 times the
     square of the reader's slope there. Of equals the widest is taken.
     """
-    shares = np.linspace(1, 0, _CUTS)
+    low, high = seen.ends
     if is_symmetric:
-        highs = max(-seen.low, seen.high) * shares
+        highs = _cut(max(-low, high), seen.width)
         cost = np.diagonal(_costs(seen, -highs, highs, steps, reader))
         best = float(highs[cost.argmin()])
         return -best, best
-    lows, highs = seen.low * shares, seen.high * shares
-    row, column = divmod(int(_costs(seen, lows, highs, steps, reader).argmin()), _CUTS)
+    lows, highs = _cut(low, seen.width), _cut(high, seen.width)
+    row, column = divmod(int(_costs(seen, lows, highs, steps, reader).argmin()), len(highs))
     return float(lows[row]), float(highs[column])
 
 
+def _cut(end: float, width: float) -> Array:
+    """The ends of ranges that are tried, from the widest on, each between two bins."""
+    cuts: Array = np.rint(end * _SHARES / width) * width
+    return np.append(cuts, 0.0)
+
+
 def lost_share(
-    seen: Histogram, low: float, high: float, step: float, reader: Reader | None
+    seen: Statistics, low: float, high: float, step: float, reader: Reader | None
 ) -> float:
     """The share of values that a range changes by more than a step does, as the reader sees it."""
-    passed = _passed(seen, reader)
-    inside = (seen.values >= low) & (seen.values <= high)
+    passed, values = _passed(seen, reader), seen.centres
+    inside = (values >= low) & (values <= high)
     steepest = np.abs(passed.slopes[inside]).max(initial=0.0)
-    kept = passed.of(np.clip(seen.values, low, high))
-    changed = ~(np.abs(kept - passed.results) <= max(step, seen.half_step / _HALF_STEP) * steepest)
+    kept = passed.of(np.clip(values, low, high))
+    changed = ~(np.abs(kept - passed.results) <= max(step, seen.width) * steepest)
     return float(seen.counts[changed].sum() / max(seen.counts.sum(), 1))
 
 
-def _costs(seen: Histogram, lows: Array, highs: Array, steps: int, reader: Reader | None) -> Array:
+def _costs(seen: Statistics, lows: Array, highs: Array, steps: int, reader: Reader | None) -> Array:
     """The cost of each low end with each high end."""
-    passed, counts = _passed(seen, reader), seen.counts
+    passed, counts, edges = _passed(seen, reader), seen.numbers(zeros=False), seen.centres
     weights = 1.0, passed.results, passed.results**2, passed.slopes**2
     number, first, second, steep = (np.append(0.0, np.cumsum(counts * w)) for w in weights)
-    at_low, at_high = np.searchsorted(seen.values, lows), np.searchsorted(seen.values, highs)
+    at_low, at_high = np.searchsorted(edges, lows), np.searchsorted(edges, highs)
     below = _distances(passed.of(np.minimum(lows + passed.margin, 0)),
                        number[at_low], first[at_low], second[at_low])  # fmt: skip
     above = _distances(
@@ -99,8 +94,8 @@ def _distances(end: Array, number: Array, first: Array, second: Array) -> Array:
     return np.where(number > 0, np.nan_to_num(squares, nan=np.inf, posinf=np.inf), 0)
 
 
-def _passed(seen: Histogram, reader: Reader | None) -> _Passed:
-    values, half = seen.values, seen.half_step
+def _passed(seen: Statistics, reader: Reader | None) -> _Passed:
+    values, half = seen.centres, (seen.high - seen.low) * _HALF_STEP
     if reader is not None:
         results = _read(reader, values)
         if np.isfinite(results[seen.counts > 0]).all():

@@ -8,7 +8,7 @@ makes all of them alike: MiniLM in int8 comes from 7 to 16 dB.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -22,9 +22,9 @@ NORMS = frozenset({"aten.layer_norm.default", "aten.rms_norm.default"})
 _FAR = 16.0  # the largest over the median: noise has 5 to 6, trained MiniLM 21 to 618
 
 
-def mark_residuals(module: fx.GraphModule, leaves: Sequence[Any]) -> None:
-    """Ask for 16 bits where they are worth it for the example inputs."""
-    sums = {n for n in module.graph.nodes if _is_sum(n) and any(map(_is_norm, n.users))}
+def mark_residuals(module: fx.GraphModule, outliers: Iterable[fx.Node]) -> None:
+    """Ask for 16 bits where they are worth it; norms read all of those of sums with outliers."""
+    sums = _sums(module)
     for node in module.graph.nodes:
         norms = [n for n in node.all_input_nodes if _is_norm(n)] if _is_sum(node) else []
         if (node in sums or norms) and any(_is_sum(user) for user in node.users):
@@ -32,15 +32,23 @@ def mark_residuals(module: fx.GraphModule, leaves: Sequence[Any]) -> None:
             for operand in node.all_input_nodes:
                 if (is_weighted(operand) or operand in norms) and len(operand.users) == 1:
                     _mark(operand, carried=True)
-    if not sums:
-        return
-    try:
-        watch = _Watch(module, sums)
-        watch.run(*leaves, enable_io_processing=False)
-    except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
-        return  # calibration says what is wrong with them
-    for node in watch.found:
+    for node in outliers:
         _mark(node, carried=True, wide=True, reads=False)
+
+
+def outliers(module: fx.GraphModule, leaves: Sequence[Any]) -> list[fx.Node]:
+    """Sums before norms of which few elements are far larger than all others."""
+    watch = _Watch(module, _sums(module))
+    try:
+        if watch.sums:
+            watch.run(*leaves, enable_io_processing=False)
+    except (RuntimeError, TypeError, ValueError, IndexError, AssertionError):
+        return []  # calibration says what is wrong with them
+    return watch.found
+
+
+def _sums(module: fx.GraphModule) -> set[fx.Node]:
+    return {n for n in module.graph.nodes if _is_sum(n) and any(map(_is_norm, n.users))}
 
 
 def _mark(node: fx.Node, **changes: Any) -> None:

@@ -7,7 +7,6 @@ from tosaic.front.moves import first
 from tosaic.ir.graph import Value
 from tosaic.rules._operands import minus, plus, times
 
-
 _SMALL = 1 << 12
 
 

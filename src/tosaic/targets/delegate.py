@@ -73,9 +73,9 @@ class Delegate:
     @cached_property
     def simulation(self) -> Simulation:
         """The NPU that runs the stream."""
-        from tosaic.sim.ethosu import load
+        from tosaic.sim.ethosu import codec, load
 
-        return load(self.result)
+        return load(self.result, codec.decode)
 
     def largest(self) -> list[PlacedTensor]:
         """The tensors in memory together when they need most, largest first."""

@@ -16,8 +16,10 @@ from torch import Tensor, fx
 from tosaic.errors import InvalidInput, TosaicError
 from tosaic.front import torchapi
 from tosaic.front.boundary import first_values, given_values, narrowed, real_numbers
+from tosaic.front.calls import QUANTIZE
 from tosaic.front.masks import Mask
 from tosaic.front.partition import Piece
+from tosaic.front.ports import without_nan
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_torch
 from tosaic.interp.model import Model
@@ -61,9 +63,13 @@ def give(piece: Piece, arrays: Iterable[Array], values: Values) -> None:
 
 
 def call(piece: Piece, values: Values) -> None:
-    """Run a piece of PyTorch."""
+    """Run a piece of PyTorch; what it quantizes is a number."""
     assert piece.node is not None
-    values[piece.node] = torchapi.evaluate(piece.node, values)
+    source = piece.node.args[0] if torchapi.target_name(piece.node) == QUANTIZE else None
+    known = values
+    if isinstance(source, fx.Node):
+        known = {**values, source: without_nan(values[source])}
+    values[piece.node] = torchapi.evaluate(piece.node, known)
 
 
 def start(program: Program, examples: Iterable[Any]) -> Values | None:

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -56,7 +56,7 @@ class WorkerLost(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """A file for Vela, with the fields that ``vela_worker.compile_with`` reads."""
+    """A file for Vela, with the fields that ``vela_worker.compile_with`` or its like reads."""
 
     file: bytes
     fields: Mapping[str, str]
@@ -74,7 +74,14 @@ class Worker:
     def __init__(self) -> None:
         self.answered = -1  # the first message says that it is ready
         self.deadline = 0.0
-        command = [sys.executable or "", "-I", "-S", str(PROGRAM), _regor(), str(_memory())]
+        command = [
+            sys.executable or "",
+            "-I",
+            "-S",
+            str(PROGRAM),
+            _extension("regor"),
+            str(_memory()),
+        ]
         with ExitStack() as opened:
             try:
                 self.channel, theirs = map(opened.enter_context, socket.socketpair())
@@ -229,6 +236,12 @@ def stop() -> None:
     _POOL.stop()
 
 
+def decode_weights(stream: bytes) -> bytes | None:
+    """Weights of 16 bits from a compressed stream, by Vela's codec; None where it does not."""
+    (found,) = run([Job(stream, {"codec": _extension("mlw_codec")})])
+    return found[1][0] if isinstance(found, tuple) and found[1] else None
+
+
 def run(jobs: Sequence[Job]) -> list[Answer | WorkerLost]:
     """What becomes of each job, as many at once as there are cores.
 
@@ -274,13 +287,15 @@ def run(jobs: Sequence[Job]) -> list[Answer | WorkerLost]:
     return [found[index] for index in range(len(jobs))]
 
 
-def _ready(workers: Iterable[Worker]) -> list[Worker]:
-    """Those that answer first, or have had their time."""
+def _ready(workers: Collection[Worker]) -> list[Worker]:
+    """Those that answer first, or have had their time; one alone can be waited for."""
+    if len(workers) < 2:
+        return list(workers)
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.channel, selectors.EVENT_READ, worker)
-        first = min((worker.deadline for worker in workers), default=0.0)
-        events = selector.select(max(first - time.monotonic(), 0.0)) if selector.get_map() else []
+        first = min(worker.deadline for worker in workers)
+        events = selector.select(max(first - time.monotonic(), 0.0))
     answering = [key.data for key, _ in events]
     return answering or [w for w in workers if w.deadline <= time.monotonic()]
 
@@ -310,10 +325,10 @@ def _number(variable: str) -> float:
 
 
 @cache
-def _regor() -> str:
-    """The file of Vela's extension module."""
+def _extension(name: str) -> str:
+    """The file of an extension module of Vela's."""
     with suppress(ImportError):
-        found = importlib.util.find_spec("ethosu.regor")
+        found = importlib.util.find_spec(f"ethosu.{name}")
         if found is not None and found.origin:
             return os.path.abspath(found.origin)
     raise InvalidInput(

@@ -15,6 +15,7 @@ from tosaic.front.torchapi.operators import (
     Effects,
     bound_arguments,
     by_position,
+    computed,
     effects,
     evaluate,
     is_number_argument,
@@ -24,6 +25,7 @@ from tosaic.front.torchapi.operators import (
     make_new,
     overload_of,
     target_name,
+    without_out,
     written_positions,
 )
 from tosaic.front.torchapi.parts import decomposed
@@ -61,13 +63,14 @@ from tosaic.front.torchapi.trees import (
 
 __all__ = [
     "Effects", "argument_names", "arguments_of", "attribute", "bound_arguments", "by_position",
-    "captured", "computed_beside", "copied", "copied_program", "decomposed", "drop_unread",
-    "effects", "evaluate", "export", "flatten", "flatten_as", "functional", "give_fakes",
-    "graphs_of", "is_number_argument", "is_pointwise",
+    "captured", "computed", "computed_beside", "copied", "copied_program", "decomposed",
+    "drop_unread", "effects", "evaluate", "export", "flatten", "flatten_as", "functional",
+    "give_fakes", "graphs_of", "is_number_argument", "is_pointwise",
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "likely_shape", "likely_size", "load",
     "location", "make_new", "module_of", "modules_of", "names_of", "new_call", "overload_of",
     "quiet", "reshape_views", "stand_in_beside",
-    "structure", "target_name", "unflatten", "with_own_operators", "written", "written_positions",
+    "structure", "target_name", "unflatten", "with_own_operators", "without_out", "written",
+    "written_positions",
     "written_structure",
 ]  # fmt: skip

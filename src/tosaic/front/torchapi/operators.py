@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 from torch._ops import OpOverload
+from torch.utils import _pytree as pytree
 
 _NONE = object()  # the default value of an argument that has to be given
 
@@ -127,12 +128,51 @@ def evaluate(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
     if overload is None:
         assert callable(node.target)
         return node.target(*args, **kwargs)
+    return _called(overload, args, kwargs)
+
+
+def _called(overload: OpOverload, args: Any, kwargs: Any) -> Any:
     written = effects(overload).written
     if written:
         names = [a.name for a in overload._schema.arguments]
         args = tuple(_copy(a) if n in written else a for n, a in zip(names, args))
         kwargs = {n: _copy(a) if n in written else a for n, a in kwargs.items()}
     return overload(*args, **kwargs)
+
+
+# Operators whose results depend on the type that they compute in.
+_BY_TYPE = frozenset({"nan_to_num", "view", "nextafter", "frexp"})
+
+
+def computed(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    """What a call makes of constants, computed in float64 and rounded to its type.
+
+    The last bits of float32 kernels differ from processor to processor, and would show in bytes.
+    """
+    overload = overload_of(node)
+    if overload is None or overload.namespace != "aten" or plain_name(overload) in _BY_TYPE:
+        return evaluate(node, values)
+    if any(getattr(values[n], "dtype", None) is torch.float64 for n in node.all_input_nodes):
+        return evaluate(node, values)  # the model itself is of doubles
+    given = {n: _doubled(values[n]) for n in node.all_input_nodes}
+    wide = {k: torch.float64 if v is torch.float32 else v for k, v in node.kwargs.items()}
+    if wide == dict(node.kwargs) and all(given[n] is values[n] for n in given):
+        return evaluate(node, values)
+    try:
+        args, kwargs = fx.map_arg((node.args, wide), lambda n: given[n])
+        made = _called(overload, args, kwargs)
+    except (RuntimeError, TypeError):  # it wants all operands in the types that they have
+        return evaluate(node, values)
+    return pytree.tree_map_only(Tensor, _narrowed, made)
+
+
+def _doubled(value: Any) -> Any:
+    is_single = isinstance(value, Tensor) and value.dtype is torch.float32
+    return value.double() if is_single else value
+
+
+def _narrowed(value: Tensor) -> Tensor:
+    return value.float() if value.dtype is torch.float64 else value
 
 
 def is_repeatable(overload: OpOverload) -> bool:
@@ -166,9 +206,14 @@ def _copy(value: Any) -> Any:
 
 
 def make_new(node: fx.Node) -> None:
-    """Turn a call that writes to its first operand into the one that makes a new value of it."""
+    """Turn a call that writes to its first operand, or to ``out``, into one that makes a new value.
+
+    That is the overload of the same name with the same arguments, which writes to none.
+    """
     overload = overload_of(node)
-    if overload is not None and effects(overload).written:
+    if (plain := without_out(node)) is not None:
+        node.target, node.args, node.kwargs = plain
+    elif overload is not None and effects(overload).written:
         name = overload._schema.name.partition("::")[2]
         packet = getattr(getattr(torch.ops, overload.namespace), name.rstrip("_"), None)
         plain = getattr(packet, overload._overloadname, None)
@@ -179,6 +224,28 @@ def make_new(node: fx.Node) -> None:
             node.target = plain
 
 
+def without_out(node: fx.Node) -> tuple[OpOverload, tuple[Any, ...], dict[str, Any]] | None:
+    """``torch.add(x, y, out=z)`` as a call that makes a new value, if it has the type of z."""
+    overload = overload_of(node)
+    outs = {a.name for a in overload._schema.arguments if a.is_out} if overload else set()
+    if overload is None or not outs:
+        return None
+    packet, given = overload.overloadpacket, [v for n, v in node.kwargs.items() if n in outs]
+    for other in (getattr(packet, name) for name in packet.overloads()):
+        if not effects(other).written and _kinds(other) == _kinds(overload):
+            kwargs = {n: v for n, v in node.kwargs.items() if n not in outs}
+            return (
+                (other, node.args, kwargs) if all(_type(v) == _type(node) for v in given) else None
+            )
+    return None
+
+
+def _type(node: Any) -> Any:
+    """The type of a value's elements; of several None, as they are not converted."""
+    example = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return example.dtype if isinstance(example, Tensor) else None
+
+
 def _kinds(overload: OpOverload) -> list[str]:
-    """The types of an operator's arguments."""
-    return [str(argument.type) for argument in overload._schema.arguments]
+    """The types of an operator's arguments, but for those it writes its results to."""
+    return [str(argument.type) for argument in overload._schema.arguments if not argument.is_out]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from functools import cached_property
 
@@ -23,38 +24,41 @@ from tosaic.sim.ethosu.scales import Scales
 from tosaic.sim.ethosu.stream import Config
 from tosaic.sim.ethosu.weights import Layer, OrderU55, OrderU85, Volume
 
+Decoder = Callable[[bytes, int], mlw.Weights]
+"""The weights of a compressed stream, and not more than so many."""
+
 
 @dataclass(slots=True)
 class Store:
     """Decoded weights by their bytes and order: stripes and runs share them."""
 
     config: Config
+    decode: Decoder = mlw.decode
     volumes: dict[tuple[object, ...], Volume] = field(default_factory=dict)
 
     def volume(self, layer: Layer, coded: Coded, streams: tuple[bytes, ...]) -> Volume:
         key = (layer, coded.fast, streams)
         if key not in self.volumes:
-            self.volumes[key] = _decode(layer, coded, streams)
+            self.volumes[key] = self._decode(layer, coded, streams)
         return self.volumes[key]
 
-
-def _decode(layer: Layer, coded: Coded, streams: tuple[bytes, ...]) -> Volume:
-    order = OrderU85(layer) if layer.config.is_u85 else OrderU55(layer)
-    cores = range(order.streams)
-    if coded.fast:
-        assert isinstance(order, OrderU85)
-        counts = [order.count(core) for core in cores]
-        whole = mlw.decode_fast(streams[0], sum(counts))
-        if len(whole) < sum(counts):
-            raise InvalidInput(f"the weights end after {len(whole)} of {sum(counts)} values")
-        dealt = whole.reshape(-1, order.streams, order.turn)
-        return order.volume([dealt[:, core].reshape(-1) for core in cores])
-    if len(streams) != order.streams:
-        raise InvalidInput(
-            f"{order.streams} cores have work and there are {len(streams)} weight streams"
-        )
-    # A stream is filled up to whole slices: a little more than its count may come.
-    return order.volume([mlw.decode(s, order.count(i) + 4096) for i, s in enumerate(streams)])
+    def _decode(self, layer: Layer, coded: Coded, streams: tuple[bytes, ...]) -> Volume:
+        order = OrderU85(layer) if layer.config.is_u85 else OrderU55(layer)
+        cores = range(order.streams)
+        if coded.fast:
+            assert isinstance(order, OrderU85)
+            counts = [order.count(core) for core in cores]
+            whole = mlw.decode_fast(streams[0], sum(counts))
+            if len(whole) < sum(counts):
+                raise InvalidInput(f"the weights end after {len(whole)} of {sum(counts)} values")
+            dealt = whole.reshape(-1, order.streams, order.turn)
+            return order.volume([dealt[:, core].reshape(-1) for core in cores])
+        if len(streams) != order.streams:
+            raise InvalidInput(
+                f"{order.streams} cores have work and there are {len(streams)} weight streams"
+            )
+        # A stream is filled up to whole slices: a little more than its count may come.
+        return order.volume([self.decode(s, order.count(i) + 4096) for i, s in enumerate(streams)])
 
 
 _PROOF_PAYS = 16

@@ -11,8 +11,9 @@ from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
 from tosaic.files.velabin import Boundary
+from tosaic.sim.ethosu import mlw
 from tosaic.sim.ethosu.arrays import Array, DType, value_range
-from tosaic.sim.ethosu.convolution import Store
+from tosaic.sim.ethosu.convolution import Decoder, Store
 from tosaic.sim.ethosu.image import Image, image, size_of
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Memory, Region
@@ -31,10 +32,12 @@ _TABLES = 2048
 class Simulation:
     """An Ethos-U that runs one command stream; weights are decoded once."""
 
-    def __init__(self, given: Image) -> None:
+    def __init__(self, given: Image, decode_weights: Decoder = mlw.decode) -> None:
         self.image = given
         self.stream = decode(given.command_stream)
-        self.program = Program(self.stream, Store(self.stream.config), given.origins)
+        self.program = Program(
+            self.stream, Store(self.stream.config, decode_weights), given.origins
+        )
         self.sizes = given.sizes
         self._weights = Region(len(given.weights), given.weights)
         self._seen = False
@@ -155,6 +158,6 @@ def _converted(given: Array, size: int, what: str) -> Array:
     return result
 
 
-def load(source: Any) -> Simulation:
+def load(source: Any, decode_weights: Decoder = mlw.decode) -> Simulation:
     """A simulation of Vela's result, a ``vela_bin_stream`` blob, a Vela ``.npz`` or a ``.pte``."""
-    return Simulation(image(source))
+    return Simulation(image(source), decode_weights)

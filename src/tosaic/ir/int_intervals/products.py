@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
-from tosaic.ir.int_intervals import Bounds, Intervals, bounded, rule, tracked, type_range
-from tosaic.spec.dtypes import I8
+from tosaic.ir.int_intervals.core import Bounds, Intervals, bounded, rule, tracked, type_range
 
 _CHUNK = 1 << 18  # weights that are widened at one time
 ROUGH = 1 << 12  # weights from which on a rough analysis does not look at them
@@ -71,11 +70,15 @@ def _weighted(
         return _times(low, high, least, most, terms), _times(*reach, least, most, terms)
     array = weight.const.array
     if depthwise:
-        height, width, channels, times = array.shape
+        height, width, _, times = array.shape
         above, below = _signed_sums(array.reshape(height * width, -1).T, zero)
         low, high, *reach_ = (np.repeat(e, times if len(e) > 1 else 1) for e in (low, high, *reach))
         reach = (reach_[0], reach_[1])
-    elif len(low) > 1 and array.size <= _BY_CHANNEL and (low.min() < low.max() or high.min() < high.max()):
+    elif (
+        len(low) > 1
+        and array.size <= _BY_CHANNEL
+        and (low.min() < low.max() or high.min() < high.max())
+    ):
         wide = array.astype(np.int64) - zero
         axes = tuple(range(1, wide.ndim - 1))
         above, below = wide.clip(0).sum(axes), wide.clip(max=0).sum(axes)
@@ -113,8 +116,7 @@ def _matmul(a: Intervals, op: Op) -> list[Bounds]:
     low, high = _times(first[0], first[1], second[0], second[1], terms)
     least, most = min(int(low[0]), 0), max(int(high[0]), 0)
     kind = type_range(out.dtype)
-    a.require(kind[0] <= least and most <= kind[1], f"a sum of products can lie outside {out.dtype}")
+    a.require(
+        kind[0] <= least and most <= kind[1], f"a sum of products can lie outside {out.dtype}"
+    )
     return [bounded(int(low[0]), int(high[0]), out.type.rank)]
-
-
-__all__ = ["I8"]

@@ -1,10 +1,10 @@
 """Interval analysis of integer graphs: what each value can be, for all inputs of its type.
 
 A value has bounds: the least and the greatest number that each of its elements can be. They are
-arrays that broadcast to the value's shape, so that channels may differ, and the analysis computes
-them for every operator from those of its operands (``interval_rules``). An operator whose operands
-could make it unpredictable by TOSA's rules is a finding; a graph without findings is defined for
-all inputs.
+arrays that broadcast to the value's shape, so that channels may differ, and the other files of this
+folder compute them for every operator from those of its operands. An operator whose operands could
+make it unpredictable by TOSA's rules is a finding; a graph without findings is defined for all
+inputs.
 
 Intervals alone know nothing of operands that depend on each other, as the mantissa S << clz(S)
 does. Where they do not prove an operator, the analysis splits into cases: a value that reaches the
@@ -82,8 +82,7 @@ class Bounds:
         least, most = self.ends
         if low <= least and most <= high:
             return self
-        ends = (np.minimum(np.maximum(end, low), high) for end in (self.low, self.high))
-        return Bounds(*ends, self.root)
+        return self.map(lambda end: np.minimum(np.maximum(end, low), high))
 
     def trimmed(self) -> Bounds:
         """With axes merged, the last one last, until there are few enough elements."""
@@ -109,6 +108,17 @@ def bounded(low: int, high: int, rank: int) -> Bounds:
     """The same ends for all elements."""
     shape = (1,) * (rank + 1)
     return Bounds(np.full(shape, low, np.int64), np.full(shape, high, np.int64))
+
+
+def constant_number(value: Value) -> int:
+    """The one number of a constant operand."""
+    assert value.const is not None
+    return int(value.const.array.reshape(-1)[0])
+
+
+def whole(value: Value) -> Bounds:
+    """All that a type holds."""
+    return bounded(*type_range(value.dtype), value.type.rank)
 
 
 @dataclass(frozen=True, slots=True)
@@ -286,12 +296,12 @@ def _moved(found: Bounds, op: Op) -> Bounds:
 MOVES = frozenset(("RESHAPE", "TRANSPOSE"))
 # Element by element of operands that broadcast: every path from a value to a result leads from the
 # same element of it, so that cases stay together. All other operators merge them.
-POINTWISE = frozenset(
-    "ADD SUB MUL ABS NEGATE CLZ CLAMP RESCALE TABLE MAXIMUM MINIMUM LOGICAL_LEFT_SHIFT "
-    "LOGICAL_RIGHT_SHIFT ARITHMETIC_RIGHT_SHIFT IDENTITY CAST SELECT GREATER "
-    "GREATER_EQUAL EQUAL BITWISE_AND BITWISE_OR BITWISE_XOR BITWISE_NOT INTDIV LOGICAL_NOT "
-    "LOGICAL_AND LOGICAL_OR".split()
-)
+POINTWISE = frozenset((
+    "ADD", "SUB", "MUL", "ABS", "NEGATE", "CLZ", "CLAMP", "RESCALE", "TABLE", "MAXIMUM", "MINIMUM",
+    "LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT", "ARITHMETIC_RIGHT_SHIFT", "IDENTITY", "CAST",
+    "SELECT", "GREATER", "GREATER_EQUAL", "EQUAL", "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR",
+    "BITWISE_NOT", "INTDIV", "LOGICAL_NOT", "LOGICAL_AND", "LOGICAL_OR",
+))  # fmt: skip
 
 
 def _cone(op: Op) -> tuple[list[Op], list[Value]]:
@@ -307,17 +317,19 @@ def _cone(op: Op) -> tuple[list[Op], list[Value]]:
             if value.is_const or not tracked(value):
                 continue
             reads[value] = reads.get(value, 0) + 1
-            if made is not None and made.name in POINTWISE | MOVES and made not in near:
-                if len(near) < _DEEP:
-                    near[made] = None
-                    queue.append(made)
+            if made is None or made in near or len(near) == _DEEP:
+                continue
+            if made.name in POINTWISE or made.name in MOVES:
+                near[made] = None
+                queue.append(made)
     order: dict[Op, None] = {}
     stack = [op]
     while stack:
         top = stack[-1]
-        before = [v.producer for v in top.ins if v.producer in near and v.producer not in order]
+        made_by = (v.producer for v in top.ins)
+        before = [p for p in made_by if p is not None and p in near and p not in order]
         if before and top not in order:
-            stack.extend(p for p in before if p is not None)
+            stack.extend(before)
         else:
             order[stack.pop()] = None
     return list(order), [v for v, count in reads.items() if count > 1 and v.dtype.bits > 8]
@@ -335,7 +347,7 @@ _EDGES = _edges()
 
 def _pieces(low: int, high: int) -> tuple[Array, Array]:
     """An interval cut at the edges of octaves and of the parts of these, negatives in the same."""
-    edges = np.concatenate([1 - _EDGES[:0:-1], _EDGES])
+    edges = np.unique(np.concatenate([1 - _EDGES, _EDGES]))
     inside = edges[(edges > low) & (edges <= high)]
     starts = np.concatenate([[low], inside]).astype(np.int64)
     ends = np.concatenate([inside - 1, [high]]).astype(np.int64)
@@ -356,6 +368,3 @@ def run_graph(intervals: Intervals, graph: Graph) -> None:
     """Bound the operators of a graph in order; its inputs have their bounds or get them."""
     for op in graph.ops:
         intervals.visit(op)
-
-
-from tosaic.ir import interval_rules as _rules  # noqa: E402, F401  (they register themselves)

@@ -6,8 +6,16 @@ import math
 
 import numpy as np
 
-from tosaic.ir.graph import Op, Value
-from tosaic.ir.int_intervals import ELEMENTS, Bounds, Intervals, bounded, rule, tracked, type_range
+from tosaic.ir.graph import Array, Op, Value
+from tosaic.ir.int_intervals.core import (
+    ELEMENTS,
+    Bounds,
+    Intervals,
+    bounded,
+    rule,
+    tracked,
+    type_range,
+)
 
 _LONG = 1 << 10  # elements of an axis that CONCAT and TILE keep apart
 
@@ -32,9 +40,8 @@ def _reshape(a: Intervals, op: Op) -> list[Bounds]:
         before = math.prod(old[:axis])
         for place, length in enumerate(new):
             if length == old[axis] and math.prod(new[:place]) == before:
-                shape = [cases, *(1,) * len(new)]
-                shape[place + 1] = length
-                return [x.map(lambda end: end.reshape(shape))]
+                alone = (cases, *(length if i == place else 1 for i in range(len(new))))
+                return [Bounds(x.low.reshape(alone), x.high.reshape(alone), x.root)]
     return [x.merged().map(lambda end: end.reshape(cases, *(1,) * len(new)))]
 
 
@@ -64,7 +71,8 @@ def _slice(a: Intervals, op: Op) -> list[Bounds]:
         slice(None) if n == 1 else slice(start, start + size)
         for n, start, size in zip(x.low.shape[1:], _sizes(op.ins[1]), op.outs[0].shape)
     ]
-    return [x.map(lambda end: end[(slice(None), *cuts)])]
+    places = (slice(None), *cuts)
+    return [x.map(lambda end: end[places])]
 
 
 @rule("TILE")
@@ -89,7 +97,7 @@ def _concat(a: Intervals, op: Op) -> list[Bounds]:
         ends = [p.ends for p in parts]
         return [bounded(min(e[0] for e in ends), max(e[1] for e in ends), out.type.rank)]
 
-    def spread(end: np.ndarray, size: int) -> np.ndarray:  # type: ignore[type-arg]
+    def spread(end: Array, size: int) -> Array:
         return np.broadcast_to(end, (*shape[:axis], size, *shape[axis + 1 :]))
 
     sizes = [v.shape[axis - 1] for v in op.ins]
@@ -106,13 +114,15 @@ def _pad(a: Intervals, op: Op) -> list[Bounds]:
     for axis, (old, new) in enumerate(zip(op.ins[0].shape, op.outs[0].shape), 1):
         if old != new:
             x = x.over(axis)
-    return [x if op.ins[0].shape == op.outs[0].shape else x.joined(bounded(*fill.ends, x.low.ndim - 1))]
+    return [
+        x if op.ins[0].shape == op.outs[0].shape else x.joined(bounded(*fill.ends, x.low.ndim - 1))
+    ]
 
 
 def _indexed(a: Intervals, value: Value, rows: int) -> None:
     least, most = a.of(value).ends
     a.require(
-        0 <= least and most < rows, f"an index can be {least} to {most}, of {rows} rows"
+        least >= 0 and most < rows, f"an index can be {least} to {most}, of {rows} rows"
     )  # fmt: skip
 
 
@@ -149,14 +159,17 @@ def _avg_pool(a: Intervals, op: Op) -> list[Bounds]:
         return []
     x, (given, zero) = a.of(op.ins[0]).over(2, 3), (_sizes(v)[0] for v in op.ins[1:3])
     low, high = x.low - given, x.high - given
+    if x.low.size * math.prod(op.attrs["kernel"]) > 1 << 20:
+        low, high = low.min(keepdims=True), high.max(keepdims=True)
     count = np.arange(1, math.prod(op.attrs["kernel"]) + 1).reshape(-1, *(1,) * x.low.ndim)
-    most = int(count[-1, 0]) * max(int(abs(low).max()), int(abs(high).max()))
+    most = count.size * max(int(abs(low).max()), int(abs(high).max()))
     a.require(most < 1 << 31, "the sum of a window can lie outside int32")
     extra = np.frexp((count - 1).astype(np.float64))[1].astype(np.int64)
     multiplier, shift = np.left_shift((1 << 30) + 1, extra) // count, 30 + extra
 
-    def mean(end: np.ndarray) -> np.ndarray:  # type: ignore[type-arg]
-        return ((end * count * multiplier + np.left_shift(1, shift - 1)) >> shift) + zero
+    def mean(end: Array) -> Array:
+        made: Array = ((end * count * multiplier + np.left_shift(1, shift - 1)) >> shift) + zero
+        return made
 
     return [Bounds(mean(low).min(0), mean(high).max(0)).within(*type_range(out.dtype))]
 
@@ -174,5 +187,7 @@ def _resize(a: Intervals, op: Op) -> list[Bounds]:
     made = x.map(lambda end: end * up * right)
     low, high = type_range(out.dtype)
     least, most = made.ends
-    a.require(low <= min(least, 0) and max(most, 0) <= high, f"a mixture can lie outside {out.dtype}")
+    a.require(
+        low <= min(least, 0) and max(most, 0) <= high, f"a mixture can lie outside {out.dtype}"
+    )
     return [made]

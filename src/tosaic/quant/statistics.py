@@ -1,0 +1,128 @@
+"""Statistics of an observed tensor: extremes, zeros and a histogram that merges without loss.
+
+Bins have a power of two as their width and lie at its multiples. So two histograms add up exactly,
+be they of other widths, and a range between bins is the same number on every processor: what
+differs in the last bits of float arithmetic seldom shows.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tosaic.ir.graph import Array
+
+BINS = 512  # at most; more than half of them lie between the extremes
+FAR = 2.0**120  # masks are written as infinities, or as the largest numbers that there are
+_FINEST = -120
+
+
+def _none() -> Array:
+    return np.zeros(0, np.int64)
+
+
+@dataclass(slots=True)
+class Statistics:
+    """What calibration saw of a tensor; 0 lies between the extremes.
+
+    Bin ``i`` of ``counts`` is from ``(first + i) * width`` on; zeros are counted there as well. As
+    long as nothing but zeros was seen there are no bins.
+    """
+
+    low: float = 0.0
+    high: float = 0.0
+    zeros: int = 0
+    bad: int = 0  # values that are no numbers
+    width: float = 0.0
+    first: int = 0
+    counts: Array = field(default_factory=_none)
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing but zeros was seen."""
+        return self.low == self.high
+
+    def see(self, values: Tensor) -> None:
+        """Count values in; infinities, masks and NaN do not count."""
+        if values.numel() == 0:
+            return
+        low, high = (float(v) for v in torch.aminmax(values))
+        if not max(-low, high) <= FAR:
+            self.bad += int(values.isnan().sum())
+            values = values[values.abs() <= FAR]
+            if values.numel() == 0:
+                return
+            low, high = (float(v) for v in torch.aminmax(values))
+        self._cover(min(self.low, low), max(self.high, high))
+        if low == high == 0:
+            self._add_zeros(values.numel())
+            return
+        places = values.mul(1 / self.width).floor_().to(torch.int16).sub_(self.first)
+        self.counts += torch.bincount(places.flatten(), minlength=len(self.counts)).numpy()
+        # PyTorch counts several times as slowly as NumPy.
+        self.zeros += values.numel() - int(np.count_nonzero(values.bool().cpu().numpy()))
+
+    def merge(self, other: Statistics, times: int = 1) -> None:
+        """Count what another has seen in as well, once or several times."""
+        self.bad += other.bad * times
+        self._cover(min(self.low, other.low), max(self.high, other.high), other.width)
+        if other.is_empty:
+            self._add_zeros(other.zeros * times)
+        else:
+            self.zeros += other.zeros * times
+            ratio = round(self.width / other.width)
+            places = (other.first + np.arange(len(other.counts))) // ratio - self.first
+            np.add.at(self.counts, places, other.counts * times)
+
+    def _add_zeros(self, number: int) -> None:
+        self.zeros += number
+        if len(self.counts):
+            self.counts[-self.first] += number
+
+    def _cover(self, low: float, high: float, least: float = 0.0) -> None:
+        """Widen to new extremes; bins that become one add up, and no count has to be guessed."""
+        self.low, self.high = low, high
+        if self.is_empty:
+            return
+        width = max(self.width, least, 2.0 ** max(_exponent(high - low) - 9, _FINEST))
+        while math.floor(high / width) - math.floor(low / width) >= BINS:
+            width *= 2
+        first, last = math.floor(low / width), math.floor(high / width)
+        if width != self.width or first < self.first or last >= self.first + len(self.counts):
+            ratio = round(width / self.width) if self.width else 1
+            counts = np.zeros(last - first + 1, np.int64)
+            places = (self.first + np.arange(len(self.counts))) // ratio - first
+            np.add.at(counts, places, self.counts)
+            if not len(self.counts):
+                counts[-first] = self.zeros
+            self.width, self.first, self.counts = width, first, counts
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The extremes, rounded outward to whole bins."""
+        if self.is_empty:
+            return 0.0, 0.0
+        low, high = math.floor(self.low / self.width), math.ceil(self.high / self.width)
+        return low * self.width, high * self.width
+
+    @property
+    def centres(self) -> Array:
+        """The value that each bin stands for."""
+        return (self.first + np.arange(len(self.counts)) + 0.5) * self.width
+
+    def numbers(self, zeros: bool) -> Array:
+        """How many values each bin has, with zeros or without."""
+        counts = self.counts.astype(np.float64)
+        if not zeros:
+            counts[-self.first] -= self.zeros
+        return counts
+
+
+def _exponent(number: float) -> int:
+    """Of the least power of two that is no smaller."""
+    mantissa, exponent = math.frexp(number)
+    return exponent - (mantissa == 0.5)
