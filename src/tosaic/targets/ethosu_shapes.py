@@ -56,10 +56,10 @@ def _is_widening(op: Op) -> bool:
 
 
 def _loses_shape(shape: Op, rescale: Op, uses: Mapping[Value, Sequence[Op]]) -> bool:
-    """Whether both operands behind the RESHAPE are repeated, or a RESCALE by itself is in front."""
-    for reader in uses.get(shape.outs[0], ()):
-        result = reader.outs[0].shape
-        if reader.name in _BINARY and all(v.shape != result for v in reader.ins[:2]):
+    """Whether the value is repeated behind the RESHAPE, or a RESCALE by itself makes it."""
+    value = shape.outs[0]
+    for reader in uses.get(value, ()):
+        if reader.name in _BINARY and value.shape != reader.outs[0].shape:
             return True
     first = maker(rescale.ins[0])
     if first is None or first.name != "RESCALE":
