@@ -150,7 +150,7 @@ def test_a_float_graph_has_nothing_to_prove() -> None:
 def test_samples_of_rules_are_defined_and_within_their_bounds() -> None:
     """Some of them; ``python -m judges.definedness`` tries all on any target."""
     given = 0
-    for name, kind, graph in samples(target_of(WIDE), every=23):
+    for name, kind, graph in samples(target_of(WIDE), every=61):
         found = analysed(graph)
         assert_sound(graph, {}, extreme_inputs(graph), found)
         is_given = all(definedness._reads_integers(f.op) for f in found.findings.values())
@@ -176,7 +176,7 @@ def _rows(kind: DType, length: int) -> list[np.ndarray]:
 
 
 @pytest.mark.parametrize("kind", [I8, I16], ids=str)
-@pytest.mark.parametrize("length", [1, 2, 3, 5, 64, 100])
+@pytest.mark.parametrize("length", [1, 3, 5, 64, 100])
 @pytest.mark.parametrize("eps", [0.0, 1e-5, 3.0])
 def test_what_norms_say_of_their_rows_holds_for_extreme_rows(
     kind: DType, length: int, eps: float
