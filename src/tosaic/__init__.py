@@ -33,12 +33,13 @@ if TYPE_CHECKING:
     from tosaic.quant.selection import Schemes
     from tosaic.sim.compare import Comparison
     from tosaic.targets.artifact import Artifact
+    from tosaic.targets.ethosu_verdict import Verdict
     from tosaic.targets.explain import Explanation
 
 __all__ = [
     "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
-    "Unsupported", "calibrate", "compare", "compile", "convert", "explain", "load", "prepare_qat",
-    "quantize",
+    "Unsupported", "calibrate", "check", "compare", "compile", "convert", "explain", "load",
+    "prepare_qat", "quantize",
 ]  # fmt: skip
 __version__ = "0.1.0"
 
@@ -215,6 +216,27 @@ def explain(
 
 
 @in_turn
+def check(
+    source: bytes | str | os.PathLike[str],
+    target: str = "ethos-u55-128",
+    inputs: Any = None,
+    *,
+    reduce: bool = False,
+) -> Verdict:
+    """Compile a ``.tosa`` for an Ethos-U as it stands, and compare the stream with it.
+
+    ``inputs`` are arrays for the graph; random ones are tried as well. With ``reduce`` a verdict
+    that something is wrong holds the fewest operators with which it is, and ``save`` writes them.
+    """
+    from tosaic.interp.model import Model
+    from tosaic.targets.ethosu_verdict import check as checked
+
+    model = load(source)
+    if not isinstance(model, Model):
+        raise InvalidInput("a .pte holds streams without their TOSA graphs; check a .tosa")
+    return checked(model.graph, target, inputs, reduce)
+
+
 def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     """Layer by layer, how far a compiled model is from the original on some inputs.
 

@@ -189,6 +189,41 @@ def test_unsupported_is_what_a_fault_of_a_rule_raises() -> None:
         check_result(node, b.input("f16", (2, 3)))
 
 
+def added_out(x: Tensor) -> Tensor:
+    z = torch.empty(4, 8)
+    torch.add(x, x, out=z)
+    torch.sigmoid(z, out=z)
+    return z * 2
+
+
+def aliased_out(x: Tensor) -> Tensor:
+    z = torch.empty(4, 8)
+    again = z
+    torch.clamp(x, 0, 1, out=z)
+    return again + x
+
+
+def joined_out(x: Tensor) -> Tensor:
+    z, w = torch.empty(8, 8), torch.zeros(2, 4, 8)
+    torch.cat([x, x], 0, out=z)
+    torch.exp(x, out=w[0])
+    return torch.cat([z, w.flatten(0, 1)])
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+FP", INTEGERS, NPU])
+@pytest.mark.parametrize("function", [added_out, aliased_out, joined_out])
+def test_results_may_go_to_out(function: Any, target: str) -> None:
+    check(function, noise(4, 8), target=target)
+
+
+def test_a_number_of_no_axes_is_rescaled() -> None:
+    """In int16 on a target without 48-bit products: rank 0 all the way."""
+    check(
+        lambda x, y: torch.lerp(x, y, 0.3), noise(4, 8), noise(4, 8, seed=1), target=NEW_NPU,
+        scheme="a16w8",
+    )  # fmt: skip
+
+
 def test_scalars_are_computed_in_int16() -> None:
     x = torch.tensor(1.5)
     art = compiled(Function(lambda x: x.pow(3) * x), (x,), INTEGERS, scheme="a16w8")

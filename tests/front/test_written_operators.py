@@ -16,6 +16,7 @@ WEIGHT = torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(5))
 VOLUME = torch.randn(4, 2, 3, 3, 2, generator=torch.Generator().manual_seed(6))
 PLACES = torch.tensor([0, 2, 1, 1, 0, 2, 2, 0]).expand(4, 8)
 LIMITS = torch.tensor([-1.0, 0.0, 0.5, 1.0])
+ROWS = LIMITS.expand(4, 4).contiguous()
 Given = tuple[tuple[int, ...], ...]
 REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
     "hypot": (torch.hypot, ((4, 8), (8,))),
@@ -36,6 +37,32 @@ REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
         1, PLACES, x, "amax"), ((4, 8),)),
     "scatter_reduce mean": (lambda x: torch.zeros(4, 3).scatter_reduce(
         1, PLACES, x, "mean", include_self=False), ((4, 8),)),
+    "scatter_reduce amin of what is there": (lambda x, y: y.scatter_reduce(
+        1, PLACES, x, "amin"), ((4, 8), (4, 3))),
+    "scatter_reduce sum of others alone": (lambda x, y: y.scatter_reduce(
+        1, PLACES, x, "sum", include_self=False), ((4, 8), (4, 3))),
+    "scatter_reduce prod": (lambda x: torch.ones(4, 3).scatter_reduce(
+        1, PLACES, x, "prod"), ((4, 8),)),
+    "vander": (lambda x: torch.vander(x, 4), ((6,),)),
+    "vander that rises": (lambda x: torch.linalg.vander(x), ((2, 3),)),
+    "as_strided": (lambda x: torch.as_strided(x * 2, (3, 4, 3), (8, 2, 1), 1), ((4, 8),)),
+    "nanmean": (lambda x: torch.nanmean(x, 1), ((4, 8),)),
+    "nanmean of all": (torch.nanmean, ((4, 8),)),
+    "diagonal_scatter": (torch.diagonal_scatter, ((4, 8), (4,))),
+    "diagonal_scatter beside": (lambda x, y: torch.diagonal_scatter(x, y, -1, 2, 0),
+                                ((3, 2, 4), (2, 3))),
+    "circular padding": (lambda x: F.pad(x, (1, 2, 2, 1), mode="circular"), ((1, 3, 4, 5),)),
+    "circular padding of volumes": (lambda x: F.pad(x, (1, 2, 0, 1, 1, 1), mode="circular"),
+                                    ((1, 2, 3, 4, 5),)),
+    "reflected volumes": (lambda x: F.pad(x, (1, 2, 0, 1, 1, 1), mode="reflect"),
+                          ((1, 2, 3, 4, 5),)),
+    "replicated volumes": (lambda x: F.pad(x, (1, 2, 0, 1, 1, 1), mode="replicate"),
+                           ((1, 2, 3, 4, 5),)),
+    "ndtri": (lambda x: torch.special.ndtri(torch.sigmoid(x)), ((4, 8),)),
+    "log_ndtr": (lambda x: torch.special.log_ndtr(x), ((4, 8),)),
+    "erfcx": (lambda x: torch.special.erfcx(x.abs()), ((4, 8),)),
+    "spherical_bessel_j0": (torch.special.spherical_bessel_j0, ((4, 8),)),
+    "multigammaln": (lambda x: torch.special.multigammaln(x.abs() + 2, 2), ((4, 8),)),
     "quantile": (lambda x: torch.quantile(x, 0.3, 1), ((4, 9),)),
     "antialiased bilinear": (lambda x: F.interpolate(x, (3, 9), mode="bilinear", antialias=True),
                              ((1, 2, 8, 7),)),
@@ -49,6 +76,7 @@ WHOLE: dict[str, Callable[[Tensor], Tensor]] = {
     "bucketize": lambda x: torch.bucketize(x, LIMITS),
     "bucketize from the right": lambda x: torch.bucketize(x, LIMITS, right=True, out_int32=True),
     "searchsorted": lambda x: torch.searchsorted(LIMITS, x),
+    "searchsorted for each row": lambda x: torch.searchsorted(ROWS, x, side="right"),
     "isin": lambda x: torch.isin(torch.bucketize(x, LIMITS), torch.tensor([1, 3])).int(),
     "count_nonzero": lambda x: torch.count_nonzero(torch.relu(x), 1),
 }
@@ -102,6 +130,33 @@ def test_places_are_counted_in_integers(name: str) -> None:
         made: Any = art.run(x)
         assert made.dtype is function(x).dtype
         assert torch.equal(made, function(x))
+
+
+def test_places_are_counted_in_float() -> None:
+    (x,), *_ = data(((4, 32),))
+    for function in (WHOLE["bucketize"], WHOLE["searchsorted"]):
+        art = compiled(Function(function), (x,))
+        assert not art.report.refused
+        assert torch.equal(art.run(x), function(x))
+
+
+def test_a_number_is_counted_among_others() -> None:
+    (x,), *_ = data(((32,),))
+    for function in (lambda x: torch.searchsorted(x.sort().values, 0.5, right=True),
+                     lambda x: torch.bucketize(0.5, x.sort().values)):  # fmt: skip
+        art = compiled(Function(function), (x,), "TOSA-1.0+INT", calibration=[(x,)])
+        assert not art.report.refused
+        assert torch.equal(art.run(x), function(x))
+
+
+@pytest.mark.parametrize("keepdim", [False, True])
+def test_the_middle_of_what_is_known_is_pytorchs(keepdim: bool) -> None:
+    (x,), *_ = data(((5, 9),))
+    for dim in (0, 1):
+        net = Function(lambda x, dim=dim: torch.nanmedian(x, dim, keepdim).values)
+        art = compiled(net, (x,), "TOSA-1.0+INT", calibration=[(x,)])
+        assert not art.report.refused
+        assert float((art.run(x) - net(x)).abs().max()) < 2 * 8 / 255
 
 
 def test_a_mask_chooses_where_the_next_element_goes() -> None:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from judges.fuzz.case import Case
 from judges.fuzz.generate import program
-from judges.fuzz.judge import Case
 from judges.fuzz.program import load
 from judges.fuzz.reduce import reduced
 from judges.fuzz.run import chosen, limited

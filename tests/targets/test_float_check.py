@@ -103,3 +103,20 @@ def test_an_example_without_values_is_said() -> None:
     x = torch.zeros(4, 8, device="meta")
     art = compiled(Function(net), (x,), FLOAT)
     assert "no values" in art.partition.pieces[0].checks[0]
+
+
+def test_parts_that_compute_something_else_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of two operators that are written with others one is written wrongly."""
+    from tosaic.front.decompositions import DECOMPOSITIONS
+
+    def wrong(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:
+        return torch.stack([x, x, x], -1)
+
+    def two(x: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.vander(x, 3), torch.nanmean(x)
+
+    monkeypatch.setitem(DECOMPOSITIONS, "aten.vander.default", (wrong,))
+    x = noise(5)
+    art = compiled(Function(two), (x,), FLOAT)
+    assert [r.op for r in art.report.refused] == ["aten.vander.default"]
+    torch.testing.assert_close(art.run(x), two(x))

@@ -52,6 +52,14 @@ def fault(monkeypatch: pytest.MonkeyPatch, anew: None) -> Callable[..., None]:
     return chosen
 
 
+@pytest.fixture
+def interruptible() -> Iterator[None]:
+    """SIGINT interrupts Python, also where what runs in the background ignores it."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 SLOW = {"stopped": 0.1, "spinning": 0.1, "sleeping": 0.1}  # seconds, the others have many
 SENTENCES = {
     "killed": "Vela ends with SIGKILL (Killed) on the graph for ethos-u55-128",
@@ -200,7 +208,7 @@ def test_many_graphs_are_compiled_at_once_and_lost_alone(fault: Callable[..., No
 
 def test_threads_compile_side_by_side(fault: Callable[..., None]) -> None:
     """One of them in a worker that does not finish, until the other one's is done."""
-    fault("sleeping")
+    fault("sleeping", seconds=60)
     found: list[object] = []
 
     def compile_marked() -> None:
@@ -211,7 +219,8 @@ def test_threads_compile_side_by_side(fault: Callable[..., None]) -> None:
 
     thread = threading.Thread(target=compile_marked)
     thread.start()
-    while not (busy := vela_processes._POOL.all - set(vela_processes._POOL.idle)):
+    while not (busy := {w for w in list(vela_processes._POOL.all) if w.answered == 0}):
+        assert thread.is_alive()
         time.sleep(0.001)
     for size in (4, 6, 8):
         assert run_vela(pooled(size=size), CONFIG) == in_process(pooled(size=size), CONFIG)
@@ -230,6 +239,7 @@ def test_a_worker_that_ends_between_two_graphs_is_replaced(anew: None) -> None:
     assert run_vela(pooled(), CONFIG) == wanted
 
 
+@pytest.mark.filterwarnings("ignore:.*fork:DeprecationWarning")
 def test_a_forked_process_has_workers_of_its_own(anew: None) -> None:
     """It holds nothing of the parent's, and both go on."""
     wanted = run_vela(pooled(), CONFIG)
@@ -244,8 +254,10 @@ def test_a_forked_process_has_workers_of_its_own(anew: None) -> None:
     assert vela_processes._POOL.idle == [worker]
 
 
-def test_an_interrupted_compile_leaves_no_worker_behind(fault: Callable[..., None]) -> None:
-    fault("sleeping")
+def test_an_interrupted_compile_leaves_no_worker_behind(
+    fault: Callable[..., None], interruptible: None
+) -> None:
+    fault("sleeping", seconds=12)
 
     def interrupt() -> None:
         while not any(worker.answered == 0 for worker in list(vela_processes._POOL.all)):

@@ -62,8 +62,9 @@ def test_a_worker_ends_with_its_program(how: str, tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(source)
     closed = "exec 0<&-; " if "closed" in how else ""
+    command = [sys.executable, "-Wignore", str(script), end, mark]
     done = subprocess.Popen(
-        ["sh", "-c", f'{closed}exec "$@"', "sh", sys.executable, str(script), end, mark],
+        ["sh", "-c", f'{closed}exec "$@"', "sh", *command],
         stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, start_new_session=True,
     )  # fmt: skip
     assert done.stdout is not None

@@ -164,4 +164,37 @@ def dump(
         sys.stdout.write(line + "\n")
 
 
-ALL = (run, dump)
+def check(
+    file: Annotated[Path, typer.Argument(help="a .tosa", show_default=False)],
+    target: o.Target = "ethos-u55-128",
+    inputs: Annotated[
+        list[str] | None, typer.Option("--input", "-i", help="a .npy each, or one .npz for all")
+    ] = None,
+    reduce: Annotated[
+        bool, typer.Option("--reduce", help="write the fewest operators that are wrong beside FILE")
+    ] = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Compile a .tosa for an Ethos-U as it stands, and compare the stream with it."""
+    import tosaic
+
+    with busy("compiling", quiet):
+        found = tosaic.check(file, target, _arrays(inputs) or None, reduce=reduce)
+    failure, words = found.failure, [*found.told]
+    if found.reduced is not None:
+        tosa, text = found.save(file.with_suffix(".reduced"))
+        names = ", ".join(op.name for op in found.reduced.graph.ops)
+        words += [
+            f"reduced to {len(found.reduced.graph.ops)} of {found.operators} operators: {names}",
+            f"written: {tosa}, {text}",
+            f"to repeat it: tosaic check {tosa} --target {target}",
+        ]
+    if not quiet:
+        typer.echo(f"{file} on {target}: {failure.reason if failure else 'right'}")
+        for sentence in words:
+            typer.echo(f"  {sentence}")
+    if failure is not None:
+        raise typer.Exit(1)
+
+
+ALL = (run, dump, check)

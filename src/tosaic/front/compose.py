@@ -15,6 +15,7 @@ from torch import fx
 from torch.export import ExportedProgram
 
 from tosaic.front import torchapi
+from tosaic.front.high_ranks import has_high_ranks, lower_ranks
 from tosaic.front.idioms import may_have_idioms, recognise
 from tosaic.front.idle import drop_idle, has_idle
 
@@ -26,7 +27,8 @@ def composed(exported: ExportedProgram) -> ExportedProgram:
     """The program with composite operators where it has their parts; the given one is left."""
     graph = exported.graph
     has_parts = any(_form(node) for node in graph.nodes) or has_idle(graph)
-    if not has_parts and not may_have_idioms(graph):
+    is_high = has_high_ranks(graph)
+    if not has_parts and not is_high and not may_have_idioms(graph):
         return exported
     made = torchapi.copied_program(exported)
     drop_idle(made.graph, at_outputs=False)
@@ -34,6 +36,8 @@ def composed(exported: ExportedProgram) -> ExportedProgram:
         form = _form(node)
         if form is not None:
             _replace(made.graph, node, *form)
+    if is_high:
+        lower_ranks(made.graph)
     signature = made.graph_signature
     held = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
     recognise(made.graph, held | signature.inputs_to_lifted_tensor_constants.keys())
@@ -64,7 +68,7 @@ def _form(node: fx.Node) -> Call | None:
         return _ALIASES[name], node.args, node.kwargs
     make = _FORMS.get(name)
     if make is None:
-        return None
+        return torchapi.without_out(node)
     if isinstance(node.meta.get("val"), (list, tuple)) and not _gives_first(node):
         return None
     return make(torchapi.bound_arguments(node))
@@ -181,7 +185,9 @@ _ALIASES = _aliases(
      "negative": "neg", "absolute": "abs", "clip": "clamp", "concat": "cat", "concatenate": "cat",
      "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
      "special_expit": "sigmoid", "special_softmax": "softmax",
-     "special_log_softmax": "log_softmax"}
+     "special_log_softmax": "log_softmax", "special_gammaln": "lgamma", "special_psi": "digamma",
+     "special_digamma": "digamma", "special_i0": "i0", "special_modified_bessel_i0": "i0",
+     "special_modified_bessel_i1": "special_i1", "special_polygamma": "polygamma"}
 )  # fmt: skip
 _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,

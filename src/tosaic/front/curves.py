@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -26,6 +27,15 @@ _POINTWISE = frozenset({
     "aten.log_sigmoid.default",
 })  # fmt: skip
 _EQUALS = ("aten.eq.Scalar", "aten.ne.Scalar")
+_JUMPS = frozenset({
+    "floor", "ceil", "round", "trunc", "fix", "sign", "sgn", "floor_divide", "remainder", "fmod",
+    "gt", "ge", "lt", "le", "eq", "ne", "heaviside", "frac",
+})  # fmt: skip
+_EXACT = frozenset({
+    "add", "sub", "rsub", "mul", "div", "neg", "abs", "clamp", "clamp_min", "clamp_max", "relu",
+    "relu6", "hardtanh", "maximum", "minimum", "where", "masked_fill", "square", "to", "_to_copy",
+})  # fmt: skip
+_TESTS = frozenset(f"aten.{name}.Scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
 _CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default"})
 
 
@@ -49,19 +59,41 @@ class Curve:
         """The sources that a call reads."""
         return [n for n in call.all_input_nodes if n in self.sources]
 
+    @property
+    def jumps(self) -> bool:
+        """Whether the last bits of an argument can decide: PyTorch has them in float32."""
+        return any(
+            _plain(call) in _JUMPS or torchapi.bound_arguments(call).get("rounding_mode")
+            for call in self.calls
+        )
+
     def __call__(self, x: Tensor) -> Tensor:
-        values = {**self.numbers, **dict.fromkeys(self.sources, x)}
+        real = x.float() if self.jumps else x
+        values = {**self.numbers, **dict.fromkeys(self.sources, real)}
         for call, given in zip(self.calls, self.arguments, strict=True):
-            args, kwargs = fx.map_arg(given, lambda n: values[n])
+            # What every processor computes alike is computed as PyTorch does, the rest as finely
+            # as possible.
+            kind = real.dtype if _plain(call) in _EXACT | _JUMPS else torch.float64
+            read = {node: _as_kind(value, kind) for node, value in values.items()}
+            args, kwargs = fx.map_arg(given, read.__getitem__)
             overload = torchapi.overload_of(call)
             assert overload is not None
             made = overload(*args, **kwargs)
             if (name := torchapi.target_name(call)) in _EQUALS:
                 made = _is_near(args[0], args[1]) ^ (name != _EQUALS[0])
             # A cast has fewer bits, and what is computed of numbers alone may have another shape.
-            values[call] = made.to(x.dtype) if made.is_floating_point() else made
+            values[call] = made.to(real.dtype) if made.is_floating_point() else made
         result: Tensor = values[self.last]
-        return result.expand(x.shape)
+        return result.to(x.dtype).expand(x.shape)
+
+
+def _plain(call: fx.Node) -> str:
+    """``aten.floor_.default`` as ``floor``."""
+    return torchapi.target_name(call).partition(".")[2].partition(".")[0].rstrip("_")
+
+
+def _as_kind(value: Any, kind: torch.dtype) -> Any:
+    return value.to(kind) if isinstance(value, Tensor) and value.is_floating_point() else value
 
 
 def _is_near(x: Tensor, number: float) -> Tensor:
@@ -124,22 +156,53 @@ class Curves:
         return Curve(tuple(sources), tuple(order), given, numbers)
 
 
-def curves_of(program: Program) -> dict[fx.Node, Curve]:
-    """The calls of a quantized program that are parts of functions of one int8 value."""
+def curves_of(
+    program: Program, is_stepwise: Callable[[Curve, fx.Node], bool] = lambda curve, result: False
+) -> dict[fx.Node, Curve]:
+    """The calls of a quantized program that are parts of functions of one int8 value.
+
+    ``is_stepwise`` says of others whether they have an exact form, by what quantizes the result.
+    """
     found: dict[fx.Node, Curve] = {}
 
     def users(node: fx.Node) -> Sequence[fx.Node]:
         return [node] if node in program.results else program.users[node]
 
+    def fits(result: fx.Node, curve: Curve) -> bool:
+        if not all(map(_is_quant, curve.sources)):
+            return False
+        return all(map(_is_byte, (result, *curve.sources))) or is_stepwise(curve, result)
+
     curves = Curves(program.tensors.get, users, _is_quant, _integers)
     for node in program.calls:
         last = node.args[0] if torchapi.target_name(node) == QUANTIZE else None
-        if not isinstance(last, fx.Node) or users(last) != [node] or not _is_byte(node):
-            continue
-        made = curves.to(last, lambda curve: all(map(_is_byte, curve.sources)))
+        made = None
+        if _plain(node) in _JUMPS | _EXACT and _becomes_integers(users(node)):
+            made = curves.to(node, _is_whole)
+        elif isinstance(last, fx.Node) and users(last) == [node]:
+            made = curves.to(last, partial(fits, node))
         if made is not None:
             found |= dict.fromkeys(made.calls, made)
     return found
+
+
+def _becomes_integers(users: Sequence[fx.Node]) -> bool:
+    """Whether all that read a value make integers or truths of it."""
+    return bool(users) and all(
+        torchapi.target_name(user) in _TESTS
+        or (torchapi.target_name(user) in _CASTS and not _is_real(user))
+        for user in users
+    )
+
+
+def _is_whole(curve: Curve) -> bool:
+    """Whether a function of an int8 value gives whole numbers alone."""
+    if not curve.jumps or not all(map(_is_byte, curve.sources)):
+        return False
+    bound = torchapi.bound_arguments(curve.sources[0])
+    codes = torch.arange(bound["quant_min"], bound["quant_max"] + 1.0, dtype=torch.float64)
+    results = curve((codes - bound["zero_point"]) * bound["scale"])
+    return bool((results == results.round()).all())
 
 
 def _is_quant(node: fx.Node) -> bool:

@@ -15,6 +15,7 @@ from torch import fx
 
 from tosaic.front import torchapi
 from tosaic.front.choice import CHOICE
+from tosaic.front.decompositions import DECOMPOSITIONS
 from tosaic.front.marks import CALL
 from tosaic.front.recurrent import steps
 from tosaic.front.writes import is_functional
@@ -63,10 +64,21 @@ def _parts(
     if depth == 0 or not _is_spread_by_index(node):
         return None
     torchapi.make_new(node)  # the program reads no value that a call has written to
-    own = WRITTEN.get(torchapi.target_name(node))
-    traced = steps(node, steps_at_once) or torchapi.decomposed(node, own)
-    if traced is None or not is_functional(traced):
-        return None
+    name = torchapi.target_name(node)
+    for own in DECOMPOSITIONS.get(name, (WRITTEN.get(name),)):
+        traced = steps(node, steps_at_once) or torchapi.decomposed(node, own)
+        if traced is not None and is_functional(traced):
+            made = _taken(traced, node, refuses, known, depth, steps_at_once)
+            if made is not None:
+                return made
+    return None
+
+
+def _taken(
+    traced: fx.GraphModule, node: fx.Node, refuses: Refuses, known: set[fx.Node], depth: int,
+    steps_at_once: int,
+) -> fx.GraphModule | None:  # fmt: skip
+    """Parts of a call, those that are refused as their own parts; None if one has none."""
     _find_constants(traced.graph, node, known)
     home = {k: v for k, v in node.meta.items() if k in _HOME}
     for part in list(traced.graph.nodes):

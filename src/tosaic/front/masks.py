@@ -18,7 +18,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.extremes import extreme
 from tosaic.front.lower import Lowering
 from tosaic.front.moves import first
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Array, Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import TensorType
 
@@ -163,6 +163,19 @@ def _sign(b: Lowering, name: str, x: Value, small: bool) -> Value:
     else:
         y = b.MINIMUM(b.MAXIMUM(b.ADD(x, one) if name == ">=" else x, zero), one)
     return b.marked(_byte(b, y), MASK)
+
+
+def compared_with_each(b: Lowering, name: str, x: Value, numbers: Value) -> Value:
+    """The same for a quantized value and a constant of real numbers, which are not rounded."""
+    quant = x.quant
+    assert quant is not None
+
+    def bounds(real: Array) -> Array:
+        found = [_bound(name, quant.one_scale, float(n)) for n in real.reshape(-1)]
+        return np.array(found, np.int64).reshape(real.shape)
+
+    levels, known = b.same_rank(b.marked(b.widened(x), None), numbers)
+    return compared(b, name, levels, b.remade(known, bounds, kind=d.I32))
 
 
 def compared_with(b: Lowering, name: str, x: Value, number: float) -> Value:

@@ -21,6 +21,7 @@ from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 Interval = tuple[float, float]
 ALL: Interval = (-math.inf, math.inf)
 INT32: Interval = (-(2.0**31), 2.0**31 - 1)
+_QUANTIZED = "quantized_decomposed.dequantize_per_tensor.default"
 _FEW = 65536  # constants of real numbers with more elements are not searched
 
 
@@ -131,6 +132,10 @@ class Ranges:
 
     def _transfer(self, node: fx.Node, bound: dict[str, Any]) -> Interval:
         name = torchapi.target_name(node)
+        if name in _QUANTIZED:
+            zero, scale = bound["zero_point"], bound["scale"]
+            low, high = ((bound[end] - zero) * scale for end in ("quant_min", "quant_max"))
+            return low, high
         plain = name.split(".")[1].rstrip("_") if name.startswith("aten.") else name
         if plain == name != "getitem":  # arithmetic on sizes, which are no tensors
             return _of_type(_example(node))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -22,6 +23,7 @@ from tosaic.front.ranges import Interval, Ranges
 from tosaic.front.reals import Reals
 from tosaic.front.registry import RULES, rule_of
 from tosaic.front.result_check import check_result
+from tosaic.front.stepwise import segments, stepwise
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
@@ -145,18 +147,20 @@ class Walker:
     def curve(self, node: fx.Node) -> Curve | None:
         """The function of one int8 value that a call is a part of."""
         if self._curves is None:
-            self._curves = curves_of(self.program)
+            self._curves = curves_of(self.program, _is_stepwise)
         return self._curves.get(node)
 
     def _bent(self, node: fx.Node, curve: Curve) -> Value | None:
         """A table for the last call; the others give what nothing else reads."""
         reached = [n for n in curve.sources if n in self.values]  # they are one value
         source = self.argument((reached or curve.sources)[0])
-        self.b.wanted = self._wanted(curve.last)
+        self.b.wanted = self._wanted(curve.last) or (Quant(1.0), d.I32)
+        is_byte = source.dtype is self.b.wanted[1] is d.I8
+        made = self.b.table if is_byte else partial(stepwise, self.b)
         if node is curve.last:
-            return self.b.table(source, curve)
+            return made(source, curve)
         with self.b.scratch():
-            self.b.table(source, curve)
+            made(source, curve)
         return None
 
     def _check_leaves(self, node: fx.Node) -> None:
@@ -238,6 +242,18 @@ class Walker:
         if isinstance(argument, (list, tuple)):
             return [self.argument(a) for a in argument]
         return argument
+
+
+def _is_stepwise(curve: Curve, result: fx.Node) -> bool:
+    """Whether a function of int8 or int16 values has an exact form in int16."""
+    reads = {parameters(torchapi.bound_arguments(source)) for source in curve.sources}
+    gives = parameters(torchapi.bound_arguments(result))
+    if not curve.jumps or len(reads) > 1 or gives[1] not in (d.I8, d.I16):
+        return False
+    ((given, kind),) = reads
+    if kind is d.I8:
+        return gives[1] is d.I16
+    return kind is d.I16 and segments(curve, given, *gives) is not None
 
 
 def _is_weight(user: fx.Node, node: fx.Node) -> bool:

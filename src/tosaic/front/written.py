@@ -46,26 +46,6 @@ def _isin(
     return ~found if invert else found
 
 
-def _searchsorted(
-    sorted_sequence: Tensor, self: Tensor, *, out_int32: bool = False, right: bool = False,
-    side: str | None = None, sorter: Tensor | None = None,
-) -> Tensor:  # fmt: skip
-    """How many elements of a row, or of the only one, come before."""
-    if sorter is not None:
-        raise Unsupported("a sorter beside the sorted values")
-    row, given = sorted_sequence.unsqueeze(-2), self.unsqueeze(-1)
-    before = given >= row if right or side == "right" else given > row
-    return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
-
-
-def _bucketize(
-    self: Tensor, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
-) -> Tensor:
-    given = self.unsqueeze(-1)
-    before = given >= boundaries if right else given > boundaries
-    return before.sum(-1, dtype=torch.int32 if out_int32 else torch.int64)
-
-
 def _median(self: Tensor) -> Tensor:
     return self.flatten().median(0).values
 
@@ -171,14 +151,21 @@ def _scatter_reduce(
     axis = dim % self.dim()
     x, places, given = (t.movedim(axis, -1) for t in (self, index, src))
     count, size = places.shape[-1], x.shape[-1]
-    if reduce not in ("amax", "amin", "mean") or count * size > _MOST_ROWS**2:
-        raise Unsupported("scatter_reduce of this kind or of so many elements")
+    if count * size > _MOST_ROWS**2:
+        raise Unsupported("scatter_reduce of so many elements")
     within = tuple(slice(0, n) for n in places.shape)
     if x[within[:-1]].shape != x.shape:
         raise Unsupported("scatter_reduce that leaves rows out")
     hits = F.one_hot(places, size).to(x.dtype).transpose(-1, -2)
     goes = hits > 0.5
     terms = given[within].unsqueeze(-2)
+    if reduce in ("sum", "prod"):
+        total = (hits * terms).sum(-1)
+        if reduce == "prod":
+            total = torch.where(goes, terms, 1.0).prod(-1)
+        if include_self:
+            return (x + total if reduce == "sum" else x * total).movedim(-1, axis)
+        return torch.where(goes.any(-1), total, x).movedim(-1, axis)
     if reduce == "mean":
         number = hits.sum(-1) + float(include_self)
         total = (hits * terms).sum(-1)
@@ -360,7 +347,6 @@ WRITTEN: dict[str, Callable[..., Tensor]] = {
     "aten.heaviside.default": _heaviside, "aten.special_xlogy.other_scalar": _xlogy,
     "aten.xlogy.Scalar_Other": _xlogy, "aten.count_nonzero.default": _count_nonzero,
     "aten.count_nonzero.dim_IntList": _count_nonzero, "aten.isin.Tensor_Tensor": _isin,
-    "aten.searchsorted.Tensor": _searchsorted, "aten.bucketize.Tensor": _bucketize,
     "aten.median.default": _median, "aten.bilinear.default": _bilinear,
     "aten.addbmm.default": _addbmm, "aten.block_diag.default": _block_diag,
     "aten.pdist.default": _pdist, "aten._pdist_forward.default": _pdist,

@@ -133,6 +133,9 @@ def _doubts(prepared: fx.GraphModule) -> list[str]:
         *(f"{place} gives NaN for some of the calibration data" for place in spoiled[:1]),
         *(f"{share:.0%} of {place} lies beyond its range" for share, place in shares
           if share > _CLIPPED),
+        *(f"{place} is whole multiples of {observer.step:g} from {observer.seen.low:g} to "
+          f"{observer.seen.high:g}, more than its integers hold: they are rounded"
+          for observer, place in found.items() if observer.is_rounded),
     ]  # fmt: skip
 
 

@@ -13,6 +13,8 @@ from tosaic.front.calls import rides
 from tosaic.front.curves import Curve, Curves, is_pointwise
 from tosaic.front.marks import MARK, mark_of
 from tosaic.quant.annotations import ANNOTATION, only_user, values_of
+from tosaic.quant.roles import is_real
+from tosaic.quant.steps import Steps
 from tosaic.quant.trial import Trial
 
 
@@ -22,8 +24,9 @@ def curves_in(
     scheme: Callable[[fx.Node], Any],
     specs: Callable[[Curve], list[Any]],
     trial: Trial,
+    steps: Steps,
 ) -> dict[fx.Node, Curve]:
-    """The calls of a graph that are parts of int8 functions of one int8 value, each with all.
+    """The calls of a graph that are parts of functions of one value, each with all.
 
     What rides on a layer or a sum is no part of one: it is free there, and leaves its value a
     smaller range. ``joined`` are sums of accumulators.
@@ -39,8 +42,7 @@ def curves_in(
         wide = any(mark_of(n).wide or mark_of(n).carried for n in curve.sources)
         if wide or any(scheme(call) != scheme(curve.last) for call in curve.calls):
             return False
-        is_byte = all(spec.dtype is torch.int8 for spec in specs(curve))
-        return is_byte and trial.refuses_curve(curve) is None
+        return takes(curve, specs(curve), steps) and trial.refuses_curve(curve) is None
 
     found: dict[fx.Node, Curve] = {}
     curves = Curves(values_of, lambda node: list(node.users), ends)
@@ -51,6 +53,25 @@ def curves_in(
         if curve is not None:
             found |= dict.fromkeys(curve.calls, curve)
     return found
+
+
+def takes(curve: Curve, specs: list[Any], steps: Steps) -> bool:
+    """Whether a table does what a curve does, by how its result and its sources are observed.
+
+    Of 16 bits it takes what has jumps alone, up to the first value that has a step: what is
+    computed of such is exact in any case.
+    """
+    kinds = {None if spec is None else spec.dtype for spec in specs}
+    if kinds == {torch.int8}:
+        return True
+    if specs[0] is None:
+        return curve.jumps
+    if not getattr(specs[0], "step", 0.0) or not curve.jumps:
+        return False
+    if {spec.dtype for spec in specs[1:]} == {torch.int8}:
+        return specs[0].dtype is torch.int16
+    inner = (steps.of(call) for call in curve.calls[:-1] if is_real(call))
+    return kinds == {torch.int16} and not any(inner)
 
 
 def _is_rider(node: fx.Node, is_other: Callable[[fx.Node], bool]) -> bool:

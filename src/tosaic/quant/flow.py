@@ -35,10 +35,12 @@ from tosaic.quant.points import OUTLINE, mark_calls, name_of, name_points
 from tosaic.quant.prepare import prepare
 from tosaic.quant.promote import promote
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.quant.reach import mark_reach, seen_in
 from tosaic.quant.regions import apart, each_region, move_constants_in
 from tosaic.quant.residuals import mark_residuals, outliers
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
+from tosaic.quant.truncate import truncate_casts
 from tosaic.targets.base import Target
 
 NO_DATA = (
@@ -129,6 +131,7 @@ def _from_data(
     module = float_module(source, quantizer)
     for leaves in Arguments(module, examples).each([examples]):
         mark_residuals(module, outliers(module, leaves))
+        mark_reach(module, seen_in(module, leaves))
     prepared = apart(module, lambda part: prepare(part, quantizer))
     doubts = calibrate(prepared, examples, data)
     return prepared, doubts if calibration is not None else [NO_DATA, *doubts]
@@ -141,6 +144,8 @@ def _from_stored(
     module = float_module(source, quantizer)
     stored.check(module.meta[OUTLINE])
     mark_residuals(module, [n for n in module.graph.nodes if name_of(n) in stored.outliers])
+    known = {n: stored.tensors.get(name_of(n)) for n in module.graph.nodes}
+    mark_reach(module, {n: (seen.low, seen.high) for n, seen in known.items() if seen})
     prepared = apart(module, lambda part: prepare(part, quantizer))
     take(prepared, stored)
     return prepared, []
@@ -189,6 +194,7 @@ def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
     reduce_parts(module)
     fold_known(module)
     fold_affine(module)
+    truncate_casts(module)
 
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:

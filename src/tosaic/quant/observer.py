@@ -18,6 +18,8 @@ _MANY, _ROOM = 1 << 12, 1.5
 LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
 # What is this much below the largest of its row has no share of a softmax that int8 or int16 shows.
 BELOW, BELOW_16 = 10.0, 20.0
+_LEVELS = 128  # of int16 a step at most
+_OFF = 1e-5  # of a step, and of a multiple of it: float32 computes values of a step
 
 
 class RangeObserver(UniformQuantizationObserverBase):
@@ -30,21 +32,27 @@ class RangeObserver(UniformQuantizationObserverBase):
     as it passes them on. Before a hardswish everything below -3 may go, before a tanh much more.
     Before a softmax, of which ``row`` is the axis, what is far below the largest of its row may.
 
+    ``step`` is a number that all values are multiples of. Then the scale is this step, or a
+    fraction of it, as long as the integers can hold them all: no value is rounded.
+
     Without a reader, over three seeds of six networks of examples/zoo, this is 0.1 dB below
     torchao's HistogramObserver on average (0.4 at worst, 0.1 above at best), in a third to two
     thirds of its time. Readers give 0.8 to 1.9 dB to networks of ELU, SiLU and hardswish.
     """
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, step: float = 0.0, **options: Any) -> None:
         super().__init__(**{"eps": LEAST, **options})
-        self.seen = Statistics()
+        self.seen, self.step = Statistics(), step
         self.reader: Reader | None = None
         self.row: int | None = None  # the axis of the softmax that alone reads the values
         self.room = 1.0  # how much larger the range is than what was seen asks for
         self._found: tuple[Tensor, Tensor] | None = None
 
     def forward(self, x: Tensor) -> Tensor:
-        self.seen.see(self.shown(x))
+        values = self.shown(x)
+        self.seen.see(values)
+        if self.step and not _are_multiples(values, self.step):
+            self.step = 0.0
         self._found = None
         return x
 
@@ -67,12 +75,36 @@ class RangeObserver(UniformQuantizationObserverBase):
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         if self._found is None:
+            self._found = self._whole_steps()
+        if self._found is None:
             low, high = (
                 self._best() if not self.seen.is_empty else (-128 * _OF_ZERO, 127 * _OF_ZERO)
             )
             ends = torch.tensor(low * self.room), torch.tensor(high * self.room)
             self._found = self._calculate_qparams(*ends)
         return self._found
+
+    def _whole_steps(self) -> tuple[Tensor, Tensor] | None:
+        """A scale of which every multiple of the step in the range is one; None if too many are.
+
+        int16 has up to 128 levels a step, so that tables have a node for each of them.
+        """
+        if not self.step:
+            return None
+        low, high = round(self.seen.low / self.step), round(self.seen.high / self.step)
+        if self.qscheme == torch.per_tensor_symmetric:
+            zero, levels = 0, _LEVELS
+            while levels and max(-low, high, 1) * levels > self.quant_max:
+                levels //= 2
+        else:
+            zero = 0 if self.quant_min <= low and high <= self.quant_max else self.quant_min - low
+            levels = int(high + zero <= self.quant_max)
+        return (torch.tensor(self.step / levels), torch.tensor(zero)) if levels else None
+
+    @property
+    def is_rounded(self) -> bool:
+        """Whether values have a step, and are too many multiples of it for the integers."""
+        return bool(self.step) and self._whole_steps() is None
 
     def clipped(self) -> float:
         """The share of what was seen that its range changes by more than a step does."""
@@ -93,3 +125,9 @@ class RangeObserver(UniformQuantizationObserverBase):
 def above(values: Tensor, row: int, below: float) -> Tensor:
     """Values, raised to so much below the largest of their row."""
     return torch.maximum(values, values.amax(row, keepdim=True) - below)
+
+
+def _are_multiples(values: Tensor, step: float) -> bool:
+    """Whether values are what was promised of them, but for the rounding of float32."""
+    counts = values[values.isfinite()] / step
+    return bool(((counts - counts.round()).abs() <= _OFF * (1 + counts.abs())).all())

@@ -17,10 +17,12 @@ from tosaic.quant.pt2e import (
     FixedQParamsQuantizationSpec,
     ObserverBase,
     SharedQuantizationSpec,
+    SteppedQuantizationSpec,
 )
 
 _MEANING = (
-    "dtype", "is_dynamic", "quant_min", "quant_max", "qscheme", "ch_axis", "scale", "zero_point"
+    "dtype", "is_dynamic", "quant_min", "quant_max", "qscheme", "ch_axis", "scale", "zero_point",
+    "step",
 )  # fmt: skip
 
 
@@ -109,6 +111,8 @@ def _observer(spec: Any, found: dict[EdgeOrNode, Any]) -> Any:
     }  # fmt: skip
     if "PerChannel" in kind.__name__:
         options["ch_axis"] = spec.ch_axis
+    if isinstance(spec, SteppedQuantizationSpec):
+        options["step"] = spec.step
     return kind.with_args(**options)()
 
 

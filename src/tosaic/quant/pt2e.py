@@ -33,6 +33,13 @@ class QuantizationSpec:
 
 
 @dataclass(frozen=True)
+class SteppedQuantizationSpec(QuantizationSpec):
+    """The same for values that are multiples of a step."""
+
+    step: float = 0.0
+
+
+@dataclass(frozen=True)
 class FixedQParamsQuantizationSpec:
     """Integers with a meaning that is given."""
 

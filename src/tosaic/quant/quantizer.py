@@ -30,12 +30,13 @@ from tosaic.quant.annotations import (
     operands_of,
     values_of,
 )
-from tosaic.quant.curves import curves_in
+from tosaic.quant.curves import curves_in, takes
 from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
     SharedQuantizationSpec,
     join_torchao,
 )
+from tosaic.quant.reach import becomes_integers, exceeds
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.residuals import NORMS
 from tosaic.quant.roles import is_real, role_of
@@ -50,9 +51,11 @@ from tosaic.quant.selection import (
     resolved,
     schemes_of,
 )
+from tosaic.quant.steps import Steps
 from tosaic.quant.ties import share_observers
 from tosaic.quant.trial import Trial, joined_sums
 from tosaic.quant.weights import BiasObserver, WeightObserver
+from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import DType
 from tosaic.spec.env import Env
 from tosaic.targets.base import Target
@@ -92,6 +95,7 @@ class TosaicQuantizer:
         self._specs: dict[fx.Node, Any] = {}  # of values that have another than most
         self._narrowed: set[fx.Node] = set()  # calls that take no value as wide as it is
         self._curves: dict[fx.Node, Curve] = {}
+        self._steps = Steps()
 
     def expand(self, module: fx.GraphModule) -> None:
         """Replace calls that are refused by their parts, if none of these is."""
@@ -122,7 +126,7 @@ class TosaicQuantizer:
     def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
         """The integers that a call reads an operand in, or gives its result in."""
         spec = self._spec(call) if operand is None else self._read(operand, call)
-        return TYPES[spec.dtype]
+        return d.I32 if spec is None else TYPES[spec.dtype]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
         """Tensors by position: torchao takes none by name."""
@@ -140,10 +144,11 @@ class TosaicQuantizer:
             mark(model.graph, self.schemes)
         others = {node for node in model.graph.nodes if _KEY in node.meta}
         self._made, self._specs = choices(model.graph, self.schemes), {}
+        self._steps = Steps(model.graph.nodes)
         trial = self._trial(known)
         joined = joined_sums(model.graph, trial, self._scheme) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
-        self._curves = curves_in(model.graph, joined, self._scheme, self._ends, trial)
+        self._curves = curves_in(model.graph, joined, self._scheme, self._ends, trial, self._steps)
         for node in model.graph.nodes:
             if _KEY in node.meta or node in done or node in known or self._scheme(node) is None:
                 continue
@@ -263,14 +268,21 @@ class TosaicQuantizer:
         assert scheme is not None
         if mark_of(node).carried:
             return SCHEMES["a16w8"]
-        return wider(scheme, self.target) if mark_of(node).wide else scheme
+        wide = mark_of(node).wide or exceeds(node, scheme)
+        return wider(scheme, self.target) if wide else scheme
 
     def _spec(self, node: fx.Node) -> Any:
         """How the result of a call is observed."""
         scheme, limits = self._widened(node), mark_of(node).limits
         if mark_of(node).wide and limits is not None and scheme.is_wide:
             return scheme.fixed(limits)
-        return scheme.activation(self.training)
+        if exceeds(node, scheme) and becomes_integers(node):
+            return None  # they are whole numbers of int32
+        return self._stepped(scheme, self._steps.shown(node))
+
+    def _stepped(self, scheme: Scheme, step: float | None) -> Any:
+        """How values of a step are observed; as all others if they have none."""
+        return scheme.stepped(step, self.training) if step else scheme.activation(self.training)
 
     def _read(self, operand: fx.Node, call: fx.Node) -> Any:
         """What a call takes a value as: as it is, if it is of the call's own scheme.
@@ -281,7 +293,9 @@ class TosaicQuantizer:
         if mark_of(operand).carried and not self._carries(operand, call):
             return usual
         same = source is None or source.activation(self.training) is usual
-        given = self._specs.get(operand, usual) if same else usual
+        given = self._specs.get(operand, self._constant(operand, call)) if same else usual
+        if given is None:
+            return None
         if call in self._narrowed and given.dtype is not usual.dtype:
             return usual
         rule, scheme = RULES.get(torchapi.target_name(call)), self._scheme(call)
@@ -296,6 +310,15 @@ class TosaicQuantizer:
         takes = mark.wide and mark.reads and (rule is None or rule.policy != "WEIGHTED")
         return wide if takes else given
 
+    def _constant(self, operand: fx.Node, call: fx.Node) -> Any:
+        """What a call takes a parameter as: beside values of a step, it is of a step as well."""
+        scheme = self._scheme(call)
+        assert scheme is not None
+        with_step = operand.op == "get_attr" and self._steps.read_by(call) is not None
+        if with_step and exceeds(operand, scheme):
+            scheme = wider(scheme, self.target)
+        return self._stepped(scheme, self._steps.of(operand) if with_step else None)
+
     def _carries(self, operand: fx.Node, call: fx.Node) -> bool:
         """Whether a call reads all bits of a running sum."""
         if mark_of(operand).wide and torchapi.target_name(call) in NORMS:
@@ -304,7 +327,8 @@ class TosaicQuantizer:
 
     def _remember(self, node: fx.Node, spec: Any) -> None:
         """That a value, or all values of a call that gives several, are not as most are."""
-        if spec is not None and spec is not self._usual(node):
+        stays = spec is not None or (is_real(node) and self._spec(node) is None)
+        if stays and spec is not self._usual(node):
             several = not isinstance(node.meta.get("val"), Tensor)
             self._specs |= dict.fromkeys([node, *(node.users if several else ())], spec)
 
@@ -349,12 +373,22 @@ class TosaicQuantizer:
         comes in; otherwise all are observed together, and such an input is rescaled.
         """
         operands = list(dict.fromkeys(operands_of(node, "activation")))
-        given = {self._read(n, node) for n in operands}
-        (spec,) = given if len(given) == 1 and not brings_numbers(node) else {self._spec(node)}
+        each = {n: self._read(n, node) for n in operands}
+        given = set(each.values())
+        if len(given) > 1 and not is_real(node) and isinstance(node.meta.get("val"), Tensor):
+            self._results(node, each, None)  # a comparison takes operands of any scales
+            return
+        kept = len(given) == 1 and not brings_numbers(node) and self._keeps_step(node, *given)
+        (spec,) = given if kept else {self._spec(node)}
         same = SharedQuantizationSpec((operands[0], node))
         inputs = dict.fromkeys(operands, same) | {operands[0]: spec}
         self._results(node, inputs, same)
         self._remember(node, spec)
+
+    def _keeps_step(self, node: fx.Node, spec: Any) -> bool:
+        """Whether what a call gives has the step of what it reads, if that has one."""
+        step = getattr(spec, "step", None)
+        return step is None or not is_real(node) or self._steps.of(node) == step
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
         source, weight, bias = (
@@ -390,7 +424,7 @@ class TosaicQuantizer:
         curve = self._curves.get(node)
         if curve is None or any(_KEY in call.meta for call in curve.calls):
             return curve is not None
-        if all(spec.dtype is torch.int8 for spec in self._ends(curve)):
+        if takes(curve, self._ends(curve), self._steps):
             return True
         for call in curve.calls:
             del self._curves[call]
@@ -398,4 +432,6 @@ class TosaicQuantizer:
 
     def _bend(self, node: fx.Node, curve: Curve) -> None:
         inputs = {n: self._read(n, node) for n in curve.read_by(node)}
-        node.meta[_KEY] = annotation(inputs, self._spec(node) if node is curve.last else None)
+        output = self._spec(node) if node is curve.last else None
+        node.meta[_KEY] = annotation(inputs, output)
+        self._remember(node, output)

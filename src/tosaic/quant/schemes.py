@@ -17,6 +17,7 @@ from tosaic.quant.pt2e import (
     DerivedQuantizationSpec,
     FixedQParamsQuantizationSpec,
     QuantizationSpec,
+    SteppedQuantizationSpec,
 )
 from tosaic.quant.weights import PerChannelWeightObserver, PerTensorWeightObserver
 from tosaic.spec import dtypes as d
@@ -84,6 +85,10 @@ class Scheme:
     def activation(self, training: bool = False) -> QuantizationSpec:
         return _activation(self.dtype, self.low, self.high, self.qscheme, self.eps, training)
 
+    def stepped(self, step: float, training: bool = False) -> SteppedQuantizationSpec:
+        """For results that are multiples of a step."""
+        return _stepped(self.activation(), step, self.eps, training)
+
     def fixed(self, limits: tuple[float, float]) -> FixedQParamsQuantizationSpec:
         """For results that lie within limits: steps of a power of two, the upper end left out."""
         low, high = limits
@@ -126,12 +131,13 @@ class Scheme:
         return torch.per_tensor_symmetric, None
 
 
-def rounding(eps: float, axis: int | None = None) -> Any:
+def rounding(eps: float, axis: int | None = None, observer: Any = None) -> Any:
     """What rounds values in training, with a scale for each channel if there is an axis."""
     from torchao.quantization import pt2e  # for those who train
 
     if axis is None:
-        return pt2e.FakeQuantize.with_args(observer=pt2e.MovingAverageMinMaxObserver, eps=eps)
+        watching = observer or pt2e.MovingAverageMinMaxObserver
+        return pt2e.FakeQuantize.with_args(observer=watching, eps=eps)
     observer = pt2e.MovingAveragePerChannelMinMaxObserver
     return pt2e.FakeQuantize.with_args(observer=observer, ch_axis=axis, eps=eps)
 
@@ -144,6 +150,18 @@ def _activation(
     if training:
         made = rounding(eps)
     return QuantizationSpec(dtype, made, low, high, qscheme, is_dynamic=False)
+
+
+@cache
+def _stepped(
+    usual: QuantizationSpec, step: float, eps: float, training: bool
+) -> SteppedQuantizationSpec:
+    made: Any = RangeObserver.with_args(eps=eps)
+    if training:
+        made = rounding(eps, observer=RangeObserver)
+    return SteppedQuantizationSpec(
+        usual.dtype, made, usual.quant_min, usual.quant_max, usual.qscheme, step=step
+    )
 
 
 @cache

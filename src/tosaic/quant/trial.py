@@ -5,13 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from torch import fx
+from torch import Tensor, fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi, trial
 from tosaic.front.calls import joins
 from tosaic.front.curves import Curve
 from tosaic.front.lower import Lowering
+from tosaic.front.stepwise import stepwise
 from tosaic.ir.graph import Quant, Value
 from tosaic.quant.annotations import ANNOTATION, only_user
 from tosaic.quant.roles import is_real, role_of
@@ -20,7 +21,7 @@ from tosaic.spec import dtypes as d
 from tosaic.targets.base import Target
 
 _STEP = 2.0**-6
-_STEPS = {d.I16: 2.0**-15}  # what a table is good for is within the same range
+_STEPS = {d.I16: 2.0**-15, d.I32: 1.0}  # what a table is good for is within the same range
 
 
 class Trial(trial.Trial):
@@ -47,8 +48,13 @@ class Trial(trial.Trial):
         """Why no table does what several calls do with one value; None if one does."""
         b = Lowering(self.env, constraints=self.constraints)
         b.wanted, source = self.wanted(curve.last), curve.sources[0]
+        kind = next(self.kind(call, source) for call in curve.calls if curve.read_by(call))
+        x = self.made(b, source, kind, Quant(_STEPS.get(kind, _STEP), _zero(kind)))
         try:
-            b.table(self.made(b, source, d.I8, Quant(_STEP, _zero(d.I8))), curve)
+            if kind is self.kind(curve.last, None) is d.I8:
+                b.table(x, curve)
+            else:
+                stepwise(b, x, _jump)
         except Unsupported as refusal:
             return refusal
         return None
@@ -100,6 +106,11 @@ def joined_sums(
         if layers and trial.refusal(*layers, node) is None:
             found[node] = layers
     return found
+
+
+def _jump(x: Tensor) -> Tensor:
+    """What stands for any function with jumps."""
+    return (x > 0).to(x.dtype)
 
 
 def _times(quant: Quant, factor: float) -> Quant:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,18 +18,21 @@ from tosaic.rules._whole import left_over
 from tosaic.spec.dtypes import I8
 
 
-def _function(
+def function_rule(
     name: str,
     function: Callable[[Tensor], Tensor],
     domain: tuple[float, float],
     steps16: int = 2,
+    **options: Any,
 ) -> Callable[[Callable[[Lowering, Value], Value]], Lowered]:
     """A rule whose integer form is a table; the decorated function is its float form."""
     shapes = ((2, 3, 5),), ((40,),)
     samples = [Sample(s, domain=domain, steps16=steps16) for s in shapes]
 
     def register(real: Callable[[Lowering, Value], Value]) -> Lowered:
-        @rule(f"aten.{name}.default", f"aten.{name}_.default", samples=samples)
+        forms = (name, f"{name}_") if hasattr(torch.ops.aten, f"{name}_") else (name,)
+
+        @rule(*(f"aten.{form}.default" for form in forms), samples=samples, **options)
         def lower(b: Lowering, self: Value) -> Value:
             return real(b, self) if self.quant is None else b.table(self, function)
 
@@ -37,32 +41,32 @@ def _function(
     return register
 
 
-@_function("exp2", torch.exp2, (-4.0, 1.0))
+@function_rule("exp2", torch.exp2, (-4.0, 1.0))
 def exp2(b: Lowering, x: Value) -> Value:
     return b.POW(b.number(2.0, x), x)
 
 
-@_function("log2", torch.log2, (0.3, 3.0), 4)
+@function_rule("log2", torch.log2, (0.3, 3.0), 4)
 def log2(b: Lowering, x: Value) -> Value:
     return times(b, b.LOG(x), 1 / math.log(2))
 
 
-@_function("log10", torch.log10, (0.3, 3.0), 4)
+@function_rule("log10", torch.log10, (0.3, 3.0), 4)
 def log10(b: Lowering, x: Value) -> Value:
     return times(b, b.LOG(x), 1 / math.log(10))
 
 
-@_function("erfc", torch.erfc, (-3.0, 3.0))
+@function_rule("erfc", torch.erfc, (-3.0, 3.0))
 def erfc(b: Lowering, x: Value) -> Value:
     return minus(b, b.number(1.0, x), b.ERF(x))
 
 
-@_function("tan", torch.tan, (-1.2, 1.2))
+@function_rule("tan", torch.tan, (-1.2, 1.2))
 def tan(b: Lowering, x: Value) -> Value:
     return times(b, b.SIN(x), b.RECIPROCAL(b.COS(x)))
 
 
-@_function("sinh", torch.sinh, (-3.0, 3.0))
+@function_rule("sinh", torch.sinh, (-3.0, 3.0))
 def sinh(b: Lowering, x: Value) -> Value:
     """tanh(x) · cosh(x), which keeps the digits of a small x."""
     return times(b, b.TANH(x), cosh_of(b, x))
@@ -72,32 +76,32 @@ def cosh_of(b: Lowering, x: Value) -> Value:
     return times(b, plus(b, b.EXP(x), b.EXP(negated(b, x))), 0.5)
 
 
-_function("cosh", torch.cosh, (-3.0, 3.0))(cosh_of)
+function_rule("cosh", torch.cosh, (-3.0, 3.0))(cosh_of)
 
 
-@_function("asinh", torch.asinh, (-3.0, 3.0))
+@function_rule("asinh", torch.asinh, (-3.0, 3.0))
 def asinh(b: Lowering, x: Value) -> Value:
     """log(|x| + √(x² + 1)) with the sign of x."""
     size = b.ABS(x)
     return _signed(b, x, b.LOG(plus(b, size, _root(b, plus(b, times(b, x, x), 1.0)))))
 
 
-@_function("acosh", torch.acosh, (1.3, 4.0), 16)
+@function_rule("acosh", torch.acosh, (1.3, 4.0), 16)
 def acosh(b: Lowering, x: Value) -> Value:
     return b.LOG(plus(b, x, _root(b, plus(b, times(b, x, x), -1.0))))
 
 
-@_function("atanh", torch.atanh, (-0.8, 0.8), 4)
+@function_rule("atanh", torch.atanh, (-0.8, 0.8), 4)
 def atanh(b: Lowering, x: Value) -> Value:
     return times(b, minus(b, b.LOG(plus(b, x, 1.0)), b.LOG(plus(b, negated(b, x), 1.0))), 0.5)
 
 
-@_function("acos", torch.acos, (-0.9, 0.9), 4)
+@function_rule("acos", torch.acos, (-0.9, 0.9), 4)
 def acos(b: Lowering, x: Value) -> Value:
     return minus(b, b.number(math.pi / 2, x), _arcsine(b, x))
 
 
-@_function("sinc", torch.sinc, (-3.0, 3.0))
+@function_rule("sinc", torch.sinc, (-3.0, 3.0))
 def sinc(b: Lowering, x: Value) -> Value:
     """sin(πx) / πx, and 1 where that is 0 / 0."""
     angle = times(b, x, math.pi)
@@ -105,7 +109,7 @@ def sinc(b: Lowering, x: Value) -> Value:
     return b.SELECT(b.EQUAL(x, b.number(0.0, x)), b.number(1.0, x), ratio)
 
 
-@_function("erfinv", torch.erfinv, (-0.8, 0.8), 4)
+@function_rule("erfinv", torch.erfinv, (-0.8, 0.8), 4)
 def erfinv(b: Lowering, x: Value) -> Value:
     """A start by Winitzki, then two steps of Newton on erf."""
     made = _start_of_erfinv(b, x)
@@ -132,7 +136,7 @@ def frac(b: Lowering, self: Value) -> Value:
     return minus(b, self, b.SELECT(below, b.CEIL(self), b.FLOOR(self)))
 
 
-@_function("rad2deg", torch.rad2deg, (-3.0, 3.0))
+@function_rule("rad2deg", torch.rad2deg, (-3.0, 3.0))
 def rad2deg(b: Lowering, x: Value) -> Value:
     return times(b, x, 180 / math.pi)
 
@@ -184,5 +188,5 @@ def _arc_coefficients() -> list[float]:
     return [float(c) for c in fitted.convert().coef]
 
 
-atan = _function("atan", torch.atan, (-4.0, 4.0))(_arc)
-asin = _function("asin", torch.asin, (-0.9, 0.9), 4)(_arcsine)
+atan = function_rule("atan", torch.atan, (-4.0, 4.0))(_arc)
+asin = function_rule("asin", torch.asin, (-0.9, 0.9), 4)(_arcsine)

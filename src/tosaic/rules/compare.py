@@ -27,9 +27,24 @@ _NUMBERS = (Sample(((2, 3, 4),), (0.7,)), Sample(((4, 500),), (-1,)))  # all int
 _ZERO = (Sample(((4, 20),), (0,), whole=True), Sample(((2, 3, 8),), (0.0,), whole=True))
 
 
+_TURNED = {">": "<", "<": ">", ">=": "<=", "<=": ">="}
+
+
+def _is_known(x: Value) -> bool:
+    """Whether it is a constant of real numbers, which a comparison takes as they are."""
+    return x.quant is None and x.is_const and x.dtype.is_float
+
+
 def _compare(b: Lowering, self: Value, other: Operand, sign: str) -> Value:
     if sign == "!=":
         return masks.inverted(b, _compare(b, self, other, "=="))
+    if isinstance(other, Value) and other.quant is not None and _is_known(self):
+        self, other, sign = other, self, _TURNED.get(sign, sign)
+    if self.quant is not None and isinstance(other, Value) and _is_known(other):
+        number = _number(other)
+        if number is None:
+            return masks.compared_with_each(b, sign, self, other)
+        self, other = b.same_rank(self, other)[0], number
     if self.quant is not None and not isinstance(other, Value):
         return masks.compared_with(b, sign, self, float(other))
     if isinstance(other, Value) and is_mask(self) and is_mask(other) and sign == "==":
@@ -46,7 +61,9 @@ for _name, _sign, _tensors, _numbers in (
     ("le", "<=", _PAIRS, _NUMBERS),
 ):
     _compared = partial(_compare, sign=_sign)
-    shared(f"aten.{_name}.Tensor", samples=_tensors)(_compared)
+    rule(f"aten.{_name}.Tensor", policy="SHARED", samples=_tensors, masks=("self", "other"))(
+        _compared
+    )
     shared(f"aten.{_name}.Scalar", samples=_numbers)(_compared)
 
 

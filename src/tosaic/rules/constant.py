@@ -82,12 +82,15 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
     """As PyTorch casts: fractions are cut off, and what is not 0 is True."""
     if isinstance(x.quant, Mask):
         return _cast_mask(b, x, kind)
-    if x.dtype is kind or (x.quant is not None and kind.is_float):
+    if kind.is_float if x.quant is not None else x.dtype is kind:
         return x
     if x.quant is not None and kind is d.BOOL:
         return truth(b, x)
     if x.quant is not None:
-        return converted(b, b.marked(rounded(b, x, "trunc"), None), kind)
+        whole = b.marked(_truncated(b, x, x.quant.one_scale), None)
+        ends = [(end - x.quant.one_zero) * x.quant.one_scale for end in x.dtype.range]
+        fits = kind.range[0] - 1 < ends[0] and ends[1] < kind.range[1] + 1
+        return b.levels(whole, kind) if fits and kind is not d.I32 else converted(b, whole, kind)
     if kind.is_float and not x.dtype.is_float and b.wanted is not None:
         return _real(b, x)
     if x.dtype.is_int and kind is d.BOOL:
@@ -127,6 +130,14 @@ def _real(b: Lowering, x: Value) -> Value:
     low, high = max(math.floor(reals[0]), -most), min(math.ceil(reals[1]), most)
     limited = b.MINIMUM(b.MAXIMUM(x, b.number(low, x)), b.number(high, x))
     return b.marked(limited, Quant(1.0))
+
+
+def _truncated(b: Lowering, x: Value, scale: float) -> Value:
+    """Without a fraction; multiples of whole steps have none."""
+    if scale.is_integer():
+        plain = x.dtype is d.I32 and scale == 1
+        return b.IDENTITY(x) if plain else b.rescale(x, [scale], 0, d.I32)
+    return rounded(b, x, "trunc")
 
 
 def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:

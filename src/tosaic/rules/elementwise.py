@@ -91,6 +91,10 @@ def mul(b: Lowering, self: Value, other: Operand) -> Value:
         return found
     if isinstance(other, Value) and is_mask(self) and is_mask(other):
         return both(b, self, other)
+    if not isinstance(other, Value) and other and self.quant is not None and self.dtype is d.I32:
+        scale = scale_of(self) * abs(other)  # an accumulator of other steps
+        same = self if other > 0 else negated(b, b.marked(b.IDENTITY(self), None))
+        return b.marked(b.IDENTITY(same), Quant(scale))
     return _product(b, *operands(b, self, other))
 
 

@@ -117,7 +117,9 @@ def erf(b: Lowering, self: Value) -> Value:
 
 def _whole(b: Lowering, x: Value, function: Function, rounding: str) -> Value:
     """int8 has a table; lines between the entries of one have no jumps."""
-    return b.table(x, function) if x.dtype is I8 else whole(b, x, rounding)
+    if x.dtype is I8 and b.wanted is not None and b.wanted[1] is I8:
+        return b.table(x, lambda real: function(real.float()).double())
+    return whole(b, x, rounding)
 
 
 @rule("aten.floor.default", "aten.floor_.default", samples=_samples(-8.0, 8.0))

@@ -25,6 +25,7 @@ from tosaic.progress import say
 from tosaic.targets.artifact import Artifact
 from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
+from tosaic.targets.float_check import agree
 from tosaic.targets.lowering import compiled
 
 
@@ -97,21 +98,39 @@ def program_for(
             "in float: choose a target of integers, or give a quantized model"
         )
     else:
-        source = _in_parts(source, target)
+        source = _in_parts(source, target, example_inputs)
     return program_of(with_ends(source, ends) if source.is_quantized else source)
 
 
-def _in_parts(source: Imported, target: Target) -> Imported:
-    """The program with refused calls as their parts, where none of these is refused."""
-    refused = {r.node for r in refusals(program_of(source), target.env, target.constraints)}
+def _in_parts(source: Imported, target: Target, example_inputs: tuple[Any, ...]) -> Imported:
+    """The program with refused calls as their parts, where none of these is refused.
+
+    Parts that compute something else than the call, as the example shows, are not taken.
+    """
+    program = program_of(source)
+    refused = {r.node for r in refusals(program, target.env, target.constraints)}
     if not refused or not isinstance(source.model, ExportedProgram):
         return source
+    made = _expanded(source, target, refused)
+    if made is source or not target.check or agree(program, program_of(made), [example_inputs]):
+        return made
+    right = {
+        name
+        for name in refused
+        if agree(program, program_of(_expanded(source, target, {name})), [example_inputs])
+    }
+    return _expanded(source, target, right)
+
+
+def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
+    """The program with calls of those names as their parts."""
+    assert isinstance(source.model, ExportedProgram)
     module = torchapi.module_of(source.model)
     known, own = constants(module.graph), set(module.graph.nodes)
     trial = Trial(target.env, known, target.constraints)
 
     def refuses(node: fx.Node) -> bool:
-        return node.name in refused if node in own else trial.refusal(node) is not None
+        return node.name in names if node in own else trial.refusal(node) is not None
 
     count = expand(module, refuses, constants=known, steps_at_once=target.steps_at_once)
     return source.with_model(module) if count else source

@@ -92,9 +92,9 @@ def _emit(
         mended = mend(unchanged, given, made.failure, compiler) if mends else None
         if mended is None:
             raise made.failure
-        made = mended
-        graph.inputs, graph.outputs = made.graph.inputs, made.graph.outputs
-        graph.ops = made.graph.ops
+        graph.inputs, graph.outputs = mended.graph.inputs, mended.graph.outputs
+        graph.ops = mended.graph.ops
+        made = replace(mended, graph=graph)  # which the program's pieces have
     made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
     made.check("flash", made.result.performance.flash, options.max_flash_bytes)
     return made

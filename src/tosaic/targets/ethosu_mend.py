@@ -31,10 +31,14 @@ _FLAGS = ("--disable-cascading", "--disable-chaining", "--disable-fwd", "--disab
 
 @dataclass(frozen=True, slots=True)
 class Compiler:
-    """Vela with its configuration, after the known workarounds, and the checks of its streams."""
+    """Vela with its configuration, after the known workarounds, and the checks of its streams.
+
+    Without workarounds a graph is compiled as it stands, once.
+    """
 
     config: VelaConfig
     env: Env
+    has_workarounds: bool = True
 
     def compile(
         self, graph: Graph, given: Sequence[Array] | None = None, check: bool = True
@@ -44,6 +48,8 @@ class Compiler:
         Weights that are brought while others are used come too early now and then, over what an
         operation still reads: then they are brought when they are needed.
         """
+        if not self.has_workarounds:
+            return trial(graph, self.config, given, check)
         repair(graph, self.env, self.config.accelerator.split("-")[1])
         own_outputs(graph, self.env)
         tell_apart(graph, self.env)
@@ -114,7 +120,7 @@ def mend(
     """
     told: list[str] = []
     for _ in range(_FAULTS):
-        inputs = _some_input(graph, given)
+        inputs = some_input(graph, given)
         if inputs is None:
             return None
         case = reduce(graph, inputs, compiler.alike(failure), BUDGET)
@@ -135,7 +141,7 @@ def mend(
     return None
 
 
-def _some_input(graph: Graph, given: Sequence[Array] | None) -> list[Array] | None:
+def some_input(graph: Graph, given: Sequence[Array] | None) -> list[Array] | None:
     """An input for which the graph has a result."""
     from tosaic.interp.model import Model
 

@@ -36,6 +36,7 @@ _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
 _SHIFTS = {"LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT"}
 _FUNCTIONS = {"ABS", "BITWISE_NOT", "CLZ"}
 _KERNELS = {*_WINDOWS, *_CONVOLUTIONS, "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "MATMUL"}
+_CHAINED = 3  # sums and products that U85 computes in one operation
 _BITS = {"BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}
 
 
@@ -204,9 +205,12 @@ def _before_rescale(value: Value) -> Op | None:
 
 def _wide(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE with 32 bits becomes several operators on U55 and U65, without the place."""
-    if op.name != "RESCALE" or position or d.I32 not in (op.ins[0].dtype, op.outs[0].dtype):
+    if op.name != "RESCALE" or position or _source(op.ins[0]) not in _PIECES:
         return False
-    return _source(op.ins[0]) in _PIECES and not _rides(op, uses)
+    if d.I32 in (op.ins[0].dtype, op.outs[0].dtype):
+        return not _rides(op, uses)
+    readers = uses.get(op.outs[0], ())  # a RESCALE by 1 behind it becomes part of it
+    return len(readers) == 1 and _factor(readers[0].outs[0]) == 1 and not _rides(readers[0], uses)
 
 
 def _shared(op: Op, position: int, uses: Uses) -> bool:
@@ -347,6 +351,25 @@ def _turned(op: Op, position: int, uses: Uses) -> bool:
     return _source(made.ins[0]) in ("CLAMP", "TABLE")
 
 
+def _tabled(op: Op, position: int, uses: Uses) -> bool:
+    """A table of int16 in one chain with another, where there is room for one."""
+    if op.name != "TABLE" or position or op.ins[0].dtype is not d.I16:
+        return False
+    return _follows_table(op.ins[0], _CHAINED)
+
+
+def _follows_table(value: Value, depth: int) -> bool:
+    """Whether a chain of sums and products begins with a table of int16."""
+    made = _maker(value)
+    while made is not None and made.name == "RESCALE":
+        made = _maker(made.ins[0])
+    if made is None or depth < 0:
+        return False
+    if made.name == "TABLE":
+        return depth < _CHAINED and made.ins[0].dtype is d.I16
+    return made.name in _BINARY and any(_follows_table(v, depth - 1) for v in made.ins[:2])
+
+
 def _shaped_apart(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE of int32 by itself becomes several operators: one shape, whoever reads another."""
     made = op.ins[position].producer
@@ -375,15 +398,15 @@ def _crossed(op: Op, position: int, uses: Uses) -> bool:
 def _reshaped_for_several(value: Value, uses: Uses) -> bool:
     """Whether a tensor is read by others, and by someone with another shape."""
     made = value.producer
-    if made is not None and made.name == "RESHAPE":
+    if made is not None and keeps_order(made):
         return len(uses[made.ins[0]]) > 1 or len(uses[value]) > 1
-    return len(uses[value]) > 1 and any(reader.name == "RESHAPE" for reader in uses[value])
+    return len(uses[value]) > 1 and any(keeps_order(reader) for reader in uses[value])
 
 
 _EVERYWHERE = (_part, _by_channel, _sliced, _reshaped, _chosen, _negated, _left_out, _merged,
                _surrounded)  # fmt: skip
 _ON_OLDER = (_wide, _shared, _multiplied, _shaped_apart, _resized, _crossed)
-_ON_NEWER = (_chained, _limited, _shifted, _cut, _turned)
+_ON_NEWER = (_chained, _limited, _shifted, _cut, _turned, _tabled)
 FAULTS = (
     *(Fault(("u55", "u65", "u85"), lost) for lost in _EVERYWHERE),
     *(Fault(("u55", "u65"), lost) for lost in _ON_OLDER),

@@ -8,6 +8,7 @@ that is wrong even so stays in PyTorch.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
@@ -58,6 +59,20 @@ def float_faults(
     return {}
 
 
+def agree(program: Program, other: Program, examples: Sequence[Any]) -> bool:
+    """Whether two forms of a program compute the same in PyTorch, as far as examples show it."""
+    if any(_is_random(node) for node in program.calls):
+        return True
+    found = [_eager(p, examples) or {} for p in (program, other)]
+    pairs = zip(*([v.get(n) for n in p.outputs] for p, v in zip((program, other), found)))
+    return not any(_differs(made, right) for right, made in pairs)
+
+
+def _is_random(node: fx.Node) -> bool:
+    overload = torchapi.overload_of(node)
+    return overload is not None and not torchapi.is_repeatable(overload)
+
+
 def _is_real(piece: Piece) -> bool:
     """Whether a graph computes with real numbers alone."""
     graph = piece.graph
@@ -69,7 +84,8 @@ def _eager(program: Program, examples: Sequence[Any]) -> Values | None:
     values = execution.start(program, examples)
     if values is None:
         return None
-    with torch.no_grad():
+    with torch.no_grad(), warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # the user has seen them, or will
         for node in program.calls:
             if all(n in values for n in node.all_input_nodes):
                 with suppress(RuntimeError, ValueError, IndexError, TypeError):

@@ -20,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from functools import cache
@@ -287,13 +287,15 @@ def run(jobs: Sequence[Job]) -> list[Answer | WorkerLost]:
     return [found[index] for index in range(len(jobs))]
 
 
-def _ready(workers: Iterable[Worker]) -> list[Worker]:
-    """Those that answer first, or have had their time."""
+def _ready(workers: Collection[Worker]) -> list[Worker]:
+    """Those that answer first, or have had their time; one alone can be waited for."""
+    if len(workers) < 2:
+        return list(workers)
     with selectors.DefaultSelector() as selector:
         for worker in workers:
             selector.register(worker.channel, selectors.EVENT_READ, worker)
-        first = min((worker.deadline for worker in workers), default=0.0)
-        events = selector.select(max(first - time.monotonic(), 0.0)) if selector.get_map() else []
+        first = min(worker.deadline for worker in workers)
+        events = selector.select(max(first - time.monotonic(), 0.0))
     answering = [key.data for key, _ in events]
     return answering or [w for w in workers if w.deadline <= time.monotonic()]
 

@@ -11,8 +11,9 @@ import math
 import sys
 from pathlib import Path
 
+from judges.fuzz.case import Case
 from judges.fuzz.generate import program
-from judges.fuzz.judge import CONFIGURATIONS, Case
+from judges.fuzz.judge import CONFIGURATIONS
 from judges.fuzz.run import fuzz, limited, reduce
 
 

@@ -38,12 +38,12 @@ def _drawn(seed: int) -> Program | None:
         w.input("b")
     families, weights = list(_WEIGHTS), list(_WEIGHTS.values())
     total = float(sum(weights))
-    length, tries = 2 + w.below(9), 0
+    length, tries = int(2 + w.below(9) + (w.below(20) if w.chance(0.1) else 0)), 0
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         while len(w.statements) < length:
             tries += 1
-            if tries > 200:
+            if tries > 400:
                 return None
             family = str(w.random.choice(families, p=[x / total for x in weights]))
             try:
@@ -78,14 +78,16 @@ def _outputs(w: Writer) -> list[str]:
     loose = [n for n in unread if w.chance(0.6)]
     extra = [n for n in made if w.chance(0.08)]
     chosen = [n for n in made if n in {made[-1] if made else "", *loose, *extra}]
-    return chosen[-4:] or [w.inputs[0].name]
+    if w.chance(0.04):
+        chosen.append(w.one([*(i.name for i in w.inputs), *made]))  # an input, a result twice
+    return chosen[-5:] or [w.inputs[0].name]
 
 
 def runs(made: Program) -> bool:
     """Whether the text runs in eager PyTorch, with finite results on the calibration inputs."""
     try:
         results = load(made.text).results(SEEDS)
-    except (RuntimeError, IndexError, ValueError, TypeError, NameError, NotImplementedError):
+    except Exception:  # noqa: BLE001 - eager PyTorch refuses it
         return False
     return all(
         bool(t.double().isfinite().all())

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import torch
+
 from judges.fuzz.writer import Retry, Writer, hole, ranks_of
 
 
@@ -141,7 +143,7 @@ def _indices(w: Writer, detail: str) -> str:
     size = axis_size(w)
     usable = [
         n for n, v in w.values.items()
-        if not v.is_floating_point() and v.dtype.is_signed and v.dim() == 1
+        if v.dtype in (torch.int64, torch.int32) and v.dim() == 1
     ]  # fmt: skip
     if usable and w.chance(0.4):
         return f"{w.one(usable)}.clamp(0, {size - 1})"

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import math
 import re
 import traceback
 import warnings
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
-from functools import cached_property
+from collections.abc import Iterable
 from typing import Any
 
 import numpy as np
@@ -16,14 +13,13 @@ import torch
 from torch import Tensor
 
 import tosaic
-from judges.fuzz.edges import FakeQuant, noisy, precise, run_with
+from judges.fuzz.case import EVALUATED, Case, Finding, Verdict, run, runs
+from judges.fuzz.edges import run_with
 from judges.fuzz.generate import SEEDS
-from judges.fuzz.program import Loaded, load
+from judges.fuzz.numbers import judge_float, judge_quantized
+from judges.fuzz.program import Loaded
 from judges.reference import run_reference
 from tosaic.errors import TosaicError, Unpredictable, first_line
-from tosaic.front import torchapi
-from tosaic.front.partition import Partition, Piece
-from tosaic.front.writes import is_functional
 from tosaic.targets.artifact import Artifact
 
 CONFIGURATIONS: dict[str, tuple[str, str | None]] = {
@@ -38,78 +34,10 @@ CONFIGURATIONS: dict[str, tuple[str, str | None]] = {
     "u85-a16w8": ("ethos-u85-256", "a16w8"),
 }
 
-# Calls whose result jumps: two right answers may be on its two sides.
-JUMPS = re.compile(
-    r"floor|ceil|round|trunc|frac|sign|sgn|heaviside|[<>]|==|\b(eq|ne|lt|gt|le|ge)\(|isclose|"
-    r"logical|isfinite|arg(max|min|sort)|bucketize|searchsorted|\bany|\ball|nonzero|remainder|"
-    r"fmod|%|//|histc|sort|topk|kthvalue|median|quantile|cummax|hardshrink|softshrink|threshold|"
-    r"\.int\(|\.long\(|\.bool\(|copysign|2: .*max\(|, v\d+ = |torch\.cond|int32|one_hot|max_pool|"
-    r"nextafter|half"
-)
-EVALUATED = range(4)  # seeds of the inputs that results are compared on
-CONFIRMED = range(12)  # those on which too much noise is confirmed
-DECIBELS = 3.0
 REFUSALS = (  # of programs that eager PyTorch runs
     "nothing of the model runs on",
     "torch does not find a form of this program without writes in place",
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """What is wrong, with the key by which equal faults are recognised."""
-
-    kind: str
-    told: str
-    key: str = ""
-
-
-@dataclass(slots=True)
-class Verdict:
-    """Faults of a program on a configuration, what is listed only, and where its calls went."""
-
-    faults: list[Finding] = field(default_factory=list)
-    listed: list[Finding] = field(default_factory=list)
-    whole: bool = False
-
-
-class Case:
-    """A program with what its judgements share: eager results, references, one export."""
-
-    def __init__(self, text: str, path: str = "<program>") -> None:
-        self.text = text
-        self.loaded = load(text, path)
-        self.has_jumps = JUMPS.search(_body(text)) is not None
-        self._references: dict[int, FakeQuant] = {}
-        self._exported: Any = None
-
-    @cached_property
-    def expected(self) -> list[list[Tensor]]:
-        return self.loaded.results(CONFIRMED)
-
-    def reference(self, bits: int) -> FakeQuant:
-        if bits not in self._references:
-            self._references[bits] = FakeQuant(self.loaded, SEEDS, bits)
-        return self._references[bits]
-
-    @property
-    def model(self) -> Any:
-        """The module, and for further configurations the program that was exported of it.
-
-        To make a program with writes functional takes PyTorch seconds.
-        """
-        if self._exported is None:
-            self._exported = False
-            return self.loaded.make()
-        if self._exported is False:
-            made = torchapi.captured(self.loaded.make(), self.loaded.inputs(0), None)
-            known = is_functional(made.graph_module)
-            self._exported = made if known else torchapi.functional(made)
-        return self._exported
-
-
-def _body(text: str) -> str:
-    return text.partition("def forward")[2].partition("def inputs")[0]
 
 
 def judge(case: Case, configuration: str) -> Verdict:
@@ -159,17 +87,11 @@ def _unpredictable(error: Unpredictable, kind: str) -> Finding:
     return Finding("unpredictable", f"{error} on {kind}", re.sub(r"\d+", "N", key))
 
 
-def _run(art: Artifact, given: Sequence[Tensor], engine: str | None = None) -> list[Tensor]:
-    """Results, and behind them the inputs, which may be written to."""
-    copies = [t.clone() for t in given]
-    return [*art.run(*copies, engine=engine), *copies]
-
-
 def _results(v: Verdict, case: Case, art: Artifact, scheme: str | None) -> None:
     """Shapes, types and numbers on inputs like those of calibration; the stream on one."""
     try:
-        got = _runs(art, case, EVALUATED)
-        if art.delegates and not _equal(_run(art, case.loaded.inputs(0), "npu"), got[0]):
+        got = runs(art, case, EVALUATED)
+        if art.delegates and not _equal(run(art, case.loaded.inputs(0), "npu"), got[0]):
             v.faults.append(Finding("stream", "the stream's results are not TOSA's"))
             return
     except Unpredictable as error:
@@ -188,17 +110,9 @@ def _results(v: Verdict, case: Case, art: Artifact, scheme: str | None) -> None:
         return  # eager itself overflows on the inputs behind those of calibration
     for number in range(len(expected[0])):
         if scheme is None:
-            _judge_float(v, case, got, number)
+            judge_float(v, case, got, number)
         else:
-            _judge_quantized(v, case, art, got, number, 14 if scheme == "a16w8" else 8)
-
-
-def _runs(art: Artifact, case: Case, seeds: range) -> list[list[Tensor]]:
-    """Results for inputs in turn, from the first state on."""
-    art.reset()
-    rows = [_run(art, case.loaded.inputs(s), "tosa") for s in seeds]
-    art.reset()
-    return rows
+            judge_quantized(v, case, art, got, number, 14 if scheme == "a16w8" else 8)
 
 
 def _equal(a: Iterable[Tensor], b: Iterable[Tensor]) -> bool:
@@ -207,98 +121,21 @@ def _equal(a: Iterable[Tensor], b: Iterable[Tensor]) -> bool:
     )
 
 
-def _judge_float(v: Verdict, case: Case, got: list[list[Tensor]], number: int) -> None:
-    """No farther from eager than a few times what roundings do, its own and those of every call."""
-    ours, real = ([row[number].double() for row in rows] for rows in (got, case.expected))
-    size = max(float(t.abs().max()) for t in real)
-    if all(float((a - b).abs().max()) <= 1e-6 * size + 1e-7 for a, b in zip(ours, real)):
-        return
-    spread = [0.0] * len(ours)
-    for draw in range(4):
-        rows = noisy(case.loaded, EVALUATED, 2.0**-21, draw)
-        for i, row in enumerate(rows):
-            spread[i] = max(spread[i], float((row[number].double() - real[i]).abs().max()))
-    for i, row in enumerate(precise(case.loaded, EVALUATED)):
-        spread[i] = max(spread[i], float((row[number].double() - real[i]).abs().max()))
-    worst = max(
-        float((a - b).abs().max()) / (16 * s + 2e-6 * size + 1e-6)
-        for a, b, s in zip(ours, real, spread)
-    )
-    if worst > 1:
-        finding = Finding("float", f"result {number}: {worst:.3g} times the bound from eager")
-        (v.listed if case.has_jumps else v.faults).append(finding)
-
-
-def _power(rows: list[list[Tensor]], real: list[list[Tensor]], number: int) -> float:
-    pairs = zip(rows, real)
-    return float(sum((a[number].double() - b[number].double()).square().sum() for a, b in pairs))
-
-
-def _judge_quantized(
-    v: Verdict, case: Case, art: Artifact, got: list[list[Tensor]], number: int, bits: int
-) -> None:
-    """Noise at most 3 dB above that of a fake-quantized run.
-
-    There are two such runs: every call of eager PyTorch rounded to its range, and the quantized
-    program in PyTorch. What both beat is a fault; what the first alone beats is listed, since it
-    computes composed operators, recurrent layers and attention within in float. int16 is judged by
-    14 bits: the TABLE of int16 interpolates, and sums of 48 bits have a multiplier of 15 bits.
-    """
-    limit, reference = 10 ** (DECIBELS / 10), case.reference(bits)
-    floor = _floor(case.expected, number, bits)
-    if _power(got, case.expected, number) <= floor * limit:
-        return
-    rows = reference.run(EVALUATED)
-    if (
-        _power(got, case.expected, number)
-        <= max(_power(rows, case.expected, number), floor) * limit
-    ):
-        return
-    mine = _power(_runs(art, case, CONFIRMED), case.expected, number)
-    floor *= len(CONFIRMED) / len(EVALUATED)
-    drawn = [reference.run(CONFIRMED, widened) for widened in (1.0, 1.013, 1.027, 1.06)]
-    noise = max(floor, *(_power(rows, case.expected, number) for rows in drawn))
-    if mine <= noise * limit:
-        return
-    pieces = [Piece(node=node) for node in art.program.calls]
-    own = Artifact(art.program, Partition(pieces, []), art.target)
-    rounded = max(floor, _power(_runs(own, case, CONFIRMED), case.expected, number))
-    every = torch.cat([row[number].double().flatten() for row in case.expected])
-
-    def decibels(power: float) -> str:
-        return f"{10 * math.log10(max(float(every.square().sum()), 1e-30) / power):.1f}"
-
-    told = (
-        f"result {number}: {decibels(mine)} dB for {decibels(noise)} of a fake-quantized run, "
-        f"{decibels(rounded)} of the quantized program"
-    )
-    kind = "accuracy" if mine > rounded * limit else "quantizer"
-    is_fault = kind == "accuracy" and not case.has_jumps
-    (v.faults if is_fault else v.listed).append(Finding(kind, told))
-
-
-def _floor(real: list[list[Tensor]], number: int, bits: int) -> float:
-    """The noise of rounding a result to its own range."""
-    every = torch.cat([row[number].double().flatten() for row in real[: len(EVALUATED)]])
-    low, high = float(every.min().clamp(max=0)), float(every.max().clamp(min=0))
-    span = high - low if bits == 8 else 2 * max(high, -low)
-    return max(every.numel() * (span / (2**bits - 1)) ** 2 / 12, 1e-20)
-
-
 def _extremes(v: Verdict, loaded: Loaded, art: Artifact) -> None:
     """Each graph on the ends of its types, and the program on ten times its range.
 
-    A float graph has no result where a float of eager PyTorch overflows, so it gets the latter.
+    A float graph has no result where a float overflows, so that its inputs have finite squares, and
+    only those are taken for which all values of eager PyTorch are finite.
     """
     is_float = any(i.dtype.is_float for g in art.partition.graphs for i in g.inputs)
     try:
-        for kind, given in _beyond(loaded):
+        for kind, given in _beyond(loaded, 1e15 if is_float else 3e38):
             if is_float and not _is_finite(loaded, given):
                 continue
             art.reset()
-            wanted = _run(art, given, "tosa")
+            wanted = run(art, given, "tosa")
             art.reset()
-            if art.delegates and not _equal(_run(art, given, "npu"), wanted):
+            if art.delegates and not _equal(run(art, given, "npu"), wanted):
                 v.faults.append(Finding("stream", f"not TOSA's results on {kind}"))
                 return
         for piece in art.partition.pieces:
@@ -322,12 +159,12 @@ def _is_finite(loaded: Loaded, given: list[Tensor]) -> bool:
     return finite[0]
 
 
-def _beyond(loaded: Loaded) -> Iterable[tuple[str, list[Tensor]]]:
+def _beyond(loaded: Loaded, largest: float) -> Iterable[tuple[str, list[Tensor]]]:
     """Float inputs at their extremes, and ten times the range; integers as they are."""
     base = loaded.inputs(5)
     for kind, change in (
         ("ten times the range", lambda t: t * 10),
-        ("minimum and maximum in turn", lambda t: torch.sign(t - t.mean()) * 3e38),
+        ("minimum and maximum in turn", lambda t: torch.sign(t - t.mean()) * largest),
     ):
         yield kind, [change(t) if t.is_floating_point() else t for t in base]
 

@@ -202,3 +202,33 @@ def reversible_norm(w: Writer) -> None:
     inner = w.bind(f"(({name} - {mean}) / {sd}).transpose(1, 2)")[0]
     out = w.bind(f"{w.member(f'nn.Linear({long}, {1 + w.below(6)})')}({inner})")[0]
     w.bind(f"({out} * {sd}.transpose(1, 2) + {mean}.transpose(1, 2)).transpose(1, 2)")
+
+
+@layer(2)
+def again(w: Writer) -> None:
+    """A layer that the program has already, on another value."""
+    known = [name for name, _ in w.members if name.startswith("self.m")]
+    if not known:
+        raise Retry("no layer yet")
+    w.bind(f"{w.one(known)}({w.pick('f')})")
+
+
+@layer()
+def sequence(w: Writer) -> None:
+    """Layers of pictures in a row, as one module."""
+    name, shape = _picture(w, 4)
+    wide, parts = shape[1], []
+    for _ in range(2 + w.below(2)):
+        outs = int(w.one((2, 4, 5, 8)))
+        parts.append(f"nn.Conv2d({wide}, {outs}, {w.one((1, 3))}, padding='same')")
+        parts += w.one([
+            [f"nn.BatchNorm2d({outs})", "nn.ReLU(inplace=True)"], ["nn.SiLU()"],
+            [f"nn.GroupNorm(1, {outs})", "nn.GELU()"], ["nn.Hardswish()"], [],
+        ])  # fmt: skip
+        wide = outs
+    inner = w.bind(f"{w.member(f'nn.Sequential({chr(44).join(parts)})')}({name})")[0]
+    if wide == shape[1] or shape[1] == 1:
+        w.bind(f"{inner} + {name}")
+    elif w.chance(0.5):  # squeeze and excitation
+        gate = w.bind(f"{inner}.mean((2, 3), keepdim=True).sigmoid()")[0]
+        w.bind(f"{inner} * {gate}")

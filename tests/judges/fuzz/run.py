@@ -14,8 +14,9 @@ from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
+from judges.fuzz.case import Case, Finding, Verdict
 from judges.fuzz.generate import program
-from judges.fuzz.judge import CONFIGURATIONS, Case, Finding, Verdict, internal, judge
+from judges.fuzz.judge import CONFIGURATIONS, internal, judge
 from judges.fuzz.program import Program
 from judges.fuzz.reduce import operators, reduced
 

@@ -62,6 +62,8 @@ def _written(w: Writer, argument: Any) -> str:
         return f"[{inner}]"
     if isinstance(argument, torch.device):
         return f"torch.{argument!r}"
+    if isinstance(argument, float):
+        return f"float('{argument}')" if not np.isfinite(argument) else repr(argument)
     return repr(argument)
 
 

@@ -46,16 +46,29 @@ F.hardtanh({x}, inplace=True)
 """.strip().splitlines()
 
 
+WHOLE = """
+{q}.add_(1)
+{q}.mul_(2)
+{q}.clamp_(0, 3)
+{q:1+}[0] = 2
+{q:1+}[..., -1] += 1
+{q}.zero_()
+{q:1+}[{q} > 1] = 0
+{h}.logical_not_()
+{h:1+}[0] = True
+""".strip().splitlines()
+
+
 def in_place(w: Writer) -> None:
     """A write to a clone, to a value itself, or to a view whose base is read later."""
-    line = w.fill(w.one(IN_PLACE))
-    target = w.bound["x"]
+    line = w.fill(w.one(IN_PLACE if w.chance(0.85) else WHOLE))
+    target = next(w.bound[name] for name in "xqh" if name in w.bound)
     value = w.values[target]
     if target.startswith("x") and w.chance(0.8):
         raise Retry("writes to inputs are rare")
     if value.is_leaf and value._is_view() and 0 in value.stride():
         raise Retry("one place for many elements")
-    if w.chance(0.5):
+    if w.chance(0.5) and value.is_floating_point():
         made = w.bind(w.one(["{}.clone()", "{} * 1.5", "{} + 0.25"]).format(target))[0]
         line = line.replace(target, made)
     w.write(line)
@@ -115,4 +128,15 @@ def _cache(w: Writer) -> None:
     w.bind(w.one([f"{kept} * {name}", f"{kept}.sum(0)", f"{kept}.mean(0) + {name}"]))
 
 
-STATES: list[Callable[[Writer], None]] = [_running, _running, _window, _counter, _cache]
+def _ring(w: Writer) -> None:
+    """A ring of values with the place that is written next."""
+    name = w.pick("f", range(1, 4))
+    shape = tuple(w.values[name].shape)
+    kept = w.member(f"torch.zeros({(3, *shape)})", "s")
+    place = w.member("torch.zeros((1,), dtype=torch.int64)", "s")
+    w.write(f"{kept}.index_copy_(0, {place}, {name}.unsqueeze(0))")
+    w.write(f"{place}.copy_(({place} + 1) % 3)")
+    w.bind(w.one([f"{kept}.mean(0)", f"{kept}.amax(0) - {name}", f"{kept}[1:] * 2"]))
+
+
+STATES: list[Callable[[Writer], None]] = [_running, _running, _window, _counter, _cache, _ring]

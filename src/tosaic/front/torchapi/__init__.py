@@ -25,6 +25,7 @@ from tosaic.front.torchapi.operators import (
     make_new,
     overload_of,
     target_name,
+    without_out,
     written_positions,
 )
 from tosaic.front.torchapi.parts import decomposed
@@ -69,6 +70,7 @@ __all__ = [
     "known_size", "likely_shape", "likely_size", "load",
     "location", "make_new", "module_of", "modules_of", "names_of", "new_call", "overload_of",
     "quiet", "reshape_views", "stand_in_beside",
-    "structure", "target_name", "unflatten", "with_own_operators", "written", "written_positions",
+    "structure", "target_name", "unflatten", "with_own_operators", "without_out", "written",
+    "written_positions",
     "written_structure",
 ]  # fmt: skip

@@ -206,9 +206,14 @@ def _copy(value: Any) -> Any:
 
 
 def make_new(node: fx.Node) -> None:
-    """Turn a call that writes to its first operand into the one that makes a new value of it."""
+    """Turn a call that writes to its first operand, or to ``out``, into one that makes a new value.
+
+    That is the overload of the same name with the same arguments, which writes to none.
+    """
     overload = overload_of(node)
-    if overload is not None and effects(overload).written:
+    if (plain := without_out(node)) is not None:
+        node.target, node.args, node.kwargs = plain
+    elif overload is not None and effects(overload).written:
         name = overload._schema.name.partition("::")[2]
         packet = getattr(getattr(torch.ops, overload.namespace), name.rstrip("_"), None)
         plain = getattr(packet, overload._overloadname, None)
@@ -219,6 +224,28 @@ def make_new(node: fx.Node) -> None:
             node.target = plain
 
 
+def without_out(node: fx.Node) -> tuple[OpOverload, tuple[Any, ...], dict[str, Any]] | None:
+    """``torch.add(x, y, out=z)`` as a call that makes a new value, if it has the type of z."""
+    overload = overload_of(node)
+    outs = {a.name for a in overload._schema.arguments if a.is_out} if overload else set()
+    if overload is None or not outs:
+        return None
+    packet, given = overload.overloadpacket, [v for n, v in node.kwargs.items() if n in outs]
+    for other in (getattr(packet, name) for name in packet.overloads()):
+        if not effects(other).written and _kinds(other) == _kinds(overload):
+            kwargs = {n: v for n, v in node.kwargs.items() if n not in outs}
+            return (
+                (other, node.args, kwargs) if all(_type(v) == _type(node) for v in given) else None
+            )
+    return None
+
+
+def _type(node: Any) -> Any:
+    """The type of a value's elements; of several None, as they are not converted."""
+    example = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return example.dtype if isinstance(example, Tensor) else None
+
+
 def _kinds(overload: OpOverload) -> list[str]:
-    """The types of an operator's arguments."""
-    return [str(argument.type) for argument in overload._schema.arguments]
+    """The types of an operator's arguments, but for those it writes its results to."""
+    return [str(argument.type) for argument in overload._schema.arguments if not argument.is_out]

@@ -347,7 +347,7 @@ _EDGES = _edges()
 
 def _pieces(low: int, high: int) -> tuple[Array, Array]:
     """An interval cut at the edges of octaves and of the parts of these, negatives in the same."""
-    edges = np.concatenate([1 - _EDGES[:0:-1], _EDGES])
+    edges = np.unique(np.concatenate([1 - _EDGES, _EDGES]))
     inside = edges[(edges > low) & (edges <= high)]
     starts = np.concatenate([[low], inside]).astype(np.int64)
     ends = np.concatenate([inside - 1, [high]]).astype(np.int64)

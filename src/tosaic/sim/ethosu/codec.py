@@ -11,12 +11,13 @@ import numpy as np
 from tosaic.sim.ethosu import mlw
 from tosaic.targets.vela_processes import decode_weights
 
-_SHORT = 1 << 13  # bytes that are decoded here sooner than there
+# Values that are decoded here sooner than there; a stream's limit counts fillers, 4096 at most.
+_FEW = 5 << 10
 
 
 def decode(data: bytes, limit: int) -> mlw.Weights:
     """The weights of a standard stream; more than ``limit`` of them is an error."""
-    found = decode_weights(data) if len(data) > _SHORT else None
+    found = decode_weights(data) if limit > _FEW else None
     if found is None or len(found) > 2 * limit:
         return mlw.decode(data, limit)
     return np.frombuffer(found, np.int16)

@@ -84,6 +84,14 @@ def _up(value: int, step: int) -> int:
     return -(-value // step) * step
 
 
+def _runs(size: int, step: int, is_joined: bool) -> list[tuple[int, int]]:
+    """Blocks of channels: those that are whole as one run if nothing stands between them."""
+    whole = size // step * step
+    if is_joined and whole:
+        return [(0, whole), *([(whole, size)] if whole < size else [])]
+    return [(start, min(start + step, size)) for start in range(0, size, step)]
+
+
 class OrderU55:
     """U55 and U65: two cores take turns over single output channels."""
 
@@ -137,26 +145,29 @@ class OrderU55:
         layer = self.layer
         if block < 1:
             raise InvalidInput("the output blocks are too small for two cores")
+        pieces = layer.pieces
         for first in range(0, len(target), block):
             outputs = target[first : first + block]
-            for start in range(0, layer.inputs, self.depth):
-                inputs = outputs[..., start : start + self.depth]
-                for rows, columns in layer.pieces:
+            for start, stop in _runs(layer.inputs, self.depth, len(pieces) == 1):
+                inputs = outputs[..., start:stop]
+                for rows, columns in pieces:
                     self._piece(inputs[:, rows, columns], source)
 
     def _piece(self, target: Volume, source: _Source) -> None:
+        """One part of the kernel, of some input channels or of several times as many."""
         outputs, height, width, inputs = target.shape
         blocks, elements = _up(outputs, self.ofm) // self.ofm, _up(height * width, self.round)
+        times = max(inputs // self.depth, 1)
         if self.layer.depthwise:
             found = source.take(blocks, elements, self.ofm).transpose(0, 2, 1)[..., None]
         elif self.layer.part_kernel:
-            deep = _up(inputs, self.ifm) // self.ifm
-            part = source.take(deep, blocks, elements, self.ofm, self.ifm)
-            found = part.transpose(1, 3, 2, 0, 4)
+            deep = _up(inputs, self.ifm) // self.ifm // times
+            part = source.take(times, deep, blocks, elements, self.ofm, self.ifm)
+            found = part.transpose(2, 4, 3, 0, 1, 5)
         else:
             deep = self.depth // self.ifm
-            part = source.take(blocks, elements, deep, self.ofm, self.ifm)
-            found = part.transpose(0, 3, 1, 2, 4)
+            part = source.take(times, blocks, elements, deep, self.ofm, self.ifm)
+            found = part.transpose(1, 4, 2, 0, 3, 5)
         volume = found.reshape(blocks * self.ofm, elements, -1)
         cut = volume[:outputs, : height * width, :inputs]
         target[...] = cut.reshape(target.shape)
@@ -167,6 +178,7 @@ class OrderU85:
 
     def __init__(self, layer: Layer) -> None:
         self.layer = layer
+        self.places: dict[tuple[int, int], NDArray[np.intp]] = {}
         macs = layer.config.macs
         self.ofm = macs // 8 // max(layer.microblock, 1)
         self.ifm = self._input_block()
@@ -203,31 +215,29 @@ class OrderU85:
         result = np.zeros(self.layer.shape, np.int16)
         for core, weights in enumerate(streams):
             source = _Source(weights)
-            for outputs, inputs, (rows, columns) in self._blocks():
-                self._piece(result[outputs, rows, columns, inputs], source, core)
+            for outputs, inputs, (rows, columns), is_back in self._blocks():
+                self._piece(result[outputs, rows, columns, inputs], source, core, is_back)
         return result
 
     def count(self, core: int) -> int:
         """How many values a core's stream holds, fillers included."""
-        total = 0
-        for outputs, inputs, (rows, columns) in self._blocks():
-            sizes = rows.stop - rows.start, columns.stop - columns.start
-            blocks = _up(outputs.stop - outputs.start, self.ofm) // self.ofm
-            deep = _up(inputs.stop - inputs.start, self.unit) // self.unit
-            elements = self._elements(sizes[0] * sizes[1])
-            total += deep * blocks * elements * self.unit * self.ofm // self.streams
-        return total
-
-    def _blocks(self) -> Iterator[tuple[slice, slice, tuple[slice, slice]]]:
         layer = self.layer
-        starts = list(range(0, layer.inputs, self.ifm))
+        blocks = sum(_up(b - a, self.ofm) for a, b in _runs(layer.outputs, layer.block, False))
+        deep = sum(_up(b - a, self.unit) for a, b in _runs(layer.inputs, self.ifm, False))
+        sizes = ((r.stop - r.start) * (c.stop - c.start) for r, c in layer.pieces)
+        return blocks * deep * sum(map(self._elements, sizes)) // self.streams
+
+    def _blocks(self) -> Iterator[tuple[slice, slice, tuple[slice, slice], bool]]:
+        """What comes one behind the other, and whether its input channels run back."""
+        layer, pieces, is_back = self.layer, self.layer.pieces, False
+        runs = _runs(layer.inputs, self.ifm, len(pieces) == 1)
         for first in range(0, layer.outputs, layer.block):
             outputs = slice(first, min(first + layer.block, layer.outputs))
-            for start in starts:
-                inputs = slice(start, min(start + self.ifm, layer.inputs))
-                for piece in layer.pieces:
-                    yield outputs, inputs, piece
-            starts.reverse()
+            for run in runs:
+                for piece in pieces:
+                    yield outputs, slice(*run), piece, is_back
+            runs.reverse()
+            is_back = not is_back
 
     def _elements(self, size: int) -> int:
         """Kernel elements of a part with its fillers."""
@@ -245,20 +255,34 @@ class OrderU85:
                     order += [(y, x) for x in (reversed(row) if i % 2 else row)]
         return order
 
-    def _piece(self, target: Volume, source: _Source, core: int) -> None:
+    def _places(self, height: int, width: int) -> NDArray[np.intp]:
+        """Where the elements of a part stand, row by row."""
+        if (height, width) not in self.places:
+            places = np.empty((height, width), np.intp)
+            for i, (row, column) in enumerate(self._order(height, width)):
+                places[row, column] = i // self.round * (self.round + self.filler) + i % self.round
+            self.places[height, width] = places.reshape(-1)
+        return self.places[height, width]
+
+    def _piece(self, target: Volume, source: _Source, core: int, is_back: bool) -> None:
+        """One part of the kernel, of a block of input channels or of several, maybe backwards."""
         outputs, height, width, inputs = target.shape
         blocks, groups = _up(outputs, self.ofm) // self.ofm, self.ofm // (_GROUP * self.streams)
-        deep, inner = _up(inputs, self.unit) // self.unit, -(-self.unit // self.step)
+        times = max(inputs // self.ifm, 1)
+        deep, inner = _up(inputs, self.unit) // self.unit // times, -(-self.unit // self.step)
         elements = self._elements(height * width)
-        part = source.take(deep, blocks, elements, inner, groups, _GROUP, self.step)
-        # To output block, group, member; element; input block, inner block, member.
-        found = part.transpose(1, 4, 5, 2, 0, 3, 6)
-        volume = found.reshape(blocks * groups * _GROUP, elements, -1)
-        places = np.empty((height, width), np.intp)
-        for i, (row, column) in enumerate(self._order(height, width)):
-            places[row, column] = i // self.round * (self.round + self.filler) + i % self.round
+        part = source.take(times, deep, blocks, elements, inner, groups, _GROUP, self.step)
+        if is_back:
+            part = part[::-1]
+        # To output block, group, member; element; input block, its parts, inner block, member.
+        found = part.transpose(2, 5, 6, 3, 0, 1, 4, 7)
+        volume = found.reshape(blocks * groups * _GROUP, elements, -1)[..., :inputs]
+        volume = volume[:, self._places(height, width)].reshape(-1, height, width, inputs)
+        if self.streams == 1:
+            target[...] = volume[:outputs]
+            return
         firsts = np.arange(blocks)[:, None] * self.ofm
         firsts = firsts + (np.arange(groups) * self.streams + core) * _GROUP
         channels = (firsts.reshape(-1, 1) + np.arange(_GROUP)).reshape(-1)
         mine = channels < outputs
-        target[channels[mine]] = volume[mine][:, places, :inputs]
+        target[channels[mine]] = volume[mine]

@@ -1,0 +1,163 @@
+"""Decompositions of operators on order, places and gaps, for which PyTorch has none.
+
+Several decompositions of one operator are tried in their order: integers count in int32, and
+targets of floats alone count in float.
+"""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from tosaic.errors import Unsupported
+
+Decomposition = Callable[..., Any]
+
+
+def _as_strided(
+    self: Tensor, size: Sequence[int], stride: Sequence[int], storage_offset: int | None = None
+) -> Tensor:
+    """Elements of a dense tensor by their places in memory."""
+    if not self.is_contiguous() or self.storage_offset():
+        raise Unsupported("the memory of a value that is not dense")
+    ways = itertools.product(*(range(n) for n in size))
+    places = [sum(i * s for i, s in zip(way, stride)) + (storage_offset or 0) for way in ways]
+    if not places or max(places) >= self.numel():
+        raise Unsupported("memory beyond a value")
+    return self.reshape(-1).index_select(0, torch.tensor(places)).reshape(list(size))
+
+
+def _vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
+    count = x.shape[-1] if N is None else N
+    powers = [torch.ones_like(x), *(x**k for k in range(1, count))]
+    return torch.stack(powers[:count] if increasing else powers[:count][::-1], -1)
+
+
+def _linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
+    return _vander(x, N, increasing=True)
+
+
+def _nanmean(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    if dtype not in (None, self.dtype):
+        raise Unsupported("a mean in another type")
+    axes = list(range(self.dim())) if dim is None else dim
+    known = ~torch.isnan(self)
+    total = torch.where(known, self, 0.0).sum(axes, keepdim)
+    return total / known.to(self.dtype).sum(axes, keepdim)
+
+
+def _nanmedian_dim(self: Tensor, dim: int, keepdim: bool = False) -> tuple[Tensor, Tensor]:
+    """The lower middle of the numbers, which come before what is none."""
+    gaps = torch.isnan(self)
+    order = torch.where(gaps, math.inf, self).sort(dim)
+    count = (~gaps).to(torch.int64).sum(dim, keepdim=True)
+    place = torch.clamp((count - 1) >> 1, min=0)
+    found = [part.gather(dim, place) for part in order]
+    values, places = found if keepdim else (part.squeeze(dim) for part in found)
+    return values, places
+
+
+def _nanmedian(self: Tensor) -> Tensor:
+    return _nanmedian_dim(self.reshape(-1), 0)[0]
+
+
+def _counted(before: Tensor, kind: torch.dtype, like: Tensor) -> Tensor:
+    return before.sum(-1, dtype=kind)
+
+
+def _counted_in_float(before: Tensor, kind: torch.dtype, like: Tensor) -> Tensor:
+    real = like.dtype if like.is_floating_point() else torch.float32
+    return before.to(real).sum(-1).to(kind)
+
+
+def _searchsorted(count: Callable[[Tensor, torch.dtype, Tensor], Tensor]) -> Decomposition:
+    """How many elements of a row, or of the only one, come before."""
+
+    def searchsorted(
+        sorted_sequence: Tensor, self: Tensor | float, *, out_int32: bool = False,
+        right: bool = False, side: str | None = None, sorter: Tensor | None = None,
+    ) -> Tensor:  # fmt: skip
+        if sorter is not None:
+            raise Unsupported("a sorter beside the sorted values")
+        kind = torch.int32 if out_int32 else torch.int64
+        if isinstance(self, Tensor):
+            is_one = sorted_sequence.dim() == 1
+            row = sorted_sequence if is_one else sorted_sequence.unsqueeze(-2)
+            given = self.unsqueeze(-1)
+            before = given >= row if right or side == "right" else given > row
+        else:
+            behind = sorted_sequence > self if right or side == "right" else sorted_sequence >= self
+            before = ~behind
+        return count(before, kind, sorted_sequence)
+
+    return searchsorted
+
+
+def _bucketize(count: Callable[[Tensor, torch.dtype, Tensor], Tensor]) -> Decomposition:
+    search = _searchsorted(count)
+
+    def bucketize(
+        self: Tensor | float, boundaries: Tensor, *, out_int32: bool = False, right: bool = False
+    ) -> Any:
+        return search(boundaries, self, out_int32=out_int32, right=right)
+
+    return bucketize
+
+
+def _diagonal_scatter(
+    self: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1
+) -> Tensor:
+    """Each row with the element of the diagonal that it holds, where it holds one."""
+    x = self.movedim((dim1, dim2), (-2, -1))
+    rows, columns = x.shape[-2:]
+    places = [i - max(0, -offset) for i in range(rows)]
+    held = [0 <= i + offset < columns for i in range(rows)]
+    mask = torch.tensor([[held[i] and j == i + offset for j in range(columns)]
+                         for i in range(rows)])  # fmt: skip
+    index = torch.tensor([p if h else 0 for p, h in zip(places, held)])
+    each = src.index_select(-1, index).unsqueeze(-1)
+    return torch.where(mask, each, x).movedim((-2, -1), (dim1, dim2))
+
+
+def _ndtri(self: Tensor) -> Tensor:
+    return torch.erfinv(self * 2.0 - 1.0) * math.sqrt(2)
+
+
+def _log_ndtr(self: Tensor) -> Tensor:
+    return torch.log(torch.erfc(self * -math.sqrt(0.5)) * 0.5)
+
+
+def _erfcx(self: Tensor) -> Tensor:
+    return torch.exp(self * self) * torch.erfc(self)
+
+
+def _spherical_bessel_j0(self: Tensor) -> Tensor:
+    return torch.sinc(self * (1 / math.pi))
+
+
+def _multigammaln(self: Tensor, p: int) -> Tensor:
+    terms = [torch.lgamma(self - 0.5 * j) for j in range(p)]
+    return torch.stack(terms).sum(0) + p * (p - 1) / 4 * math.log(math.pi)
+
+
+DECOMPOSITIONS: dict[str, tuple[Decomposition, ...]] = {
+    "aten.as_strided.default": (_as_strided,), "aten.as_strided_copy.default": (_as_strided,),
+    "aten.vander.default": (_vander,), "aten.linalg_vander.default": (_linalg_vander,),
+    "aten.nanmean.default": (_nanmean,), "aten.nanmedian.dim": (_nanmedian_dim,),
+    "aten.nanmedian.default": (_nanmedian,),
+    "aten.searchsorted.Tensor": (_searchsorted(_counted), _searchsorted(_counted_in_float)),
+    "aten.searchsorted.Scalar": (_searchsorted(_counted), _searchsorted(_counted_in_float)),
+    "aten.bucketize.Tensor": (_bucketize(_counted), _bucketize(_counted_in_float)),
+    "aten.bucketize.Scalar": (_bucketize(_counted), _bucketize(_counted_in_float)),
+    "aten.diagonal_scatter.default": (_diagonal_scatter,),
+    "aten.special_ndtri.default": (_ndtri,), "aten.special_log_ndtr.default": (_log_ndtr,),
+    "aten.special_erfcx.default": (_erfcx,),
+    "aten.special_spherical_bessel_j0.default": (_spherical_bessel_j0,),
+    "aten.special_multigammaln.default": (_multigammaln,),
+    "aten.mvlgamma.default": (_multigammaln,),
+}  # fmt: skip
