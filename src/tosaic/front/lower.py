@@ -73,6 +73,9 @@ class Lowering(Builder):
 
     def number(self, value: float, like: Value) -> Value:
         """A constant of one element in the type and rank of another value."""
+        kind = like.dtype
+        if kind.is_int and not kind.range[0] <= value <= kind.range[1]:
+            raise Unsupported(f"{value} is beyond the numbers of {kind.name}")
         return self.const(np.full((1,) * like.type.rank, value, dtype=like.dtype.array), like.dtype)
 
     def quantized_number(self, value: float, quant: Quant, kind: d.DType, rank: int) -> Value:
