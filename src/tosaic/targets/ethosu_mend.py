@@ -20,7 +20,7 @@ from tosaic.targets.ethosu_repairs import COPIED, copy_of, repair
 from tosaic.targets.ethosu_shapes import keeps_order, twin_of
 from tosaic.targets.ethosu_twins import tell_apart
 from tosaic.targets.reduce import Case, Judge, copy_graph, reduce
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.vela import VelaConfig, VelaLost
 
 BUDGET = 60  # compiles that a reduction takes at most
 _TRIED = 40  # workarounds of one fault
@@ -77,10 +77,15 @@ class Compiler:
             if isinstance(made, Delegate):
                 return ""
             found, is_wrong = made.failure, isinstance(failure, WrongResult)
-            alike = isinstance(found, WrongResult) if is_wrong else found.reason == failure.reason
+            alike = isinstance(found, WrongResult) if is_wrong else _words(found) == _words(failure)
             return found.reason if alike else ""
 
         return judge
+
+
+def _words(failure: ToolFailed) -> str:
+    """What a failure says, whatever file it names."""
+    return failure.how if isinstance(failure, VelaLost) else failure.reason
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +124,8 @@ def mend(
 
     ``graph`` is as it was before the known workarounds, and is changed.
     """
+    if isinstance(failure, VelaLost) and failure.is_slow:
+        return None  # all tries together would take many times as long
     told: list[str] = []
     for _ in range(_FAULTS):
         inputs = some_input(graph, given)

@@ -145,6 +145,15 @@ class Table:
     rows: tuple[tuple[str, ...], ...]
 
 
+class VelaLost(ToolFailed):
+    """Vela ends, does not finish or gives no answer; ``how`` is without the way to repeat it."""
+
+    def __init__(self, reason: str, how: str, is_slow: bool) -> None:
+        super().__init__(reason)
+        self.how = how
+        self.is_slow = is_slow  # each try takes as long
+
+
 def run_vela(file: bytes, config: VelaConfig, kind: str = "TOSA") -> VelaResult:
     """Compile a file wholly for the NPU; ToolFailed with Vela's words if it does not.
 
@@ -178,7 +187,8 @@ def _result(
             answer = WorkerLost(UNREADABLE)
     said = f" ({answer.words})" if answer.words else ""
     place = f"on the graph for {config.accelerator}{said}"
-    return ToolFailed(f"Vela {answer} {place}; {_kept(file, config, kind)}")
+    how = f"Vela {answer} {place}"
+    return VelaLost(f"{how}; {_kept(file, config, kind)}", how, answer.is_slow)
 
 
 def _read(answer: Answer, config: VelaConfig) -> VelaResult | ToolFailed:
