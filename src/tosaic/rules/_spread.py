@@ -218,8 +218,9 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     floor = math.sqrt(eps) / scale_of(x)  # √ε in steps
     if floor > 2.0 ** (29 - bits // 2):
         raise Unsupported(_FAR)
-    reach = b.MAXIMUM(b.MAXIMUM(largest, lowest), b.number(math.ceil(floor), lowest))
-    b.proved(reach, 0)  # of a row's ends one is not on the other side of its middle
+    farther = b.MAXIMUM(largest, lowest)
+    b.proved(farther, 0)  # of a row's ends one is not on the other side of its middle
+    reach = b.MAXIMUM(farther, b.number(math.ceil(floor), lowest))
     up = b.SUB(b.CLZ(reach), b.number(2, reach))  # reach · 2^up < 2^30
     less = bits // 2 if bits <= _SHORT else 0  # NPUs shift a product by 31 at most
     lift = b.SUB(up, b.number(less, up)) if less else up
