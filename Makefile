@@ -28,6 +28,7 @@ help:
 	@echo "make conformance  the long suite: all generated TOSA tests (ARGS= passes options on)"
 	@echo "make simulate     the long run of the NPU simulator: families, damaged streams, networks"
 	@echo "make fuzz         programs that a generator writes, on every target (COUNT=10000 MINUTES=60)"
+	@echo "make hunt         random graphs on the NPU simulator beside the interpreter (MINUTES=60)"
 	@echo "make everywhere   what could differ between processors, with other instruction sets and threads"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
@@ -96,6 +97,9 @@ simulate: $(STAMP)
 fuzz: $(STAMP)
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.fuzz --jobs $(JOBS) \
 	  $(if $(COUNT),--count $(COUNT)) $(if $(MINUTES),--minutes $(MINUTES)) $(ARGS)
+
+hunt: $(STAMP)
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m npu.hunt --minutes $(or $(MINUTES),10) $(ARGS)
 
 # Tests that compute in floats, train, or compare bytes.
 SHAKY = tests/quant tests/pte/test_pte_file.py tests/pte/test_pte_io.py \

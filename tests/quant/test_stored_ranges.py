@@ -88,6 +88,30 @@ def test_one_file_gives_what_the_data_gives_for_every_target_and_scheme(
         assert len(from_file.run(*DATA[1]).unique()) > 3
 
 
+@pytest.mark.parametrize("scheme", ["a16w8", "a8w4"])
+def test_coarse_weights_are_rounded_as_well_as_with_the_data(scheme: str, tmp_path: Path) -> None:
+    """Inputs that go together, as pixels do: rounding to the nearest is worse by decibels."""
+    generator = torch.Generator().manual_seed(0)
+    data = [(F.interpolate(torch.randn(1, 3, 6, 6, generator=generator), 24, mode="bilinear"),)
+            for _ in range(8)]  # fmt: skip
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Conv2d(3, 16, 5), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.Flatten(2)).eval()
+    target = "TOSA-1.0+INT" + {"a16w8": "+int16", "a8w4": "+int4"}[scheme]
+    known = tosaic.calibrate(net, data[0], calibration=data[:4])
+    with torch.no_grad():
+        want = torch.cat([net(*x) for x in data[4:]])
+
+    def noise(calibration: Any) -> float:
+        art = tosaic.compile(net, data[0], target=target, scheme=scheme, calibration=calibration)
+        return float((torch.cat([art.run(*x) for x in data[4:]]) - want).square().mean())
+
+    known.save(tmp_path / "net.ranges.json")
+    stored, live = noise(tmp_path / "net.ranges.json"), noise(data[:4])
+    known.spreads.clear()
+    assert stored < 1.3 * live  # 1.1 decibels
+    assert stored < 0.7 * noise(known)
+
+
 def test_a_recurrent_layer_keeps_one_entry_for_all_of_its_steps(tmp_path: Path) -> None:
     net = seeded(Steps())
     made = tosaic.calibrate(net, DATA[0], calibration=DATA)
@@ -107,7 +131,7 @@ def test_the_file_is_text_of_one_line_a_tensor_and_comes_back_as_it_was(tmp_path
     assert read.text() == text
     assert read.count == len(DATA)
     lines = [line for line in text.splitlines() if line.startswith('"0/conv2d"')]
-    assert len(lines) == 2  # the values, and the means of the layer's inputs
+    assert len(lines) == 3  # the values, the means of the layer's inputs, how they go together
     entry = json.loads("{" + lines[0].rstrip(",") + "}")["0/conv2d"]
     with torch.no_grad():
         real = torch.cat([net[1](net[0](x)) for (x,) in DATA])  # the norm is part of the layer
@@ -144,6 +168,14 @@ def _changed(**changes: Any) -> Callable[[dict[str, Any]], Any]:
     return change
 
 
+def _spread(**changes: Any) -> Callable[[dict[str, Any]], Any]:
+    def change(found: dict[str, Any]) -> Any:
+        found["spreads"]["0/conv2d"].update(changes)
+        return found
+
+    return change
+
+
 def _without(key: str) -> Callable[[dict[str, Any]], Any]:
     return lambda found: {k: v for k, v in found.items() if k != key}
 
@@ -155,6 +187,10 @@ def _without(key: str) -> Callable[[dict[str, Any]], Any]:
         (lambda found: {**found, "format": "tosaic ranges 9"}, "its format is 'tosaic ranges 9'"),
         (_without("program"), "its program is no list of names"),
         (_without("tensors"), "it has no tensors"),
+        (_spread(terms=-1), "the spread of '0/conv2d': its sizes are no positive integers"),
+        (_spread(vectors="?"), "the spread of '0/conv2d': its numbers are no base64"),
+        (_spread(vectors="AAAA"), "the spread of '0/conv2d': it has 3 numbers for "),
+        (_spread(largest=0.0), "the spread of '0/conv2d': its largest variance is no positive"),
         (lambda found: {**found, "layers": {"a": 3}}, "'a' of its layers is no entry"),
         (_changed(low=None), "the low of 'input' is None, no number that fits"),
         (_changed(high=1e300), "the high of 'input' is 1e[+]300, no number that fits"),

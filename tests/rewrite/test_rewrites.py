@@ -196,6 +196,19 @@ def _tiled(b: Builder, x: Value, axis: int, count: int = 4) -> Value:
     return made
 
 
+def _limit(b: Builder, number: int) -> Value:
+    return b.const(np.full((1,) * 4, number), I32)
+
+
+def _few(b: Builder, x: Value) -> Value:
+    """A layer of weights 1 to 4: no sum is beyond 10 · 128."""
+    weights = np.arange(1, 5).reshape(1, 1, 1, 4)
+    return b.CONV2D(
+        x, b.const(weights, I8), b.const([0], I32), b.const([0], I8), b.const([0], I8),
+        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I32,
+    )  # fmt: skip
+
+
 def _scalar(b: Builder, x: Value, number: float) -> Value:
     return b.const(np.full((1,) * x.type.rank, number), x.dtype)
 
@@ -299,6 +312,14 @@ CASES = [
         b, b.CLAMP(x, min_val=-128, max_val=127)), "TABLE"),
     Case("limits that a rescaling keeps go", I8, lambda b, x: b.CLAMP(
         rescale(b, x, I8, 0.25), min_val=-32, max_val=32), "RESCALE"),
+    Case("limits that sums of squares keep go", I8, lambda b, x: b.MINIMUM(b.MAXIMUM(
+        b.REDUCE_SUM(b.MUL(x, x, b.const([0], I8)), axis=3), _limit(b, 0)), _limit(b, 4 << 14)),
+        "MUL REDUCE_SUM"),
+    Case("limits that sums of squares pass stay", I8, lambda b, x: b.MINIMUM(b.MAXIMUM(
+        b.REDUCE_SUM(b.MUL(x, x, b.const([0], I8)), axis=3), _limit(b, 1)),
+        _limit(b, (4 << 14) - 1)), "MUL REDUCE_SUM MAXIMUM MINIMUM"),
+    Case("limits that the sums of a layer keep go", I8, lambda b, x: b.CLAMP(rescale(
+        b, _few(b, x), I8, 2.0**-4), min_val=-100, max_val=100), "CONV2D RESCALE"),
     Case("limits that a rescaling passes stay", I8, lambda b, x: b.CLAMP(
         rescale(b, x, I8, 0.25), min_val=-32, max_val=31), "RESCALE CLAMP"),
     Case("limits go into a table", I8, lambda b, x: table(

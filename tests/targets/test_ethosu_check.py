@@ -34,7 +34,8 @@ CASES = [
 @pytest.fixture
 def unrepaired(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graphs as they are, without the copies that keep Vela's faults away."""
-    monkeypatch.setattr("tosaic.targets.ethosu.repair", lambda *given: None)
+    monkeypatch.setattr("tosaic.targets.ethosu_mend.repair", lambda *given: None)
+    monkeypatch.setattr("tosaic.targets.ethosu.mend", lambda *given: None)
 
 
 @pytest.mark.usefixtures("unrepaired")

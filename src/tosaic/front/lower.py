@@ -73,6 +73,9 @@ class Lowering(Builder):
 
     def number(self, value: float, like: Value) -> Value:
         """A constant of one element in the type and rank of another value."""
+        kind = like.dtype
+        if kind.is_int and not kind.range[0] <= value <= kind.range[1]:
+            raise Unsupported(f"{value} is beyond the numbers of {kind.name}")
         return self.const(np.full((1,) * like.type.rank, value, dtype=like.dtype.array), like.dtype)
 
     def quantized_number(self, value: float, quant: Quant, kind: d.DType, rank: int) -> Value:
@@ -140,10 +143,10 @@ class Lowering(Builder):
         """RESCALE by real factors, one or one for each element of the last axis."""
         wide = x.dtype is not d.I48
         multipliers, shifts = multipliers_and_shifts(factor, 31 if wide else 15)
+        given = x.quant.one_zero if x.quant is not None and x.dtype is d.I8 else 0
         most = 2.0 ** int(shifts.min() - 1) if wide else (2.0**31 - 1) / max(factor) - 1
-        if x.dtype.bits > 16 and not self._stays_below(x, most):
-            return self._limited_rescale(x, most, factor, zero_point, out)
-        given = x.quant.zero_point if x.quant is not None and x.dtype is d.I8 else 0
+        if not self._stays_below(x, given, most):
+            return self._limited_rescale(x, given, most, factor, zero_point, out)
         return self.RESCALE(
             x,
             self.const(multipliers, d.I32 if wide else d.I16),
@@ -153,19 +156,20 @@ class Lowering(Builder):
             scale32=wide, rounding_mode="SINGLE_ROUND", per_channel=len(factor) > 1, out=out,
         )  # fmt: skip
 
-    def _stays_below(self, x: Value, most: float) -> bool:
+    def _stays_below(self, x: Value, given: int, most: float) -> bool:
         """Whether no input makes a value reach a limit, by its type or by interval analysis."""
-        if -x.dtype.range[0] < most:
+        if max(given - x.dtype.range[0], x.dtype.range[1] - given) < most:
             return True
         for intervals in (self._rough, self._exact):
             low, high = intervals.of(x).ends
-            if max(-low, high) < most:
+            if max(given - low, high - given) < most:
                 return True
         return False
 
     def _limited_rescale(
-        self, x: Value, most: float, factor: Sequence[float], zero_point: int, out: d.DType
-    ) -> Value:
+        self, x: Value, given: int, most: float, factor: Sequence[float], zero_point: int,
+        out: d.DType,
+    ) -> Value:  # fmt: skip
         """RESCALE of a value that can be more than TOSA defines it for: limited before.
 
         The limits are far beyond those of the result, which saturates. int48 becomes int32 first,
@@ -178,6 +182,10 @@ class Lowering(Builder):
             factor = [f * 2.0**spare for f in factor]
             return self.rescale(x, factor, zero_point, out)
         limit = int(most) - 1
+        if x.dtype is not d.I32:
+            low, high = max(given - limit, x.dtype.range[0]), min(given + limit, x.dtype.range[1])
+            kept = self.marked(self.CLAMP(x, min_val=low, max_val=high), x.quant)
+            return self.rescale(kept, factor, zero_point, out)
         kept = self.MINIMUM(self.MAXIMUM(x, self.number(-limit, x)), self.number(limit, x))
         return self.rescale(self.marked(kept, x.quant), factor, zero_point, out)
 

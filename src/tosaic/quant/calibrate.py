@@ -12,7 +12,7 @@ from tosaic.front import torchapi
 from tosaic.front.trial import constants
 from tosaic.progress import shown
 from tosaic.quant.calibration import Calibration, row_name
-from tosaic.quant.correct import LayerRun, correct_biases, known_value
+from tosaic.quant.correct import LayerRun, correct_biases, known_value, layers_of
 from tosaic.quant.inputs import Arguments, InputWatch
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.points import name_of, parts_of
@@ -73,7 +73,11 @@ def take(prepared: fx.GraphModule, stored: Calibration) -> None:
                 observer(known_value(part, source))
     for _, part in parts_of(prepared):
         means = {n: m for n in part.graph.nodes if (m := stored.layers.get(name_of(n)))}
-        correct_biases(part, means)
+        spreads = {
+            weight: stored.spreads.get(name_of(node))
+            for node, (weight, _) in layers_of(part).items() if weight.by_data
+        }  # fmt: skip
+        correct_biases(part, means, spreads)
 
 
 def _show(observer: RangeObserver, value: Any, stored: Calibration) -> None:

@@ -1,8 +1,8 @@
 """Stored calibration: what the values of a float program were, as text that one can keep.
 
-One line a tensor, with extremes and a histogram, and one line a layer, with the mean of each input
-channel. It holds for every target and scheme, and what is compiled from it does not depend on the
-processor.
+One line a tensor, with extremes and a histogram, one line a layer, with the mean of each input
+channel, and one with how the inputs go together, for weights that are coarser than they. It holds
+for every target and scheme, and what is compiled from it does not depend on the processor.
 """
 
 from __future__ import annotations
@@ -20,6 +20,7 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput
 from tosaic.files.whole import write_whole
+from tosaic.quant.spread import Spread, read_spread
 from tosaic.quant.statistics import BINS, FAR, Statistics
 
 FORMAT = "tosaic ranges 1"
@@ -59,6 +60,7 @@ class Calibration:
     tensors: dict[str, Statistics] = field(default_factory=dict)
     shapes: dict[str, tuple[int, ...]] = field(default_factory=dict)
     layers: dict[str, Means] = field(default_factory=dict)
+    spreads: dict[str, Spread] = field(default_factory=dict)
     outliers: set[str] = field(default_factory=set)
     path: str = "the calibration"
 
@@ -79,6 +81,9 @@ class Calibration:
             "layers": _lines("{}", [
                 f'{_dumped(name)}: {_dumped({"unit": m.unit, "means": list(m.multiples)})}'
                 for name, m in self.layers.items()
+            ]),
+            "spreads": _lines("{}", [
+                f"{_dumped(name)}: {_dumped(s.data())}" for name, s in self.spreads.items()
             ]),
         }  # fmt: skip
         return "{\n" + ",\n".join(f'"{key}": {value}' for key, value in parts.items()) + "\n}\n"
@@ -175,6 +180,11 @@ class _Reader:
             made.layers[name] = Means(
                 unit, tuple(self._integers(entry, "means", name, -_PARTS, _PARTS))
             )
+        for name, entry in self._entries(found, "spreads"):
+            try:
+                made.spreads[name] = read_spread(entry)
+            except ValueError as problem:
+                raise self.wrong(f"the spread of '{name}': {problem}") from None
         return made
 
     def wrong(self, what: str) -> InvalidInput:

@@ -20,6 +20,7 @@ from tosaic.quant.calibration import Means
 from tosaic.quant.parts import by_rows
 from tosaic.quant.roles import role_of
 from tosaic.quant.rounding import Together, rounded, together
+from tosaic.quant.spread import Spread
 from tosaic.quant.weights import BiasObserver, WeightObserver
 
 
@@ -29,7 +30,7 @@ class LayerRun(fx.Interpreter):
     def __init__(self, prepared: fx.GraphModule) -> None:
         super().__init__(prepared)
         self.prepared = prepared
-        self._layers = _layers(prepared)
+        self._layers = layers_of(prepared)
         self._means = {layer: Mean() for layer in self._layers}
         self._together: dict[WeightObserver, Together | None] = {}
         self._branches: dict[Any, LayerRun] = {}
@@ -91,11 +92,11 @@ class Mean:
 def correct_biases(
     prepared: fx.GraphModule,
     means: Mapping[fx.Node, Means],
-    together: Mapping[WeightObserver, Together | None] = MappingProxyType({}),
+    together: Mapping[WeightObserver, Together | Spread | None] = MappingProxyType({}),
 ) -> None:
     """Let biases make up for the rounding of weights; calls that share a bias are one layer."""
     layers: dict[tuple[WeightObserver, BiasObserver], list[fx.Node]] = {}
-    for node, found in _layers(prepared).items():
+    for node, found in layers_of(prepared).items():
         if node in means:
             layers.setdefault(found, []).append(node)
     for (weight, bias), nodes in layers.items():
@@ -124,7 +125,7 @@ class _Layer:
     weight: WeightObserver
     bias: BiasObserver
     values: Tensor
-    together: Together | None
+    together: Together | Spread | None
 
     def correct(self, given: Tensor) -> None:
         """For so large a mean of each input channel."""
@@ -159,7 +160,7 @@ def _lost(values: Tensor, levels: Tensor, steps: Tensor) -> Tensor:
     return lost @ lost.new_ones(lost.shape[2])  # which takes less time than a sum of few
 
 
-def _layers(prepared: fx.GraphModule) -> dict[fx.Node, tuple[WeightObserver, BiasObserver]]:
+def layers_of(prepared: fx.GraphModule) -> dict[fx.Node, tuple[WeightObserver, BiasObserver]]:
     """Layers that have observers of a weight and a bias, and these."""
     nodes = prepared.graph.nodes
     return {n: found for n in nodes if (found := _observers(prepared, n)) is not None}

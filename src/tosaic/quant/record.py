@@ -30,6 +30,7 @@ from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import functions, region_calls
 from tosaic.quant.residuals import outliers
 from tosaic.quant.roles import is_real, is_weighted
+from tosaic.quant.rounding import Together, together
 from tosaic.quant.statistics import Statistics
 from tosaic.targets.catalog import target_of
 
@@ -61,6 +62,7 @@ class Recorder(fx.Interpreter):
         self.rows = _rows(module)
         self.values = [n for n in module.graph.nodes if _is_value(n)]
         self.means: dict[str, Mean] = {}
+        self.together: dict[str, Together | None] = {}
         self.inner = {
             path: Recorder(function, made)
             for call in region_calls(module) for path, function in functions(module, call)
@@ -91,7 +93,12 @@ class Recorder(fx.Interpreter):
     def run_node(self, n: fx.Node) -> Any:
         if is_weighted(n) and n.args[2:]:
             (x, weight, *_), _ = self.fetch_args_kwargs_from_env(n)
-            self.means.setdefault(name_of(n), Mean()).see(x, weight)
+            name = name_of(n)
+            self.means.setdefault(name, Mean()).see(x, weight)
+            if name not in self.together and name not in self.made.layers:
+                self.together[name] = together(n, weight.detach())
+            if (inputs := self.together.get(name)) is not None:
+                inputs.see(x.detach())
         if torchapi.is_region_call(n) and torchapi.target_name(n) in ("cond", "while_loop"):
             return self._region(n)
         result = super().run_node(n)
@@ -114,10 +121,13 @@ class Recorder(fx.Interpreter):
         return carried
 
     def finish(self) -> None:
-        """Keep the means of layers."""
+        """Keep what is known of the inputs of layers."""
         for name, mean in self.means.items():
             if mean.total is not None:
                 self.made.layers.setdefault(name, mean.rounded())
+        for name, inputs in self.together.items():
+            if inputs is not None and (spread := inputs.spread()) is not None:
+                self.made.spreads[name] = spread
         for inner in self.inner.values():
             inner.finish()
 

@@ -15,11 +15,11 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.quant.spread import Spread, damped, spread_of
 
 _ROWS = 256  # places of an input that are looked at
 _BLOCK = 64  # terms whose errors are passed on at once
 _MOST = 640  # terms that are looked at together: the time grows with their third power
-_DAMPED = 0.01
 
 
 class Together:
@@ -64,11 +64,16 @@ class Together:
         return x.permute(places).reshape(-1, self.groups * self.parts, self.terms)
 
     def covariance(self) -> Tensor:
-        """Of the inputs, with more weight to each by itself: few have been seen."""
+        """Of the inputs, with more weight to each by itself."""
+        return damped(self._found(), self.count)
+
+    def spread(self) -> Spread | None:
+        """The same in few bytes."""
+        return spread_of(self._found(), self.groups, self.parts, self.count) if self.count else None
+
+    def _found(self) -> Tensor:
         mean = self.first / self.count
-        found = self.second / self.count - mean[:, :, None] * mean[:, None, :]
-        damp = found.diagonal(dim1=1, dim2=2).mean(1) * (_DAMPED + self.terms / self.count / 10)
-        return found + torch.diag_embed(damp.clamp(min=1e-12)[:, None].expand(-1, self.terms))
+        return self.second / self.count - mean[:, :, None] * mean[:, None, :]
 
 
 def together(layer: fx.Node, weight: Tensor) -> Together | None:
@@ -78,7 +83,7 @@ def together(layer: fx.Node, weight: Tensor) -> Together | None:
 
 
 def rounded(
-    weight: Tensor, steps: Tensor, limits: tuple[int, int], seen: Together
+    weight: Tensor, steps: Tensor, limits: tuple[int, int], seen: Together | Spread
 ) -> Tensor | None:
     """Integers of a weight [O, ...], one term after the other; those that count most come first.
 

@@ -7,7 +7,7 @@ import numpy as np
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.layout import groups_of
 from tosaic.rewrite.match import Matcher, form, one_number, rewrite, sizes
-from tosaic.rewrite.ranges import bounds
+from tosaic.rewrite.ranges import ends
 from tosaic.spec.dtypes import I8, I32
 
 
@@ -109,7 +109,7 @@ def pad_maximum(m: Matcher, op: Op) -> Value | None:
         return None
     pad, more = found
     number = one_number(pad.ins[2])
-    if number is None or not number <= bounds(pad.ins[0])[0]:
+    if number is None or not number <= ends(m, pad.ins[0])[0]:
         return None
     total = [a + b for a, b in zip(op.attrs["pad"], more)]
     rows, columns = op.attrs["kernel"]

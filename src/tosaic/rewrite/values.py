@@ -12,7 +12,7 @@ from tosaic.ir.build import make
 from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.fold import evaluate
 from tosaic.rewrite.match import Matcher, known, numbers, one_number, rewrite
-from tosaic.rewrite.ranges import bounds
+from tosaic.rewrite.ranges import ends
 from tosaic.spec.dtypes import F32, I8, I16, I32
 
 _SMALL = 1 << 16  # the numbers of larger constants are not looked at
@@ -113,8 +113,22 @@ def drop_clamp(m: Matcher, op: Op) -> Value | None:
     x = op.ins[0]
     if x.dtype.is_float and op.attrs["nan_mode"] != "PROPAGATE":
         return None
-    low, high = bounds(x)
+    low, high = ends(m, x)
     return x if low >= op.attrs["min_val"] and high <= op.attrs["max_val"] else None
+
+
+@rewrite("MAXIMUM", "MINIMUM")
+def drop_extreme(m: Matcher, op: Op) -> Value | None:
+    """Limits of int32 that the values before them keep anyway."""
+    if not op.outs[0].dtype.is_int:
+        return None
+    for x, limit in (op.ins, op.ins[::-1]):
+        if x.type != op.outs[0].type or not limit.is_const:
+            continue
+        (low, high), (least, most) = ends(m, x), ends(m, limit)
+        if low >= most if op.name == "MAXIMUM" else high <= least:
+            return x
+    return None
 
 
 @rewrite("CLAMP")
@@ -181,7 +195,7 @@ def drop_unit(m: Matcher, op: Op) -> Value | None:
     x = op.ins[0]
     if x.dtype is not op.outs[0].dtype or x.dtype not in _FEW_BITS or not _is_plain(op):
         return None
-    domain, image, (low, high) = _domain(x), _images(m, (op,)), bounds(x)
+    domain, image, (low, high) = _domain(x), _images(m, (op,)), ends(m, x)
     seen = (domain >= low) & (domain <= high)
     return x if image is not None and np.array_equal(image[seen], domain[seen]) else None
 

@@ -61,7 +61,8 @@ class Compiler:
 
     def with_flag(self, flag: str) -> Compiler:
         flags = self.config.flags
-        return replace(self, config=replace(self.config, flags=tuple({*flags, flag})))
+        more = flags if flag in flags else (*flags, flag)
+        return replace(self, config=replace(self.config, flags=more))
 
     def judge(self, case: Case) -> str:
         """What is wrong with the stream of a case, in words; changes its graph."""

@@ -21,6 +21,7 @@ from tosaic.spec.env import Env
 from tosaic.targets.ethosu_shapes import (
     flattened,
     keeps_order,
+    maker,
     read_apart,
     rounded_once,
     shape_first,
@@ -126,15 +127,8 @@ def _number(value: Value) -> int:
     return int(value.const.array.reshape(-1)[0])
 
 
-def _maker(value: Value) -> Op | None:
-    """The operator that a value is made by, whatever shape it is given after that."""
-    while value.producer is not None and keeps_order(value.producer):
-        value = value.producer.ins[0]
-    return value.producer
-
-
 def _source(value: Value) -> str:
-    made = _maker(value)
+    made = maker(value)
     return made.name if made is not None else ""
 
 
@@ -177,11 +171,11 @@ def _part(op: Op, position: int, uses: Uses) -> bool:
     """The parts of a whole, written to where the first belongs or as if they were the whole."""
     if op.name not in ("CONCAT", "PAD") or (op.name == "PAD" and position):
         return False
-    made = _maker(op.ins[position])
+    made = maker(op.ins[position])
     if made is None:
         return False
     first = op.name == "CONCAT" and position == 0
-    summed = _maker(made.ins[0]) if made.name == "RESCALE" else made
+    summed = maker(made.ins[0]) if made.name == "RESCALE" else made
     if summed is not None and _is_several_for_one(summed):
         return True
     return made.name in ("REDUCE_MAX", "REDUCE_MIN") or (made.name == "RESCALE" and not first)
@@ -199,8 +193,8 @@ def _chained(op: Op, position: int, uses: Uses) -> bool:
 
 
 def _before_rescale(value: Value) -> Op | None:
-    made = _maker(value)
-    return _maker(made.ins[0]) if made is not None and made.name == "RESCALE" else made
+    made = maker(value)
+    return maker(made.ins[0]) if made is not None and made.name == "RESCALE" else made
 
 
 def _wide(op: Op, position: int, uses: Uses) -> bool:
@@ -284,9 +278,9 @@ def _surrounded(op: Op, position: int, uses: Uses) -> bool:
 
 def _limited(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE that becomes part of what made its operand, with the limits of that."""
-    made = _maker(op.ins[position])
+    made = maker(op.ins[position])
     while made is not None and made.name == "RESCALE" and _factor(made.outs[0]) == 1:
-        made = _maker(made.ins[0])  # which are left out
+        made = maker(made.ins[0])  # which are left out
     if op.name != "RESCALE" or position or made is None or _number(op.ins[3]) != 0:
         return False
     if made.name not in {"MAX_POOL2D", "SELECT", *_BITS}:
@@ -310,7 +304,7 @@ def _resized(op: Op, position: int, uses: Uses) -> bool:
 
 def _left_out(op: Op, position: int, uses: Uses) -> bool:
     """A RESCALE by 1 that is left out, and then a type is read that the operator has not."""
-    made = _maker(op.ins[position])
+    made = maker(op.ins[position])
     if made is None or made.name != "RESCALE" or _factor(made.outs[0]) != 1:
         return False
     before, after = made.ins[0].dtype, made.outs[0].dtype
@@ -330,7 +324,7 @@ def _shifted(op: Op, position: int, uses: Uses) -> bool:
 
 def _merged(op: Op, position: int, uses: Uses) -> bool:
     """Two RESCALE of which one is by 1 become one, which saturates to the last type alone."""
-    first = _maker(op.ins[position])
+    first = maker(op.ins[position])
     if op.name != "RESCALE" or position or first is None or first.name != "RESCALE":
         return False
     factor, bits = _factor(op.outs[0]), op.ins[0].dtype.bits
@@ -345,7 +339,7 @@ def _merged(op: Op, position: int, uses: Uses) -> bool:
 
 def _turned(op: Op, position: int, uses: Uses) -> bool:
     """Limits or a table behind a REVERSE of what had others, which has one place for them."""
-    made = _maker(op.ins[position])
+    made = maker(op.ins[position])
     if op.name not in ("CLAMP", "TABLE") or made is None or made.name != "REVERSE":
         return False
     return _source(made.ins[0]) in ("CLAMP", "TABLE")
@@ -360,9 +354,9 @@ def _tabled(op: Op, position: int, uses: Uses) -> bool:
 
 def _follows_table(value: Value, depth: int) -> bool:
     """Whether a chain of sums and products begins with a table of int16."""
-    made = _maker(value)
+    made = maker(value)
     while made is not None and made.name == "RESCALE":
-        made = _maker(made.ins[0])
+        made = maker(made.ins[0])
     if made is None or depth < 0:
         return False
     if made.name == "TABLE":

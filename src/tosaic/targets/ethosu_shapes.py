@@ -7,7 +7,7 @@ each of them.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
@@ -18,12 +18,14 @@ from tosaic.spec.dtypes import TensorType
 from tosaic.spec.env import Env
 from tosaic.targets.ethosu_forms import constant_factor, is_shifted_far
 
+_FUSED = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D", "MATMUL", "REDUCE_SUM", "ADD",
+          "SUB", "MUL"}  # fmt: skip
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "LOGICAL_LEFT_SHIFT",
            "ARITHMETIC_RIGHT_SHIFT"}  # fmt: skip
 
 
 def shape_first(graph: Graph) -> None:
-    """Move a RESHAPE in front of the RESCALE to 32 bits that it follows.
+    """Move a RESHAPE in front of the RESCALE to 32 bits that it follows, where the shape is lost.
 
     Such a RESCALE becomes part of the operator behind the RESHAPE, which then reads the operand of
     the RESCALE in whatever shape another consumer of that operand has.
@@ -31,7 +33,12 @@ def shape_first(graph: Graph) -> None:
     uses, ops, dropped = graph.uses(), list[Op](), set[Op]()
     for op in graph.ops:
         made = op.ins[0].producer if keeps_order(op) else None
-        if made is None or not _is_widening(made) or op.ins[0] in graph.outputs:
+        if (
+            made is None
+            or not _is_widening(made)
+            or op.ins[0] in graph.outputs
+            or not _loses_shape(op, made, uses)
+        ):
             ops.append(op)
             continue
         if len(uses[made.outs[0]]) == 1:
@@ -46,6 +53,19 @@ def _is_widening(op: Op) -> bool:
     if op.name != "RESCALE" or op.attrs["per_channel"]:
         return False
     return op.ins[0].dtype in (d.I8, d.I16) and op.outs[0].dtype is d.I32
+
+
+def _loses_shape(shape: Op, rescale: Op, uses: Mapping[Value, Sequence[Op]]) -> bool:
+    """Whether the value is repeated behind the RESHAPE, or a RESCALE by itself makes it."""
+    value = shape.outs[0]
+    for reader in uses.get(value, ()):
+        if reader.name in _BINARY and value.shape != reader.outs[0].shape:
+            return True
+    first = maker(rescale.ins[0])
+    if first is None or first.name != "RESCALE":
+        return False
+    sums = maker(first.ins[0])
+    return len(uses[first.ins[0]]) > 1 or sums is None or sums.name not in _FUSED
 
 
 def flattened(given: Sequence[Op], env: Env) -> list[Op]:
@@ -127,3 +147,10 @@ def keeps_order(op: Op) -> bool:
         return op.name == "RESHAPE"
     moved = [axis for axis in op.attrs["perms"] if op.ins[0].shape[axis] > 1]
     return moved == sorted(moved)
+
+
+def maker(value: Value) -> Op | None:
+    """The operator that a value is made by, whatever shape it is given after that."""
+    while value.producer is not None and keeps_order(value.producer):
+        value = value.producer.ins[0]
+    return value.producer

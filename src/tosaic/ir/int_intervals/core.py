@@ -106,8 +106,8 @@ def type_range(kind: DType) -> tuple[int, int]:
 
 def bounded(low: int, high: int, rank: int) -> Bounds:
     """The same ends for all elements."""
-    shape = (1,) * (rank + 1)
-    return Bounds(np.full(shape, low, np.int64), np.full(shape, high, np.int64))
+    pair = np.array((low, high), np.int64).reshape(2, *(1,) * (rank + 1))
+    return Bounds(pair[0], pair[1])
 
 
 def constant_number(value: Value) -> int:
@@ -359,7 +359,7 @@ def analysed(graph: Graph, inputs: Mapping[Value, tuple[int, int]] | None = None
     for is_rough in (True, False):  # constants of the usual size are seldom needed to prove it
         made = Intervals(inputs or {}, is_rough)
         run_graph(made, graph)
-        if not made.findings:
+        if all(op.name in ("GATHER", "SCATTER") for op in made.findings):  # of indices, not weights
             break
     return made
 

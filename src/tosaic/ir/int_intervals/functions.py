@@ -30,6 +30,8 @@ def _rescaled(a: Intervals, op: Op) -> list[Bounds]:
         given %= 1 << kind.bits
         if x.ends[0] < 0:
             x = bounded(0, (1 << kind.bits) - 1, op.ins[0].type.rank)
+    if len(multiplier) == 1 and x.low.size == 1 and op.attrs["rounding_mode"] == "SINGLE_ROUND":
+        return [_one_rescaled(a, op, x, multiplier.item(), shift.item(), given, zero)]
     low, high = x.low - given, x.high - given
     if len(multiplier) == 1:
         multiplier, shift = multiplier[0], shift[0]
@@ -59,6 +61,31 @@ def _rescaled(a: Intervals, op: Op) -> list[Bounds]:
     if most + zero < 1 << out.dtype.bits - 1:
         return [made.map(lambda end: (end + zero).clip(0))]
     return [whole(out)]  # bytes above 127 are negative where they are stored
+
+
+def _one_rescaled(
+    a: Intervals, op: Op, x: Bounds, multiplier: int, shift: int, given: int, zero: int
+) -> Bounds:
+    """The same of one interval, in whole numbers, which are many times as fast as arrays."""
+    out = op.outs[0]
+    if multiplier < 0 or not 2 <= shift <= 62:
+        a.require(False, "its multiplier is negative or its shift outside of 2 to 62")
+        return whole(out)
+    low, high = (end - given for end in x.ends)
+    half = 1 << shift - 1
+    if op.attrs["scale32"] and not (-half <= low and high < half):
+        a.require(False, "a value can be too large for its shift")
+    low, high = (low * multiplier + half) >> shift, (high * multiplier + half) >> shift
+    if not (INT32[0] <= low and high <= INT32[1]):
+        a.require(False, "a result can lie outside int32")
+    if op.attrs["output_unsigned"]:
+        zero %= 1 << out.dtype.bits
+        if high + zero >= 1 << out.dtype.bits - 1:
+            return whole(out)  # bytes above 127 are negative where they are stored
+        low, high = max(low, -zero), max(high, -zero)
+    least, most = out.dtype.range
+    low, high = (min(max(end + zero, least), most) for end in (low, high))
+    return bounded(low, high, out.type.rank)
 
 
 class _Range:

@@ -1,43 +1,22 @@
-"""Random chains of operators and moves as a target takes them: repaired, compiled and simulated.
-
-Every second chain is rewritten before, to what costs the target least.
+"""Steps of the hunt that are TOSA operators and moves, drawn at random.
 
 What Vela compiles rightly alone it may compile wrongly beside others, which families of single
-operators do not show. ``python -m npu.chains --count 2000`` looks for more; each chain runs in a
-process of its own, for some forms end Vela.
+operators do not show. ``npu.hunt`` puts such steps together.
 """
 
 from __future__ import annotations
 
-import argparse
 import math
-import os
-import sys
 from collections.abc import Callable
 
 import numpy as np
 
-from npu.configurations import Configuration, compile_stream
 from npu.convolutions import convolve
-from npu.families import difference
 from npu.maker import UNIT, Maker
-from npu.runner import simulate
-from tosaic.errors import InvalidGraph, TosaicError, Unsupported
-from tosaic.files import flatbuffer
-from tosaic.interp.model import Model
-from tosaic.ir.build import Builder
-from tosaic.ir.graph import Graph, Value
-from tosaic.rewrite import improve
+from tosaic.errors import Unsupported
+from tosaic.ir.graph import Value
 from tosaic.spec.dtypes import I8, I16, I32, DType
-from tosaic.targets.ethosu import ETHOS_U, family
-from tosaic.targets.ethosu_repairs import repair
 
-MACHINES = {
-    "u55": Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram"),
-    "u85": Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only"),
-}
-_MOST = 3000  # elements of a value
-_TRIES = 30
 Step = Callable[[Maker, Value], Value]
 
 
@@ -250,87 +229,3 @@ OPERATORS: tuple[Step, ...] = (
     convolution, transposed, pool, matrices, rescale, rescale, limit, table, of_two, of_two,
     crossed, reduced, negate, by_itself, of_bits, shift, enlarge,
 )  # fmt: skip
-
-
-def chain(machine: str, seed: int, most: int = 4) -> tuple[Graph, list[np.ndarray]]:
-    """A chain of up to ``most`` steps that a target takes, and its inputs."""
-    m = Maker((seed, machine == "u85"), machine == "u85")
-    target = ETHOS_U[f"ethos-{MACHINES[machine].accelerator}"]
-    m.b = Builder(target.env, constraints=target.constraints)
-    rank = m.pick(1, 2, 3, 4, 4, 4, 5)
-    x = m.input(m.pick(I8, I8, I16, I32), [m.size(1, 6) for _ in range(rank)])
-    steps = m.size(1, most)
-    for _ in range(_TRIES):
-        if steps == 0:
-            break
-        try:
-            with m.b.scratch() as trial:
-                made = m.pick(*(MOVES if m.chance(0.5) else OPERATORS))(m, x)
-                need(made.type.size <= _MOST)
-                trial.commit()
-        except (Unsupported, InvalidGraph):  # inputs stay, and are left out below
-            continue
-        x, steps = made, steps - 1
-    graph = m.finish(x if x.producer is not None else m.b.IDENTITY(x))
-    return graph, _read(graph, m.data)
-
-
-def _read(graph: Graph, data: list[np.ndarray]) -> list[np.ndarray]:
-    """Inputs that something reads, and the data for them."""
-    read = {value for op in graph.ops for value in op.ins}
-    kept = [(v, a) for v, a in zip(graph.inputs, data, strict=True) if v in read]
-    graph.inputs = [v for v, _ in kept]
-    return [a for _, a in kept]
-
-
-def problem(machine: str, seed: int) -> str:
-    """What is wrong with a chain on the simulator, beside the interpreter; nothing if equal."""
-    graph, data = chain(machine, seed)
-    where = MACHINES[machine]
-    target = f"ethos-{where.accelerator}"
-    wanted = Model(graph).run(*data)
-    if seed % 2:
-        known = ETHOS_U[target]
-        graph = improve(graph, known.env, known.refuses, known.cost)
-        data = _read(graph, data)
-    repair(graph, ETHOS_U[target].env, family(target))
-    try:
-        compiled = compile_stream(flatbuffer.write(graph), where)
-        wrong = difference(simulate(compiled, data, wanted), wanted)
-    except TosaicError as trouble:
-        wrong = str(trouble)
-    names = " ".join(op.name for op in graph.ops)
-    return f"{machine} {seed}: {names}: {wrong}" if wrong else ""
-
-
-def apart(machine: str, seed: int) -> str:
-    """The same in a process of its own."""
-    reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
-        os.write(writes, problem(machine, seed).encode()[:4000])
-        os._exit(0)
-    os.close(writes)
-    with os.fdopen(reads, "rb") as answer:
-        words = answer.read().decode()
-    _, status = os.waitpid(child, 0)
-    return words if status == 0 else f"{machine} {seed}: ends the process ({status})"
-
-
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--count", type=int, default=1000, help="chains for each machine")
-    parser.add_argument("--first", type=int, default=0, help="the number of the first")
-    options, wrong = parser.parse_args(), 0
-    for machine in MACHINES:
-        for seed in range(options.first, options.first + options.count):
-            words = apart(machine, seed)
-            wrong += bool(words)
-            if words:
-                print(words, flush=True)
-    print(f"{wrong} of {2 * options.count} chains wrong")
-    return 1 if wrong else 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

@@ -1,0 +1,28 @@
+"""The first graphs of the hunt are computed rightly, with the workarounds and not without."""
+
+from __future__ import annotations
+
+import pytest
+
+from npu import hunt
+from tosaic.targets import ethosu_mend
+from tosaic.targets.reduce import Case
+
+COUNT = 10  # make hunt runs more
+
+
+@pytest.mark.parametrize("target", hunt.TARGETS)
+def test_random_graphs_are_bit_exact(target: str) -> None:
+    found = [hunt.examine(target, seed) for seed in range(COUNT)]
+    assert [str(fault) for fault in found if fault] == []
+
+
+@pytest.mark.parametrize("target", hunt.TARGETS[::2])
+def test_without_workarounds_some_graphs_are_wrong(
+    target: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So that the test above shows what it claims."""
+    monkeypatch.setattr(ethosu_mend, "repair", lambda *_: None)
+    monkeypatch.setattr(ethosu_mend, "own_outputs", lambda *_: None)
+    monkeypatch.setattr(hunt, "reduce", lambda graph, data, judge: Case(graph, data, []))
+    assert any(hunt.examine(target, seed) for seed in range(5 * COUNT))
