@@ -95,14 +95,15 @@ def test_the_report_says_what_was_compared() -> None:
     x = noise(4, 8)
     art = compiled(Function(net), (x,), FLOAT)
     (piece,) = art.partition.pieces
-    assert piece.checks == ["2 results of the graph compared with PyTorch on the example"]
-    assert not compiled(Function(net), (x,), FLOAT, check=False).partition.pieces[0].checks
+    assert "2 results of the graph compared with PyTorch on the example" in piece.checks
+    unchecked = compiled(Function(net), (x,), FLOAT, check=False).partition.pieces[0].checks
+    assert not any("PyTorch" in sentence for sentence in unchecked)
 
 
 def test_an_example_without_values_is_said() -> None:
     x = torch.zeros(4, 8, device="meta")
     art = compiled(Function(net), (x,), FLOAT)
-    assert "no values" in art.partition.pieces[0].checks[0]
+    assert any("no values" in sentence for sentence in art.partition.pieces[0].checks)
 
 
 def test_parts_that_compute_something_else_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
