@@ -75,7 +75,7 @@ TRANSPOSED = [
 ]
 
 
-@pytest.mark.parametrize("target", ["TOSA-1.0+FP", INTEGERS, NPU])
+@pytest.mark.parametrize("target", ["TOSA-1.0+FP", NPU])
 @pytest.mark.parametrize("case", TRANSPOSED, ids=str)
 def test_transposed_convolutions_have_any_groups(case: Any, target: str) -> None:
     layer, sizes, options = case
@@ -228,3 +228,21 @@ def test_scalars_are_computed_in_int16() -> None:
     x = torch.tensor(1.5)
     art = compiled(Function(lambda x: x.pow(3) * x), (x,), INTEGERS, scheme="a16w8")
     assert decibels(x**4, art.run(x)) > 60
+
+
+@pytest.mark.parametrize(
+    ("net", "target", "scheme", "least"),
+    [(nn.GroupNorm(1, 2), NPU, "int8", 33), (nn.LayerNorm((2, 200, 200)), INTEGERS, "a16w8", 65)],
+)
+def test_norms_are_over_any_number_of_elements(
+    net: nn.Module, target: str, scheme: str, least: float
+) -> None:
+    check(net, noise(1, 2, 200, 200) + 0.5, target=target, scheme=scheme, least=least)
+
+
+@pytest.mark.parametrize("size", [336, 1000])
+def test_the_twenty_largest_of_many(size: int) -> None:
+    check(lambda x: torch.topk(x, 20).values, noise(1, size), least=40)
+    x = torch.randperm(size, generator=torch.Generator().manual_seed(0)).float().reshape(1, -1)
+    art = compiled(Function(lambda x: torch.topk(x, 20).indices), (x,))
+    assert torch.equal(art.run(x), torch.topk(x, 20).indices)

@@ -51,6 +51,7 @@ REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
     "diagonal_scatter": (torch.diagonal_scatter, ((4, 8), (4,))),
     "diagonal_scatter beside": (lambda x, y: torch.diagonal_scatter(x, y, -1, 2, 0),
                                 ((3, 2, 4), (2, 3))),
+    "fill_diagonal_": (lambda x: (x * 2).fill_diagonal_(0.5), ((4, 6),)),
     "circular padding": (lambda x: F.pad(x, (1, 2, 2, 1), mode="circular"), ((1, 3, 4, 5),)),
     "circular padding of volumes": (lambda x: F.pad(x, (1, 2, 0, 1, 1, 1), mode="circular"),
                                     ((1, 2, 3, 4, 5),)),

@@ -24,6 +24,8 @@ from tosaic.targets.catalog import target_of
 
 Function = Callable[..., Any]
 _BOUNDS = torch.tensor([-2.0, -1.03, 0.5, 1.5])
+_ONES = torch.ones(1, 1, 3, 3)
+_SOBEL = torch.tensor([[1.0, 2.0, 1.0], [0.0, 0.0, 0.0], [-1.0, -2.0, -1.0]]).view(1, 1, 3, 3)
 _TABLE = torch.tensor([1.0, 5.0, 2.0, 7.0, 3.0, 9.0, 4.0])
 
 
@@ -92,6 +94,8 @@ ARITHMETIC: dict[str, Function] = {
     "stack": lambda x: torch.stack([x.round(), x.floor(), x.ceil()], -1),
     "pad": lambda x: F.pad(x.round(), (2, 2), value=-3.0),
     "max_pool": lambda x: F.max_pool1d(x.round().view(1, 1, -1), 4),
+    "neighbours": lambda x: F.conv2d((x > 0.5).float().view(1, 1, 16, -1), _ONES, padding=1),
+    "Sobel": lambda x: F.conv2d(x.round().view(1, 1, 16, -1), _SOBEL, padding=1),
     "avg_pool": lambda x: F.avg_pool1d(x.round().view(1, 1, -1), 4),
     "differences": lambda x: x.round()[1:] - x.round()[:-1],
     "equal": lambda x: (x.round() == x.floor()).float(),
@@ -186,6 +190,63 @@ def test_nothing_is_left_to_pytorch() -> None:
             program, given = quantized(Module(*group.values()), x, scheme, "TOSA-1.0+INT+int16")
             made = tosaic.compile(program, (given,), target="TOSA-1.0+INT+int16")
             assert made.report.refused == []
+
+
+def integers(low: int, high: int, kind: torch.dtype) -> Tensor:
+    return torch.arange(low, high, dtype=kind)
+
+
+_INPUTS: dict[str, tuple[Function, Tensor]] = {
+    "int32": (lambda i: (i * 3 + 1).float() / 2, integers(-128, 128, torch.int32)),
+    "int32 beyond 8 bits": (lambda i: (i * 1000).float(), integers(-16, 16, torch.int32)),
+    "int64 as positions": (lambda i: _TABLE[i], integers(0, 7, torch.int64)),
+    "int16": (lambda i: i.float() * 0.25, integers(-100, 100, torch.int16)),
+    "int8": (lambda i: i.float() * 0.5, integers(-128, 128, torch.int8)),
+    "bool": (lambda b: b.float() * 3 - 1, integers(0, 2, torch.int32).bool()),
+    "counts of bool": (
+        lambda b: b.view(2, -1).sum(-1).float(),
+        integers(0, 16, torch.int32) % 3 > 0,
+    ),
+    "bytes of a picture": (lambda u: u.float() / 255, integers(0, 256, torch.int32).byte()),
+}
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+INT+int16", "ethos-u55-128", "ethos-u85-256"])
+@pytest.mark.parametrize("scheme", ["int8", "a16w8"])
+def test_integers_that_come_in_are_exact(scheme: str, target: str) -> None:
+    for name, (function, given) in _INPUTS.items():
+        if "u55" in target and "positions" in name:
+            continue  # it has no GATHER, and says so
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            made = tosaic.compile(Module(function), (given,), target=target, scheme=scheme)
+        (got,), want = made.run(given), function(given)
+        assert torch.allclose(got, want, rtol=2e-7, atol=0), name
+
+
+def test_what_does_not_fit_is_named() -> None:
+    x = torch.linspace(-4, 4, 256)
+    with pytest.warns(UserWarning, match="whole multiples of 1 from -400 to 400, more than"):
+        tosaic.compile(
+            Module(lambda x: (x * 100).round()), (x,), target="TOSA-1.0+INT", calibration=[(x,)]
+        )
+
+
+@pytest.mark.parametrize("scheme", ["int8", "a16w8"])
+def test_training_keeps_whole_numbers(scheme: str) -> None:
+    """What was prepared for training rounds nothing that is whole, and converts to the same."""
+    module, x = Module(lambda x: x.round() * 2, lambda x: (x > 0.5).float()), every(scheme, "")
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        prepared = tosaic.prepare_qat(module, (x,), scheme=scheme)
+        prepared(x)
+        made = tosaic.convert(prepared)
+    scales = [
+        n.args[1] for n in made.graph.nodes if "quantize_per_tensor" in torchapi.target_name(n)
+        and n.args[0].op != "placeholder" and "decomposed.quantize" in torchapi.target_name(n)
+    ]  # fmt: skip
+    assert scales
+    assert all(float(scale).hex().startswith("0x1.0000000000000p") for scale in scales)
 
 
 @pytest.mark.parametrize(

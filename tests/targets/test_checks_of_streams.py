@@ -35,13 +35,13 @@ def images(count: int, *shape: int) -> list[tuple[Tensor, ...]]:
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[list[Array]]:
     """The inputs that streams are compared on while they are compiled."""
     seen: list[list[Array]] = []
-    plain = ethosu_check._compare
+    plain = ethosu_check.compare
 
     def compare(made: Delegate, arrays: Sequence[Array], wanted: Sequence[Array]) -> None:
         seen.append(list(arrays))
         plain(made, arrays, wanted)
 
-    monkeypatch.setattr(ethosu_check, "_compare", compare)
+    monkeypatch.setattr(ethosu_check, "compare", compare)
     return seen
 
 
@@ -71,9 +71,8 @@ def test_the_report_says_what_was_checked_in_text_in_json_and_on_the_page(tmp_pa
 def test_without_checks_the_report_says_so(runs: list[list[Array]]) -> None:
     art = compiled(layer(), images(2, 1, 3, 8, 8), check=False)
     assert not runs
-    assert art.report.delegates[0].checks == (
-        "nothing was checked of the stream, as check=False asks",
-    )
+    told = art.report.delegates[0].checks[-1]
+    assert told == "nothing was checked of the stream, as check=False asks"
 
 
 class Split(nn.Module):

@@ -17,6 +17,7 @@ from torch import Tensor
 from tosaic.errors import Unsupported
 
 Decomposition = Callable[..., Any]
+_LONGEST = 1 << 14  # elements of a part of a row
 
 
 def _as_strided(
@@ -124,6 +125,58 @@ def _diagonal_scatter(
     return torch.where(mask, each, x).movedim((-2, -1), (dim1, dim2))
 
 
+def _fill_diagonal(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
+    if self.dim() != 2 or wrap:
+        raise Unsupported("a diagonal that is filled of more than two axes, or that goes on")
+    return torch.where(torch.eye(*self.shape, dtype=torch.bool), fill_value, self)
+
+
+def _normalised(rows: Tensor, eps: float) -> Tensor:
+    """Rows [R, N] less their means by their deviations, which come from parts of each row."""
+    count, length = rows.shape
+    part = next((n for n in range(_LONGEST, 255, -1) if length % n == 0), 0)
+    if not part or part == length:
+        raise Unsupported(f"a norm over {length} elements, which have no equal parts")
+    parts = rows.reshape(count, length // part, part)
+    means = parts.mean(2)
+    mean = means.mean(1, keepdim=True)
+    away = (means - mean) ** 2
+    spread = (parts.var(2, correction=0) + away).mean(1, keepdim=True)
+    return (rows - mean) * torch.rsqrt(spread + eps)
+
+
+def _layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None,
+    bias: Tensor | None = None, eps: float = 1e-5, cudnn_enable: bool = True,
+) -> Tensor:  # fmt: skip
+    made = _normalised(input.reshape(-1, math.prod(normalized_shape)), eps).reshape(input.shape)
+    return _scaled(made, weight, bias)
+
+
+def _group_norm(
+    input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None,
+    eps: float = 1e-5, cudnn_enabled: bool = True,
+) -> Tensor:  # fmt: skip
+    made = _normalised(input.reshape(input.shape[0] * num_groups, -1), eps).reshape(input.shape)
+    shape = [-1, *(1,) * (input.dim() - 2)]
+    return _scaled(made, *(None if t is None else t.reshape(shape) for t in (weight, bias)))
+
+
+def _instance_norm(
+    input: Tensor, weight: Tensor | None, bias: Tensor | None, running_mean: Tensor | None,
+    running_var: Tensor | None, use_input_stats: bool, momentum: float, eps: float,
+    cudnn_enabled: bool,
+) -> Tensor:  # fmt: skip
+    if not use_input_stats:
+        raise Unsupported("an instance norm with statistics of its own")
+    return _group_norm(input, input.shape[1], weight, bias, eps)
+
+
+def _scaled(x: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    x = x if weight is None else x * weight
+    return x if bias is None else x + bias
+
+
 def _ndtri(self: Tensor) -> Tensor:
     return torch.erfinv(self * 2.0 - 1.0) * math.sqrt(2)
 
@@ -155,6 +208,9 @@ DECOMPOSITIONS: dict[str, tuple[Decomposition, ...]] = {
     "aten.bucketize.Tensor": (_bucketize(_counted), _bucketize(_counted_in_float)),
     "aten.bucketize.Scalar": (_bucketize(_counted), _bucketize(_counted_in_float)),
     "aten.diagonal_scatter.default": (_diagonal_scatter,),
+    "aten.fill_diagonal_.default": (_fill_diagonal,),
+    "aten.layer_norm.default": (_layer_norm,), "aten.group_norm.default": (_group_norm,),
+    "aten.instance_norm.default": (_instance_norm,),
     "aten.special_ndtri.default": (_ndtri,), "aten.special_log_ndtr.default": (_log_ndtr,),
     "aten.special_erfcx.default": (_erfcx,),
     "aten.special_spherical_bessel_j0.default": (_spherical_bessel_j0,),

@@ -65,7 +65,7 @@ def _parts(
         return None
     torchapi.make_new(node)  # the program reads no value that a call has written to
     name = torchapi.target_name(node)
-    for own in DECOMPOSITIONS.get(name, (WRITTEN.get(name),)):
+    for own in (*DECOMPOSITIONS.get(name, ()), WRITTEN.get(name)):  # None is PyTorch's own
         traced = steps(node, steps_at_once) or torchapi.decomposed(node, own)
         if traced is not None and is_functional(traced):
             made = _taken(traced, node, refuses, known, depth, steps_at_once)

@@ -293,7 +293,7 @@ class TosaicQuantizer:
         if mark_of(operand).carried and not self._carries(operand, call):
             return usual
         same = source is None or source.activation(self.training) is usual
-        given = self._specs.get(operand, self._constant(operand, call)) if same else usual
+        given = self._specs.get(operand, self._unseen(operand, call)) if same else usual
         if given is None:
             return None
         if call in self._narrowed and given.dtype is not usual.dtype:
@@ -310,14 +310,15 @@ class TosaicQuantizer:
         takes = mark.wide and mark.reads and (rule is None or rule.policy != "WEIGHTED")
         return wide if takes else given
 
-    def _constant(self, operand: fx.Node, call: fx.Node) -> Any:
-        """What a call takes a parameter as: beside values of a step, it is of a step as well."""
-        scheme = self._scheme(call)
+    def _unseen(self, operand: fx.Node, call: fx.Node) -> Any:
+        """What a call takes a value as that is not observed where it is made: the result of a call
+        that stays in float, or a parameter, which is of a step beside values of a step alone."""
+        scheme, is_held = self._scheme(call), operand.op == "get_attr"
         assert scheme is not None
-        with_step = operand.op == "get_attr" and self._steps.read_by(call) is not None
-        if with_step and exceeds(operand, scheme):
-            scheme = wider(scheme, self.target)
-        return self._stepped(scheme, self._steps.of(operand) if with_step else None)
+        if is_held and self._steps.read_by(call) is None:
+            return scheme.activation(self.training)
+        scheme = wider(scheme, self.target) if exceeds(operand, scheme) else scheme
+        return self._stepped(scheme, self._steps.shown(operand))
 
     def _carries(self, operand: fx.Node, call: fx.Node) -> bool:
         """Whether a call reads all bits of a running sum."""

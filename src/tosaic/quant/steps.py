@@ -203,6 +203,17 @@ def _product(s: Steps, node: fx.Node, bound: dict[str, Any]) -> Step:
     return 1.0 if s.of(bound["self"]) == 1 else None
 
 
+def _layer(s: Steps, node: fx.Node, bound: dict[str, Any]) -> Step:
+    """Of weights that are whole multiples of a step, as those of filters are that count."""
+    weight = values_of(bound["weight"])
+    step = s.of(bound["weight"])
+    if weight is None or not step or float(weight.abs().max()) > step * _WEIGHTS:
+        return None
+    bias = [] if bound.get("bias") is None else [s.of(bound["bias"])]
+    return common([_times(s.of(bound.get("input", bound.get("self"))), step), *bias])
+
+
+_WEIGHTS = 127  # the largest integer that a weight is
 _DENSE = "aten.prod", "aten.cumprod"
 _DIFFERENCES = frozenset({"aten.sub.Tensor", "aten.sub_.Tensor"})
 _ENDS = frozenset({"min", "max", "min_val", "max_val"})
@@ -225,6 +236,10 @@ _FOLLOWED: dict[str, Callable[[Steps, fx.Node, dict[str, Any]], Step]] = {
     ),
     **dict.fromkeys(("avg_pool1d", "avg_pool2d", "avg_pool3d"), _pooled),
     **dict.fromkeys(("prod", "cumprod"), _product),
+    **dict.fromkeys(
+        ("linear", "conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d",
+         "convolution"), _layer,
+    ),
     "div": _quotient, "true_divide": _quotient, "mean": _mean,
     "relu6": lambda s, n, b: common([s.of(b["self"]), 6.0]),
     **dict.fromkeys(

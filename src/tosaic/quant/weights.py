@@ -15,12 +15,17 @@ from tosaic.front import torchapi
 from tosaic.quant.observer import LEAST
 from tosaic.quant.parts import by_rows
 from tosaic.quant.pt2e import ObserverBase, UniformQuantizationObserverBase
+from tosaic.quant.steps import common
 
 # A bias leaves room beside it for the products: the accumulator must hold both.
 _BITS, _WIDE_BITS = 30, 46
 _MOST = 2**31 - 1
 # Of so many integers or fewer, scales are tried that leave out the largest magnitudes.
 _FEW, _SHRUNK = 31, [1.0 - step / 40 for step in range(25)]
+
+
+_SMALL = 4096  # elements of a weight that may be whole multiples of a step
+_OFF = 1e-4  # of a step
 
 
 class WeightObserver(UniformQuantizationObserverBase):
@@ -57,8 +62,19 @@ class WeightObserver(UniformQuantizationObserverBase):
         most = _largest(rows).double() / min(-self.quant_min, self.quant_max)
         if self.quant_max - self.quant_min <= _FEW:
             most = by_rows(self._best, rows, most)
+        if real.numel() <= _SMALL:
+            most = torch.stack([self._even(row, size) for row, size in zip(rows, most)])
         scale: Tensor = most.clamp(min=LEAST).float()
         return scale
+
+    def _even(self, row: Tensor, scale: Tensor) -> Tensor:
+        """The step of weights that are whole multiples of one, such as those of a Sobel filter."""
+        levels = row.double() / scale.clamp(min=LEAST)
+        if bool(((levels - levels.round()).abs() <= _OFF).all()):
+            return scale  # they are exact already
+        step = common(torch.unique(row.double().abs()).tolist())
+        fits = step is not None and float(row.abs().max()) <= step * (self.quant_max + _OFF)
+        return scale.new_tensor(step) if fits else scale
 
     def _best(self, rows: Tensor, most: Tensor) -> Tensor:
         """Scales of least error for rows."""

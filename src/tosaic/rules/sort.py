@@ -19,9 +19,11 @@ from tosaic.rules._indices import int32, small_compared
 from tosaic.rules._operands import converted, scale_of
 from tosaic.spec import dtypes as d
 
-_MOST_ROUNDS = 16  # of topk: each looks at the whole axis once
+_ROUNDS = 16  # of topk, up to which they are cheaper: each looks at the whole axis once
+_MOST_ROUNDS = 64
 _PLACES = 1 << 15  # that int16 counts
 _LONGEST = 256  # of a sort: every pair of elements is compared
+_PAIRS = 1 << 18  # of all rows together, where one is longer
 
 _TOP = [
     Sample(((4, 9),), (3,)),
@@ -30,6 +32,7 @@ _TOP = [
     Sample(((2, 48),), (2,)),
     Sample(((4, 9),), (4,), whole=True),
     Sample(((2, 24),), (20,)),
+    Sample(((1, 336),), (20,)),
 ]
 _ALL = [
     Sample(((4, 7),)),
@@ -101,10 +104,15 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     return joined(b, values, axis), joined(b, indices, axis)
 
 
+def _has_many_pairs(x: Value, axis: int) -> bool:
+    size = x.shape[axis]
+    return size > _LONGEST and x.type.size * size > _PAIRS
+
+
 def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) -> Found:
     """How many elements come before each says where it goes; ``slots`` of that order are kept."""
     size = x.shape[axis]
-    if size > _LONGEST:
+    if _has_many_pairs(x, axis):
         raise Unsupported(f"a sort compares every pair: {size} elements are more than {_LONGEST}")
     turned = b.axis_last(_comparable(b, x), axis)
     rows = turned.type.size // size
@@ -134,9 +142,10 @@ def topk(
     if not self.type.rank:
         return self, b.const(0, d.I32)
     axis = dim % self.type.rank
-    if k <= _MOST_ROUNDS:
+    is_long = _has_many_pairs(self, axis)
+    if k <= (_MOST_ROUNDS if is_long else _ROUNDS):
         return _finished(b, _rounds(b, self, k, axis, largest), self)
-    if self.shape[axis] > _LONGEST:
+    if is_long:
         raise Unsupported(
             f"topk is lowered up to k = {_MOST_ROUNDS}, or over at most {_LONGEST} elements, "
             f"not with k = {k} over {self.shape[axis]}"

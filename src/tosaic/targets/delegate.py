@@ -41,6 +41,14 @@ class OperatorCost:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """The operator that a command computes, None for one of Vela's own, and Vela's name of it."""
+
+    op: Op | None
+    kind: str
+
+
+@dataclass(frozen=True, slots=True)
 class PlacedTensor:
     """A tensor in memory while the operations from ``start`` to ``end`` run."""
 
@@ -161,6 +169,20 @@ def _sources(graph: Graph, database: Mapping[str, Table]) -> dict[str, Op]:
     if len(rows) != len(graph.ops):
         return {}  # regions have sources of their own
     return {row["id"]: op for row, op in zip(rows, graph.ops)}
+
+
+def origins(graph: Graph, database: Mapping[str, Table]) -> dict[int, Origin]:
+    """The operator that a command comes from, by its offset: the last command of each.
+
+    Nothing where Vela has no such list, or where it is of other operators than the graph's.
+    """
+    sources = _sources(graph, database)
+    made = {
+        row["id"]: Origin(sources.get(row["source_id"]), row["operator"])
+        for row in _rows(database, "perf")
+    }
+    queue = [row for row in _rows(database, "queue") if row["scheduled_id"] in made]
+    return {int(row["offset"]): made[row["scheduled_id"]] for row in queue} if sources else {}
 
 
 def _costs(

@@ -15,7 +15,8 @@ import numpy as np
 from tosaic.errors import ToolFailed, TosaicError
 from tosaic.front.masks import Mask
 from tosaic.ir.graph import Array, Graph, Op, Value
-from tosaic.targets.delegate import Delegate, compile_graph
+from tosaic.targets.delegate import Delegate, compile_graph, origins
+from tosaic.targets.ethosu_dataflow import Misread, check_dataflow
 from tosaic.targets.vela import VelaConfig
 
 RANDOM = 2  # inputs beside the one that calibration saw
@@ -58,6 +59,26 @@ class WrongResult(ToolFailed):
 
 def check_stream(made: Delegate, given: Sequence[Array] | None = None) -> Iterator[str]:
     """What was checked of a stream, in sentences; WrongResult if it differs from its graph."""
+    yield _check_dataflow(made)
+    yield _check_arithmetic(made, given)
+
+
+def _check_dataflow(made: Delegate) -> str:
+    commands = origins(made.graph, made.result.database)
+    if not commands:
+        return "dataflow was not checked: Vela does not say which command is of which operator"
+    try:
+        if any(c.name == "BRANCH" for c in made.simulation.stream.commands):
+            return "dataflow was not checked: which commands run depends on the data"
+        check_dataflow(made.graph, made.simulation, commands)
+    except Misread as problem:
+        raise WrongResult(str(problem), (problem.op,) if problem.op is not None else ()) from None
+    except TosaicError as problem:  # no stream at all
+        raise WrongResult(str(problem)) from None
+    return "dataflow: each command reads what the producers of its operator wrote"
+
+
+def _check_arithmetic(made: Delegate, given: Sequence[Array] | None) -> str:
     seen, random, refused = 0, 0, ""
     for number, arrays in enumerate(inputs_for(made.graph, given)):
         is_random = given is None or number > 0
@@ -68,9 +89,9 @@ def check_stream(made: Delegate, given: Sequence[Array] | None = None) -> Iterat
         except TosaicError as problem:  # no result, as for an index of nothing
             refused = problem.reason
             continue
-        _compare(made, arrays, wanted)
+        compare(made, arrays, wanted)
         seen, random = seen + (not is_random), random + is_random
-    yield _told(seen, random, refused)
+    return _told(seen, random, refused)
 
 
 def _told(seen: int, random: int, refused: str) -> str:
@@ -83,7 +104,7 @@ def _told(seen: int, random: int, refused: str) -> str:
     return f"{told}; others have no result: {refused}" if refused else told
 
 
-def _compare(made: Delegate, arrays: Sequence[Array], wanted: Sequence[Array]) -> None:
+def compare(made: Delegate, arrays: Sequence[Array], wanted: Sequence[Array]) -> None:
     try:
         found = made.simulation.run(*arrays)
     except TosaicError as problem:

@@ -115,12 +115,12 @@ class FeatureMap:
 
     def note_read(self, memory: Memory) -> None:
         self._check(memory, write=False)
-        for block in self._exact():
+        for block in self.exact():
             memory.read(block, self.name)
 
     def note_write(self, memory: Memory) -> None:
         self._check(memory, write=True)
-        for block in self._exact():
+        for block in self.exact():
             memory.write(block, self.name)
 
     def _check(self, memory: Memory, write: bool) -> None:
@@ -133,7 +133,7 @@ class FeatureMap:
     def spans(self) -> tuple[Span, ...]:
         return tuple(part.block.span for part in self.parts)
 
-    def _exact(self) -> Iterator[Block]:
+    def exact(self) -> Iterator[Block]:
         """The bytes of the values themselves: lanes beyond the depth of a last brick are none."""
         rest = self.shape[2] % BRICK
         for part in self.parts:

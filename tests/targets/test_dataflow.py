@@ -1,0 +1,67 @@
+"""The dataflow of a stream is that of its graph; where it is not, the check names the operator."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from tosaic.ir.build import Builder
+from tosaic.ir.graph import Graph, Value
+from tosaic.spec.dtypes import I8
+from tosaic.targets.delegate import compile_graph, origins
+from tosaic.targets.ethosu_check import Fault, check_stream, trial
+from tosaic.targets.ethosu_dataflow import Misread, check_dataflow
+from tosaic.targets.vela import VelaConfig
+
+TARGETS = ("ethos-u55-128", "ethos-u65-512", "ethos-u85-256")
+
+
+def depthwise(b: Builder, x: Value, zero_point: int) -> Value:
+    """A product of each channel by 1 less the zero point."""
+    weight = b.const(np.ones((1, 1, x.shape[3], 1)), "i8")
+    zero = b.const([0], "i8")
+    acc = b.DEPTHWISE_CONV2D(
+        x, weight, b.const([0], "i32"), zero, b.const([zero_point], "i8"), pad=(0, 0, 0, 0),
+        stride=(1, 1), dilation=(1, 1), acc_type="i32",
+    )  # fmt: skip
+    return b.RESCALE(
+        acc, b.const([1 << 30], "i32"), b.const([36], "i8"), b.const([0], "i32"), zero,
+        out=I8, scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
+    )  # fmt: skip
+
+
+def twins(zero_points: tuple[int, int]) -> Graph:
+    b = Builder("TOSA-1.0+INT")
+    x = b.input("i8", (1, 8, 8, 128), "x")
+    b.output(*(depthwise(b, x, zero) for zero in zero_points))
+    return b.graph
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_weights_that_differ_by_their_zero_points_and_are_encoded_once_are_seen(
+    target: str,
+) -> None:
+    made = compile_graph(twins((0, -126)), VelaConfig(target))
+    with pytest.raises(Misread, match="DEPTHWISE_CONV2D .*is given the weights of DEPTHWISE"):
+        check_dataflow(made.graph, made.simulation, origins(made.graph, made.result.database))
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_stream_with_the_weights_of_another_operator_is_a_fault(target: str) -> None:
+    found = trial(twins((0, -126)), VelaConfig(target))
+    assert isinstance(found, Fault)
+    assert found.failure.reason.startswith("Vela compiles the graph wrongly")
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_weights_that_are_equal_may_be_shared(target: str) -> None:
+    assert not isinstance(trial(twins((-126, -126)), VelaConfig(target)), Fault)
+
+
+def test_where_vela_says_nothing_of_its_commands_the_report_says_that() -> None:
+    made = compile_graph(twins((0, 0)), VelaConfig(TARGETS[0]))
+    bare = replace(made, result=replace(made.result, database={}), checks=[])
+    told, _ = check_stream(bare)
+    assert told.startswith("dataflow was not checked: Vela does not say")
