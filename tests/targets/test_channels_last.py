@@ -58,7 +58,8 @@ def test_no_transposition_is_left(make: type[nn.Module], target: str) -> None:
     step = float(real.abs().max()) * (0.03 if "INT" in target else 1e-5)
     torch.testing.assert_close(got, real, rtol=0, atol=step)
     assert len(got.unique()) > 3
-    assert torch.equal(art.run(x.contiguous()), got)
+    again = art.run(x.contiguous())
+    torch.testing.assert_close(again, got, rtol=0, atol=step if "FP" in target else 0)
 
 
 def test_a_contiguous_example_keeps_the_order_of_pytorch() -> None:
@@ -107,4 +108,5 @@ def test_a_sequence_is_taken_as_its_example_lies(target: str) -> None:
         real, got = net(x), art.run(x)
     step = float(real.abs().max()) * (1e-5 if data is None else 0.03)
     torch.testing.assert_close(got, real, rtol=0, atol=step)
-    assert torch.equal(art.run(x.contiguous()), got)
+    again = art.run(x.contiguous())
+    torch.testing.assert_close(again, got, rtol=0, atol=step if "FP" in target else 0)
