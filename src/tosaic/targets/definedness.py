@@ -57,8 +57,9 @@ def _reads_integers(op: Op) -> bool:
         seen.add(value)
         if value.producer is None and value.dtype is I32:
             return True
-        if value.producer is not None and value.dtype in (I32, value.producer.outs[0].dtype):
-            stack.extend(v for v in value.producer.ins if v.dtype is I32)
+        if value.producer is not None and (value.dtype is I32 or value.dtype.is_float):
+            # Floats on the way are what a target without int32 arithmetic computes indices with.
+            stack.extend(v for v in value.producer.ins if v.dtype is I32 or v.dtype.is_float)
     return False
 
 
