@@ -22,7 +22,7 @@ from tosaic.front.casts import to_integers
 from tosaic.front.tables import FINE, LIMIT, Zone, table8, table16, zones16
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Quant, Value
-from tosaic.ir.int_intervals import Intervals
+from tosaic.ir.int_intervals import Bounds, Intervals
 from tosaic.spec import dtypes as d
 
 # The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
@@ -144,7 +144,7 @@ class Lowering(Builder):
         wide = x.dtype is not d.I48
         multipliers, shifts = multipliers_and_shifts(factor, 31 if wide else 15)
         given = x.quant.one_zero if x.quant is not None and x.dtype is d.I8 else 0
-        most = 2.0 ** int(shifts.min() - 1) if wide else (2.0**31 - 1) / max(factor) - 1
+        most = np.exp2(shifts - 1.0) if wide else (2.0**31 - 1) / np.asarray(factor) - 1
         if not self._stays_below(x, given, most):
             return self._limited_rescale(x, given, most, factor, zero_point, out)
         return self.RESCALE(
@@ -156,37 +156,41 @@ class Lowering(Builder):
             scale32=wide, rounding_mode="SINGLE_ROUND", per_channel=len(factor) > 1, out=out,
         )  # fmt: skip
 
-    def _stays_below(self, x: Value, given: int, most: float) -> bool:
-        """Whether no input makes a value reach a limit, by its type or by interval analysis."""
-        if max(given - x.dtype.range[0], x.dtype.range[1] - given) < most:
+    def _stays_below(self, x: Value, given: int, most: Array) -> bool:
+        """Whether no input makes a channel reach its limit, by its type or by interval analysis."""
+        if max(given - x.dtype.range[0], x.dtype.range[1] - given) < most.min():
             return True
-        for intervals in (self._rough, self._exact):
-            low, high = intervals.of(x).ends
-            if max(given - low, high - given) < most:
-                return True
-        return False
+        return any(
+            bool((_magnitudes(intervals.of(x), given) < most).all())
+            for intervals in (self._rough, self._exact)
+        )
 
     def _limited_rescale(
-        self, x: Value, given: int, most: float, factor: Sequence[float], zero_point: int,
+        self, x: Value, given: int, most: Array, factor: Sequence[float], zero_point: int,
         out: d.DType,
     ) -> Value:  # fmt: skip
         """RESCALE of a value that can be more than TOSA defines it for: limited before.
 
-        The limits are far beyond those of the result, which saturates. int48 becomes int32 first,
-        without bits that its greatest numbers leave none of in the result.
+        The limits of a channel are far beyond those of its result, which saturates. int48 becomes
+        int32 first, without bits that the greatest numbers of a channel leave none of in its
+        result.
         """
         if x.dtype is d.I48:
-            low, high = self._exact.of(x).ends
-            spare = max(max(-low, high).bit_length() - 30, 0)
-            x = self.rescale(x, [2.0**-spare], 0, d.I32)
-            factor = [f * 2.0**spare for f in factor]
-            return self.rescale(x, factor, zero_point, out)
-        limit = int(most) - 1
+            bits = np.frexp(_magnitudes(self._exact.of(x), 0).astype(np.float64))[1]
+            spare = np.exp2(np.maximum(bits - 30, 0))
+            x = self.rescale(x, (1 / spare).tolist(), 0, d.I32)
+            return self.rescale(x, (np.asarray(factor) * spare).tolist(), zero_point, out)
+        if x.dtype is not d.I32 and len(most) > 1:
+            x, given = self.levels(x, given=given), 0
+        limits = np.minimum(most, 2.0**31).astype(np.int64) - 1
         if x.dtype is not d.I32:
-            low, high = max(given - limit, x.dtype.range[0]), min(given + limit, x.dtype.range[1])
+            limit, (least, greatest) = int(limits[0]), x.dtype.range
+            low, high = max(given - limit, least), min(given + limit, greatest)
             kept = self.marked(self.CLAMP(x, min_val=low, max_val=high), x.quant)
             return self.rescale(kept, factor, zero_point, out)
-        kept = self.MINIMUM(self.MAXIMUM(x, self.number(-limit, x)), self.number(limit, x))
+        limits = limits.reshape((*(1,) * (x.type.rank - 1), -1) if x.type.rank else ())
+        ends = [self.const(end, d.I32) for end in (-limits, limits)]
+        kept = self.MINIMUM(self.MAXIMUM(x, ends[0]), ends[1])
         return self.rescale(self.marked(kept, x.quant), factor, zero_point, out)
 
     def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
@@ -352,6 +356,13 @@ class Lowering(Builder):
             total = term if total is None else self.ADD(total, term)
         assert total is not None
         return total
+
+
+def _magnitudes(bounds: Bounds, given: int) -> Array:
+    """How far from a zero point the channels of a value can be, or all of it."""
+    ends = bounds.over(*range(bounds.low.ndim - 1)) if bounds.low.ndim > 1 else bounds
+    found: Array = np.maximum(given - ends.low, ends.high - given).reshape(-1)
+    return found
 
 
 def multipliers_and_shifts(factors: Sequence[float], bits: int) -> tuple[Array, Array]:
