@@ -90,7 +90,9 @@ def rounded(
     None where the data is too large or too alike to say which rounding is better.
     """
     covariance = seen.covariance()
-    order = covariance.diagonal(dim1=1, dim2=2).mean(0).argsort(descending=True)
+    # Single precision and a stable order: terms that count alike are told apart by nothing else.
+    size = covariance.diagonal(dim1=1, dim2=2).mean(0).float()
+    order = size.argsort(descending=True, stable=True)
     covariance = covariance[:, order][:, :, order]
     root, failed = torch.linalg.cholesky_ex(covariance)
     if bool(failed.any()) or not bool(root.isfinite().all()):
