@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
+import numpy as np
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tosaic.quant.observer import _counted
 from tosaic.quant.parts import by_rows
+from tosaic.quant.statistics import Statistics
 from tosaic.quant.weights import PerChannelWeightObserver, PerTensorWeightObserver
 
 
@@ -29,18 +32,28 @@ def test_rows_in_parts_are_those_at_once(shape: tuple[int, ...], one_for_all: bo
     assert (len(calls) > 1) is (x.numel() > 1 << 15 and shape[0] > 1)
 
 
+SIZES = st.floats(2.0**-60, 2.0**60, width=32)  # far apart, and no quotient underflows
+NUMBERS = st.lists(SIZES | SIZES.map(lambda n: -n) | st.just(0.0), min_size=1, max_size=50)
+
+
 @settings(max_examples=100, deadline=None)
-@given(
-    st.lists(st.floats(-(2.0**100), 2.0**100, width=32), min_size=1, max_size=50),
-    st.floats(1.0, 4.0),
-)
-def test_values_are_counted_as_histc_does(numbers: list[float], room: float) -> None:
-    values = torch.tensor(numbers)
-    reach = float(values.abs().max()) * room
-    if reach > 1e-30:
-        assert torch.equal(
-            _counted(values, reach).float(), torch.histc(values, 2048, -reach, reach)
-        )
+@given(NUMBERS, NUMBERS)
+def test_values_are_counted_in_bins_of_a_power_of_two(one: list[float], two: list[float]) -> None:
+    """Also where the numbers come in two parts, and where two histograms become one."""
+    in_parts, merged, other = Statistics(), Statistics(), Statistics()
+    in_parts.see(torch.tensor(one))
+    in_parts.see(torch.tensor(two))
+    merged.see(torch.tensor(one))
+    other.see(torch.tensor(two))
+    merged.merge(other)
+    values = torch.tensor([*one, *two]).double().numpy()
+    for seen in (in_parts, merged):
+        assert (seen.low, seen.high) == (min(*values, 0.0), max(*values, 0.0))
+        assert seen.zeros == int((values == 0).sum())
+        if not seen.is_empty:
+            wanted = Counter(np.floor(values / seen.width).astype(int).tolist())
+            found = {seen.first + i: n for i, n in enumerate(seen.counts.tolist()) if n}
+            assert found == dict(wanted)
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])

@@ -74,7 +74,7 @@ class Statistics:
             self._add_zeros(other.zeros * times)
         else:
             self.zeros += other.zeros * times
-            ratio = round(self.width / other.width)
+            ratio = _ratio(self.width, other.width)
             places = (other.first + np.arange(len(other.counts))) // ratio - self.first
             np.add.at(self.counts, places, other.counts * times)
 
@@ -93,7 +93,7 @@ class Statistics:
             width *= 2
         first, last = math.floor(low / width), math.floor(high / width)
         if width != self.width or first < self.first or last >= self.first + len(self.counts):
-            ratio = round(width / self.width) if self.width else 1
+            ratio = _ratio(width, self.width) if self.width else 1
             counts = np.zeros(last - first + 1, np.int64)
             places = (self.first + np.arange(len(self.counts))) // ratio - first
             np.add.at(counts, places, self.counts)
@@ -120,6 +120,11 @@ class Statistics:
         if not zeros:
             counts[-self.first] -= self.zeros
         return counts
+
+
+def _ratio(wide: float, narrow: float) -> int:
+    """How many bins become one; beyond all that there are, as many as an integer can say."""
+    return min(round(wide / narrow), 1 << 62)
 
 
 def _exponent(number: float) -> int:
