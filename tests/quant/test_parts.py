@@ -58,10 +58,10 @@ def test_values_are_counted_in_bins_of_a_power_of_two(one: list[float], two: lis
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf"), -float("inf")])
 def test_what_is_no_number_does_not_count_for_a_weight(bad: float) -> None:
-    weight = torch.tensor([[1.0, -2.0], [bad, 0.5]])
+    weight = torch.tensor([[0.73013, -2.12371], [bad, 0.5]])  # not multiples of one step
     rows = PerChannelWeightObserver(ch_axis=0, dtype=torch.int8, quant_min=-127, quant_max=127)
     rows(weight)
-    assert torch.allclose(rows.calculate_qparams()[0] * 127, torch.tensor([2.0, 0.5]))
+    assert torch.allclose(rows.calculate_qparams()[0] * 127, torch.tensor([2.12371, 0.5]))
     whole = PerTensorWeightObserver(dtype=torch.int8, quant_min=-127, quant_max=127)
     whole(weight)
-    assert torch.allclose(whole.calculate_qparams()[0] * 127, torch.tensor([2.0]))
+    assert torch.allclose(whole.calculate_qparams()[0] * 127, torch.tensor([2.12371]))
