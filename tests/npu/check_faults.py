@@ -24,7 +24,7 @@ from tosaic.errors import ToolFailed, TosaicError
 from tosaic.sim.ethosu.stream import Command
 from tosaic.targets import execution
 from tosaic.targets.delegate import Delegate, origins
-from tosaic.targets.ethosu_check import check_stream, compare
+from tosaic.targets.ethosu_check import check_stream, compare, expected_of
 from tosaic.targets.ethosu_dataflow import Misread, check_dataflow
 from tosaic.targets.vela import VelaResult
 
@@ -309,7 +309,7 @@ def finders(given: Compiled, broken: Delegate) -> tuple[str, ...]:
 def is_found(given: Compiled, broken: Delegate) -> str:
     """What compiling says of a stream; nothing if it lets it pass."""
     try:
-        list(check_stream(broken, given.given))
+        list(check_stream(broken, expected_of(broken.model, broken.graph, given.given)))
     except ToolFailed as failure:
         return failure.reason
     return ""

@@ -11,7 +11,7 @@ from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8
 from tosaic.targets.delegate import compile_graph, origins
-from tosaic.targets.ethosu_check import Fault, check_stream, trial
+from tosaic.targets.ethosu_check import Fault, check_stream, expected_of, trial
 from tosaic.targets.ethosu_dataflow import Misread, check_dataflow
 from tosaic.targets.vela import VelaConfig
 
@@ -63,5 +63,5 @@ def test_weights_that_are_equal_may_be_shared(target: str) -> None:
 def test_where_vela_says_nothing_of_its_commands_the_report_says_that() -> None:
     made = compile_graph(twins((0, 0)), VelaConfig(TARGETS[0]))
     bare = replace(made, result=replace(made.result, database={}), checks=[])
-    told, _ = check_stream(bare)
+    told, _ = check_stream(bare, expected_of(bare.model, bare.graph))
     assert told.startswith("dataflow was not checked: Vela does not say")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -11,6 +12,7 @@ from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Loc, Op
+from tosaic.targets import vela_processes
 from tosaic.targets.vela import Table, VelaConfig, VelaResult, run_vela
 
 if TYPE_CHECKING:
@@ -72,11 +74,12 @@ class Delegate:
     operators: tuple[OperatorCost, ...]
     tensors: tuple[PlacedTensor, ...]
     checks: list[str] = field(default_factory=list)
+    known_model: Model | None = None
 
     @cached_property
     def model(self) -> Model:
         """The interpreter of the file that Vela was given."""
-        return Model(flatbuffer.read(self.tosa), for_few_runs=True)
+        return self.known_model or _interpreter(self.tosa)
 
     @cached_property
     def simulation(self) -> Simulation:
@@ -143,17 +146,38 @@ def _place(tensor: PlacedTensor) -> str:
     return f"{tensor.name} ({module})" if module else tensor.name
 
 
-def compile_graph(graph: Graph, config: VelaConfig) -> Delegate:
-    """Run Vela on a graph; ToolFailed with its words where it does not take it."""
+def compile_graph(
+    graph: Graph, config: VelaConfig, meanwhile: Callable[[Model], None] | None = None
+) -> Delegate:
+    """Run Vela on a graph; ToolFailed with its words where it does not take it.
+
+    ``meanwhile`` is called with the interpreter of the graph's file while Vela compiles it.
+    """
     tosa = flatbuffer.write(graph)
     if _DATABASE not in config.flags:
         config = replace(config, flags=(*config.flags, _DATABASE))
-    result = run_vela(tosa, config)
+    model: Model | None = None
+    if meanwhile is None:
+        result = run_vela(tosa, config)
+    else:
+        with ThreadPoolExecutor(1) as waiting:
+            compiled = waiting.submit(run_vela, tosa, config)
+            try:
+                model = _interpreter(tosa)
+                meanwhile(model)
+                result = compiled.result()
+            except KeyboardInterrupt:
+                vela_processes.stop()  # or the thread would wait for Vela
+                raise
     sources = _sources(graph, result.database)
     return Delegate(
         graph, tosa, result, tuple(_costs(graph, result.database, sources)),
-        tuple(_tensors(graph, result.database, sources)),
+        tuple(_tensors(graph, result.database, sources)), known_model=model,
     )  # fmt: skip
+
+
+def _interpreter(tosa: bytes) -> Model:
+    return Model(flatbuffer.read(tosa), for_few_runs=True)
 
 
 def _rows(database: Mapping[str, Table], name: str) -> Iterator[dict[str, str]]:

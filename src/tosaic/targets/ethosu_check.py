@@ -14,6 +14,7 @@ import numpy as np
 
 from tosaic.errors import ToolFailed, TosaicError
 from tosaic.front.masks import Mask
+from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.targets.delegate import Delegate, compile_graph, origins
 from tosaic.targets.ethosu_dataflow import Misread, check_dataflow
@@ -39,9 +40,14 @@ def trial(
 
     ``given`` is an input of the graph that calibration saw.
     """
+    expected: list[Expected] = []
     try:
-        made = compile_graph(graph, config)
-        made.checks.extend(check_stream(made, given) if check else [_LEFT_OUT])
+        if not check:
+            made = compile_graph(graph, config)
+            made.checks.append(_LEFT_OUT)
+            return made
+        made = compile_graph(graph, config, lambda m: expected.append(expected_of(m, graph, given)))
+        made.checks.extend(check_stream(made, expected[0]))
         return made
     except WrongResult as failure:
         return Fault(failure, failure.ops)
@@ -57,10 +63,37 @@ class WrongResult(ToolFailed):
         self.ops = ops
 
 
-def check_stream(made: Delegate, given: Sequence[Array] | None = None) -> Iterator[str]:
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """Inputs that a stream is tried with, each with the results that the interpreter gives."""
+
+    cases: tuple[tuple[list[Array], list[Array]], ...]
+    seen: int  # of the inputs, by calibration
+    refused: str  # why other inputs have no result
+
+
+def expected_of(model: Model, graph: Graph, given: Sequence[Array] | None = None) -> Expected:
+    """Results for what calibration saw and for random inputs, where the graph has some."""
+    cases: list[tuple[list[Array], list[Array]]] = []
+    seen, refused = 0, ""
+    for number, arrays in enumerate(inputs_for(graph, given)):
+        if len(cases) - seen == RANDOM:
+            break
+        try:
+            cases.append((arrays, model.run(*arrays)))
+        except TosaicError as problem:  # no result, as for an index of nothing
+            refused = problem.reason
+        else:
+            seen += given is not None and number == 0
+    return Expected(tuple(cases), seen, refused)
+
+
+def check_stream(made: Delegate, expected: Expected) -> Iterator[str]:
     """What was checked of a stream, in sentences; WrongResult if it differs from its graph."""
     yield _check_dataflow(made)
-    yield _check_arithmetic(made, given)
+    for arrays, wanted in expected.cases:
+        compare(made, arrays, wanted)
+    yield _told(expected)
 
 
 def _check_dataflow(made: Delegate) -> str:
@@ -78,27 +111,12 @@ def _check_dataflow(made: Delegate) -> str:
     return "dataflow: each command reads what the producers of its operator wrote"
 
 
-def _check_arithmetic(made: Delegate, given: Sequence[Array] | None) -> str:
-    seen, random, refused = 0, 0, ""
-    for number, arrays in enumerate(inputs_for(made.graph, given)):
-        is_random = given is None or number > 0
-        if is_random and random == RANDOM:
-            break
-        try:
-            wanted = made.model.run(*arrays)
-        except TosaicError as problem:  # no result, as for an index of nothing
-            refused = problem.reason
-            continue
-        compare(made, arrays, wanted)
-        seen, random = seen + (not is_random), random + is_random
-    return _told(seen, random, refused)
-
-
-def _told(seen: int, random: int, refused: str) -> str:
-    if not seen and not random:
+def _told(expected: Expected) -> str:
+    count, seen, refused = len(expected.cases), expected.seen, expected.refused
+    if not count:
         return f"arithmetic was not checked: the graph has no result for any input tried: {refused}"
-    inputs = [f"{n} {what}" for n, what in ((seen, "of calibration"), (random, "random")) if n]
-    count = seen + random
+    kinds = ((seen, "of calibration"), (count - seen, "random"))
+    inputs = [f"{n} {what}" for n, what in kinds if n]
     told = f"arithmetic: the stream equals its TOSA graph bit by bit for {count} "
     told += f"{'input' if count == 1 else 'inputs'} ({', '.join(inputs)})"
     return f"{told}; others have no result: {refused}" if refused else told
