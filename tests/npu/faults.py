@@ -95,7 +95,7 @@ WEIGHTS = (
           "mine = result[core * -(-len(result) // cores):][:-(-len(result) // cores)]",
           "conv2d_many_channels", "fully_connected", "conv2d_clamp"),
     fault("input channels of U85 do not turn back", "weights",
-          "is_back = not is_back", "is_back = False",
+          "runs.reverse()", "pass",
           "conv2d_many_channels", "fully_connected"),
     fault("rows of U85's kernels do not turn back", "weights",
           "(reversed(row) if i % 2 else row)", "row", "conv2d"),

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import replace
-from itertools import chain, islice
 from types import MappingProxyType
 from typing import Any
 
@@ -44,7 +43,11 @@ def compile_model(
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
     if chosen.start is not None:
         chosen.start()
-    seen, calibration = _first(calibration)
+    seen: list[Any] = []
+    if isinstance(calibration, (list, tuple)):
+        seen = list(calibration[:1])
+    elif isinstance(calibration, Iterable) and not isinstance(calibration, (Tensor, str, dict)):
+        calibration = _remembered(calibration, seen)
     program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
     found, delegates = compiled(program, chosen, [*seen, example_inputs])
     if chosen.emit is not None and not found.graphs:
@@ -54,13 +57,12 @@ def compile_model(
     return Artifact(program, found, chosen.name, delegates, used)
 
 
-def _first(calibration: Any) -> tuple[list[Any], Any]:
-    """The first calibration input, where there is one, and all of them."""
-    if isinstance(calibration, (Tensor, str, dict)) or not isinstance(calibration, Iterable):
-        return [], calibration
-    items = iter(calibration)
-    first = list(islice(items, 1))
-    return first, chain(first, items) if items is calibration else calibration
+def _remembered(data: Iterable[Any], first: list[Any]) -> Iterator[Any]:
+    """Calibration data, of which the first item is kept once it is read."""
+    for item in data:
+        if not first:
+            first.append(item)
+        yield item
 
 
 def program_for(
