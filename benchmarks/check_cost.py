@@ -1,8 +1,9 @@
-"""What checking costs: CPU seconds of ``tosaic.compile`` with all checks, beside none of them.
+"""What checking costs: seconds of ``tosaic.compile`` with all checks, beside none of them.
 
 With them, as users have it, every stream is compared with its TOSA graph, and Vela runs in a
 process of its own, whose start counts; without, ``check=False`` and Vela in this process. Both run
-in turn in one process and one thread, children counted; the best of ``--runs`` counts.
+in turn in one process; the best of ``--runs`` counts. The bound is for the time that a user waits;
+the last column is the ratio of CPU seconds, children counted: the interpreter runs beside Vela.
 ``--profile`` prints where the time goes.
 """
 
@@ -104,10 +105,12 @@ def cpu() -> float:
     return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
-def seconds(run: Callable[[], object]) -> float:
-    start = cpu()
+def seconds(run: Callable[[], object]) -> tuple[float, float]:
+    """What a user waits, and the CPU seconds of it."""
+    busy, start = cpu(), time.perf_counter()
     run()
-    return cpu() - start
+    waited = time.perf_counter() - start
+    return waited, cpu() - busy
 
 
 def measured(name: str, target: str, runs: int, profile: bool) -> bool:
@@ -124,10 +127,13 @@ def measured(name: str, target: str, runs: int, profile: bool) -> bool:
 
     unchecked()  # what is made once is made
     pairs = [(seconds(checked), seconds(unchecked)) for _ in range(runs)]
-    ours, bare = (min(pair[side] for pair in pairs) for side in range(2))
+    (ours, bare), (busy, bare_busy) = (
+        [min(pair[side][kind] for pair in pairs) for side in range(2)] for kind in range(2)
+    )
     held = ours / bare <= BOUNDS[name]
     line = f"{name + ', ' + target:<32}{ours:>10.2f}{bare:>10.2f}{ours / bare:>8.2f}"
-    print(f"{line}{BOUNDS[name]:>8.1f}{'' if held else '  MISSED'}", flush=True)
+    told = f"{BOUNDS[name]:>8.1f}{busy / bare_busy:>8.2f}"
+    print(f"{line}{told}{'' if held else '  MISSED'}", flush=True)
     if profile:
         profiler.runcall(checked)
         pstats.Stats(profiler).sort_stats("cumulative").print_stats(45)
@@ -143,7 +149,7 @@ def main() -> int:
     options = parser.parse_args()
     torch.set_num_threads(1)
     names = [n for n in options.networks if n == "resnet50" or not zoo.missing(n)]
-    print(f"{'CPU seconds':<32}{'checked':>10}{'bare':>10}{'times':>8}{'bound':>8}")
+    print(f"{'seconds':<32}{'checked':>10}{'bare':>10}{'times':>8}{'bound':>8}{'CPU':>8}")
     held = [
         measured(name, target, options.runs, options.profile)
         for name in names
