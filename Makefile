@@ -20,7 +20,7 @@ SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install browser lint format types pytest lines op-support conformance simulate fuzz everywhere npu benchmark docs clean distclean
+.PHONY: help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"

@@ -118,6 +118,7 @@ def test_a_softmax_of_five_axes_is_one_of_four() -> None:
     x = torch.randn(1, 3, 32, 1, 1, generator=torch.Generator().manual_seed(0))
     art = compiled(Function(lambda x: x.softmax(1)), (x,), "ethos-u55-128", calibration=[(x,)])
     assert not art.report.refused
+    assert "defined for all inputs" in art.report.delegates[0].checks
     assert max(ranks(art.graph)) <= 4
 
 
@@ -144,6 +145,7 @@ def test_nothing_of_five_axes_goes_to_the_cpu(name: str, target: str, scheme: st
     x = torch.randn(*shape, generator=torch.Generator().manual_seed(0))
     art = compiled(Function(function), (x,), target, scheme=scheme, calibration=[(x,)])
     assert not art.report.refused
+    assert "defined for all inputs" in art.report.delegates[0].checks
     assert max(ranks(art.graph)) <= 4
     error = (art.run(x) - function(x)).square().sum()
     assert float(10 * torch.log10(function(x).square().sum() / error)) > 25

@@ -217,7 +217,7 @@ class _Lowered:
         made = make(op.defn, self.env, (*ins, *more), attrs, [kind], (), op.loc)
         b.add(made)
         (out,) = made.outs
-        out.quant, self.new[result] = result.quant, out
+        out.quant, out.limits, self.new[result] = result.quant, result.limits, out
 
     def _given(self, b: Builder, value: Value) -> Value:
         if value not in self.new:
