@@ -158,6 +158,29 @@ def test_a_graph_says_which_indices_it_is_not_defined_for() -> None:
     assert any("defined for all inputs but indices" in s and "of 7 rows" in s for s in sentences)
 
 
+def test_an_index_that_is_given_is_no_counterexample_for_another_operator() -> None:
+    """An undecided gather behind an embedding, whose own index any extreme input takes too far."""
+
+    class Picks(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.table = nn.Embedding(7, 4)
+
+        def forward(self, ids: Tensor) -> Tensor:
+            y = self.table(ids)
+            # Among 0 and 1 one is larger or neither is: the sum is 0 or 1, by intervals up to 2.
+            up, down = (y[..., :1] > y[..., 1:2]).int(), (y[..., :1] < y[..., 1:2]).int()
+            return torch.gather(y[..., :2], -1, (up + down).long())
+
+    example = torch.tensor([[1, 2, 6]])
+    made = tosaic.compile(
+        Picks().eval(), (example,), target=WIDE, scheme="int8", calibration=[(example,)]
+    )
+    assert not made.partition.refused
+    sentences = [s for p in made.partition.pieces for s in p.checks]
+    assert any("not proved" in s and "of 2 rows" in s for s in sentences)
+
+
 def test_a_float_graph_has_nothing_to_prove() -> None:
     net, x = _seeded(Landmarks, (1, 3, 16, 16), 1.0)
     made = tosaic.compile(net.eval(), (x,), target="TOSA-1.0+FP")

@@ -103,8 +103,8 @@ class RangeObserver(UniformQuantizationObserverBase):
 
     @property
     def is_rounded(self) -> bool:
-        """Whether values have a step, and are too many multiples of it for the integers."""
-        return bool(self.step) and self._whole_steps() is None
+        """Whether values are whole numbers, and too many of them for the integers."""
+        return bool(self.step) and self.step % 1 == 0 and self._whole_steps() is None
 
     def clipped(self) -> float:
         """The share of what was seen that its range changes by more than a step does."""

@@ -87,7 +87,7 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
     y = _comparable(b, x)
     size = x.shape[axis]
     name = "REDUCE_MAX" if largest else "REDUCE_MIN"
-    places, past = numbered(b, y, axis, y.dtype), b.number(size, y)
+    places, last = numbered(b, y, axis, y.dtype), b.number(size - 1, y)
     worst = _beyond(x, y, -1 if largest else 1)
     values, indices, free = [], [], None
     left = y
@@ -95,7 +95,7 @@ def _rounds(b: Lowering, x: Value, k: int, axis: int, largest: bool) -> Found:
         best = _extreme(b, name, left, axis, x.quant is not None)
         hit = _compared(b, "==", left, best, x)
         hit = hit if free is None else both(b, hit, free)
-        place = _extreme(b, "REDUCE_MIN", chosen(b, hit, places, past), axis, size < _PLACES)
+        place = _extreme(b, "REDUCE_MIN", chosen(b, hit, places, last), axis, size < _PLACES)
         other = inverted(b, small_compared(b, "==", places, place))
         free = other if free is None else both(b, free, other)
         left = chosen(b, free, left, b.number(worst, y))

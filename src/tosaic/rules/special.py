@@ -16,16 +16,24 @@ from torch import Tensor
 
 from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Value
-from tosaic.rules._operands import minus, negated, plus, times
+from tosaic.rules._operands import converted, minus, negated, plus, times
 from tosaic.rules.analysis import function_rule
-from tosaic.spec.dtypes import I8
+from tosaic.spec.dtypes import F32, I8
 
 _STEPS = 8  # by which an argument is raised to where the series converges
 _POLES = "the int16 table of a range round 0 has poles between its entries"
 _DEGREE = 22  # of polynomials, by which Bessel's functions are 1e-7 off
 
+Real = Callable[[Lowering, Value], Value]
+
+
+def _in_f32(real: Real) -> Real:
+    """A float form that computes float16 and bfloat16 in float32, as PyTorch does."""
+    return lambda b, x: converted(b, real(b, converted(b, x, F32)), x.dtype)
+
 
 @function_rule("lgamma", torch.lgamma, (0.3, 4.0), integers=(I8,), why=_POLES)
+@_in_f32
 def lgamma(b: Lowering, x: Value) -> Value:
     """Left of 1/2 by reflection: log(π / |sin(πx)|) less that of 1 − x."""
     left = b.GREATER(b.number(0.5, x), x)
@@ -41,6 +49,7 @@ def lgamma(b: Lowering, x: Value) -> Value:
 
 
 @function_rule("digamma", torch.digamma, (0.3, 4.0), integers=(I8,), why=_POLES)
+@_in_f32
 def digamma(b: Lowering, x: Value) -> Value:
     """Left of 1/2 by reflection: that of 1 − x less π / tan(πx)."""
     left = b.GREATER(b.number(0.5, x), x)
@@ -82,7 +91,7 @@ def _fraction(b: Lowering, x: Value) -> Value:
     return minus(b, x, b.FLOOR(x))
 
 
-def _fitted(scaled: Callable[[Tensor], Tensor]) -> Callable[[Lowering, Value], Value]:
+def _fitted(scaled: Callable[[Tensor], Tensor]) -> Real:
     """f(|x|) · √(1 + |x|) as a polynomial in (|x| − 4) / (|x| + 4), divided by the root again."""
 
     @cache
@@ -113,19 +122,22 @@ def _signed(b: Lowering, x: Value, made: Value) -> Value:
     return b.SELECT(b.GREATER(b.number(0.0, x), x), negated(b, made), made)
 
 
-function_rule("special_i0e", torch.special.i0e, (-3.0, 3.0))(_even)
+function_rule("special_i0e", torch.special.i0e, (-3.0, 3.0))(_in_f32(_even))
 
 
 @function_rule("i0", torch.i0, (-3.0, 3.0))
+@_in_f32
 def i0(b: Lowering, x: Value) -> Value:
     return times(b, _even(b, x), b.EXP(b.ABS(x)))
 
 
 @function_rule("special_i1e", torch.special.i1e, (-3.0, 3.0))
+@_in_f32
 def i1e(b: Lowering, x: Value) -> Value:
     return _signed(b, x, _odd(b, x))
 
 
 @function_rule("special_i1", torch.special.i1, (-3.0, 3.0))
+@_in_f32
 def i1(b: Lowering, x: Value) -> Value:
     return _signed(b, x, times(b, _odd(b, x), b.EXP(b.ABS(x))))

@@ -65,13 +65,13 @@ def _reads_integers(op: Op) -> bool:
 
 def _counterexample(graph: Graph, findings: list[Finding]) -> str | None:
     """What the interpreter says of the first extreme input that it refuses."""
-    names = {finding.op.name for finding in findings}
+    ops = {finding.op for finding in findings}
     model = Model(graph)
     for arrays in extreme_inputs(graph):
         try:
             model.run(*arrays)
         except Unpredictable as problem:
-            if any(problem.reason.startswith(name) for name in names):
+            if problem.where in ops:
                 return f"{problem.reason} for some inputs, which TOSA leaves unpredictable"
     return None
 

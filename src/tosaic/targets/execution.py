@@ -21,7 +21,7 @@ from tosaic.front.masks import Mask
 from tosaic.front.partition import Piece
 from tosaic.front.ports import without_nan
 from tosaic.front.program import Program
-from tosaic.interp.kernel import to_torch
+from tosaic.interp.kernel import to_numpy, to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Unsigned, Value
 from tosaic.targets.boundary import ordered, restored
@@ -121,10 +121,11 @@ def try_call(piece: Piece, values: Values) -> None:
 
 def try_operands(piece: Piece, values: Values) -> list[Array] | None:
     """What the graph of a piece is given; None where that is not known."""
-    if any(node not in values for node in piece.inputs):
+    if piece.graph is None or any(node not in values for node in piece.inputs):
         return None
     try:
-        return [tensor.contiguous().numpy() for tensor in operands(piece, values)]
+        given = zip(operands(piece, values), piece.graph.inputs, strict=True)
+        return [to_numpy(tensor.contiguous(), port.dtype) for tensor, port in given]
     except TosaicError:
         return None
 
