@@ -108,8 +108,10 @@ def test_coarse_weights_are_rounded_as_well_as_with_the_data(scheme: str, tmp_pa
     known.save(tmp_path / "net.ranges.json")
     stored, live = noise(tmp_path / "net.ranges.json"), noise(data[:4])
     known.spreads.clear()
-    assert stored < 1.3 * live  # 1.1 decibels
-    assert stored < 0.7 * noise(known)
+    # Over six seeds and both schemes: 1.00 to 1.41 times as with the data, on average 1.16, and
+    # 0.10 to 0.27 of what the nearest weights give.
+    assert stored < 1.6 * live
+    assert stored < 0.4 * noise(known)
 
 
 def test_a_recurrent_layer_keeps_one_entry_for_all_of_its_steps(tmp_path: Path) -> None:
