@@ -20,8 +20,10 @@ import tosaic
 from judges.velagraphs import FAULTY, pooled
 from tosaic.errors import InvalidInput, ToolFailed
 from tosaic.files import flatbuffer
+from tosaic.interp.model import Model
 from tosaic.ir.build import Builder
 from tosaic.targets import vela, vela_processes, vela_worker
+from tosaic.targets.delegate import compile_graph
 from tosaic.targets.vela import Table, VelaConfig, VelaResult, run_many, run_vela
 
 CONFIG = VelaConfig("ethos-u55-128")
@@ -281,6 +283,19 @@ def test_an_interrupted_compile_leaves_no_worker_behind(
     thread.join()
     assert not vela_processes._POOL.all
     assert run_vela(pooled(), CONFIG) == in_process(pooled(), CONFIG)
+
+
+def test_what_is_interrupted_beside_vela_does_not_wait_for_it(fault: Callable[..., None]) -> None:
+    fault("sleeping", seconds=600)
+    assert run_vela(pooled(), CONFIG)  # the worker has answered: its next job could be tried again
+    given = flatbuffer.read(pooled("marked"))
+
+    def interrupted(_: Model) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        compile_graph(given, CONFIG, interrupted)
+    assert not vela_processes._POOL.all
 
 
 def test_a_worker_starts_before_the_model_is_exported(anew: None) -> None:

@@ -21,7 +21,8 @@ def target_of(name: str | Target, options: Mapping[str, Any] = MappingProxyType(
             if option != "check":
                 raise InvalidInput(f"{option} is an option of Ethos-U targets only")
         found = name if isinstance(name, Target) else _specification(name)
-        return replace(found, check=bool(options.get("check", found.check)))
+        told = options.get("check")  # None is as the target has it
+        return found if told is None else replace(found, check=bool(told))
     return with_options(name, options)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, wait
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -20,6 +20,7 @@ if TYPE_CHECKING:
 
 _DATABASE = "--enable-debug-db"
 _NAMED = 4  # tensors in a sentence about memory
+_PAUSE = 0.02  # seconds
 _KINDS = ("Lut", "FeatureMap", "Weights", "Scales")  # of traffic, in Vela's names of columns
 
 
@@ -167,7 +168,10 @@ def compile_graph(
                 meanwhile(model)
                 result = compiled.result()
             except KeyboardInterrupt:
-                vela_processes.stop()  # or the thread would wait for Vela
+                compiled.cancel()
+                while not compiled.done():  # or the thread would wait for Vela, begun or not
+                    vela_processes.stop()
+                    wait([compiled], _PAUSE)
                 raise
     sources = _sources(graph, result.database)
     return Delegate(

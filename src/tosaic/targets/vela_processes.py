@@ -177,6 +177,7 @@ class _Pool:
         self.lock = threading.Lock()
         self.idle: list[Worker] = []
         self.all: set[Worker] = set()
+        self.stops = 0  # a job that was under way then is not tried again
 
     def take(self, is_fresh: bool = False) -> Worker:
         """A worker that has no job; a new one if it must not have had any."""
@@ -210,6 +211,7 @@ class _Pool:
 
     def stop(self) -> None:
         """End all."""
+        self.stops += 1
         self.drop(self.all)
         self.idle.clear()
 
@@ -251,11 +253,13 @@ def run(jobs: Sequence[Job]) -> list[Answer | WorkerLost]:
     found: dict[int, Answer | WorkerLost] = {}
     waiting, again = deque(range(len(jobs))), set[int]()
     busy: dict[Worker, int] = {}
+    stops = _POOL.stops
 
     def lose(worker: Worker, lost: WorkerLost) -> None:
         index = busy.pop(worker)
         _POOL.drop([worker])
-        if worker.answered and not lost.is_slow and index not in again:
+        can_be_others = worker.answered and not lost.is_slow and stops == _POOL.stops
+        if can_be_others and index not in again:
             again.add(index)
             waiting.appendleft(index)
         else:
