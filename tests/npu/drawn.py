@@ -17,12 +17,12 @@ from npu.maker import Maker
 from npu.operators import Step
 from npu.sampled import sampled
 from tosaic.errors import TosaicError
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Array, Graph, Value
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.target import Target
 from tosaic.spec.dtypes import I8, I16, I32
-from tosaic.targets.base import Target
-from tosaic.targets.ethosu import ETHOS_U, with_options
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.ethosu.target import ETHOS_U, with_options
+from tosaic.targets.ethosu.vela import VelaConfig
 
 _MOST = 3000  # elements of a value
 # A style and how often it is drawn; the kinds of its steps.

@@ -24,12 +24,12 @@ import numpy as np
 from npu.drawn import graph_of, setting
 from tosaic.errors import TosaicError
 from tosaic.files import text
+from tosaic.interp.minimize import copy_graph, reduce
 from tosaic.interp.model import Model
 from tosaic.rewrite import improve
-from tosaic.targets.delegate import Delegate
-from tosaic.targets.ethosu_mend import Compiler
-from tosaic.targets.reduce import copy_graph, reduce
-from tosaic.targets.vela import ACCELERATORS
+from tosaic.targets.ethosu.delegate import Delegate
+from tosaic.targets.ethosu.vela import ACCELERATORS
+from tosaic.targets.ethosu.vela_workarounds.mend import Compiler
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 _LONGEST = 120.0  # seconds that one graph may take

@@ -8,8 +8,8 @@ from collections.abc import Callable, Sequence
 from npu.maker import Maker
 from npu.operators import Step, need
 from npu.sampled import cast, fitted
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import BOOL, I32
 
 Draw = Callable[[Maker], Step]

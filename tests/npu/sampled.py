@@ -16,8 +16,9 @@ from npu.calls import real
 from npu.maker import Maker
 from npu.operators import need
 from tosaic.errors import Unsupported
-from tosaic.front.masks import mask_input
-from tosaic.front.samples import (
+from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.mask import mask_input
+from tosaic.lowering.samples import (
     Case,
     Operands,
     Weights,
@@ -27,7 +28,6 @@ from tosaic.front.samples import (
     range_quant,
     weight_constant,
 )
-from tosaic.ir.graph import Quant, Value
 from tosaic.spec.dtypes import I4, I8, I16, DType
 
 _MOST = 3000  # elements of an operand

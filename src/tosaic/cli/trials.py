@@ -31,7 +31,7 @@ def interpreter() -> bool:
 
 def npu() -> bool:
     from tosaic.sim.ethosu import load
-    from tosaic.targets.vela import VelaConfig, run_vela
+    from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
     x, wanted = _given()
     made = run_vela(flatbuffer.write(_graph()), VelaConfig())

@@ -24,7 +24,7 @@ from tosaic.executorch.specs import LinuxOptions
 from tosaic.files.whole import write_together
 from tosaic.front import torchapi
 from tosaic.ir.graph import Graph
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 BlobOf = Callable[[Graph], Blob]
 

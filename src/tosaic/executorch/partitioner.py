@@ -27,7 +27,7 @@ from tosaic.executorch.specs import (
     VgfCompileSpec,
 )
 from tosaic.front import torchapi
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 
 class TosaicPartitioner(Partitioner):  # type: ignore[misc]

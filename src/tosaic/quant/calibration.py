@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput
 from tosaic.files.whole import write_whole
-from tosaic.quant.spread import Spread, read_spread
+from tosaic.quant.correlation import Spread, read_spread
 from tosaic.quant.statistics import BINS, FAR, Statistics
 
 FORMAT = "tosaic ranges 1"

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tosaic.quant.observer_range import Reader, best_range, lost_share
 from tosaic.quant.pt2e import UniformQuantizationObserverBase
-from tosaic.quant.ranges import Reader, best_range, lost_share
 from tosaic.quant.statistics import Statistics
 
 # Where there are integers enough, half as much again is left for what calibration has not seen:

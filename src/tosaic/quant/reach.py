@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.quant.roles import is_real
+from tosaic.front.roles import is_real
+from tosaic.passes.step_lattice import Steps
 from tosaic.quant.schemes import Scheme
-from tosaic.quant.steps import Steps
 
 Ends = tuple[float, float]
 _REACH = "tosaic.reach"  # the least and the largest multiple

@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.front.curves import Curve
-from tosaic.quant.masking import SOFTMAXES
+from tosaic.front.roles import is_weighted
+from tosaic.passes.attention_masks import SOFTMAXES
+from tosaic.passes.fuse_unary import Curve
 from tosaic.quant.observer import RangeObserver
-from tosaic.quant.ranges import Reader
-from tosaic.quant.roles import is_weighted
+from tosaic.quant.observer_range import Reader
 
 
 def tell_readers(

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import minus, plus, times
 
 _SMALL = 1 << 12

@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, take, tiled
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import first, take, tiled
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import accumulator, zero_point
 from tosaic.spec import dtypes as d
 

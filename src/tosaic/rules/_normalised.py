@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import converted, minus, plus, times
-from tosaic.rules._raised import raised, raised_error
+from tosaic.rules._rms_int16 import raised, raised_error
 from tosaic.rules._rows import product
-from tosaic.rules._spread import RAISED, Spread, inverse, power, spread
+from tosaic.rules._variance import RAISED, Spread, inverse, power, spread
 from tosaic.rules.norm import known, scaled_channels
 from tosaic.spec import dtypes as d
 

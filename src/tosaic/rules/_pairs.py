@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Array, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import plus, times
 from tosaic.spec import dtypes as d
 

@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
 
 
 @shared(
