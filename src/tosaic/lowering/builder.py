@@ -1,4 +1,4 @@
-"""The Builder that rules use: TOSA operators, and the meanings that need several of them.
+"""The rules' Builder: TOSA operators, and helpers such as rescaling that need several of them.
 
 A quantized value is an integer Value with a Quant. An accumulator is an int32 or int48 value
 whose zero point is 0; ``settle`` rescales it to what the next call wants. Rules never see which
