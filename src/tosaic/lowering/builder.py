@@ -360,8 +360,9 @@ class Lowering(Builder):
 
 def _magnitudes(bounds: Bounds, given: int) -> Array:
     """How far from a zero point the channels of a value can be, or all of it."""
-    ends = bounds.over(*range(bounds.low.ndim - 1)) if bounds.low.ndim > 1 else bounds
-    found: Array = np.maximum(given - ends.low, ends.high - given).reshape(-1)
+    if not bounds.is_one and bounds.low.ndim > 1:
+        bounds = bounds.over(*range(bounds.low.ndim - 1))
+    found: Array = np.maximum(given - bounds.low, bounds.high - given).reshape(-1)
     return found
 
 
