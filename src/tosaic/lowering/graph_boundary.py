@@ -1,4 +1,4 @@
-"""Which tensors a graph takes, the order of axes in which it takes and gives them, and uint8.
+"""Inputs and outputs of a graph: which tensors, in which order of axes, and uint8.
 
 A tensor in PyTorch's memory format channels_last lies in memory as TOSA wants it: the graph takes
 and gives it with its channels last, and nothing is moved. Sound and the like have three axes, for

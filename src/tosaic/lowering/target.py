@@ -1,4 +1,4 @@
-"""What a target is: a TOSA environment, what it refuses beyond TOSA's own rules, its compiler."""
+"""A target as data: TOSA environment, constraints, costs and the device's compiler."""
 
 from __future__ import annotations
 

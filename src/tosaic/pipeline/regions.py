@@ -1,4 +1,4 @@
-"""A program as graphs for a target, and the calls that its compiler turns out not to take."""
+"""Lowers a program to graphs for a target, and moves calls that its compiler refuses to the CPU."""
 
 from __future__ import annotations
 

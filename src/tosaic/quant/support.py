@@ -1,4 +1,4 @@
-"""Would a call lower in integers? Its rule runs on quantized stand-ins, and its answer counts."""
+"""Support check in integers: the rule of a call runs on quantized stand-ins."""
 
 from __future__ import annotations
 

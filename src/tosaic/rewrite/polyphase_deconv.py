@@ -1,4 +1,4 @@
-"""A transposed convolution as plain ones: one for each row of its stride.
+"""Polyphase transposed convolution: one plain convolution for each phase of the stride.
 
 Of the results at every s-th row each needs the same rows of the kernel, and none of the zeros that
 an NPU would put between the elements. The columns of a stride are channels side by side, which is

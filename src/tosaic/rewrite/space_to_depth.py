@@ -1,4 +1,4 @@
-"""Columns of an image as channels: convolutions of few channels fill the multipliers so.
+"""Space-to-depth: columns of an image become channels, which fills the multipliers.
 
 An NPU multiplies many input channels at once. An image [H, W, C] is in memory what
 [H, W / n, n · C] is; a kernel over the latter has zeros where it had no weights, and where it

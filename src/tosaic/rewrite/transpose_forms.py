@@ -1,4 +1,4 @@
-"""Equal forms of a transposition: over fewer axes, or as a product with zeros and ones."""
+"""Equal forms of TRANSPOSE: over fewer axes, in steps, or as a product with a 0/1 matrix."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Forms of TOSA operators that an Ethos-U does not run, each with its reason.
+"""Constraints of Ethos-U: operator forms that it does not run, each with its reason.
 
 Found by asking Vela 5.2.0 form by form (``tools/probe_vela.py`` asks again), and by running what
 it compiled: a form that is computed wrongly, ends Vela or keeps it busy for minutes is refused
