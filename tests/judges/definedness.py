@@ -14,16 +14,16 @@ import numpy as np
 
 import tosaic.rules  # noqa: F401  (registers them)
 from tosaic.errors import Unpredictable, Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import Case, cases, lowered, operands
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Value
 from tosaic.ir.int_intervals import Intervals, analysed, tracked
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import Case, cases, lowered, operands
+from tosaic.lowering.target import Target
+from tosaic.pipeline.definedness import extreme_inputs
 from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8, I16, DType
-from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
-from tosaic.targets.definedness import extreme_inputs
 
 Limits = Mapping[Value, tuple[int, int]]
 

@@ -16,10 +16,10 @@ from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import improve
 from tosaic.sim.ethosu import load
 from tosaic.spec.dtypes import I8, I32
-from tosaic.targets.delegate import Delegate, compile_graph
-from tosaic.targets.ethosu import ETHOS_U, family
-from tosaic.targets.ethosu_repairs import repair
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.ethosu.delegate import Delegate, compile_graph
+from tosaic.targets.ethosu.target import ETHOS_U, family
+from tosaic.targets.ethosu.vela import VelaConfig
+from tosaic.targets.ethosu.vela_workarounds.repairs import repair
 
 Random = np.random.Generator
 Case = Callable[[Builder, Random], Value]

@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from judges.rules import called, dequantized, finish, quantized, range_quant
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import mask_input
 from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.alternatives.mask import mask_input
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.target import Target
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
-from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.ethosu.target import ETHOS_U
 
 
 @dataclass(frozen=True, slots=True)

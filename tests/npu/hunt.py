@@ -26,16 +26,16 @@ from npu import calls, operators
 from npu.maker import Maker
 from tosaic.errors import TosaicError
 from tosaic.files import text
-from tosaic.front.lower import Lowering
+from tosaic.interp.minimize import copy_graph, reduce
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8, I16, I32
-from tosaic.targets.delegate import Delegate
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.ethosu_mend import Compiler
-from tosaic.targets.reduce import copy_graph, reduce
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.ethosu.delegate import Delegate
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela import VelaConfig
+from tosaic.targets.ethosu.vela_workarounds.mend import Compiler
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 _MOST = 3000  # elements of a value

@@ -14,10 +14,10 @@ from npu.test_simulator_pieces import U55, U85, Configuration, problem
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I4, I8, I16, I32, I48, DType
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.ethosu_outputs import own_outputs
-from tosaic.targets.ethosu_repairs import repair
-from tosaic.targets.ethosu_twins import tell_apart
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela_workarounds.outputs import own_outputs
+from tosaic.targets.ethosu.vela_workarounds.repairs import repair
+from tosaic.targets.ethosu.vela_workarounds.twins import tell_apart
 
 U65 = Configuration("u65-256", "Ethos_U65_High_End", "Dedicated_Sram_384KB")
 EACH = pytest.mark.parametrize("machine", [U55, U65, U85], ids=["u55", "u65", "u85"])

@@ -14,10 +14,10 @@ from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 import tosaic
 from judges.reference import run_reference
 from tosaic.front import torchapi
+from tosaic.lowering.target import Target
 from tosaic.quant import TosaicQuantizer
 from tosaic.quant.observer import RangeObserver
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
 
 torch.manual_seed(0)
 

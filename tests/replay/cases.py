@@ -23,8 +23,8 @@ from tosaic.files.flatbuffer import write
 from tosaic.ir.graph import Graph
 from tosaic.rewrite import improve
 from tosaic.spec.env import Env
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.vela import VelaResult
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela import VelaResult
 
 NETWORKS = 200
 PLAIN = Env.parse("TOSA-1.0+INT+FP+int16")

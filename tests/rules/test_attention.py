@@ -14,9 +14,9 @@ import tosaic
 from judges.precision import inputs_of
 from judges.rules import finish, range_quant, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
 from tosaic.ir.graph import Graph, Op, Quant
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 

@@ -11,9 +11,9 @@ import torch
 import tosaic
 from judges.rules import finish, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.spec.dtypes import I8
 from tosaic.spec.env import Env
 

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 import tosaic
 from judges.programs import FLOAT, INTEGER, Function, check, compiled
 from judges.rules import run_both
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import compared
 from tosaic.ir.graph import Quant
+from tosaic.lowering.alternatives.mask import compared
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._quotient import quotient
 from tosaic.spec import dtypes as d
-from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.ethosu.target import ETHOS_U
 
 ENDS = np.array([-(2**31), -(2**31) + 1, -5, -1, 0, 1, 4, 5, 6, 2**31 - 2, 2**31 - 1], np.int32)
 NUMPY = {"==": np.equal, ">": np.greater, ">=": np.greater_equal, "<": np.less, "<=": np.less_equal}

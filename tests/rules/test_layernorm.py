@@ -13,10 +13,10 @@ import torch.nn.functional as F
 import tosaic
 from judges.rules import called, dequantized, finish, range_quant, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Quant
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 

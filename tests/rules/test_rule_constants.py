@@ -13,11 +13,11 @@ import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.reference import run_reference
 from tosaic.errors import Unsupported
 from tosaic.files.flatbuffer import write
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import take
 from tosaic.front.registry import RULES
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Quant
+from tosaic.lowering.alternatives.data_movement import take
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.spec.dtypes import F32, I8, I16
 
 aten = torch.ops.aten

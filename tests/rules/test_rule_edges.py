@@ -8,9 +8,9 @@ import torch
 
 from judges.rules import finish, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Quant
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16
 from tosaic.spec.env import Env
 

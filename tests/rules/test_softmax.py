@@ -9,9 +9,9 @@ import torch
 import tosaic
 from judges.rules import finish, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
 from tosaic.ir.graph import Quant
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 

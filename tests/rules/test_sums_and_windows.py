@@ -20,8 +20,8 @@ from judges.rules import (
     weight_constant,
 )
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Graph, Quant, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16, I32, DType
 from tosaic.spec.env import Env
 

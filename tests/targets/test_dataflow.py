@@ -10,10 +10,10 @@ import pytest
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8
-from tosaic.targets.delegate import compile_graph, origins
-from tosaic.targets.ethosu_check import Fault, check_stream, expected_of, trial
-from tosaic.targets.ethosu_dataflow import Misread, check_dataflow
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.ethosu.check import Fault, check_stream, expected_of, trial
+from tosaic.targets.ethosu.dataflow import Misread, check_dataflow
+from tosaic.targets.ethosu.delegate import compile_graph, origins
+from tosaic.targets.ethosu.vela import VelaConfig
 
 TARGETS = ("ethos-u55-128", "ethos-u65-512", "ethos-u85-256")
 

@@ -14,16 +14,16 @@ from torch import Tensor, nn
 
 import tosaic
 from judges.definedness import assert_sound, samples
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import range_quant
 from tosaic.ir.int_intervals import Intervals, analysed
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import range_quant
+from tosaic.pipeline import definedness
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.definedness import DEFINED, extreme_inputs
 from tosaic.rules.layernorm import layer_norm
 from tosaic.rules.softmax import log_softmax, softmax
 from tosaic.spec.dtypes import I8, I16, DType
-from tosaic.targets import definedness
-from tosaic.targets.artifact import Artifact
 from tosaic.targets.catalog import target_of
-from tosaic.targets.definedness import DEFINED, extreme_inputs
 
 WIDE = "TOSA-1.0+INT+int16"
 

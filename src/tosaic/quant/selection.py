@@ -1,4 +1,4 @@
-"""Which scheme each part of a model gets, and by which rule."""
+"""Chooses the scheme of each part of a model: by node, module name, module type or globally."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch import fx
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.calls import rides
-from tosaic.front.choice import CHOICE, UNNAMED, Choice
+from tosaic.front.precision import CHOICE, UNNAMED, Choice
 from tosaic.front.registry import RULES
 from tosaic.quant.annotations import ANNOTATION
 from tosaic.quant.schemes import Scheme, scheme_of

@@ -1,4 +1,4 @@
-"""Convolutions of [N, *S, C] with TOSA's kernels, and the forms of those a target refuses.
+"""Convolutions in NHWC by TOSA's operators, and equal forms of those that a target refuses.
 
 All forms add the same products, so their results are equal. A form is taken if those before it
 are refused; what each costs on an NPU decided the order.
@@ -13,11 +13,11 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, joined, piece, take
 from tosaic.ir.graph import Array, Quant, Value
-from tosaic.rewrite.columns import fold
-from tosaic.rewrite.phases import Phase, kernel_of, phases, together
+from tosaic.lowering.alternatives.data_movement import first, joined, piece, take
+from tosaic.lowering.builder import Lowering
+from tosaic.rewrite.polyphase_deconv import Phase, kernel_of, phases, together
+from tosaic.rewrite.space_to_depth import fold
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d

@@ -1,4 +1,4 @@
-"""Tensors of indices: where they are constants, how they count, and rows by indices that are not.
+"""Index tensors: constant or computed, negative indices, and gather of rows.
 
 TOSA's indices are int32 and count from 0. A target without the INT profile has GATHER but moves and
 compares no integers: there they are counted in float32.
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, take, tiled
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import first, take, tiled
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import accumulator, zero_point
 from tosaic.spec import dtypes as d
 

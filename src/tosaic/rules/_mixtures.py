@@ -1,4 +1,4 @@
-"""Linear interpolation without RESIZE: the same sums of products, by convolutions.
+"""Linear interpolation without RESIZE, as convolutions.
 
 Weights are whole numbers, as those of TOSA's RESIZE are, and every sum is exact: results are
 equal to it bit by bit.
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import piece, take
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.data_movement import piece, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator
 from tosaic.spec import dtypes as d

@@ -1,4 +1,4 @@
-"""The elements of rows over their spread, times a weight, plus a bias.
+"""Normalised rows: elements over their deviation, times a weight, plus a bias.
 
 In integers a row is taken apart as ``_spread`` does. Where the target has int16, elements are
 int16 and a depthwise convolution brings weight and bias, which is what NPUs are fast with;
@@ -13,13 +13,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import converted, minus, plus, times
-from tosaic.rules._raised import raised, raised_error
+from tosaic.rules._rms_int16 import raised, raised_error
 from tosaic.rules._rows import product
-from tosaic.rules._spread import RAISED, Spread, inverse, power, spread
+from tosaic.rules._variance import RAISED, Spread, inverse, power, spread
 from tosaic.rules.norm import known, scaled_channels
 from tosaic.spec import dtypes as d
 

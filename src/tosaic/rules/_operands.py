@@ -7,9 +7,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import Mask, number_of
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.mask import Mask, number_of
+from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
 Operand = Value | float

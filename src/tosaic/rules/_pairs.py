@@ -1,4 +1,4 @@
-"""A function of two int8 values: all 65,536 answers in a row, and the place of each."""
+"""Functions of two int8 values by a table of all 65,536 results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Array, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import plus, times
 from tosaic.spec import dtypes as d
 

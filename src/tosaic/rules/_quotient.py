@@ -7,8 +7,8 @@ import math
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import mantissa_inverse, normal, product
 from tosaic.rules._sums import zero_of

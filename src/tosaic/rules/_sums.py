@@ -1,4 +1,4 @@
-"""Sums of products: their type, what they mean, and how they leave the operator."""
+"""Accumulators of sums of products: their type, scale and requantization."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import reduce
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
 

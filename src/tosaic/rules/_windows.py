@@ -1,13 +1,13 @@
-"""Windows over one, two or three axes: where they start, what they leave over, the layout."""
+"""Window arithmetic over one to three axes: start, remainder, padding and layout."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import joined, piece
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import joined, piece
+from tosaic.lowering.builder import Lowering
 
 Pads = list[tuple[int, int]]
 

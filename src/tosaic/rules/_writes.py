@@ -1,4 +1,4 @@
-"""Rows of [N, K, C] written, filled and added to by indices [N, W], constant or computed."""
+"""Scatter, fill and accumulate rows by constant or computed indices."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, joined, take
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import first, joined, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import counted, hits, int32, known, picked, rows_at
 from tosaic.rules._operands import Operand, converted, operands, scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point

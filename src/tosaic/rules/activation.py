@@ -10,9 +10,9 @@ import torch
 from torch.nn import functional as F
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import minus, negated, plus, scale_of, times
 from tosaic.rules.norm import scaled_channels
 from tosaic.spec import dtypes as d

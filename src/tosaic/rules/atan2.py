@@ -1,4 +1,4 @@
-"""The angle of a point."""
+"""atan2."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 
 import torch
 
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import chosen
-from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.alternatives.mask import chosen
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import small_compared
 from tosaic.rules._operands import minus, negated, operands, scale_of, times
 from tosaic.rules._quotient import quotient

@@ -13,14 +13,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
-from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import Lowering
 from tosaic.rules import _scores
-from tosaic.rules._lines import by_lines
+from tosaic.rules._matmul_rows import by_lines
 from tosaic.rules._operands import converted, minus, operands, scale_of, times
 from tosaic.rules._rows import normal, product, reciprocal
 from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask, two_bytes

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tosaic.front import masks
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import Operand, operands
 from tosaic.spec import dtypes as d
 

@@ -11,13 +11,13 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.masks import Mask, compared, inverted, number_of
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.alternatives.mask import Mask, compared, inverted, number_of
+from tosaic.lowering.builder import TYPES, Lowering
+from tosaic.rules._integer_floor import whole as rounded
 from tosaic.rules._operands import converted
-from tosaic.rules._whole import whole as rounded
 from tosaic.rules.compare import truth
 from tosaic.spec import dtypes as d
 

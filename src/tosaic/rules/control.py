@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule
-from tosaic.front.walk import Region
 from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.walk import Region
 
 
 def _tensors(values: Sequence[Any]) -> list[Value]:

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Value
+from tosaic.lowering.alternatives.data_movement import first, piece
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._convolve import Convolution, convolved, phased, repeated
 from tosaic.rules._sums import (
     accumulator,

@@ -9,11 +9,12 @@ from functools import partial
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import both, is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.mask import both, is_mask
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._division import floored
+from tosaic.rules._integer_floor import whole
 from tosaic.rules._operands import (
     Operand,
     converted,
@@ -27,7 +28,6 @@ from tosaic.rules._operands import (
 )
 from tosaic.rules._pairs import pair_table
 from tosaic.rules._quotient import quotient
-from tosaic.rules._whole import whole
 from tosaic.rules.functions import reciprocal, rsqrt, sqrt
 from tosaic.spec import dtypes as d
 

@@ -7,12 +7,12 @@ import math
 import numpy as np
 import torch
 
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
-from tosaic.front.tables import Function
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.lut import Function
+from tosaic.lowering.builder import Lowering
+from tosaic.rules._integer_floor import whole
 from tosaic.rules._operands import minus, negated, plus, scale_of, times
-from tosaic.rules._whole import whole
 from tosaic.spec.dtypes import I8, I16, I32
 
 _FEW = 8.0  # radians up to which a table of a wave is fine enough

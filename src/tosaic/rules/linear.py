@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import accumulator, by_weights, finished, offsets, product, zero_point
 from tosaic.spec import dtypes as d
 

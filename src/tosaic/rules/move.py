@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import converted
 
 

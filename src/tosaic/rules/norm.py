@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point
 from tosaic.spec import dtypes as d

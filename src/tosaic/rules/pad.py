@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.builder import Lowering
 
 
 @shared(

@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import added, first, joined, piece
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import added, first, joined, piece
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator, finished, zero_of, zero_point
 from tosaic.rules._windows import (

@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import joined, piece, take
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.data_movement import joined, piece, take
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import product
 from tosaic.rules._sums import summed

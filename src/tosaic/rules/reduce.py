@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.extremes import extreme, place_of_extreme
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
-from tosaic.front.moves import added, first
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import added, first
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.alternatives.reduce_extreme import extreme, place_of_extreme
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of, times
 from tosaic.rules._products import factors, meant, product
 from tosaic.rules.compare import truth

@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, piece, take
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import first, piece, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._mixtures import axes_of, crossed, phased
 from tosaic.rules._windows import channels_first, channels_last
 from tosaic.spec import dtypes as d

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import take
 from tosaic.front.registry import Sample
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.data_movement import take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
 from tosaic.rules._sums import summed
 from tosaic.rules.resize import Sizes, floored_places, mixed, nearest, sizes_of, upsampling

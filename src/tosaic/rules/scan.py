@@ -1,4 +1,4 @@
-"""Running sums, products and extremes along an axis."""
+"""Cumulative sums, products and extremes along an axis."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import joined, piece
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import joined, piece
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.rules._operands import converted, scale_of
 from tosaic.rules._products import factors, meant, multiplied
 from tosaic.rules.elementwise import sub

@@ -16,11 +16,11 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.rules._operands import converted, minus, scale_of, times
 from tosaic.rules._rows import (
     PAIR,

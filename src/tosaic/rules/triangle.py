@@ -1,4 +1,4 @@
-"""Parts of matrices by a constant mask, and numbers as rows of zeros with a one."""
+"""tril, triu and one_hot: constant masks over matrices."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import expanded, take, tiled
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import expanded, take, tiled
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.rules._indices import countable, counted, known, small_compared
 from tosaic.rules._sums import zero_point
 from tosaic.rules.compare import where

@@ -9,13 +9,13 @@ from functools import partial
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.rules._operands import converted, minus, scale_of, times
-from tosaic.rules._spread import spread
+from tosaic.rules._variance import spread
 from tosaic.rules.reduce import Axes, _axes, mean
 from tosaic.spec import dtypes as d
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
-from tosaic.rules._spread import spread
 from tosaic.rules._sums import largest
+from tosaic.rules._variance import spread
 from tosaic.rules.activation import leaky_relu
 from tosaic.rules.elementwise import mul
 from tosaic.rules.linear import addmm, matmul

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import piece, take
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import piece, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import summed, zero_point
 from tosaic.rules._windows import each
 
