@@ -11,7 +11,7 @@ from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tosaic.errors import Unsupported
-from tosaic.front.torchapi.programs import quiet
+from tosaic.front.torchapi.programs import quiet, reshape_views
 from tosaic.front.torchapi.standin import StandIn, as_fakes, as_stand_ins
 
 
@@ -47,6 +47,7 @@ def decomposed(node: fx.Node, own: Callable[..., Any] | None = None) -> fx.Graph
     except (Unsupported, NotImplementedError, RuntimeError, TypeError):
         # Sizes are not known, or PyTorch's own form does not take every call of the schema.
         return None
+    reshape_views(made.graph)
     if are_ours:
         as_stand_ins(made)
     return made
