@@ -67,7 +67,7 @@ def same(target_name: str, case: Case, seed: int) -> tuple[Graph, Graph]:
     (expected,) = run_reference(before, given)
     assert len(np.unique(expected)) > 20
     assert np.isin(expected, (-128, 127)).mean() < 0.5
-    after = improve(b.graph, target.env, target.refuses, target.cost)
+    after = improve(b.graph, target.env, target.refuses, target.cost, target.judge)
     verify(after, target.env, target.constraints)
     assert np.array_equal(Model(after).run(*given)[0], expected)
     repair(after, target.env, family(target_name))
