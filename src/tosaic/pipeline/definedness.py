@@ -13,7 +13,7 @@ import numpy as np
 from tosaic.errors import Unpredictable
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Op, Value
-from tosaic.ir.int_intervals import Finding, analysed, tracked, type_range
+from tosaic.ir.int_intervals import Finding, analysed, tracked
 from tosaic.lowering.partition import Piece
 from tosaic.spec.dtypes import I32
 
@@ -105,6 +105,6 @@ def extreme_inputs(graph: Graph) -> Iterator[list[Array]]:
 def _drawn(value: Value, kind: object, random: np.random.Generator) -> Array:
     if not tracked(value):
         return np.asarray(random.normal(size=value.shape), value.dtype.array)
-    low, high = value.limits or type_range(value.dtype)
+    low, high = value.limits or value.dtype.range
     made: Array = np.asarray(kind(low, high, value.shape))  # type: ignore[operator]
     return made.reshape(value.shape).astype(value.dtype.array)
