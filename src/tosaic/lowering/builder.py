@@ -1,7 +1,7 @@
 """The rules' Builder: TOSA operators, and helpers such as rescaling that need several of them.
 
 A quantized value is an integer Value with a Quant. An accumulator is an int32 or int48 value
-whose zero point is 0; ``settle`` rescales it to what the next call wants. Rules never see which
+whose zero point is 0; ``requantize`` rescales it to what the next call wants. Rules never see which
 call comes next: ``wanted`` says what the result must become, or None if it may stay as it is.
 """
 
@@ -87,8 +87,8 @@ class Lowering(Builder):
         steps = float(np.clip(real / quant.one_scale + quant.one_zero, *kind.range))
         return self.const(np.full((1,) * rank, round(steps)), kind, quant=quant)
 
-    def marked(self, value: Value, quant: Quant | None) -> Value:
-        """Say what integers mean."""
+    def with_quant(self, value: Value, quant: Quant | None) -> Value:
+        """The value, with the quantization parameters of its integers."""
         value.quant = quant
         return value
 
@@ -113,7 +113,7 @@ class Lowering(Builder):
         if x.is_const:
             turned = tuple(x.shape[p] for p in perms)
             return self.remade(x, lambda a: a.transpose(perms), turned, quant=quant)
-        return self.marked(self.TRANSPOSE(x, perms=perms), quant)
+        return self.with_quant(self.TRANSPOSE(x, perms=perms), quant)
 
     def axis_last(self, x: Value, axis: int) -> Value:
         """With one axis behind all others."""
@@ -132,7 +132,7 @@ class Lowering(Builder):
         quant = _reshaped(x.quant, x.shape, shape)
         if x.is_const:
             return self.remade(x, lambda a: a.reshape(shape), shape, quant=quant)
-        return self.marked(self.RESHAPE(x, self.shape(shape)), quant)
+        return self.with_quant(self.RESHAPE(x, self.shape(shape)), quant)
 
     def same_rank(self, *values: Value) -> list[Value]:
         """Leading ones, as PyTorch broadcasts and TOSA does not."""
@@ -186,12 +186,12 @@ class Lowering(Builder):
         if x.dtype is not d.I32:
             limit, (least, greatest) = int(limits[0]), x.dtype.range
             low, high = max(given - limit, least), min(given + limit, greatest)
-            kept = self.marked(self.CLAMP(x, min_val=low, max_val=high), x.quant)
+            kept = self.with_quant(self.CLAMP(x, min_val=low, max_val=high), x.quant)
             return self.rescale(kept, factor, zero_point, out)
         limits = limits.reshape((*(1,) * (x.type.rank - 1), -1) if x.type.rank else ())
         ends = [self.const(end, d.I32) for end in (-limits, limits)]
         kept = self.MINIMUM(self.MAXIMUM(x, ends[0]), ends[1])
-        return self.rescale(self.marked(kept, x.quant), factor, zero_point, out)
+        return self.rescale(self.with_quant(kept, x.quant), factor, zero_point, out)
 
     def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
         """x − given + zero in another type, whatever it means; what does not fit saturates."""
@@ -210,26 +210,26 @@ class Lowering(Builder):
         finally:
             self.wanted = before
 
-    def settled(self, x: Value) -> Value:
+    def requantized(self, x: Value) -> Value:
         """The value as what is wanted of the result; as it is if nothing is."""
-        return x if self.wanted is None else self.settle(x, *self.wanted)
+        return x if self.wanted is None else self.requantize(x, *self.wanted)
 
-    def settle(self, x: Value, quant: Quant, out: d.DType) -> Value:
+    def requantize(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """The value in other parameters; nothing if it has them already."""
         if x.quant is None and x.is_const and x.dtype.is_float:
             return self._rounded(x, quant, out)
         if x.quant is None and x.dtype.is_float:
             return to_integers(self, x, quant, out)
-        given = self._meaning(x)
+        given = self._quant_of(x)
         if given == quant and x.dtype is out:
             return x
         if given.axis is not None:
             divisor = quant.one_scale
             factors = [s / divisor for s in _scales(given)]
             y = self.rescale(self.axis_last(x, given.axis), factors, quant.one_zero, out)
-            return self.marked(self.axis_back(y, given.axis), quant)
+            return self.with_quant(self.axis_back(y, given.axis), quant)
         factor = given.one_scale / quant.one_scale
-        return self.marked(self.rescale(x, [factor], quant.one_zero, out), quant)
+        return self.with_quant(self.rescale(x, [factor], quant.one_zero, out), quant)
 
     def _rounded(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """Real numbers of a constant as integers, when they are made."""
@@ -244,11 +244,11 @@ class Lowering(Builder):
 
     def widened(self, x: Value, bits: int = 0, ratio: float = 1.0) -> Value:
         """int32 without a zero point, scaled up by ``ratio`` times 2^bits."""
-        given = self._meaning(x)
+        given = self._quant_of(x)
         y = self.rescale(x, [ratio * 2.0**bits], 0, d.I32)
-        return self.marked(y, Quant(given.one_scale / ratio / 2.0**bits))
+        return self.with_quant(y, Quant(given.one_scale / ratio / 2.0**bits))
 
-    def _meaning(self, x: Value) -> Quant:
+    def _quant_of(self, x: Value) -> Quant:
         if x.quant is None:
             raise Unsupported(f"{x.dtype} has no scale here: the value before it is not quantized")
         return x.quant
@@ -257,10 +257,10 @@ class Lowering(Builder):
         """Two quantized operands of a sum in one scale, as int32; the second times ``weight``."""
         if d.I32 in (a.dtype, b.dtype):
             return self._aligned_accumulators(a, b, weight)
-        first, second = self._meaning(a).one_scale, self._meaning(b).one_scale * weight
-        if first == second:
-            return self.widened(a), self.widened(b)
-        largest, bits = max(first, second), min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
+        first, second = self._quant_of(a).one_scale, self._quant_of(b).one_scale * weight
+        first, second = second if _is_zero(a) else first, first if _is_zero(b) else second
+        bits = 0 if first == second else min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
+        largest = max(first, second)
         wide = [self.widened(v, bits, s / largest) for v, s in ((a, first), (b, second))]
         for value in wide:
             value.quant = Quant(largest / 2.0**bits)
@@ -273,27 +273,27 @@ class Lowering(Builder):
         accumulator loses two bits or three of those that it has below a step of the result. A
         narrow operand leaves two more: RESCALE takes no value that has as many bits as its shift.
         """
-        reach = sum(max(_scales(self._meaning(v))) * factor * (v.dtype.range[1] + 1.0)
+        reach = sum(max(_scales(self._quant_of(v))) * factor * (v.dtype.range[1] + 1.0)
                     * (2 if v.dtype is d.I32 else 8)
                     for v, factor in ((a, 1.0), (b, weight)))  # fmt: skip
         scale = reach / 2.0**31
         return (
-            self.marked(self.settle(a, Quant(scale), d.I32), Quant(scale)),
-            self.marked(self.settle(b, Quant(scale / weight), d.I32), Quant(scale)),
+            self.with_quant(self.requantize(a, Quant(scale), d.I32), Quant(scale)),
+            self.with_quant(self.requantize(b, Quant(scale / weight), d.I32), Quant(scale)),
         )
 
     def bounded(self, x: Value, low: float, high: float) -> Value:
         """The value limited to a range of real numbers; free where it has to be rescaled anyway."""
         if x.quant is None:
             return self._clamp(x, max(low, -math.inf), min(high, math.inf))
-        x = self.settled(x)
-        quant, (least, most) = self._meaning(x), x.dtype.range
+        x = self.requantized(x)
+        quant, (least, most) = self._quant_of(x), x.dtype.range
         scale, zero = quant.one_scale, quant.one_zero
         bottom = least if low == -math.inf else max(least, round(low / scale) + zero)
         top = most if high == math.inf else min(most, round(high / scale) + zero)
         if (bottom, top) == (least, most):
             return x
-        return self.marked(self._clamp(x, bottom, top), quant)
+        return self.with_quant(self._clamp(x, bottom, top), quant)
 
     def _clamp(self, x: Value, low: float, high: float) -> Value:
         if x.dtype is d.I32:  # TOSA has no CLAMP of int32
@@ -315,15 +315,15 @@ class Lowering(Builder):
         Beyond ``reach`` it changes no more than int16 shows, so no nodes are spent there if they
         are half of them: below, rounding to other steps would cost more than it brings.
         """
-        given, (quant, out) = self._meaning(x), self.wanted or (None, None)
+        given, (quant, out) = self._quant_of(x), self.wanted or (None, None)
         if quant is None or out is None or (x.dtype, out) not in _FUNCTIONS:
             raise Unsupported("a function of integers needs int8 or int16, and no more of them")
         if x.dtype is d.I8:
             entries = table8(function, given, quant)
-            return self.marked(self.TABLE(x, self.const(entries.numpy(), d.I8)), quant)
+            return self.with_quant(self.TABLE(x, self.const(entries.numpy(), d.I8)), quant)
         if given.one_scale * 2**15 > 2 * reach:
             given = Quant(reach / 2**15)
-            x = self.settle(x, given, d.I16)
+            x = self.requantize(x, given, d.I16)
         finer = 1 if out is d.I16 else 128  # int8 with any zero point fits int16 so
         fine = Quant(quant.one_scale / finer)
         nodes, factor, off = table16(function, given, fine)
@@ -333,12 +333,12 @@ class Lowering(Builder):
                     sums = self._zones(x, zones16(function, given, fine))
                     made = self.rescale(sums, [1 / finer], quant.one_zero, out)
                     trial.commit()
-                    return self.marked(made, quant)
+                    return self.with_quant(made, quant)
                 except Unsupported:
                     if off > LIMIT:
                         raise
         value = self.TABLE(x, self.const(nodes.numpy(), d.I16))  # with 7 more bits
-        return self.marked(
+        return self.with_quant(
             self.rescale(value, [1 / 128 / factor / finer], quant.one_zero, out), quant
         )
 
@@ -360,8 +360,9 @@ class Lowering(Builder):
 
 def _magnitudes(bounds: Bounds, given: int) -> Array:
     """How far from a zero point the channels of a value can be, or all of it."""
-    ends = bounds.over(*range(bounds.low.ndim - 1)) if bounds.low.ndim > 1 else bounds
-    found: Array = np.maximum(given - ends.low, ends.high - given).reshape(-1)
+    if not bounds.is_one and bounds.low.ndim > 1:
+        bounds = bounds.over(*range(bounds.low.ndim - 1))
+    found: Array = np.maximum(given - bounds.low, bounds.high - given).reshape(-1)
     return found
 
 
@@ -401,3 +402,10 @@ def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Qu
 
 def _scales(quant: Quant) -> tuple[float, ...]:
     return quant.scale if isinstance(quant.scale, tuple) else (quant.scale,)
+
+
+def _is_zero(x: Value) -> bool:
+    """Whether a quantized value is a constant of zeros, to which every scale is right."""
+    if not x.is_const or x.const is None or x.quant is None:
+        return False
+    return not (x.const.array != x.quant.one_zero).any()
