@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 import tosaic
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 from zoo import digits
 
 FOLDER = Path(__file__).resolve().parent.parent / "build"

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tosaic.pipeline.report import Report
 from tosaic.report.layout import layout
 from tosaic.report.page import Page, View
-from tosaic.targets.report import Report
 
 
 def deep_page(count: int) -> Page:

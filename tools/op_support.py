@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tosaic.targets.support import COLUMNS, Row, support
+from tosaic.pipeline.op_support import COLUMNS, Row, support
 
 PAGE = Path(__file__).parents[1] / "docs" / "op-support.md"
 

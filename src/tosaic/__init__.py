@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
+from tosaic.boundary.types import IO
 from tosaic.errors import (
     InvalidGraph,
     InvalidInput,
@@ -19,22 +20,21 @@ from tosaic.errors import (
     Unpredictable,
     Unsupported,
 )
-from tosaic.front.garbage import of_new_objects
-from tosaic.front.io import IO
-from tosaic.front.turns import in_turn
-from tosaic.targets import formats
+from tosaic.pipeline import formats
+from tosaic.runtime.gc import of_new_objects
+from tosaic.runtime.lock import in_turn
 
 if TYPE_CHECKING:
     from torch import fx
 
     from tosaic.executorch.runner import Paths, Runner
     from tosaic.interp.model import Model
+    from tosaic.pipeline.artifact import Artifact
+    from tosaic.pipeline.compare import Comparison
+    from tosaic.pipeline.explain import Explanation
     from tosaic.quant.calibration import Calibration
     from tosaic.quant.selection import Schemes
-    from tosaic.sim.compare import Comparison
-    from tosaic.targets.artifact import Artifact
-    from tosaic.targets.ethosu_verdict import Verdict
-    from tosaic.targets.explain import Explanation
+    from tosaic.targets.ethosu.verdict import Verdict
 
 __all__ = [
     "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
@@ -123,7 +123,7 @@ def compile(
     otherwise: float graphs against the model on the example, streams against their graphs.
     """
     with of_new_objects():
-        from tosaic.targets.driver import compile_model
+        from tosaic.pipeline.driver import compile_model
 
         return compile_model(
             model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io,
@@ -148,7 +148,7 @@ def calibrate(
     trained to may change after that; its structure may not.
     """
     with of_new_objects():
-        from tosaic.quant.record import calibrated
+        from tosaic.pipeline.calibration import calibrated
 
         return calibrated(model, example_inputs, calibration, target, dynamic_shapes)
 
@@ -185,7 +185,7 @@ def prepare_qat(
     Its weights are those of the model; batch norms are part of the layers before them. The batch
     is that of the examples. ``convert`` makes a quantized program of it when it is trained.
     """
-    from tosaic.quant.training import prepare_qat as prepared
+    from tosaic.pipeline.training import prepare_qat as prepared
 
     return prepared(model, example_inputs, scheme=scheme)
 
@@ -193,7 +193,7 @@ def prepare_qat(
 @in_turn
 def convert(prepared: fx.GraphModule) -> fx.GraphModule:
     """What ``prepare_qat`` has made, trained, as the quantized program that ``compile`` takes."""
-    from tosaic.quant.training import convert as converted
+    from tosaic.pipeline.training import convert as converted
 
     return converted(prepared)
 
@@ -210,7 +210,7 @@ def explain(
 
     The result prints as a table; ``calls`` and ``refused`` hold the same as data.
     """
-    from tosaic.targets.explain import explain_model
+    from tosaic.pipeline.explain import explain_model
 
     return explain_model(model, example_inputs, target, scheme)
 
@@ -229,7 +229,7 @@ def check(
     that something is wrong holds the fewest operators with which it is, and ``save`` writes them.
     """
     from tosaic.interp.model import Model
-    from tosaic.targets.ethosu_verdict import check as checked
+    from tosaic.targets.ethosu.verdict import check as checked
 
     model = load(source)
     if not isinstance(model, Model):
@@ -243,7 +243,7 @@ def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     ``inputs`` is one set of arguments as a tuple, or an iterable of them. The result prints as a
     table with signal-to-noise ratio, largest error and saturation, worst layers named.
     """
-    from tosaic.sim.compare import compare_models
+    from tosaic.pipeline.compare import compare_models
 
     return compare_models(model, artifact, inputs)
 

@@ -15,8 +15,8 @@ import pytest
 
 from tosaic.cli import main, options, show
 from tosaic.cli.examples import NAMES
-from tosaic.progress import shown
-from tosaic.targets.vela import ACCELERATORS
+from tosaic.runtime.progress import shown
+from tosaic.targets.ethosu.vela import ACCELERATORS
 
 COMMAND = (sys.executable, "-m", "tosaic.cli")
 SLOW = """

@@ -14,10 +14,10 @@ from torch import Tensor, nn
 import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.programs import INTEGER, Function, check, compiled
 from judges.timing import seconds
-from tosaic.front.imported import import_model
-from tosaic.front.partition import _Partitioner, partition
 from tosaic.front.program import program_of
-from tosaic.front.walk import Walker
+from tosaic.lowering.partition import _Partitioner, partition
+from tosaic.lowering.walk import Walker
+from tosaic.passes.importer import import_model
 from tosaic.spec.env import Env
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")

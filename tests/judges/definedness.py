@@ -14,16 +14,16 @@ import numpy as np
 
 import tosaic.rules  # noqa: F401  (registers them)
 from tosaic.errors import Unpredictable, Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import Case, cases, lowered, operands
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Value
 from tosaic.ir.int_intervals import Intervals, analysed, tracked
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import Case, cases, lowered, operands
+from tosaic.lowering.target import Target
+from tosaic.pipeline.definedness import extreme_inputs
 from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8, I16, DType
-from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
-from tosaic.targets.definedness import extreme_inputs
 
 Limits = Mapping[Value, tuple[int, int]]
 
@@ -44,8 +44,8 @@ def assert_sound(
         defined += refusal is None
         for value, array in zip(values, results):
             bounds = found.of(value)
-            low, high = bounds.low.min(0), bounds.high.max(0)
-            inside = (array >= low).all() and (array <= high).all()
+            low, high = bounds.over(0).arrays(value.type.rank)
+            inside = (array >= low[0]).all() and (array <= high[0]).all()
             least, most = array.min(initial=0), array.max(initial=0)
             assert inside, f"{value.producer}: {least} to {most}, not within {bounds.ends}"
     return defined

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from judges.rules import finish
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import Case, lowered, operands
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import Case, lowered, operands
 from tosaic.rewrite import Cost
 from tosaic.spec.dtypes import DType
 from tosaic.spec.env import Env

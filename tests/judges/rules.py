@@ -11,9 +11,13 @@ import torch
 import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.reference import run_reference
 from tosaic.files.flatbuffer import write
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
-from tosaic.front.samples import (
+from tosaic.interp.model import Model
+from tosaic.ir import verify
+from tosaic.ir.build import Constraint
+from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import (
     Case,
     bias_constant,
     cases,
@@ -22,10 +26,6 @@ from tosaic.front.samples import (
     range_quant,
     weight_constant,
 )
-from tosaic.interp.model import Model
-from tosaic.ir import verify
-from tosaic.ir.build import Constraint
-from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import Cost, improve
 from tosaic.spec.env import Env
 

@@ -8,10 +8,10 @@ import numpy as np
 
 from judges.rules import finish, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import USUAL, Case, Weights, emitted, lowered, operands, quantized
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import USUAL, Case, Weights, emitted, lowered, operands, quantized
 from tosaic.spec.dtypes import I16, DType
 from tosaic.spec.env import Env
 

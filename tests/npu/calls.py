@@ -16,9 +16,9 @@ import torch
 import tosaic.rules  # noqa: F401  (registers them)
 from npu.maker import Maker
 from tosaic.errors import Unsupported
-from tosaic.front.masks import Mask
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.mask import Mask
 from tosaic.spec.dtypes import BOOL, I8, I16, I32
 
 Call = Callable[[Maker, Value], Value]

@@ -22,7 +22,7 @@ from tosaic.errors import TosaicError, Unsupported
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Value
 from tosaic.spec.dtypes import I8, I32
-from tosaic.targets.ethosu import ETHOS_U, with_options
+from tosaic.targets.ethosu.target import ETHOS_U, with_options
 
 U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
 U85 = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")

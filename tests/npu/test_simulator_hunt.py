@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 
 from npu import hunt
-from tosaic.targets import ethosu_mend
-from tosaic.targets.reduce import Case
+from tosaic.interp.minimize import Case
+from tosaic.targets.ethosu.vela_workarounds import mend as ethosu_mend
 
 COUNT = 10  # make hunt runs more
 

@@ -1,7 +1,7 @@
 """Forms that Vela 5.2 compiles wrongly beside others, and what Tosaic emits instead.
 
 Each form is wrong on the simulator as it stands, for Vela forgets which piece of a tensor is meant,
-and right with the copies that ``tosaic.targets.ethosu_repairs`` puts in.
+and right with the copies that ``tosaic.targets.ethosu.vela_workarounds.repairs`` puts in.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from tosaic.errors import TosaicError
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8, I16, I32, I48, DType
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.ethosu_repairs import FAULTS, repair
-from tosaic.targets.ethosu_twins import tell_apart
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela_workarounds.repairs import FAULTS, repair
+from tosaic.targets.ethosu.vela_workarounds.twins import tell_apart
 
 U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
 U85 = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")

@@ -14,10 +14,10 @@ from npu.test_simulator_pieces import U55, U85, Configuration, problem
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I4, I8, I16, I32, I48, DType
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.ethosu_outputs import own_outputs
-from tosaic.targets.ethosu_repairs import repair
-from tosaic.targets.ethosu_twins import tell_apart
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela_workarounds.outputs import own_outputs
+from tosaic.targets.ethosu.vela_workarounds.repairs import repair
+from tosaic.targets.ethosu.vela_workarounds.twins import tell_apart
 
 U65 = Configuration("u65-256", "Ethos_U65_High_End", "Dedicated_Sram_384KB")
 EACH = pytest.mark.parametrize("machine", [U55, U65, U85], ids=["u55", "u65", "u85"])
@@ -82,6 +82,19 @@ def test_a_result_between_two_transpositions(machine: Configuration) -> None:
     m = Maker((7,), u85=False)
     turned = m.b.TRANSPOSE(m.input(I8, (6, 6, 3, 8)), perms=(3, 2, 0, 1))
     graph = m.finish(turned, m.b.TRANSPOSE(turned, perms=(2, 0, 3, 1)))
+    assert len(compile_stream(flatbuffer.write(graph), machine).outputs) == 1
+    assert not problem(prepared(graph, machine), m.data, machine)
+
+
+@EACH
+@pytest.mark.parametrize("kind", [I8, I16, I32])
+def test_a_result_between_an_axis_of_one_element_and_a_transposition(
+    machine: Configuration, kind: DType
+) -> None:
+    """Vela makes a TRANSPOSE of the RESHAPE, then one of both, and forgets what is between them."""
+    m = Maker((7,), machine is U85)
+    shaped = m.b.RESHAPE(m.input(kind, (10, 3)), m.b.shape((1, 10, 3)))
+    graph = m.finish(shaped, m.b.TRANSPOSE(shaped, perms=(0, 2, 1)))
     assert len(compile_stream(flatbuffer.write(graph), machine).outputs) == 1
     assert not problem(prepared(graph, machine), m.data, machine)
 

@@ -15,10 +15,10 @@ import tosaic
 from judges.programs import Function
 from judges.reference import run_reference
 from tosaic.front import torchapi
+from tosaic.lowering.target import Target
 from tosaic.quant import TosaicQuantizer
 from tosaic.quant.observer import RangeObserver
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
 
 torch.manual_seed(0)
 

@@ -14,7 +14,7 @@ import tosaic
 from judges.programs import fed
 from judges.reference import run_reference
 from tosaic.front import torchapi
-from tosaic.front.expand import expand
+from tosaic.passes.decompose import expand
 
 H = 6
 FORMS: dict[str, tuple[Any, tuple[Any, ...]]] = {

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor, nn
 
 from judges.programs import agrees_with_reference, compiled
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 INTEGERS, LENGTH, LOWEST = "TOSA-1.0+INT", 12, torch.finfo(torch.float32).min
 SDPA = "aten.scaled_dot_product_attention.default"

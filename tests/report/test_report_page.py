@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import tosaic
 from tosaic.cli.examples import example
 from tosaic.errors import InvalidInput
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 

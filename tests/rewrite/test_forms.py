@@ -20,13 +20,13 @@ from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import improve
 from tosaic.rewrite.axes import merged_axes
-from tosaic.rewrite.columns import fold
-from tosaic.rewrite.peak import peak
+from tosaic.rewrite.peak_memory import peak
+from tosaic.rewrite.space_to_depth import fold
 from tosaic.sim.ethosu import load
 from tosaic.spec.dtypes import BOOL, I8, I16, I32, DType
-from tosaic.targets.delegate import compile_graph
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.ethosu.delegate import compile_graph
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela import VelaConfig
 
 U55, U85 = ETHOS_U["ethos-u55-128"], ETHOS_U["ethos-u85-256"]
 

@@ -16,10 +16,10 @@ from torch import Tensor, nn
 import tosaic
 from judges.samples import check_float, check_integers
 from tosaic.front.registry import RULES
-from tosaic.front.samples import cases
+from tosaic.lowering.samples import cases
+from tosaic.pipeline.op_support import COLUMNS, support
 from tosaic.spec.dtypes import I8, I16
 from tosaic.spec.env import Env
-from tosaic.targets.support import COLUMNS, support
 
 ROOT = Path(__file__).parents[2]
 NAME = "aten.deg2rad.default"

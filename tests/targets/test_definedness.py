@@ -15,16 +15,16 @@ from torch import Tensor, nn
 import tosaic
 from judges.definedness import assert_sound, samples
 from tosaic.errors import Unpredictable
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import range_quant
 from tosaic.ir.int_intervals import Intervals, analysed
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import range_quant
+from tosaic.pipeline import definedness
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.definedness import DEFINED, extreme_inputs
 from tosaic.rules.layernorm import layer_norm
 from tosaic.rules.softmax import log_softmax, softmax
 from tosaic.spec.dtypes import I8, I16, DType
-from tosaic.targets import definedness
-from tosaic.targets.artifact import Artifact
 from tosaic.targets.catalog import target_of
-from tosaic.targets.definedness import DEFINED, extreme_inputs
 
 WIDE = "TOSA-1.0+INT+int16"
 
@@ -227,9 +227,9 @@ def test_what_norms_say_of_their_rows_holds_for_extreme_rows(
     for scale in (0.01, 3.0):
         b = Lowering(WIDE)
         quant = range_quant(torch.tensor([-scale, scale * 0.7]), kind)
-        x = b.marked(b.input(kind, rows.shape, "x"), quant)
+        x = b.with_quant(b.input(kind, rows.shape, "x"), quant)
         b.wanted = (range_quant(torch.tensor([-4.0, 4.0]), kind), kind)
-        b.output(b.settle(layer_norm(b, x, [length], None, None, eps), *b.wanted))
+        b.output(b.requantize(layer_norm(b, x, [length], None, None, eps), *b.wanted))
         found = analysed(b.graph)
         assert not found.findings
         assert assert_sound(b.graph, {}, [[rows]], found) == 1
@@ -245,9 +245,9 @@ def test_what_softmax_says_of_its_sums_holds_for_extreme_rows(
     for scale in (1e-4, 1.0, 200.0):
         b = Lowering(WIDE)
         quant = range_quant(torch.tensor([-scale, scale]), kind)
-        x = b.marked(b.input(kind, rows.shape, "x"), quant)
+        x = b.with_quant(b.input(kind, rows.shape, "x"), quant)
         b.wanted = (range_quant(torch.tensor([-1.0, 1.0]), kind), kind)
-        b.output(b.settle(function(b, x, 1), *b.wanted))
+        b.output(b.requantize(function(b, x, 1), *b.wanted))
         found = analysed(b.graph)
         assert not found.findings
         assert assert_sound(b.graph, {}, [[rows]], found) == 1

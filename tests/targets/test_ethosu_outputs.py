@@ -6,14 +6,14 @@ import numpy as np
 import pytest
 
 from tosaic.files.flatbuffer import write
-from tosaic.front.lower import Lowering
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
+from tosaic.lowering.builder import Lowering
 from tosaic.sim import ethosu
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
-from tosaic.targets.ethosu_outputs import own_outputs
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela_workarounds.outputs import own_outputs
 
 ENV = Env.parse("TOSA-1.0+INT")
 

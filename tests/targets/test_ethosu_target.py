@@ -12,9 +12,10 @@ from torch import Tensor, nn
 import tosaic
 from tosaic.errors import InvalidInput
 from tosaic.ir.build import Constraint
-from tosaic.targets import catalog, ethosu
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.vela import VelaConfig, check
+from tosaic.targets import catalog
+from tosaic.targets.ethosu import target as ethosu
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela import VelaConfig, check
 
 X = torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 

@@ -14,8 +14,8 @@ from judges.velaforms import Form, forms
 from tosaic.errors import ToolFailed, Unsupported
 from tosaic.ir.build import Builder
 from tosaic.spec.dtypes import I8
-from tosaic.targets.ethosu import ETHOS_U, family
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.target import ETHOS_U, family
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 FORMS = list(forms())

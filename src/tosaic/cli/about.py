@@ -1,4 +1,4 @@
-"""The commands that tell about Tosaic itself and the machine it is on."""
+"""The commands about Tosaic itself and the machine: version, targets, operators, doctor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def ops(
 ) -> None:
     """List the PyTorch operators that lower, and to what."""
     with busy("running every rule's samples"):
-        from tosaic.targets.support import columns_for, support
+        from tosaic.pipeline.op_support import columns_for, support
 
         columns = columns_for(target)
         rows = support(columns, lambda op: _matches(op, pattern))
@@ -46,7 +46,7 @@ def _matches(op: str, pattern: str) -> bool:
 
 def targets(as_json: o.Json = False) -> None:
     """List what can be compiled for."""
-    from tosaic.targets.vela import ACCELERATORS
+    from tosaic.targets.ethosu.vela import ACCELERATORS
 
     plain = "plain TOSA; profiles and extensions join with +, as in TOSA-1.1+INT+FP+int16"
     rows = [(name, plain) for name in o.TARGETS if name.startswith("TOSA")]

@@ -184,7 +184,7 @@ ALL = (compile, calibrate, explain, compare, evaluate)
 
 def _check_output(path: Path) -> None:
     """What can be known before a long run about writing its result."""
-    from tosaic.targets import formats
+    from tosaic.pipeline import formats
 
     if path.suffix not in (".tosa", ".mlir", *formats.WRITERS):
         known = ", ".join((".tosa", ".mlir", *formats.WRITERS))

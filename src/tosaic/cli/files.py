@@ -105,7 +105,7 @@ def _on_npu(file: Path, given: list[Any], accelerator: str) -> list[Any]:
     import tosaic
     from tosaic.interp.model import Model
     from tosaic.sim.ethosu import load
-    from tosaic.targets.vela import VelaConfig, run_vela
+    from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
     if file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")

@@ -1,4 +1,4 @@
-"""Small runs that tell whether an engine works."""
+"""Small runs that tell whether an engine works on this machine."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def interpreter() -> bool:
 
 def npu() -> bool:
     from tosaic.sim.ethosu import load
-    from tosaic.targets.vela import VelaConfig, run_vela
+    from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
     x, wanted = _given()
     made = run_vela(flatbuffer.write(_graph()), VelaConfig())

@@ -1,4 +1,4 @@
-"""A TOSA graph as a delegate: the blob that a device's runtime takes, and its backend's name."""
+"""A TOSA graph as a delegate: the blob that a runtime takes, and the name of its backend."""
 
 from __future__ import annotations
 
@@ -14,10 +14,10 @@ from torch import Tensor, nn
 from tosaic.errors import ToolFailed, Unsupported
 from tosaic.files import flatbuffer, velabin
 from tosaic.front import torchapi
-from tosaic.front.lower import TYPES
-from tosaic.front.partition import Piece
 from tosaic.ir.graph import Graph, Unsigned, Value
-from tosaic.targets.boundary import restored
+from tosaic.lowering.builder import TYPES
+from tosaic.lowering.graph_boundary import restored
+from tosaic.lowering.partition import Piece
 
 TOSA_BACKEND, ETHOSU_BACKEND, VGF_BACKEND = "TOSABackend", "EthosUBackend", "VgfBackend"
 # What the runtime of an Ethos-U copies in and out.

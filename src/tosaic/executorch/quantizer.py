@@ -24,9 +24,9 @@ from tosaic.executorch.specs import (
     VgfCompileSpec,
 )
 from tosaic.front import torchapi
+from tosaic.passes.fuse_attention import attend
 from tosaic.quant import Scheme, Schemes, TosaicQuantizer
 from tosaic.quant.annotations import annotate_ends
-from tosaic.quant.attend import attend
 from tosaic.quant.boundary import Bytes
 from tosaic.quant.flow import express, simplify
 from tosaic.quant.regions import apart

@@ -22,10 +22,10 @@ from tosaic.executorch.delegates import (
 )
 from tosaic.files import flatbuffer, velabin
 from tosaic.ir.graph import Graph
+from tosaic.lowering.target import Target
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
-from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.ethosu.target import ETHOS_U
 
 _KEY = "target"
 _U55 = "+u55"

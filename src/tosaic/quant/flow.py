@@ -11,37 +11,38 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
+from tosaic.boundary.ports import Ends
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
-from tosaic.front.idle import drop_idle
-from tosaic.front.imported import Imported, import_model
-from tosaic.front.ports import Ends
-from tosaic.quant.affine import fold_affine
-from tosaic.quant.attend import attend
+from tosaic.front.imported import Imported
+from tosaic.lowering.target import Target
+from tosaic.passes.attention_masks import part_masks
+from tosaic.passes.drop_noops import drop_idle
+from tosaic.passes.fold_affine import fold_affine
+from tosaic.passes.fold_batch_norm import add_biases, fold_batch_norms
+from tosaic.passes.fold_constants import fold_known
+from tosaic.passes.fuse_attention import attend
+from tosaic.passes.importer import import_model
+from tosaic.passes.merge_scales import join_factors
+from tosaic.passes.promote_integers import promote
+from tosaic.passes.sink_permutes import sink_permutes
+from tosaic.passes.split_reductions import reduce_parts
+from tosaic.passes.truncate_casts import truncate_casts
+from tosaic.passes.widen_residuals import mark_residuals, outliers
+from tosaic.passes.widen_squares import mark_wide
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate, check_parameters, take
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.convert import convert
-from tosaic.quant.factors import join_factors
-from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.inputs import Arguments, with_tensors
-from tosaic.quant.joins import reduce_parts
-from tosaic.quant.known import fold_known
-from tosaic.quant.magnitudes import mark_wide
-from tosaic.quant.masking import part_masks
-from tosaic.quant.permutes import sink_permutes
-from tosaic.quant.points import OUTLINE, mark_calls, name_of, name_points
 from tosaic.quant.prepare import prepare
-from tosaic.quant.promote import promote
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.reach import mark_reach, seen_in
 from tosaic.quant.regions import apart, each_region, move_constants_in
-from tosaic.quant.residuals import mark_residuals, outliers
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
-from tosaic.quant.truncate import truncate_casts
-from tosaic.targets.base import Target
+from tosaic.quant.value_names import OUTLINE, mark_calls, name_of, name_points
 
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "

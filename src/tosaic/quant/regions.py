@@ -1,4 +1,4 @@
-"""Branches and loops are programs of their own: each is observed and converted like the whole.
+"""Control-flow regions: each branch and loop body is observed and converted as a program.
 
 Parameters reach the functions of ``cond`` and ``while_loop`` as operands. Before anything else they
 move inside, so that weights are constants there. What goes round a loop has one range, be it given,
@@ -14,9 +14,9 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from tosaic.front import torchapi
-from tosaic.front.marks import MARK, Mark, mark_of
-from tosaic.quant.annotations import hold
-from tosaic.quant.roles import is_real
+from tosaic.front.hints import MARK, Mark, mark_of
+from tosaic.front.roles import is_real
+from tosaic.passes.match import hold
 
 _EMPTY = "tosaic.empty"
 _FUNCTIONS = {"cond": (1, 2), "while_loop": (0, 1)}  # which arguments they are

@@ -1,4 +1,4 @@
-"""Which scheme each part of a model gets, and by which rule."""
+"""Chooses the scheme of each part of a model: by node, module name, module type or globally."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
-from tosaic.front.choice import CHOICE, UNNAMED, Choice
+from tosaic.front.calls import fuses_activation
+from tosaic.front.precision import CHOICE, UNNAMED, Choice
 from tosaic.front.registry import RULES
 from tosaic.quant.annotations import ANNOTATION
 from tosaic.quant.schemes import Scheme, scheme_of
@@ -164,7 +164,7 @@ def _follows(first: fx.Node, node: fx.Node, before: Choice, own: Choice) -> bool
     names = torchapi.target_name(first), torchapi.target_name(node)
     if names[1] == "getitem":
         return True
-    return len(first.users) == 1 and rides(*names) and before.rank <= own.rank
+    return len(first.users) == 1 and fuses_activation(*names) and before.rank <= own.rank
 
 
 def _moves(node: fx.Node) -> bool:

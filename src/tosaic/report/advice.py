@@ -6,7 +6,7 @@ import linecache
 import re
 from dataclasses import dataclass
 
-from tosaic.front.partition import Refusal
+from tosaic.lowering.partition import Refusal
 
 _AROUND = 2  # lines shown before and after
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tosaic.ir.graph import Graph, Value
 from tosaic.report.network import Network
-from tosaic.targets.delegate import Delegate, PlacedTensor
+from tosaic.targets.ethosu.delegate import Delegate, PlacedTensor
 
 
 @dataclass(frozen=True, slots=True)

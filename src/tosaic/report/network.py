@@ -9,10 +9,10 @@ from typing import Any
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.front.partition import Piece
 from tosaic.ir.graph import Graph, Loc, Op, Quant, Value
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.report import macs
+from tosaic.lowering.partition import Piece
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.report import macs
 
 NPU, TOSA, CPU, PORT = "npu", "tosa", "cpu", "port"
 

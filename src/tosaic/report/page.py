@@ -13,16 +13,16 @@ from typing import Any
 from tosaic.front import torchapi
 from tosaic.front.program import Program
 from tosaic.ir.graph import Loc
-from tosaic.progress import say
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.compare import Comparison, Layer
+from tosaic.pipeline.report import Report, source_line
 from tosaic.report import arena
 from tosaic.report.advice import Told, told
 from tosaic.report.layout import Layout, layout
 from tosaic.report.network import Network, network_of
-from tosaic.sim.compare import Comparison, Layer
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.printed import plain
-from tosaic.targets.report import Report, source_line
-from tosaic.targets.vela import ACCELERATORS
+from tosaic.runtime.printed import plain
+from tosaic.runtime.progress import say
+from tosaic.targets.ethosu.vela import ACCELERATORS
 
 _PACKAGES = ("tosaic", "torch", "torchao", "ethos-u-vela", "tosa-tools", "numpy", "executorch")
 _EMPTY: tuple[Any, ...] = (None, [], {}, 0, "")

@@ -10,8 +10,9 @@ that takes place where what it emits costs a target less than what it makes need
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
+from types import ModuleType
 
 import numpy as np
 
@@ -26,6 +27,7 @@ Rewrite = Callable[["Matcher", Op], Value | None]
 Cost = Callable[[Op], float]
 REWRITES: dict[str, list[Rewrite]] = {}
 FORMS: dict[str, list[Rewrite]] = {}
+_MARKED: dict[Rewrite, tuple[dict[str, list[Rewrite]], Sequence[str]]] = {}
 # What a form has to save for certain: costs are estimates.
 MARGIN = 0.98
 # What has to happen even if nothing reads a result, and what may give another one each time.
@@ -36,19 +38,32 @@ MOST = 40
 
 
 def rewrite(*names: str) -> Callable[[Rewrite], Rewrite]:
-    """Register a rewrite for operators of those names."""
-    return partial(_register, REWRITES, names)
+    """Mark a rewrite of operators of those names; ``phases`` registers it."""
+    return partial(_mark, REWRITES, names)
 
 
 def form(*names: str) -> Callable[[Rewrite], Rewrite]:
-    """Register an equal form of operators of those names, to be taken where it is cheaper."""
-    return partial(_register, FORMS, names)
+    """Mark an equal form of operators of those names, to be taken where it is cheaper."""
+    return partial(_mark, FORMS, names)
 
 
-def _register(kept: dict[str, list[Rewrite]], names: Sequence[str], function: Rewrite) -> Rewrite:
-    for name in names:
-        kept.setdefault(name, []).append(function)
+def _mark(kept: dict[str, list[Rewrite]], names: Sequence[str], function: Rewrite) -> Rewrite:
+    _MARKED[function] = kept, names
     return function
+
+
+def register(modules: Iterable[ModuleType]) -> None:
+    """Register the rewrites of modules, in this order; all that were marked must be in them."""
+    REWRITES.clear()
+    FORMS.clear()
+    listed = {m.__name__: m for m in modules}
+    for module in listed.values():
+        for function, (kept, names) in _MARKED.items():
+            if function.__module__ == module.__name__:
+                for name in names:
+                    kept.setdefault(name, []).append(function)
+    if left := [f.__name__ for f in _MARKED if f.__module__ not in listed]:
+        raise ValueError(f"no phase has these rewrites: {', '.join(left)}")
 
 
 class Matcher:

@@ -1,4 +1,4 @@
-"""Products of many quantized numbers: as fractions of the largest there can be, in 32 bits."""
+"""Products along an axis in 32-bit fixed point."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 from dataclasses import dataclass
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import piece
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import piece
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
 from tosaic.rules._sums import largest, zero_of
 from tosaic.spec import dtypes as d
@@ -50,7 +50,7 @@ def meant(b: Lowering, x: Value, units: tuple[float, ...], axis: int | None, cou
             f"as its result"
         )
     quant = Quant(units[0]) if axis is None else Quant(units, 0, axis)
-    return b.marked(x, quant)
+    return b.with_quant(x, quant)
 
 
 def product(b: Lowering, x: Value, axis: int) -> Value:

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from tosaic.front.lower import Lowering, multiplier_and_shift
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering, multiplier_and_shift
 from tosaic.spec import dtypes as d
 
 PAIR = 32640 * 128  # the largest entry of a pair table whose nodes all fit int16

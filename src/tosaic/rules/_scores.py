@@ -1,4 +1,4 @@
-"""Scores of attention in integers: masked, below the largest of their row, and their exp.
+"""Attention scores in integers: masks, subtraction of the row maximum, exponentials.
 
 Ranges are known without data: a score is at most what integers as large as they get give. What
 is ``FAR`` below the largest of its row counts for nothing.
@@ -12,10 +12,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import Lowering, multiplier_and_shift
-from tosaic.front.masks import number_of
 from tosaic.ir.graph import Array, Value
+from tosaic.lowering.alternatives.mask import number_of
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import Lowering, multiplier_and_shift
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import paired, product, scaled, tabled
 from tosaic.rules._sums import largest

@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Lowered, Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
+from tosaic.rules._integer_floor import left_over
 from tosaic.rules._operands import minus, negated, plus, times
-from tosaic.rules._whole import left_over
 from tosaic.spec.dtypes import I8
 
 

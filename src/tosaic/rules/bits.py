@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._division import floored
 from tosaic.rules._operands import Operand, operands
 from tosaic.spec import dtypes as d

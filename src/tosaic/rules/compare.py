@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tosaic.front import masks
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import Operand, operands
 from tosaic.spec import dtypes as d
 
@@ -139,7 +139,7 @@ def where(b: Lowering, condition: Value, self: Operand, other: Operand) -> Value
     assert given.quant is not None
     quant, kind = b.wanted or (given.quant, given.dtype)
     settled = [  # rounded before the choice, once
-        b.settle(v, quant, kind)
+        b.requantize(v, quant, kind)
         if isinstance(v, Value) and _number(v) is None
         else b.quantized_number(_number(v) or 0.0, quant, kind, 0)
         for v in (self, other)

@@ -1,4 +1,4 @@
-"""Pixels at computed places."""
+"""grid_sample: pixels at computed positions."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from functools import reduce
 from itertools import product
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import piece
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import int32, rows_at
 from tosaic.rules._operands import minus, plus, scale_of, times
 from tosaic.rules._sums import largest, summed
@@ -131,8 +131,10 @@ def _in_integers(
     total = reduce(
         lambda x, y: b.proved(b.ADD(x, y), -most, most), map(term, product(*axes))
     )  # fmt: skip
-    b.marked(total, Quant(scale_of(input) / 2**_SHARE))
-    return b.permute(b.reshape(b.settled(total), (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2))
+    b.with_quant(total, Quant(scale_of(input) / 2**_SHARE))
+    return b.permute(
+        b.reshape(b.requantized(total), (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2)
+    )
 
 
 def _kept(b: Lowering, x: Value, most: int) -> Value:

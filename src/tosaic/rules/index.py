@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import countable, flat_index, known, pick, rows_at, wrapped
 from tosaic.spec import dtypes as d
 

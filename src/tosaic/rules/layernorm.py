@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._normalised import Affine, normalised, rows_of
 from tosaic.rules.norm import batch_norm
 from tosaic.spec import dtypes as d

@@ -7,13 +7,13 @@ from collections.abc import Callable, Sequence
 from functools import partial
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.extremes import extreme, place_of_extreme
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
-from tosaic.front.moves import added, first
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import added, first
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.alternatives.reduce_extreme import extreme, place_of_extreme
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of, times
 from tosaic.rules._products import factors, meant, product
 from tosaic.rules.compare import truth
@@ -44,7 +44,7 @@ def _reduced(
     y = x
     for axis in axes:
         made = emit(y, axis=axis)
-        y = made if made.quant is not None else b.marked(made, x.quant)
+        y = made if made.quant is not None else b.with_quant(made, x.quant)
     return _kept(b, y, axes, keepdim)
 
 
@@ -64,7 +64,7 @@ def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) ->
     wide = b.widened(x)
     total = _reduced(b, partial(added, b), wide, axes, keepdim=True)
     total.quant = Quant(scale_of(wide) / count)
-    return _kept(b, b.settled(total), axes, keepdim)  # before the reshape, where the NPU fuses it
+    return _kept(b, b.requantized(total), axes, keepdim)  # before the reshape: NPUs fuse it
 
 
 @rule("aten.sum.dim_IntList", samples=_AXES)

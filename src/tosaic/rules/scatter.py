@@ -8,11 +8,11 @@ from collections.abc import Callable, Sequence
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import countable, flat_index, wrapped
 from tosaic.rules._operands import Operand
 from tosaic.rules._writes import added, filled, written
@@ -42,7 +42,7 @@ def _put_back(b: Lowering, whole: Value, part: Value) -> Value:
             rest = moves.piece(b, whole, axis, size, whole.shape[axis])
             part = _put_back(b, moves.piece(b, whole, axis, 0, size), part)
             if part.quant is not None and part.quant != rest.quant:
-                rest = b.settle(rest, part.quant, part.dtype)
+                rest = b.requantize(rest, part.quant, part.dtype)
             return moves.joined(b, [part, rest], axis)
     return part
 

@@ -1,12 +1,12 @@
-"""Blocks of channels that trade places with pixels."""
+"""pixel_shuffle, pixel_unshuffle and channel_shuffle."""
 
 from __future__ import annotations
 
 import math
 
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
 
 
 @shared(

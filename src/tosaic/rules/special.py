@@ -14,8 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import converted, minus, negated, plus, times
 from tosaic.rules.analysis import function_rule
 from tosaic.spec.dtypes import F32, I8

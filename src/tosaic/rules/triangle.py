@@ -1,4 +1,4 @@
-"""Parts of matrices by a constant mask, and numbers as rows of zeros with a one."""
+"""tril, triu and one_hot: constant masks over matrices."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import expanded, take, tiled
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import expanded, take, tiled
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.rules._indices import countable, counted, known, small_compared
 from tosaic.rules._sums import zero_point
 from tosaic.rules.compare import where
@@ -80,7 +80,7 @@ def diag_embed(b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: 
     if offset:
         around = [0] * (2 * self.type.rank)
         around[-2 if offset > 0 else -1] = abs(offset)
-        wide = b.marked(b.PAD(self, b.shape(around), zero_point(b, self)), self.quant)
+        wide = b.with_quant(b.PAD(self, b.shape(around), zero_point(b, self)), self.quant)
     rows = tiled(b, b.reshape(wide, (*self.shape[:-1], 1, size)), [1] * (rank - 2) + [size, 1])
     made = _masked(b, rows, np.eye(size, k=offset, dtype=bool))
     first, second = _pair(self, dim1, dim2, rank)

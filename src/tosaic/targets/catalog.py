@@ -9,9 +9,9 @@ from types import MappingProxyType
 from typing import Any
 
 from tosaic.errors import InvalidInput
+from tosaic.lowering.target import Target
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
-from tosaic.targets.ethosu import ETHOS_U, with_options
+from tosaic.targets.ethosu.target import ETHOS_U, with_options
 
 
 def target_of(name: str | Target, options: Mapping[str, Any] = MappingProxyType({})) -> Target:

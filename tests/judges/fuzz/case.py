@@ -14,8 +14,8 @@ from judges.fuzz.edges import FakeQuant
 from judges.fuzz.generate import SEEDS
 from judges.fuzz.program import load
 from tosaic.front import torchapi
-from tosaic.front.writes import is_functional
-from tosaic.targets.artifact import Artifact
+from tosaic.front.functionalize import is_functional
+from tosaic.pipeline.artifact import Artifact
 
 # Calls whose result jumps: two right answers may be on its two sides.
 JUMPS = re.compile(

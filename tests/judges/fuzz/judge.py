@@ -21,7 +21,7 @@ from judges.fuzz.program import Loaded
 from judges.reference import run_reference
 from tosaic.errors import TosaicError, Unpredictable, first_line
 from tosaic.ir.graph import Op
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 CONFIGURATIONS: dict[str, tuple[str, str | None]] = {
     "fp": ("TOSA-1.0+FP", None),

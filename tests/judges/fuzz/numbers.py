@@ -10,8 +10,8 @@ from torch import Tensor
 from judges.fuzz.case import CONFIRMED, EVALUATED, Case, Finding, Verdict, runs
 from judges.fuzz.edges import FakeQuant, has_dead, noisy, precise
 from judges.fuzz.generate import SEEDS
-from tosaic.front.partition import Partition, Piece
-from tosaic.targets.artifact import Artifact
+from tosaic.lowering.partition import Partition, Piece
+from tosaic.pipeline.artifact import Artifact
 
 DECIBELS = 3.0
 

@@ -1,0 +1,76 @@
+"""What a program computes from no input: masks, positions, tables. It becomes buffers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any
+
+from torch import Tensor, fx
+
+from tosaic.front import torchapi
+from tosaic.passes.match import hold
+
+_LARGEST = 1 << 24  # elements that are computed here; more are left to the target
+
+
+def fold_known(module: fx.GraphModule) -> None:
+    """Calls that read no input and nothing random are replaced by their results.
+
+    What is inside is then never observed, such as the −∞ of a mask, which has no scale. Calls that
+    write to what they read make new values instead, or a run would change a buffer; a program
+    with a write that has no such form is left.
+    """
+    graph, made = module.graph, dict[fx.Node, Any]()
+    values = {n: torchapi.attribute(module, str(n.target)) for n in graph.nodes if _is_held(n)}
+    for node in graph.nodes:
+        if node.op == "call_function" and is_known(node, values):
+            values[node] = made[node] = torchapi.computed(node, values)
+    if not made or not all(_is_new(node) for node in graph.nodes if node not in made):
+        return
+    for node, value in made.items():
+        if not isinstance(value, Tensor) or all(user in made for user in node.users):
+            continue
+        held = hold(node, f"_known_{node.name}", value.detach(), dict(node.meta))
+        node.replace_all_uses_with(held, delete_user_cb=lambda user: user not in made)
+    for node in reversed(made):  # dead code to PyTorch is no call that writes
+        if not node.users:
+            graph.erase_node(node)
+    graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _is_held(node: fx.Node) -> bool:
+    return node.op == "get_attr"
+
+
+def _is_new(node: fx.Node) -> bool:
+    """Whether a call makes a new value; one that writes to an old one does so from here on."""
+    torchapi.make_new(node)
+    return not torchapi.written_positions(node)
+
+
+def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
+    """Whether a call reads tensors alone that are known, so that its result is, too, or all are."""
+    if torchapi.target_name(node) == "getitem":
+        return are_tensors(values.get(node.all_input_nodes[0]))
+    overload = torchapi.overload_of(node)
+    example: Any = node.meta.get("val")
+    if overload is None or not are_tensors(example):
+        return False
+    shapes = [torchapi.known_shape(t) for t in ([example] if _is_tensor(example) else example)]
+    if any(shape is None or math.prod(shape) > _LARGEST for shape in shapes):
+        return False
+    if not all(_is_tensor(values.get(n)) for n in node.all_input_nodes):
+        return False
+    return torchapi.is_repeatable(overload)
+
+
+def are_tensors(value: Any) -> bool:
+    """Whether a value is a tensor of PyTorch, or several and nothing else."""
+    several = isinstance(value, (list, tuple))
+    return (len(value) > 0 and all(map(_is_tensor, value))) if several else _is_tensor(value)
+
+
+def _is_tensor(value: Any) -> bool:
+    return isinstance(value, Tensor)

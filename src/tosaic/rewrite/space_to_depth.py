@@ -1,0 +1,110 @@
+"""Space-to-depth: columns of an image become channels, which fills the multipliers.
+
+An NPU multiplies many input channels at once. An image [H, W, C] is in memory what
+[H, W / n, n · C] is; a kernel over the latter has zeros where it had no weights, and where it
+moves by less than n columns it gives several results at once, side by side as channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+
+from tosaic.ir.graph import Array, Op, Value
+from tosaic.rewrite.epilogue import FUNCTIONS, again, chain, repeated, taken
+from tosaic.rewrite.match import Matcher, form, one_number
+
+_MOST_CHANNELS = 128  # beyond which there is nothing to gain
+_MOST_COLUMNS = 32
+
+
+@dataclass(frozen=True, slots=True)
+class Fold:
+    """``columns`` of an image as one block: the kernel is ``blocks`` wide, and moves by one.
+
+    It gives ``results`` columns at once. Its weights begin ``lead`` columns into the first block.
+    """
+
+    columns: int
+    results: int
+    lead: int
+    blocks: int
+    before: int
+    after: int
+
+    def kernel(self, weights: Array, stride: int, fill: int) -> Array:
+        """The weights [O, H, W, C] as they lie in blocks, a set for each result."""
+        out, height, width, channels = weights.shape
+        shape = self.results, out, height, self.blocks * self.columns, channels
+        wide = np.full(shape, fill, weights.dtype)
+        for index in range(self.results):
+            start = self.lead + index * stride
+            wide[index, :, :, start : start + width] = weights
+        return wide.reshape(self.results * out, height, self.blocks, self.columns * channels)
+
+
+def fold(width: int, kernel: int, stride: int, pads: tuple[int, int], results: int) -> Fold | None:
+    """How columns are folded such that a block gives so many results; None if they do not fit."""
+    columns, count = results * stride, (width + sum(pads) - kernel) // stride + 1
+    if width % columns or count % results:
+        return None
+    before = -(-pads[0] // columns)
+    lead = before * columns - pads[0]
+    blocks = -(-(lead + columns - stride + kernel) // columns)
+    after = count // results - 1 + blocks - before - width // columns
+    return None if after < 0 else Fold(columns, results, lead, blocks, before, after)
+
+
+def _folds(conv: Op) -> Iterator[Fold]:
+    _, _, width, channels = conv.ins[0].shape
+    kernel, stride = conv.operand("weight").shape[2], conv.attrs["stride"][1]
+    pads = tuple(conv.attrs["pad"][2:])
+    for results in range(1, min(_MOST_COLUMNS, _MOST_CHANNELS // channels) // stride + 1):
+        found = fold(width, kernel, stride, pads, results) if results * stride > 1 else None
+        if found is not None:
+            yield found
+
+
+@form("CONV2D", *FUNCTIONS)
+def fold_columns(m: Matcher, op: Op) -> Value | None:
+    """The cheapest fold of a convolution, with all that follows its sums."""
+    found = chain(m, op, "CONV2D")
+    if found is None or m.cost is None:
+        return None
+    conv, *functions = found
+    weight, zero = conv.operand("weight"), one_number(conv.operand("weight_zp"))
+    if not (weight.is_const and conv.operand("bias").is_const) or zero is None:
+        return None
+    if conv.attrs["dilation"][1] != 1 or not conv.ins[0].dtype.is_int:
+        return None
+    best, least = None, m.cost(conv)
+    for candidate in _folds(conv):
+        with m.b.scratch():
+            tried = _folded(m, conv, candidate, int(zero)).producer
+            cost = least if tried is None else m.cost(tried)
+        if cost < least:
+            best, least = candidate, cost
+    if best is None:
+        return None
+    channels = repeated(weight.shape[0], best.results)
+    value = again(m, _folded(m, conv, best, int(zero)), functions, channels)
+    made = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
+    return made if best.results > 1 else value
+
+
+def _folded(m: Matcher, conv: Op, fold: Fold, fill: int) -> Value:
+    """The sums of a convolution whose columns are folded."""
+    (batch, height, width, channels), weight = conv.ins[0].shape, conv.operand("weight")
+    down, right = conv.attrs["stride"]
+    shape = (fold.results * weight.shape[0], weight.shape[1], fold.blocks, fold.columns * channels)
+    kernel = m.b.remade(weight, lambda a: fold.kernel(a, right, fill), shape)
+    bias = taken(m, conv.operand("bias"), repeated(weight.shape[0], fold.results))
+    blocks = m.b.shape((batch, height, width // fold.columns, fold.columns * channels))
+    pads = (*conv.attrs["pad"][:2], fold.before, fold.after)
+    return m.b.CONV2D(
+        m.b.RESHAPE(conv.ins[0], blocks, loc=conv.loc), kernel, bias, *conv.ins[3:],
+        out=conv.outs[0].dtype, loc=conv.loc,
+        **{**conv.attrs, "pad": pads, "stride": (down, 1)},
+    )  # fmt: skip
