@@ -22,39 +22,49 @@ _LIMITED = (Sample(((2, 3, 5),), domain=(-8.0, 8.0)), Sample(((1, 4, 3, 3),), do
 _CURVES = tuple(Sample(s.shapes, domain=s.domain, steps16=2) for s in _LIMITED)
 
 
-@rule("aten.hardtanh.default", samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))
+@rule("aten.hardtanh.default", "aten.hardtanh_.default",
+      samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))  # fmt: skip
 def hardtanh(b: Lowering, self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
     return b.bounded(self, min_val, max_val)
 
 
-rule("aten.relu.default", samples=_LIMITED)(partial(hardtanh, min_val=0.0, max_val=math.inf))
-rule("aten.relu6.default", samples=_LIMITED)(partial(hardtanh, min_val=0.0, max_val=6.0))
+rule("aten.relu.default", "aten.relu_.default", samples=_LIMITED)(
+    partial(hardtanh, min_val=0.0, max_val=math.inf)
+)
+rule("aten.relu6.default", "aten.relu6_.default", samples=_LIMITED)(
+    partial(hardtanh, min_val=0.0, max_val=6.0)
+)
 
 
-@rule("aten.clamp.default", samples=[Sample(((4, 9),), (-1.0, 2.0)), Sample(((4, 9),), (None, 1.5)),
+@rule("aten.clamp.default", "aten.clamp_.default",
+      samples=[Sample(((4, 9),), (-1.0, 2.0)), Sample(((4, 9),), (None, 1.5)),
                Sample(((36,),), (-1,))])  # fmt: skip
 def clamp(b: Lowering, self: Value, min: float | None = None, max: float | None = None) -> Value:
     return b.bounded(self, -math.inf if min is None else min, math.inf if max is None else max)
 
 
-rule("aten.clamp_min.default", samples=[Sample(((4, 9),), (-1.0,))])(clamp)
-rule("aten.clamp_max.default", samples=[Sample(((4, 9),), (1.0,))])(clamp)
+rule("aten.clamp_min.default", "aten.clamp_min_.default", samples=[Sample(((4, 9),), (-1.0,))])(
+    clamp
+)
+rule("aten.clamp_max.default", "aten.clamp_max_.default", samples=[Sample(((4, 9),), (1.0,))])(
+    clamp
+)
 
 
-@rule("aten.sigmoid.default", policy="FIXED", limits=(0.0, 1.0), samples=_CURVES)
+@rule("aten.sigmoid.default", "aten.sigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def sigmoid(b: Lowering, self: Value) -> Value:
     return b.SIGMOID(self) if self.quant is None else b.table(self, torch.sigmoid, 11.0)
 
 
-@rule("aten.tanh.default", policy="FIXED", limits=(-1.0, 1.0), samples=_CURVES)
+@rule("aten.tanh.default", "aten.tanh_.default", policy="FIXED", limits=(-1.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def tanh(b: Lowering, self: Value) -> Value:
     return b.TANH(self) if self.quant is None else b.table(self, torch.tanh, 6.0)
 
 
-@rule(
-    "aten.gelu.default",
-    samples=(*_CURVES, Sample(((4, 9),), (), (("approximate", "tanh"),), steps16=2)),
-)
+@rule("aten.gelu.default", "aten.gelu_.default",
+      samples=(*_CURVES, Sample(((4, 9),), (), (("approximate", "tanh"),), steps16=2)))  # fmt: skip
 def gelu(b: Lowering, self: Value, approximate: str = "none") -> Value:
     if self.quant is not None:
         return b.table(self, lambda x: F.gelu(x, approximate=approximate))
@@ -66,17 +76,18 @@ def gelu(b: Lowering, self: Value, approximate: str = "none") -> Value:
     return times(b, times(b, self, 0.5), plus(b, part, 1.0))
 
 
-@rule("aten.silu.default", samples=_CURVES)
+@rule("aten.silu.default", "aten.silu_.default", samples=_CURVES)
 def silu(b: Lowering, self: Value) -> Value:
     return b.table(self, F.silu) if self.quant is not None else times(b, self, b.SIGMOID(self))
 
 
-@rule("aten.hardsigmoid.default", policy="FIXED", limits=(0.0, 1.0), samples=_CURVES)
+@rule("aten.hardsigmoid.default", "aten.hardsigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
+      samples=_CURVES)  # fmt: skip
 def hardsigmoid(b: Lowering, self: Value) -> Value:
     return b.table(self, F.hardsigmoid) if self.quant is not None else _gate(b, self)
 
 
-@rule("aten.hardswish.default", samples=_CURVES)
+@rule("aten.hardswish.default", "aten.hardswish_.default", samples=_CURVES)
 def hardswish(b: Lowering, self: Value) -> Value:
     return b.table(self, F.hardswish) if self.quant is not None else times(b, self, _gate(b, self))
 
@@ -93,7 +104,8 @@ def _negative(b: Lowering, x: Value) -> Value:
     return b.MINIMUM(x, b.number(0, x))
 
 
-@rule("aten.leaky_relu.default", samples=(*_CURVES, Sample(((4, 9),), (0.2,), steps16=2)))
+@rule("aten.leaky_relu.default", "aten.leaky_relu_.default",
+      samples=(*_CURVES, Sample(((4, 9),), (0.2,), steps16=2)))  # fmt: skip
 def leaky_relu(b: Lowering, self: Value, negative_slope: float = 0.01) -> Value:
     if self.quant is not None:
         return b.table(self, lambda x: F.leaky_relu(x, negative_slope))
@@ -193,7 +205,8 @@ def _below_zero(b: Lowering, x: Value, factor: float, inner: float) -> Value:
     return times(b, minus(b, exponential, 1.0), factor)
 
 
-@rule("aten.elu.default", samples=(*_CURVES, Sample(((4, 9),), (0.7, 1.2, 0.5), steps16=2)))
+@rule("aten.elu.default", "aten.elu_.default",
+      samples=(*_CURVES, Sample(((4, 9),), (0.7, 1.2, 0.5), steps16=2)))  # fmt: skip
 def elu(
     b: Lowering, self: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Value:
@@ -203,12 +216,13 @@ def elu(
     return plus(b, times(b, _positive(b, self), scale), below)
 
 
-@rule("aten.celu.default", samples=(*_CURVES, Sample(((4, 9),), (0.6,), steps16=2)))
+@rule("aten.celu.default", "aten.celu_.default",
+      samples=(*_CURVES, Sample(((4, 9),), (0.6,), steps16=2)))  # fmt: skip
 def celu(b: Lowering, self: Value, alpha: float = 1.0) -> Value:
     return elu(b, self, alpha, 1.0, 1.0 / alpha)
 
 
-@rule("aten.selu.default", samples=_CURVES)
+@rule("aten.selu.default", "aten.selu_.default", samples=_CURVES)
 def selu(b: Lowering, self: Value) -> Value:
     return elu(b, self, 1.6732632423543772, 1.0507009873554805)  # the constants of PyTorch
 
@@ -229,7 +243,7 @@ def softplus(b: Lowering, self: Value, beta: float = 1.0, threshold: float = 20.
     return b.SELECT(b.GREATER(x, b.number(threshold, x)), self, y)
 
 
-@rule("aten.mish.default", samples=_CURVES)
+@rule("aten.mish.default", "aten.mish_.default", samples=_CURVES)
 def mish(b: Lowering, self: Value) -> Value:
     if self.quant is not None:
         return b.table(self, F.mish)
@@ -257,7 +271,8 @@ def softshrink(b: Lowering, self: Value, lambd: float = 0.5) -> Value:
     return minus(b, self, b.CLAMP(self, min_val=-lambd, max_val=lambd))
 
 
-@rule("aten.threshold.default", samples=[Sample(((4, 9),), (0.5, -1.0), steps16=2),
+@rule("aten.threshold.default", "aten.threshold_.default",
+      samples=[Sample(((4, 9),), (0.5, -1.0), steps16=2),
                Sample(((2, 3, 5),), (-1.0, 2.0), steps16=12)])  # fmt: skip
 def threshold(b: Lowering, self: Value, threshold: float, value: float) -> Value:
     if self.quant is not None:

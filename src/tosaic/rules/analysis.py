@@ -30,7 +30,9 @@ def function_rule(
     samples = [Sample(s, domain=domain, steps16=steps16) for s in shapes]
 
     def register(real: Callable[[Lowering, Value], Value]) -> Lowered:
-        @rule(f"aten.{name}.default", samples=samples, **options)
+        forms = (name, f"{name}_") if hasattr(torch.ops.aten, f"{name}_") else (name,)
+
+        @rule(*(f"aten.{form}.default" for form in forms), samples=samples, **options)
         def lower(b: Lowering, self: Value) -> Value:
             return real(b, self) if self.quant is None else b.table(self, function)
 
@@ -125,9 +127,8 @@ def _start_of_erfinv(b: Lowering, x: Value) -> Value:
     return _signed(b, x, _root(b, b.MAXIMUM(inner, b.number(0.0, x))))
 
 
-@rule(
-    "aten.frac.default", samples=[Sample(s, domain=(-8.0, 8.0)) for s in (((2, 3, 5),), ((40,),))]
-)
+@rule("aten.frac.default", "aten.frac_.default",
+      samples=[Sample(s, domain=(-8.0, 8.0)) for s in (((2, 3, 5),), ((40,),))])  # fmt: skip
 def frac(b: Lowering, self: Value) -> Value:
     if self.quant is not None:
         return b.table(self, torch.frac) if self.dtype is I8 else left_over(b, self, "trunc")
@@ -140,7 +141,8 @@ def rad2deg(b: Lowering, x: Value) -> Value:
     return times(b, x, 180 / math.pi)
 
 
-@rule("aten.logit.default", samples=[Sample(((40,),), domain=(0.1, 0.9), steps16=4),
+@rule("aten.logit.default", "aten.logit_.default",
+      samples=[Sample(((40,),), domain=(0.1, 0.9), steps16=4),
                Sample(((2, 3, 5),), (0.2,), domain=(0.01, 0.99), steps16=12)])  # fmt: skip
 def logit(b: Lowering, self: Value, eps: float | None = None) -> Value:
     """log(x) − log(1 − x), of x limited to what is ``eps`` away from 0 and 1."""

@@ -25,12 +25,12 @@ def _samples(low: float, high: float, steps16: int = 2) -> tuple[Sample, ...]:
     return tuple(Sample(s, domain=(low, high), steps16=steps16) for s in shapes)
 
 
-@rule("aten.exp.default", samples=_samples(-4.0, 1.0))
+@rule("aten.exp.default", "aten.exp_.default", samples=_samples(-4.0, 1.0))
 def exp(b: Lowering, self: Value) -> Value:
     return b.EXP(self) if self.quant is None else b.table(self, torch.exp)
 
 
-@rule("aten.expm1.default", samples=_samples(-2.0, 1.0))
+@rule("aten.expm1.default", "aten.expm1_.default", samples=_samples(-2.0, 1.0))
 def expm1(b: Lowering, self: Value) -> Value:
     """tanh(x/2) · (eˣ + 1), which keeps the digits of a small x."""
     if self.quant is not None:
@@ -38,17 +38,17 @@ def expm1(b: Lowering, self: Value) -> Value:
     return times(b, b.TANH(times(b, self, 0.5)), plus(b, b.EXP(self), 1.0))
 
 
-@rule("aten.log.default", samples=_samples(0.3, 3.0, 4))
+@rule("aten.log.default", "aten.log_.default", samples=_samples(0.3, 3.0, 4))
 def log(b: Lowering, self: Value) -> Value:
     return b.LOG(self) if self.quant is None else b.table(self, torch.log)
 
 
-@rule("aten.log1p.default", samples=_samples(-0.3, 3.0, 2))
+@rule("aten.log1p.default", "aten.log1p_.default", samples=_samples(-0.3, 3.0, 2))
 def log1p(b: Lowering, self: Value) -> Value:
     return b.LOG(plus(b, self, 1.0)) if self.quant is None else b.table(self, torch.log1p)
 
 
-@rule("aten.sqrt.default", samples=_samples(0.0, 4.0, 4))
+@rule("aten.sqrt.default", "aten.sqrt_.default", samples=_samples(0.0, 4.0, 4))
 def sqrt(b: Lowering, self: Value) -> Value:
     """1 / (1/√x): the infinity at 0 becomes 0 again."""
     if self.quant is None:
@@ -76,12 +76,12 @@ def _root16(b: Lowering, x: Value) -> Value:
     return b.marked(most, quant)
 
 
-@rule("aten.rsqrt.default", samples=_samples(0.3, 4.0, 6))
+@rule("aten.rsqrt.default", "aten.rsqrt_.default", samples=_samples(0.3, 4.0, 6))
 def rsqrt(b: Lowering, self: Value) -> Value:
     return b.RSQRT(self) if self.quant is None else b.table(self, torch.rsqrt)
 
 
-@rule("aten.reciprocal.default", samples=_samples(0.3, 4.0, 12))
+@rule("aten.reciprocal.default", "aten.reciprocal_.default", samples=_samples(0.3, 4.0, 12))
 def reciprocal(b: Lowering, self: Value) -> Value:
     return b.RECIPROCAL(self) if self.quant is None else b.table(self, torch.reciprocal)
 
@@ -89,12 +89,12 @@ def reciprocal(b: Lowering, self: Value) -> Value:
 _WAVES = (*_samples(-4.0, 4.0), *_samples(-90.0, 70.0, 4))
 
 
-@rule("aten.sin.default", samples=_WAVES)
+@rule("aten.sin.default", "aten.sin_.default", samples=_WAVES)
 def sin(b: Lowering, self: Value) -> Value:
     return b.SIN(self) if self.quant is None else _wave(b, self, torch.sin)
 
 
-@rule("aten.cos.default", samples=_WAVES)
+@rule("aten.cos.default", "aten.cos_.default", samples=_WAVES)
 def cos(b: Lowering, self: Value) -> Value:
     return b.COS(self) if self.quant is None else _wave(b, self, torch.cos)
 
@@ -110,7 +110,7 @@ def _wave(b: Lowering, x: Value, function: Function) -> Value:
     return b.table(b.marked(within, Quant(math.tau / turn)), function)
 
 
-@rule("aten.erf.default", samples=_samples(-3.0, 3.0))
+@rule("aten.erf.default", "aten.erf_.default", samples=_samples(-3.0, 3.0))
 def erf(b: Lowering, self: Value) -> Value:
     return b.ERF(self) if self.quant is None else b.table(self, torch.erf)
 
@@ -122,24 +122,24 @@ def _whole(b: Lowering, x: Value, function: Function, rounding: str) -> Value:
     return whole(b, x, rounding)
 
 
-@rule("aten.floor.default", samples=_samples(-8.0, 8.0))
+@rule("aten.floor.default", "aten.floor_.default", samples=_samples(-8.0, 8.0))
 def floor(b: Lowering, self: Value) -> Value:
     return b.FLOOR(self) if self.quant is None else _whole(b, self, torch.floor, "floor")
 
 
-@rule("aten.ceil.default", samples=_samples(-8.0, 8.0))
+@rule("aten.ceil.default", "aten.ceil_.default", samples=_samples(-8.0, 8.0))
 def ceil(b: Lowering, self: Value) -> Value:
     return b.CEIL(self) if self.quant is None else _whole(b, self, torch.ceil, "ceil")
 
 
-@rule("aten.trunc.default", samples=_samples(-8.0, 8.0))
+@rule("aten.trunc.default", "aten.trunc_.default", samples=_samples(-8.0, 8.0))
 def trunc(b: Lowering, self: Value) -> Value:
     if self.quant is not None:
         return _whole(b, self, torch.trunc, "trunc")
     return b.SELECT(b.GREATER(b.number(0.0, self), self), b.CEIL(self), b.FLOOR(self))
 
 
-@rule("aten.round.default", samples=_samples(-8.0, 8.0))
+@rule("aten.round.default", "aten.round_.default", samples=_samples(-8.0, 8.0))
 def round(b: Lowering, self: Value) -> Value:
     """Halves go to the even side: up from a floor that is odd."""
     if self.quant is not None:
@@ -151,7 +151,8 @@ def round(b: Lowering, self: Value) -> Value:
     return plus(b, below, b.SELECT(b.GREATER(part, half), b.number(1.0, self), tie))
 
 
-@rule("aten.sign.default", "aten.sgn.default", samples=[Sample(((4, 400),), whole=True)])
+@rule("aten.sign.default", "aten.sign_.default", "aten.sgn.default",
+      samples=[Sample(((4, 400),), whole=True)])  # fmt: skip
 def sign(b: Lowering, self: Value) -> Value:
     if self.quant is not None and self.dtype is I8:
         return b.table(self, torch.sign)
