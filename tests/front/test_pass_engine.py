@@ -87,7 +87,10 @@ def test_operands_of_a_sum_match_in_either_order_and_behind_copies() -> None:
 
 def test_a_variable_is_the_same_operand_wherever_it_stands() -> None:
     form = Op("mul.Tensor", Var("x"), Op("sigmoid.default", Var("x")), commutes=True)
-    for function, is_silu in ((lambda x: x.sigmoid() * x, True), (lambda x: x.sigmoid() * 2, False)):
+    for function, is_silu in (
+        (lambda x: x.sigmoid() * x, True),
+        (lambda x: x.sigmoid() * 2, False),
+    ):
         last = [n for n in module_of(function, torch.randn(4)).graph.nodes if name_of(n)][-1]
         assert (matched(last, form) is not None) is is_silu
 

@@ -33,9 +33,9 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
         if size >= 2 * _LANES and not size % _LANES:
             lanes = b.reshape(rows, (rows.shape[0], size // _LANES, _LANES))
             found = extreme(b, name, lanes, 1)
-            rows = b.reshape(b.marked(found, None), (rows.shape[0], _LANES))
+            rows = b.reshape(b.with_quant(found, None), (rows.shape[0], _LANES))
         found = extreme(b, name, b.permute(rows, (1, 0)), 0)
-        return b.reshape(b.marked(found, None), (*x.shape[:axis], 1))
+        return b.reshape(b.with_quant(found, None), (*x.shape[:axis], 1))
 
     def opposite() -> Value:
         if name != "REDUCE_MIN":
