@@ -114,9 +114,8 @@ def test_a_scheme_finds_calls_by_either_name() -> None:
     for key in ("aten.hardswish_.default", aten.hardswish_.default, "aten.hardswish.default"):
         made = quantize(net, (x,), scheme=Schemes("int8", nodes={key: None}), calibration=[x])
         (call,) = [n for n in made.graph.nodes if "hardswish" in str(n.target)]
-        assert "dequantize" in str(call.args[0]) and not any(
-            "quantize_per" in str(user.target) for user in call.users
-        )
+        assert "dequantize" in str(call.args[0])
+        assert not any("quantize_per" in str(user.target) for user in call.users)
 
 
 def test_functions_of_branches_are_canonical_too() -> None:
@@ -131,7 +130,8 @@ def test_functions_of_branches_are_canonical_too() -> None:
         str(n.target) for part in model.graph_module.modules() if hasattr(part, "graph")
         for n in part.graph.nodes if n.op == "call_function"
     ]  # fmt: skip
-    assert "aten.sub.Tensor" in inner and "aten.mul.Tensor" in inner
+    assert "aten.sub.Tensor" in inner
+    assert "aten.mul.Tensor" in inner
     assert "aten.subtract.Tensor" not in inner
 
 

@@ -70,7 +70,8 @@ def test_passes_run_on_the_functions_of_branches() -> None:
 
     module = torchapi.module_of(import_model(Branches(), (torch.randn(3),)).model)
     run(module, [Pass("look", look)])
-    assert ["aten.sin.default"] in seen[:2] and ["aten.cos.default"] in seen[:2]
+    assert ["aten.sin.default"] in seen[:2]
+    assert ["aten.cos.default"] in seen[:2]
     assert "cond" in seen[2]
 
 
@@ -80,7 +81,8 @@ def test_operands_of_a_sum_match_in_either_order_and_behind_copies() -> None:
         last = [n for n in module_of(function, torch.randn(4)).graph.nodes if name_of(n)][-1]
         found = matched(last, form)
         assert found is not None
-        assert found["n"] == 2 and found["x"].op == "placeholder"
+        assert found["n"] == 2
+        assert found["x"].op == "placeholder"
     last = [n for n in module_of(lambda x: x.sin() - 2, torch.randn(4)).graph.nodes if name_of(n)]
     assert matched(last[-1], form) is None
 
@@ -101,7 +103,7 @@ def test_the_order_of_passes_is_data_with_a_name_for_each() -> None:
         assert all(isinstance(each, Pass) and each.name for each in listed)
     names = [each.name for each in order]
     assert names.index("fold_constants") < names.index("fuse_attention") < names.index("decompose")
-    assert [each.name for each in phases.IMPORT][0] == "canonical_overloads"
+    assert next(each.name for each in phases.IMPORT) == "canonical_overloads"
 
 
 class Attention(nn.Module):

@@ -1,4 +1,4 @@
-"""From a PyTorch model to an artifact: import, quantize, lower, rewrite, verify."""
+"""Compiles a PyTorch model: import, quantize, lower, rewrite, verify, emit."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A program as graphs for a target, and the calls that its compiler turns out not to take."""
+"""Lowers a program to graphs for a target, and moves calls that its compiler refuses to the CPU."""
 
 from __future__ import annotations
 
@@ -96,7 +96,9 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
     for piece in found.pieces:
         if piece.graph is not None:
             lay_out(piece)
-            piece.graph = improve(piece.graph, target.env, target.refuses, target.cost)
+            piece.graph = improve(
+                piece.graph, target.env, target.refuses, target.cost, target.judge
+            )
             drop_unread(piece)
             take_unsigned(piece, target)
             verify(piece.graph, target.env, target.constraints)

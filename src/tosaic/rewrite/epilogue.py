@@ -1,4 +1,4 @@
-"""A product and the functions of each sum behind it, which an NPU computes as one operation."""
+"""Epilogues: the elementwise functions of an accumulator that fuse with the product before them."""
 
 from __future__ import annotations
 

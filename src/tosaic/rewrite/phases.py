@@ -28,6 +28,7 @@ from tosaic.rewrite import (
     undilate,
 )
 from tosaic.rewrite.attention_heads import part_heads
+from tosaic.rewrite.candidates import Judge
 from tosaic.rewrite.concat_in_place import compute_copies
 from tosaic.rewrite.fold_constants import share_constants
 from tosaic.rewrite.layout import sink_transposes
@@ -61,20 +62,24 @@ register(MODULES)
 
 
 def improve(
-    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None
-) -> Graph:
+    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
+    judge: Judge | None = None, forms: bool = True,
+) -> Graph:  # fmt: skip
     """The graph with every rewrite applied; the given one is used up.
 
     ``allowed`` is a constraint of the target: a reason why it cannot have an operator, or None.
-    ``cost`` is what an operator costs there, by which the cheapest of equal forms is chosen.
+    ``cost`` is what an operator costs there by formulas, which drop the forms that cost too much;
+    ``judge`` says what the region of a form takes, and decides. Without it formulas do.
+    Without ``forms`` there are only the rewrites that are better everywhere.
     """
     simplify(graph, env, allowed, cost)
     graph = sink_transposes(graph, env, allowed, cost)
     if cost is not None:
         lower_ranks(graph, env, allowed)
+    if cost is not None and forms:
         part_heads(graph, env, allowed, cost)
-    simplify(graph, env, allowed, cost, forms=True)
-    if cost is not None:
+    simplify(graph, env, allowed, cost, forms, judge)
+    if cost is not None and forms:
         share_shapes(graph, env, allowed, cost)
         lower_peak(graph, env, allowed, cost)
         compute_copies(graph, env, allowed, cost)

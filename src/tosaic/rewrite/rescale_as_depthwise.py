@@ -1,4 +1,4 @@
-"""A RESCALE by itself as a product with ones that is rescaled, which an NPU does twice as fast."""
+"""A standalone RESCALE as a depthwise convolution with ones, which fuses the scale."""
 
 from __future__ import annotations
 

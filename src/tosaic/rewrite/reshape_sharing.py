@@ -1,4 +1,4 @@
-"""One shape for a value that several operators read.
+"""Shares one shape among the consumers of a value, so that RESHAPE copies nothing.
 
 An NPU's compiler gives a tensor one shape: where another operator reads the same tensor through a
 RESHAPE, it is copied. Operators on single elements work in any shape, so they take the one that
