@@ -285,7 +285,9 @@ def chosen(m: Maker, x: Value) -> Value:
 def joined(m: Maker, x: Value) -> Value:
     where = axis(m, x)
     shape = (*x.shape[:where], m.size(1, 4), *x.shape[where + 1 :])
-    parts = [m.b.requantize(v, x.quant, x.dtype) for v in (x, other(m, x, shape), other(m, x, x.shape))]
+    parts = [
+        m.b.requantize(v, x.quant, x.dtype) for v in (x, other(m, x, shape), other(m, x, x.shape))
+    ]
     return call(m, "cat.default", parts[: m.size(2, 3)], where)
 
 
