@@ -120,7 +120,7 @@ def _small_for_dilation(op: Op) -> bool:
 def is_small_for_dilation(op: Op, given: Value) -> bool:
     """Whether Vela takes a convolution apart by its dilation, and parts of the input are empty.
 
-    It does so along both axes where the dilation of one is above 2: the NPU has no such kernel.
+    It does so along both axes where the dilation of one exceeds 2, for which there is no kernel.
     """
     dilation = op.attrs["dilation"][-2:]
     axes = zip(given.shape[-3:-1], dilation, _taps(op))
