@@ -67,7 +67,10 @@ def examine(target: str, seed: int) -> Found | None:
         Model(graph).run(*data)
         if seed % 3:  # as a compile does
             inputs = dict(zip(graph.inputs, data))
-            graph = improve(graph, known.env, known.refuses, known.cost)
+            judge = known.judge if seed % 3 == 1 else None
+            graph = improve(graph, known.env, known.refuses, known.cost, judge)
+            read = {value for op in graph.ops for value in op.ins}.union(graph.outputs)
+            graph.inputs = [value for value in graph.inputs if value in read]
             data = [inputs[value] for value in graph.inputs]
             Model(graph).run(*data)
     except TosaicError:
