@@ -153,12 +153,21 @@ def enlarged_twice(m: Maker) -> Value:
     return m.b.ADD(m.rescale(x, UNIT, I32), m.b.const([[[[1]]]], I32))
 
 
-def left_out(m: Maker) -> Value:
-    """A RESCALE by 1 from int48, of which an enlarged image is made."""
+def negated_twice(m: Maker, x: Value) -> tuple[Value, Value]:
+    return m.b.NEGATE(x, m.zero(I32), m.zero(I32)), m.b.NEGATE(x, m.zero(I32), m.zero(I32))
+
+
+def by_one(m: Maker) -> Value:
+    """A RESCALE by 1 from int48."""
     x, weight = m.input(I16, (1, 4, 6, 5), reach=900), m.draw(I8, (5, 1, 1, 5), reach=3)
     acc = m.b.CONV2D(x, m.b.const(weight, I8), m.zero(I48), m.zero(I16), m.zero(I8),
                      pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I48)  # fmt: skip
-    y = m.rescale(acc, (1 << 14, 14), I16, scale32=False)
+    return m.rescale(acc, (1 << 14, 14), I16, scale32=False)
+
+
+def left_out(m: Maker) -> Value:
+    """An enlarged image of what a RESCALE by 1 makes."""
+    y = by_one(m)
     shapes = [m.b.shape(numbers) for numbers in ((4, 2, 4, 2), (-1, -1), (1, 1))]
     return m.b.RESIZE(y, *shapes, mode="NEAREST_NEIGHBOR", out=I16)
 
@@ -308,6 +317,12 @@ FORMS = {
             m.input(I8, (1, 6, 5, 4)), kernel=(2, 2), stride=(1, 1), pad=(0, 0, 0, 0)), UNIT, I32)),
             m.b.shape((0, 0, 1, 0, 0, 1, 0, 0)), m.zero(I32)), (U85,)),
     "two pieces of one RESCALE": Piece(two_slices, (U55,)),
+    "a piece of a RESCALE for two": Piece(
+        lambda m: negated_twice(m, cut(m, widened(m, m.input(I8, (8, 8, 9))), (0, 0, 2), (8, 8, 1))),
+        (U55,)),
+    "an int48 by 1 in a CONCAT, scaled": Piece(
+        lambda m: m.rescale(m.b.CONCAT(by_one(m), m.input(I16, (1, 4, 6, 5)), axis=1),
+                            (1215438503, 30), I16), (U85,)),
     "scales by channel of a CONCAT": Piece(
         lambda m: by_channel(m, joined(m, I8)), BOTH),
     "a RESCALE of int32 with another shape for two": Piece(

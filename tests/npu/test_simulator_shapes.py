@@ -107,6 +107,19 @@ def test_a_rescaled_tensor_that_two_consumers_read_in_another_shape(
     assert [op.name for op in graph.ops] == ["RESCALE", "RESHAPE", "MUL", "RESHAPE", "MUL"]
 
 
+@EACH
+def test_a_piece_of_a_rescaled_tensor_in_another_shape_that_is_read_twice(
+    machine: Configuration,
+) -> None:
+    m = Maker((7,), machine is U85)
+    x = m.rescale(m.input(I8, (4, 1, 3, 2, 1)), (1771712275, 31), I8, (0, 9))
+    x = m.b.RESHAPE(x, m.b.shape((4, 1, 3, 2)))
+    x = m.b.SLICE(x, m.b.shape((0, 0, 1, 0)), m.b.shape((4, 1, 1, 2)))
+    graph = assert_repaired(m, machine, m.b.MUL(x, x, m.zero(I8)))
+    names = ["RESCALE", "RESHAPE", "SLICE", "RESHAPE", "SLICE", "MUL"]
+    assert [op.name for op in graph.ops] == names
+
+
 def test_two_rescales_by_one_of_a_48_bit_sum_are_kept_apart() -> None:
     """Vela ends the process where they are not, so that is not tried here."""
     m = Maker((7,), u85=True)

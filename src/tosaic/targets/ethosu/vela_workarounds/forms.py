@@ -117,19 +117,22 @@ def _with_twin(reader: Op, position: int) -> Op:
     return twin
 
 
-def _reshape_each_consumer(graph: Graph, env: Env) -> None:
-    """A RESHAPE for each consumer of what a RESCALE by itself makes, in another shape."""
-    uses, ops = readers_of(graph), list[Op]()
+def _reshape_each_use(graph: Graph, env: Env) -> None:
+    """A RESHAPE, and SLICE, for each use of what a RESCALE by itself makes, in another shape."""
+    uses, ops, seen = readers_of(graph), list[Op](), set(graph.outputs)
     for op in graph.ops:
         for position, value in enumerate(op.ins):
-            shape = value.producer
-            if shape is None or not keeps_order(shape):
+            made = value.producer
+            shaped = made.ins[0] if made is not None and made.name == "SLICE" else value
+            if shaped.producer is None or not keeps_order(shaped.producer):
                 continue
-            if uses[value][0] is op and value not in graph.outputs:
+            rescale = maker(shaped)
+            if rescale is None or rescale.name != "RESCALE" or not _is_alone(rescale, uses):
                 continue
-            made = maker(value)
-            if made is not None and made.name == "RESCALE" and _is_alone(made, uses):
-                ops.append(_with_twin(op, position))
+            if value in seen:
+                twin = _with_twin(op, position)
+                ops += [twin] if shaped is value else [_with_twin(twin, 0), twin]
+            seen.add(value)
         ops.append(op)
     graph.ops = ops
 
@@ -214,9 +217,8 @@ SHAPES = (
     Form("What makes a reshaped tensor writes it in that shape, which is forgotten for the second "
          "operand of an operator that reads it twice.", _reshape_each_operand,
          test="test_a_tensor_that_an_operator_reads_twice_in_another_shape_has_a_reshape_for_each"),
-    Form("The same is forgotten for the second consumer, where a RESCALE makes the tensor.",
-         _reshape_each_consumer,
-         test="test_a_rescaled_tensor_that_two_consumers_read_in_another_shape"),
+    Form("The same is forgotten for every use but the first, where a RESCALE makes the tensor.",
+         _reshape_each_use, test="test_a_rescaled_tensor_that_two_consumers_read_in_another_shape"),
     Form("A MUL by a constant with a shift above 31 rounds twice.",
          _round_once, test="test_a_product_with_a_constant_and_a_long_shift_rounds_once"),
 )  # fmt: skip

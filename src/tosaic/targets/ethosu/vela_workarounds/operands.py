@@ -78,7 +78,9 @@ def _is_one_of_several_pieces(use: Use) -> bool:
     alone = sum(reader.name == "SLICE" for reader in readers) == 1
     if made.outs[0].dtype is not d.I32 and alone and starts and not starts.array.any():
         return False  # the only piece, from the start
-    return d.I32 in (made.ins[0].dtype, made.outs[0].dtype) and len(readers) > 1
+    if d.I32 not in (made.ins[0].dtype, made.outs[0].dtype):
+        return False
+    return len(readers) > 1 or len(use.readers) > 1
 
 
 def _is_padded_and_split(use: Use) -> bool:
@@ -122,6 +124,10 @@ def _is_wider_than_an_image(use: Use) -> bool:
 
 def _has_other_type_before(use: Use) -> bool:
     op, made = use.op, use.made
+    if op.name == "RESCALE":  # which is fused with what is before
+        return any(
+            factor(v.outs[0]) == 1 and v.ins[0].dtype is d.I48 for v in fused_into(use.value)
+        )
     if made is None or made.name != "RESCALE" or factor(made.outs[0]) != 1:
         return False
     before, after = made.ins[0].dtype, made.outs[0].dtype
@@ -129,8 +135,6 @@ def _has_other_type_before(use: Use) -> bool:
         return before is not after
     if op.name in _CONVOLUTIONS and (before, after) == (d.I8, d.I16):
         return True
-    if op.name == "RESCALE":  # by 1, left out as well
-        return before is d.I48 and factor(op.outs[0]) == 1
     return before is d.I48 and op.name in ("CONV3D", "TRANSPOSE_CONV2D", "NEGATE")
 
 
