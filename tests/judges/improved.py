@@ -13,7 +13,6 @@ from tosaic.interp.model import Model
 from tosaic.ir import verify
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
-from tosaic.rewrite import improve
 from tosaic.sim.ethosu import load
 from tosaic.spec.dtypes import I8, I32
 from tosaic.targets.ethosu.delegate import compile_graph
@@ -67,7 +66,7 @@ def same(target_name: str, case: Case, seed: int) -> tuple[Graph, Graph]:
     (expected,) = run_reference(before, given)
     assert len(np.unique(expected)) > 20
     assert np.isin(expected, (-128, 127)).mean() < 0.5
-    after = improve(b.graph, target.env, target.refuses, target.cost)
+    after = target.improve(b.graph)
     verify(after, target.env, target.constraints)
     assert np.array_equal(Model(after).run(*given)[0], expected)
     repair(after, target.env, family(target_name))

@@ -30,7 +30,6 @@ from tosaic.interp.minimize import copy_graph, reduce
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Value
 from tosaic.lowering.builder import Lowering
-from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8, I16, I32
 from tosaic.targets.ethosu.delegate import Delegate
 from tosaic.targets.ethosu.target import ETHOS_U
@@ -57,7 +56,7 @@ def graph_of(target: str, seed: int, most: int = 14) -> tuple[Graph, list[Array]
     """A graph by number, and numbers for its inputs; the same on every run."""
     known = ETHOS_U[target]
     m = Maker((seed, len(target), ord(target[-1])), "u85" in target)
-    m.b = Lowering(known.env, constraints=known.constraints)
+    m.b = Lowering.of(known)
     style = m.pick("calls", "calls", "operators", "both")
     pool = [_input(m, style) for _ in range(m.size(1, 2))]
     steps, tries = m.size(2, most), 6 * most
@@ -113,7 +112,7 @@ def examine(target: str, seed: int) -> Found | None:
         Model(graph).run(*data)
         if seed % 3:  # as a compile does
             inputs = dict(zip(graph.inputs, data))
-            graph = improve(graph, known.env, known.refuses, known.cost)
+            graph = known.improve(graph)
             data = [inputs[value] for value in graph.inputs]
             Model(graph).run(*data)
     except TosaicError:

@@ -23,10 +23,9 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.ir.int_intervals import Bounds, Intervals
 from tosaic.lowering.alternatives.cast import to_integers
 from tosaic.lowering.alternatives.lut import FINE, LIMIT, Zone, table8, table16, zones16
+from tosaic.lowering.target import Target
 from tosaic.spec import dtypes as d
 
-# The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
-SUM_BITS = {d.I8: 19, d.I16: 14}
 _FUNCTIONS = {(d.I8, d.I8), (d.I16, d.I16), (d.I16, d.I8)}
 TYPES: dict[torch.dtype, d.DType] = {
     torch.bool: d.BOOL,
@@ -51,6 +50,12 @@ class Lowering(Builder):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._rough, self._exact = Intervals({}, True, False), Intervals()
+        self._sum_bits = dict(zip((d.I8, d.I16), self.traits.sum_bits))
+
+    @classmethod
+    def of(cls, target: Target) -> Lowering:
+        """A Builder of a new graph for a target."""
+        return cls(target.env, None, target.constraints, target.traits)
 
     def tensor(self, data: Tensor, quant: Quant | None = None) -> Value:
         """A constant from a torch tensor, copied when it is first needed."""
@@ -260,7 +265,7 @@ class Lowering(Builder):
         first, second = self._meaning(a).one_scale, self._meaning(b).one_scale * weight
         if first == second:
             return self.widened(a), self.widened(b)
-        largest, bits = max(first, second), min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
+        largest, bits = max(first, second), min(self._sum_bits.get(v.dtype, 0) for v in (a, b))
         wide = [self.widened(v, bits, s / largest) for v, s in ((a, first), (b, second))]
         for value in wide:
             value.quant = Quant(largest / 2.0**bits)

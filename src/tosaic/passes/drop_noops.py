@@ -8,6 +8,7 @@ import numpy as np
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.ir.traits import PLAIN
 
 _CHECKS = frozenset({"aten._assert_tensor_metadata.default"})
 _DROPOUTS = frozenset({"aten.dropout.default", "aten.feature_dropout.default"})
@@ -19,7 +20,6 @@ _CASTS = frozenset(
 _COPIES = frozenset({"aten._to_copy.default", "aten.lift_fresh_copy.default"})
 _EXPANDED = frozenset({"aten.expand.default", "aten.expand_as.default"})
 _REPEATED = frozenset({"aten.repeat.default"})
-_AXES = 4  # over which an NPU repeats an operand for nothing
 
 
 def drop_idle(graph: fx.Graph, *, at_outputs: bool = True) -> None:
@@ -63,7 +63,7 @@ class _Idle:
         if (
             not own
             or wide is None
-            or len(wide) > _AXES
+            or len(wide) > PLAIN.view_axes  # over which an operand is repeated for nothing
             or any(m not in (1, n) for m, n in zip(own[::-1], wide[::-1]))
         ):
             return []

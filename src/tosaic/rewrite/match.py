@@ -16,10 +16,11 @@ from types import ModuleType
 
 import numpy as np
 
-from tosaic.errors import Unsupported
+from tosaic.errors import InvalidGraph, Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.int_intervals import Intervals
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.spec.env import Env
 
 Allowed = Callable[[Op], str | None]
@@ -33,7 +34,7 @@ MARGIN = 0.98
 # What has to happen even if nothing reads a result, and what may give another one each time.
 LASTING = {"VARIABLE", "VARIABLE_WRITE", "ASSERT_EQUAL_SHAPE", "CUSTOM"}
 EFFECTS = {*LASTING, "VARIABLE_READ"}
-# Rewrites for each operator of the graph, far more than any needs: a guard against a loop.
+# Rewrites for each operator of the graph, far more than any needs: what takes more does not end.
 MOST = 40
 
 
@@ -74,10 +75,11 @@ class Matcher:
 
     def __init__(
         self, graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-        forms: bool = False,
+        forms: bool = False, traits: Traits = PLAIN,
     ) -> None:  # fmt: skip
         self.graph, self.allowed, self.cost, self.forms = graph, allowed, cost, forms
-        self.b = Builder(env, Graph(graph.name), (allowed,) if allowed else ())
+        self.traits = traits
+        self.b = Builder(env, Graph(graph.name), (allowed,) if allowed else (), traits)
         self.uses: dict[Value, Counter[Op]] = {}
         self.place: dict[Op, int] = {}  # where an operator, or the one it came from, stood
         self.results = Counter(graph.outputs)
@@ -103,12 +105,18 @@ class Matcher:
         return op if op is not None and op.name in names and op in self.place else None
 
     def run(self) -> None:
-        left = MOST * len(self.graph.ops)
+        left = MOST * max(len(self.graph.ops), 1)
         while self.queue and left:
             op = self.queue.popleft()
             self.waiting.discard(op)
             if op in self.place:
                 left -= self._step(op)
+        if self.queue:
+            raise InvalidGraph(
+                f"rewriting the graph '{self.graph.name}' does not end: two rewrites undo each "
+                f"other, the last at {self.queue[0].name}; please report it",
+                self.queue[0].loc,
+            )
         self.graph.ops = self._ordered()
 
     def _step(self, op: Op) -> bool:
@@ -243,13 +251,13 @@ def lasts(op: Op) -> bool:
 
 def simplify(
     graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-    forms: bool = False,
+    forms: bool = False, traits: Traits = PLAIN,
 ) -> None:  # fmt: skip
     """Apply every local rewrite, in the regions of control flow first, until none is left."""
     for op in graph.ops:
         for region in op.regions:
-            simplify(region, env, allowed, cost, forms)
-    Matcher(graph, env, allowed, cost, forms).run()
+            simplify(region, env, allowed, cost, forms, traits)
+    Matcher(graph, env, allowed, cost, forms, traits).run()
 
 
 def known(value: Value) -> Array | None:

@@ -1,4 +1,4 @@
-"""A RESCALE by itself as a product with ones that is rescaled, which an NPU does twice as fast."""
+"""A RESCALE by itself as a product with ones that is rescaled, where that is the faster of both."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Where a program can go, and what the user holds then."""
+"""Devices and specifications to compile for: one folder each, found by entry point."""
