@@ -160,7 +160,7 @@ def test_a_rule_that_gives_another_shape_or_type_is_a_refusal(
 
     def flip(b: Any, self: Any, dims: Any) -> Any:
         if wrong == "shape":
-            return b.marked(b.RESHAPE(self, b.shape([32])), self.quant)
+            return b.with_quant(b.RESHAPE(self, b.shape([32])), self.quant)
         return b.GREATER(self, b.number(0, self))
 
     good = RULES["aten.flip.default"]

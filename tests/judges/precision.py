@@ -99,7 +99,7 @@ def inputs_of(
         quant = range_quant(tensor, kind)
         arrays.append(quantized(tensor, quant, kind))
         real.append(dequantized(arrays[-1], quant))
-        values.append(b.marked(b.input(kind, tensor.shape, f"x{i}"), quant))
+        values.append(b.with_quant(b.input(kind, tensor.shape, f"x{i}"), quant))
     return values, real, arrays
 
 
@@ -114,7 +114,9 @@ def made(use: Use, form: Form) -> Made:
     rest = [b.tensor(v) if isinstance(v, Tensor) else v for v in use.rest]
     result = called(b, use.target, *values, *rest, **use.keywords)
     result = result[0] if isinstance(result, tuple) else result
-    graph = finish(b, b.settle(result, wanted, kind), device.env, device.constraints, device.cost)
+    graph = finish(
+        b, b.requantize(result, wanted, kind), device.env, device.constraints, device.cost
+    )
     ideal = expected.numpy() / wanted.scale + wanted.zero_point
     beyond = np.abs(ideal - np.clip(ideal, *kind.range)).max()
     assert beyond < 0.51, "the result saturates"

@@ -16,7 +16,7 @@ from torch.nn import functional as F
 from judges.reference import run_reference
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import fuses_activation
 from tosaic.passes.fold_batch_norm import fold_batch_norms
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.driver import compile_model
@@ -419,4 +419,4 @@ def test_an_exported_program_is_quantized_as_its_module_is_and_stays_usable() ->
     ],
 )
 def test_limits_ride_on_sums(before: str, after: str, answer: bool) -> None:
-    assert rides(before, after) is answer
+    assert fuses_activation(before, after) is answer

@@ -56,7 +56,7 @@ def attention(form: str, tensors: list[torch.Tensor], mask: Any = None, **keywor
     wanted = range_quant(expected, kind)
     b.wanted = (wanted, kind)
     made = rule_of(TARGET).lower(b, *values, **keywords)
-    return finish(b, b.settle(made, wanted, kind), env), arrays, expected, wanted
+    return finish(b, b.requantize(made, wanted, kind), env), arrays, expected, wanted
 
 
 def steps_off(made: Made) -> float:

@@ -79,7 +79,7 @@ def test_a_sort_is_stable(descending: bool) -> None:
 
 def test_topk_of_int8_takes_the_least_integer_for_a_value_like_others() -> None:
     b = Lowering(INT)
-    x = b.marked(b.input(I8, (1, 4), "x"), Quant(0.5, 3))
+    x = b.with_quant(b.input(I8, (1, 4), "x"), Quant(0.5, 3))
     _, indices = lowered(b, "topk.default", [x, 4])
     given = np.array([[-128, 7, -128, -128]], np.int8)
     ours, theirs = run_both(finish(b, indices, INT), [given])

@@ -72,10 +72,10 @@ def test_quotients_of_int16_are_near_whatever_the_divisor(reach: float) -> None:
     wanted = Quant(reach / 32767)
     b.wanted = wanted, d.I16
     values = [
-        b.marked(b.input(d.I16, (size,), name), Quant(scale))
+        b.with_quant(b.input(d.I16, (size,), name), Quant(scale))
         for name, scale in (("x", 0.02), ("y", 0.01))
     ]
-    b.output(b.settle(quotient(b, *values), wanted, d.I16))
+    b.output(b.requantize(quotient(b, *values), wanted, d.I16))
     ours, theirs = run_both(b.graph, [x.astype(np.int16), y.astype(np.int16)])
     np.testing.assert_array_equal(ours, theirs)
     real = np.clip(2 * x / y / (reach / 32767), -32768, 32767)

@@ -226,9 +226,9 @@ def test_what_norms_say_of_their_rows_holds_for_extreme_rows(
     for scale in (0.01, 3.0):
         b = Lowering(WIDE)
         quant = range_quant(torch.tensor([-scale, scale * 0.7]), kind)
-        x = b.marked(b.input(kind, rows.shape, "x"), quant)
+        x = b.with_quant(b.input(kind, rows.shape, "x"), quant)
         b.wanted = (range_quant(torch.tensor([-4.0, 4.0]), kind), kind)
-        b.output(b.settle(layer_norm(b, x, [length], None, None, eps), *b.wanted))
+        b.output(b.requantize(layer_norm(b, x, [length], None, None, eps), *b.wanted))
         found = analysed(b.graph)
         assert not found.findings
         assert assert_sound(b.graph, {}, [[rows]], found) == 1
@@ -244,9 +244,9 @@ def test_what_softmax_says_of_its_sums_holds_for_extreme_rows(
     for scale in (1e-4, 1.0, 200.0):
         b = Lowering(WIDE)
         quant = range_quant(torch.tensor([-scale, scale]), kind)
-        x = b.marked(b.input(kind, rows.shape, "x"), quant)
+        x = b.with_quant(b.input(kind, rows.shape, "x"), quant)
         b.wanted = (range_quant(torch.tensor([-1.0, 1.0]), kind), kind)
-        b.output(b.settle(function(b, x, 1), *b.wanted))
+        b.output(b.requantize(function(b, x, 1), *b.wanted))
         found = analysed(b.graph)
         assert not found.findings
         assert assert_sound(b.graph, {}, [[rows]], found) == 1

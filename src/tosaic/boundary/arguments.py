@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.ports import Meaning, input_meaning
+from tosaic.boundary.ports import QParams, input_qparams
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.program import Program
@@ -37,7 +37,7 @@ def given_values(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
         wanted = len(program.arguments)
         raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
     return [
-        _checked(number, node, value, input_meaning(program, node))
+        _checked(number, node, value, input_qparams(program, node))
         for number, (node, value) in enumerate(zip(program.arguments, flat))
     ]
 
@@ -70,7 +70,7 @@ def _leaves(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
         raise InvalidInput(f"the inputs are not nested like the example: {text}") from None
 
 
-def _checked(number: int, node: fx.Node, value: Any, meaning: Meaning | None) -> Given:
+def _checked(number: int, node: fx.Node, value: Any, meaning: QParams | None) -> Given:
     example = node.meta.get("val")
     if not isinstance(example, Tensor):
         if "val" in node.meta and (type(value) is not type(example) or value != example):

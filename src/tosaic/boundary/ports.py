@@ -36,7 +36,7 @@ def without_nan(real: Tensor) -> Tensor:
 
 
 @dataclass(frozen=True, slots=True)
-class Meaning:
+class QParams:
     """What the integers of a tensor stand for, as a call that quantizes says it."""
 
     scale: float
@@ -60,32 +60,32 @@ class Meaning:
         """The real numbers that integers stand for."""
         return (integers.to(torch.float32) - self.zero_point) * self.scale
 
-    def means(self, other: Meaning) -> bool:
+    def means(self, other: QParams) -> bool:
         """Whether each has the same number for each of as many steps, be it int8 or uint8."""
         ours, theirs = (m.zero_point - torch.iinfo(m.dtype).min for m in (self, other))
         same = ours == theirs and self.high - self.low == other.high - other.low
         return same and self.scale == other.scale
 
-    def become(self, io: IO) -> Meaning:
+    def become(self, io: IO) -> QParams:
         """The same numbers in a type, as exactly as it can have all of them."""
         dtype = TYPES[io.dtype]
         limits, sixteen = torch.iinfo(dtype), dtype is torch.int16
         low = -limits.max if sixteen else limits.min
         if io.scale is not None:
-            return Meaning(io.scale, io.zero_point or 0, limits.min, limits.max, dtype)
+            return QParams(io.scale, io.zero_point or 0, limits.min, limits.max, dtype)
         scale, zero = self.scale, self.zero_point
         if dtype is self.dtype:
             return self
         if sixteen:  # 128 steps for each of the 256, whatever their zero point is
-            return Meaning(scale / 128, 0, low, limits.max, dtype)
+            return QParams(scale / 128, 0, low, limits.max, dtype)
         if self.dtype is torch.int16:
             middle = limits.max - 127
-            return Meaning(scale * 32767 / 127, middle, limits.min, limits.max, dtype)
+            return QParams(scale * 32767 / 127, middle, limits.min, limits.max, dtype)
         shift = limits.min - torch.iinfo(self.dtype).min
-        return Meaning(scale, zero + shift, self.low + shift, self.high + shift, dtype)
+        return QParams(scale, zero + shift, self.low + shift, self.high + shift, dtype)
 
 
-def meaning_of(call: fx.Node) -> Meaning | None:
+def qparams_of(call: fx.Node) -> QParams | None:
     """What a call quantizes to or dequantizes from; None if it does neither, or by channel."""
     bound = torchapi.bound_arguments(call)
     if torchapi.target_name(call) not in (QUANTIZE, *DEQUANTIZE) or "quant_min" not in bound:
@@ -94,21 +94,21 @@ def meaning_of(call: fx.Node) -> Meaning | None:
     if not all(isinstance(number, (int, float)) for number in numbers):
         return None
     scale, zero, low, high = numbers
-    return Meaning(float(scale), int(zero), int(low), int(high), bound["dtype"])
+    return QParams(float(scale), int(zero), int(low), int(high), bound["dtype"])
 
 
-def input_meaning(program: Program, node: fx.Node) -> Meaning | None:
+def input_qparams(program: Program, node: fx.Node) -> QParams | None:
     """What an input's integers stand for, if all that read it agree on that."""
-    example, found = node.meta.get("val"), set[Meaning | None]()
+    example, found = node.meta.get("val"), set[QParams | None]()
     for user in program.users.get(node, ()):
-        found.add(meaning_of(user) if torchapi.target_name(user) in DEQUANTIZE else None)
+        found.add(qparams_of(user) if torchapi.target_name(user) in DEQUANTIZE else None)
     return found.pop() if len(found) == 1 and isinstance(example, Tensor) else None
 
 
-def meaning_at(program: Program, node: Any) -> Meaning | None:
+def qparams_at(program: Program, node: Any) -> QParams | None:
     """The same for an input or an output, which the program quantizes last or gives as it came."""
     is_given = isinstance(node, fx.Node) and node.op == "placeholder"
-    return input_meaning(program, node) if is_given else _quantized(node)
+    return input_qparams(program, node) if is_given else _quantized(node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,7 +203,7 @@ class _Ports:
 
     def _read(self, node: fx.Node, cast: fx.Node) -> None:
         """Bytes as the whole numbers that they are."""
-        meaning = Meaning(1.0, 0, 0, 255, torch.uint8)
+        meaning = QParams(1.0, 0, 0, 255, torch.uint8)
         with self.graph.inserting_before(cast):
             real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
         real.meta = dict(cast.meta)
@@ -244,7 +244,7 @@ class _Ports:
             made.meta["val"] = example.to(meaning.dtype)
         return made
 
-    def _call(self, packet: Any, node: fx.Node, meaning: Meaning) -> fx.Node:
+    def _call(self, packet: Any, node: fx.Node, meaning: QParams) -> fx.Node:
         m = meaning
         made = self.graph.call_function(
             packet.default, (node, m.scale, m.zero_point, m.low, m.high, m.dtype)
@@ -276,14 +276,14 @@ def _keys(spec: Any, prefix: str) -> Iterator[str]:
         yield from _keys(child, f"{prefix}_{key}" if prefix else str(key))
 
 
-def _quantized(call: Any) -> Meaning | None:
+def _quantized(call: Any) -> QParams | None:
     is_call = isinstance(call, fx.Node) and torchapi.target_name(call) == QUANTIZE
-    return meaning_of(call) if is_call else None
+    return qparams_of(call) if is_call else None
 
 
-def _dequantized(node: Any) -> Meaning | None:
+def _dequantized(node: Any) -> QParams | None:
     is_call = isinstance(node, fx.Node) and torchapi.target_name(node) in DEQUANTIZE
-    return meaning_of(node) if is_call else None
+    return qparams_of(node) if is_call else None
 
 
 def _first(node: Any) -> Any:
@@ -308,13 +308,13 @@ def _leaf(name: str, node: Any) -> Leaf:
     return Leaf(name, kind, f"it is {kind} in the model, and only float32 is quantized")
 
 
-def _meant(what: str, found: list[Meaning], io: IO) -> Meaning:
+def _meant(what: str, found: list[QParams], io: IO) -> QParams:
     """The parameters in the wanted type: as given, or after the widest range there is."""
     if not found and io.scale is None:
         raise InvalidInput(
             f"{what} is not quantized in the program, so {io.dtype} has no scale for it: give one "
             f'as tosaic.IO("{io.dtype}", scale=..., zero_point=...), or "float"'
         )
-    some = found or [Meaning(1.0, 0, -128, 127, torch.int8)]
+    some = found or [QParams(1.0, 0, -128, 127, torch.int8)]
     widest = max(some, key=lambda meaning: meaning.ends[1] - meaning.ends[0])
     return widest.become(io)

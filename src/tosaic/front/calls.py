@@ -21,7 +21,7 @@ _BENDS = frozenset({"prelu", "_prelu_kernel"})
 _LIMITS = frozenset({"relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max"})
 
 
-def rides(before: str, after: str) -> bool:
+def fuses_activation(before: str, after: str) -> bool:
     """Whether a call of ``after`` is free on the accumulator that ``before`` leaves.
 
     It is for limits of a range, which are part of the rescaling that has to happen anyway.

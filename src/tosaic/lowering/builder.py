@@ -1,7 +1,7 @@
 """The Builder that rules use: TOSA operators, and the meanings that need several of them.
 
 A quantized value is an integer Value with a Quant. An accumulator is an int32 or int48 value
-whose zero point is 0; ``settle`` rescales it to what the next call wants. Rules never see which
+whose zero point is 0; ``requantize`` rescales it to what the next call wants. Rules never see which
 call comes next: ``wanted`` says what the result must become, or None if it may stay as it is.
 """
 
@@ -92,7 +92,7 @@ class Lowering(Builder):
         steps = float(np.clip(real / quant.one_scale + quant.one_zero, *kind.range))
         return self.const(np.full((1,) * rank, round(steps)), kind, quant=quant)
 
-    def marked(self, value: Value, quant: Quant | None) -> Value:
+    def with_quant(self, value: Value, quant: Quant | None) -> Value:
         """Say what integers mean."""
         value.quant = quant
         return value
@@ -118,7 +118,7 @@ class Lowering(Builder):
         if x.is_const:
             turned = tuple(x.shape[p] for p in perms)
             return self.remade(x, lambda a: a.transpose(perms), turned, quant=quant)
-        return self.marked(self.TRANSPOSE(x, perms=perms), quant)
+        return self.with_quant(self.TRANSPOSE(x, perms=perms), quant)
 
     def axis_last(self, x: Value, axis: int) -> Value:
         """With one axis behind all others."""
@@ -137,7 +137,7 @@ class Lowering(Builder):
         quant = _reshaped(x.quant, x.shape, shape)
         if x.is_const:
             return self.remade(x, lambda a: a.reshape(shape), shape, quant=quant)
-        return self.marked(self.RESHAPE(x, self.shape(shape)), quant)
+        return self.with_quant(self.RESHAPE(x, self.shape(shape)), quant)
 
     def same_rank(self, *values: Value) -> list[Value]:
         """Leading ones, as PyTorch broadcasts and TOSA does not."""
@@ -191,12 +191,12 @@ class Lowering(Builder):
         if x.dtype is not d.I32:
             limit, (least, greatest) = int(limits[0]), x.dtype.range
             low, high = max(given - limit, least), min(given + limit, greatest)
-            kept = self.marked(self.CLAMP(x, min_val=low, max_val=high), x.quant)
+            kept = self.with_quant(self.CLAMP(x, min_val=low, max_val=high), x.quant)
             return self.rescale(kept, factor, zero_point, out)
         limits = limits.reshape((*(1,) * (x.type.rank - 1), -1) if x.type.rank else ())
         ends = [self.const(end, d.I32) for end in (-limits, limits)]
         kept = self.MINIMUM(self.MAXIMUM(x, ends[0]), ends[1])
-        return self.rescale(self.marked(kept, x.quant), factor, zero_point, out)
+        return self.rescale(self.with_quant(kept, x.quant), factor, zero_point, out)
 
     def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
         """x − given + zero in another type, whatever it means; what does not fit saturates."""
@@ -215,11 +215,11 @@ class Lowering(Builder):
         finally:
             self.wanted = before
 
-    def settled(self, x: Value) -> Value:
+    def requantized(self, x: Value) -> Value:
         """The value as what is wanted of the result; as it is if nothing is."""
-        return x if self.wanted is None else self.settle(x, *self.wanted)
+        return x if self.wanted is None else self.requantize(x, *self.wanted)
 
-    def settle(self, x: Value, quant: Quant, out: d.DType) -> Value:
+    def requantize(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """The value in other parameters; nothing if it has them already."""
         if x.quant is None and x.is_const and x.dtype.is_float:
             return self._rounded(x, quant, out)
@@ -232,9 +232,9 @@ class Lowering(Builder):
             divisor = quant.one_scale
             factors = [s / divisor for s in _scales(given)]
             y = self.rescale(self.axis_last(x, given.axis), factors, quant.one_zero, out)
-            return self.marked(self.axis_back(y, given.axis), quant)
+            return self.with_quant(self.axis_back(y, given.axis), quant)
         factor = given.one_scale / quant.one_scale
-        return self.marked(self.rescale(x, [factor], quant.one_zero, out), quant)
+        return self.with_quant(self.rescale(x, [factor], quant.one_zero, out), quant)
 
     def _rounded(self, x: Value, quant: Quant, out: d.DType) -> Value:
         """Real numbers of a constant as integers, when they are made."""
@@ -251,7 +251,7 @@ class Lowering(Builder):
         """int32 without a zero point, scaled up by ``ratio`` times 2^bits."""
         given = self._meaning(x)
         y = self.rescale(x, [ratio * 2.0**bits], 0, d.I32)
-        return self.marked(y, Quant(given.one_scale / ratio / 2.0**bits))
+        return self.with_quant(y, Quant(given.one_scale / ratio / 2.0**bits))
 
     def _meaning(self, x: Value) -> Quant:
         if x.quant is None:
@@ -283,22 +283,22 @@ class Lowering(Builder):
                     for v, factor in ((a, 1.0), (b, weight)))  # fmt: skip
         scale = reach / 2.0**31
         return (
-            self.marked(self.settle(a, Quant(scale), d.I32), Quant(scale)),
-            self.marked(self.settle(b, Quant(scale / weight), d.I32), Quant(scale)),
+            self.with_quant(self.requantize(a, Quant(scale), d.I32), Quant(scale)),
+            self.with_quant(self.requantize(b, Quant(scale / weight), d.I32), Quant(scale)),
         )
 
     def bounded(self, x: Value, low: float, high: float) -> Value:
         """The value limited to a range of real numbers; free where it has to be rescaled anyway."""
         if x.quant is None:
             return self._clamp(x, max(low, -math.inf), min(high, math.inf))
-        x = self.settled(x)
+        x = self.requantized(x)
         quant, (least, most) = self._meaning(x), x.dtype.range
         scale, zero = quant.one_scale, quant.one_zero
         bottom = least if low == -math.inf else max(least, round(low / scale) + zero)
         top = most if high == math.inf else min(most, round(high / scale) + zero)
         if (bottom, top) == (least, most):
             return x
-        return self.marked(self._clamp(x, bottom, top), quant)
+        return self.with_quant(self._clamp(x, bottom, top), quant)
 
     def _clamp(self, x: Value, low: float, high: float) -> Value:
         if x.dtype is d.I32:  # TOSA has no CLAMP of int32
@@ -325,10 +325,10 @@ class Lowering(Builder):
             raise Unsupported("a function of integers needs int8 or int16, and no more of them")
         if x.dtype is d.I8:
             entries = table8(function, given, quant)
-            return self.marked(self.TABLE(x, self.const(entries.numpy(), d.I8)), quant)
+            return self.with_quant(self.TABLE(x, self.const(entries.numpy(), d.I8)), quant)
         if given.one_scale * 2**15 > 2 * reach:
             given = Quant(reach / 2**15)
-            x = self.settle(x, given, d.I16)
+            x = self.requantize(x, given, d.I16)
         finer = 1 if out is d.I16 else 128  # int8 with any zero point fits int16 so
         fine = Quant(quant.one_scale / finer)
         nodes, factor, off = table16(function, given, fine)
@@ -338,12 +338,12 @@ class Lowering(Builder):
                     sums = self._zones(x, zones16(function, given, fine))
                     made = self.rescale(sums, [1 / finer], quant.one_zero, out)
                     trial.commit()
-                    return self.marked(made, quant)
+                    return self.with_quant(made, quant)
                 except Unsupported:
                     if off > LIMIT:
                         raise
         value = self.TABLE(x, self.const(nodes.numpy(), d.I16))  # with 7 more bits
-        return self.marked(
+        return self.with_quant(
             self.rescale(value, [1 / 128 / factor / finer], quant.one_zero, out), quant
         )
 

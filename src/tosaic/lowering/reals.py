@@ -9,7 +9,7 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import QUANTIZE, joins, rides
+from tosaic.front.calls import QUANTIZE, fuses_activation, joins
 from tosaic.front.precision import left_in_float
 from tosaic.front.program import Program
 from tosaic.ir.graph import Value
@@ -53,7 +53,7 @@ class Reals:
         users, own = self.program.users.get(node, []), torchapi.target_name(node)
         for user in users:
             name = torchapi.target_name(user)
-            follows = len(users) == 1 and (rides(own, name) or joins(own, name))
+            follows = len(users) == 1 and (fuses_activation(own, name) or joins(own, name))
             goes_on = follows or name == "getitem"
             if name == QUANTIZE or (goes_on and self._becomes_integers(user)):
                 return True

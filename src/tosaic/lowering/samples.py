@@ -208,7 +208,7 @@ def operands(b: Lowering, case: Case, kind: DType | None, weights: Weights = USU
             covered = torch.cat(all_real) if case.rule.policy == "SHARED" else tensor
             quant = range_quant(covered, kind)
             array = quantized(tensor, quant, kind)
-            value = b.marked(b.input(kind, tensor.shape, f"x{i}"), quant)
+            value = b.with_quant(b.input(kind, tensor.shape, f"x{i}"), quant)
             made.add(value, dequantized(array, quant), array)
     return made
 
@@ -234,7 +234,7 @@ def lowered(
     out = out or kind
     wanted = wanted or range_quant(expected, out)
     b.wanted = (wanted, out)
-    return b.settle(case.lower(b, made.values), wanted, out)
+    return b.requantize(case.lower(b, made.values), wanted, out)
 
 
 def emitted(case: Case, target: Target, kind: DType | None) -> list[Op]:

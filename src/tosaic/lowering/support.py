@@ -75,7 +75,7 @@ class Trial:
             for value in result if isinstance(result, (list, tuple)) else [result]:
                 if wanted is None or value is None or value.quant is None or is_mask(value):
                     continue  # a result without a form is refused where it is read
-                b.settle(value, *wanted)
+                b.requantize(value, *wanted)
         except Unsupported as refusal:
             return refusal
         return None
@@ -129,7 +129,7 @@ class Trial:
             return b.const(lambda: np.zeros(shape), kind, quant=quant, shape=shape)
         if kind is d.BOOL:
             return mask_input(b, shape)
-        return b.marked(b.input(kind, shape), quant)
+        return b.with_quant(b.input(kind, shape), quant)
 
 
 def _is_real(node: fx.Node) -> bool:

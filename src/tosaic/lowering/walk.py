@@ -13,7 +13,7 @@ from torch import fx
 from tosaic.boundary.types import misfit
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import DEQUANTIZE, QUANTIZE, label, origin, rides
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, fuses_activation, label, origin
 from tosaic.front.program import Program, from_module
 from tosaic.front.registry import RULES, rule_of
 from tosaic.ir.graph import Graph, Quant, Value
@@ -31,7 +31,7 @@ from tosaic.spec.env import Env
 ONLY_OUTSIDE = "TOSA has uint8 at the boundary of a graph only: quantize to int8 within"
 
 
-Meaning = tuple[Quant, d.DType]
+QuantDType = tuple[Quant, d.DType]
 
 
 class Walker:
@@ -69,7 +69,7 @@ class Walker:
             self.values[node] = mask_input(self.b, value.shape, self.name(node))
             return
         made = self.b.input(value.dtype, value.shape, self.name(node))
-        self.values[node] = self.b.marked(made, value.quant)
+        self.values[node] = self.b.with_quant(made, value.quant)
 
     def reorder(self, nodes: Sequence[fx.Node]) -> None:
         """Let these alone be the inputs, in this order and named in it."""
@@ -118,7 +118,7 @@ class Walker:
             if is_unsigned(node):
                 self._check_leaves(node)
             self.codes.add(node)
-            return self.b.settle(arguments["input"], *parameters(arguments))
+            return self.b.requantize(arguments["input"], *parameters(arguments))
         if target in DEQUANTIZE:
             if is_unsigned(node):
                 self.unsigned.add(node)
@@ -138,7 +138,7 @@ class Walker:
         if isinstance(result, (list, tuple)):
             self._check_items(node, result)
         elif self.b.wanted is not None and isinstance(result, Value):
-            result = self.b.settle(result, *self.b.wanted)
+            result = self.b.requantize(result, *self.b.wanted)
         return result
 
     def curve(self, node: fx.Node) -> Curve | None:
@@ -207,17 +207,19 @@ class Walker:
         return all(u.args[1:] == node.args[1:] and u.target is node.target
                    for u in self.program.users[source])  # fmt: skip
 
-    def _wanted(self, node: fx.Node) -> Meaning | None:
+    def _wanted(self, node: fx.Node) -> QuantDType | None:
         """What the program quantizes the result to: right after the call, or after a rider."""
         users = self.program.users.get(node, [])
-        if len(users) == 1 and rides(torchapi.target_name(node), torchapi.target_name(users[0])):
+        if len(users) == 1 and fuses_activation(
+            torchapi.target_name(node), torchapi.target_name(users[0])
+        ):
             users = self.program.users.get(users[0], [])
         for user in users[:1]:
             if torchapi.target_name(user) == QUANTIZE:
                 return parameters(torchapi.bound_arguments(user))
         return None
 
-    def _wanted_items(self, node: fx.Node) -> dict[int, Meaning]:
+    def _wanted_items(self, node: fx.Node) -> dict[int, QuantDType]:
         """The same for the results of a call that gives several, by their places."""
         picks = [
             u for u in self.program.users.get(node, ()) if torchapi.target_name(u) == "getitem"
@@ -274,7 +276,7 @@ class Region:
 
     def lower(
         self, b: Lowering, operands: list[Value], name: str, limits: dict[int, Interval],
-        wanted: Mapping[int, Meaning] = MappingProxyType({}),
+        wanted: Mapping[int, QuantDType] = MappingProxyType({}),
     ) -> Graph:  # fmt: skip
         """The function as a graph of its own; constants among the operands stay constants.
 
@@ -297,11 +299,11 @@ class Region:
         for index, result in enumerate(self.program.outputs):
             value = walker.argument(result)
             if index in wanted and isinstance(value, Value):
-                value = inner.settle(value, *wanted[index])
+                value = inner.requantize(value, *wanted[index])
             inner.output(named_output(inner, value, "", taken))
         return inner.graph
 
-    def reads(self, index: int) -> Meaning | None:
+    def reads(self, index: int) -> QuantDType | None:
         """What an operand is quantized to before anything else, if it is."""
         node = self.program.inputs[index]
         users = [u for u in self.program.users.get(node, ()) if torchapi.target_name(u) == QUANTIZE]
@@ -331,7 +333,7 @@ def named_output(b: Lowering, value: Any, name: str, taken: set[Value]) -> Value
     if not isinstance(value, Value):
         raise Unsupported(f"{name or 'a result'} is no tensor, so no graph can give it")
     if value.producer is None or value in taken:
-        value = b.marked(b.IDENTITY(value), value.quant)
+        value = b.with_quant(b.IDENTITY(value), value.quant)
     result: Value = value
     taken.add(result)
     result.name = name or result.name

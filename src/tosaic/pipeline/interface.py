@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.ports import Meaning, meaning_at, names_of
+from tosaic.boundary.ports import QParams, names_of, qparams_at
 from tosaic.front import torchapi
 from tosaic.front.calls import label
 from tosaic.front.program import Program
@@ -63,11 +63,11 @@ class Port:
         tensor, kind = torch.as_tensor(value), self._kind()
         return tensor if kind is None or tensor.is_floating_point() else kind.dequantize(tensor)
 
-    def _kind(self) -> Meaning | None:
+    def _kind(self) -> QParams | None:
         low, high = self.quant_min, self.quant_max
         if self.scale is None or self.zero_point is None or low is None or high is None:
             return None
-        return Meaning(self.scale, self.zero_point, low, high, _torch_type(self.dtype))
+        return QParams(self.scale, self.zero_point, low, high, _torch_type(self.dtype))
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,7 +114,7 @@ def _port(program: Program, node: Any, name: str) -> Port:
     if not isinstance(example, Tensor):
         return Port(name, type(example).__name__, (), ())
     shape, order = torchapi.known_shape(example) or (), order_of(node)
-    meaning = meaning_at(program, node)
+    meaning = qparams_at(program, node)
     kind = _type_name(meaning.dtype if meaning is not None else example.dtype)
     made = Port(name, kind, shape, order or tuple(range(len(shape))))
     if meaning is None:

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
-from tosaic.front.calls import DEQUANTIZE, QUANTIZE, joins, rides
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, fuses_activation, joins
 from tosaic.front.precision import CHOICE, Choice
 from tosaic.front.program import Program
 from tosaic.runtime.printed import Printed, grid
@@ -142,7 +142,7 @@ def _result(program: Program, node: fx.Node) -> Integers | None:
             bound = torchapi.bound_arguments(user)
             kind = str(bound["dtype"]).removeprefix("torch.")
             return Integers(kind, (float(bound["scale"]),), int(bound["zero_point"]))
-        rider = len(users) == 1 and rides(own, name) and not joins(own, name)
+        rider = len(users) == 1 and fuses_activation(own, name) and not joins(own, name)
         if rider or name == "getitem":
             return _result(program, user)
     return None

@@ -11,7 +11,7 @@ from torch import Tensor, fx
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import fuses_activation
 from tosaic.front.hints import MARK, mark_of
 from tosaic.front.precision import CHOICE, Choice
 from tosaic.front.registry import RULES, rule_of
@@ -412,7 +412,7 @@ class TosaicQuantizer:
             return None
         name = torchapi.target_name(node)
         before = name if "batch_norm" not in name else "aten.conv2d.default"
-        return user if rides(before, torchapi.target_name(user)) else None
+        return user if fuses_activation(before, torchapi.target_name(user)) else None
 
     def _ends(self, curve: Curve) -> list[Any]:
         """How what comes into a function of one value and its result are observed."""

@@ -11,7 +11,7 @@ from torch import fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import fuses_activation
 from tosaic.front.precision import CHOICE, UNNAMED, Choice
 from tosaic.front.registry import RULES
 from tosaic.quant.annotations import ANNOTATION
@@ -164,7 +164,7 @@ def _follows(first: fx.Node, node: fx.Node, before: Choice, own: Choice) -> bool
     names = torchapi.target_name(first), torchapi.target_name(node)
     if names[1] == "getitem":
         return True
-    return len(first.users) == 1 and rides(*names) and before.rank <= own.rank
+    return len(first.users) == 1 and fuses_activation(*names) and before.rank <= own.rank
 
 
 def _moves(node: fx.Node) -> bool:

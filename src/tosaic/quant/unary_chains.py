@@ -9,7 +9,7 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
+from tosaic.front.calls import fuses_activation
 from tosaic.front.hints import MARK, mark_of
 from tosaic.front.roles import is_real
 from tosaic.passes.fuse_unary import Curve, Curves, is_pointwise
@@ -79,7 +79,7 @@ def _is_rider(node: fx.Node, is_other: Callable[[fx.Node], bool]) -> bool:
     source = next(iter(node.all_input_nodes), node)
     if source.op != "call_function" or only_user(source) is not node:
         return False
-    if not rides(torchapi.target_name(source), torchapi.target_name(node)):
+    if not fuses_activation(torchapi.target_name(source), torchapi.target_name(node)):
         return False
     several = len([n for n in source.all_input_nodes if values_of(n) is None]) > 1
     return several or is_other(source) or not is_pointwise(source)

@@ -67,7 +67,7 @@ class Convolution:
             b.const([self.weight_zero], self.kernel.dtype), pad=listed(list(self.padding)),
             stride=self.stride, dilation=self.dilation, acc_type=accumulator(x),
         )  # fmt: skip
-        return b.marked(y, self.meaning)
+        return b.with_quant(y, self.meaning)
 
     def finish(self, b: Lowering, sums: Value) -> Value:
         return finished(b, sums, self.terms, self.bits)
@@ -191,7 +191,7 @@ def padded(b: Lowering, x: Value, pads: Pads, fill: float) -> Value:
     if not any(map(any, pads)):
         return x
     around = b.shape((0, 0, *listed(pads), 0, 0))
-    return b.marked(b.PAD(x, around, b.const([fill], x.dtype)), x.quant)
+    return b.with_quant(b.PAD(x, around, b.const([fill], x.dtype)), x.quant)
 
 
 def remade(
@@ -261,7 +261,7 @@ def _parted(b: Lowering, x: Value, c: Convolution) -> Value:
                 span = (counts[axis] - 1) * c.stride[axis] + (size - 1) * c.dilation[axis] + 1
                 part = piece(b, part, axis + 1, begin, begin + span)
             sums = _part(b, c, (top, rows), (left, columns), total is None).sums(b, part)
-            total = sums if total is None else b.marked(b.ADD(total, sums), c.meaning)
+            total = sums if total is None else b.with_quant(b.ADD(total, sums), c.meaning)
     assert total is not None
     return c.finish(b, total)
 
@@ -315,13 +315,13 @@ def phased(b: Lowering, x: Value, c: Convolution, stride: Sequence[int], out_pad
     for row in rows:
         parts = [_phase(b, x, c, row, group, counts) for group in groups]
         meaning = parts[0].quant
-        lines.append(joined(b, [b.marked(part, None) for part in parts], 3))
+        lines.append(joined(b, [b.with_quant(part, None) for part in parts], 3))
     channels = c.bias.shape[0]
     y = b.reshape(joined(b, lines, 2), (batch, counts[0] * down, counts[1] * right, channels))
     y = piece(b, piece(b, y, 1, 0, high), 2, 0, wide)
     if meaning is not None and isinstance(meaning.scale, tuple):
         meaning = replace(meaning, scale=meaning.scale[:channels])
-    return b.marked(y, meaning)
+    return b.with_quant(y, meaning)
 
 
 def _phase(

@@ -98,7 +98,7 @@ def rows_at(b: Lowering, rows: Value, index: Value) -> Value:
         raise Unsupported("values with a scale for each channel are not picked by their index")
 
     def plain() -> Value:
-        return b.marked(b.GATHER(rows, index), rows.quant)
+        return b.with_quant(b.GATHER(rows, index), rows.quant)
 
     def by_product() -> Value:
         found = hits(b, index, rows.shape[1])
@@ -144,14 +144,14 @@ def _looked_up(b: Lowering, rows: Value, index: Value) -> Value:
         none, b.const([zero], d.I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1),
         acc_type=d.I32,
     )  # fmt: skip
-    chosen = b.settle(b.marked(found, Quant(rows.quant.scale)), rows.quant, d.I8)
+    chosen = b.requantize(b.with_quant(found, Quant(rows.quant.scale)), rows.quant, d.I8)
     if not bits:
-        return b.marked(b.reshape(chosen, (1, wanted, channels)), rows.quant)
+        return b.with_quant(b.reshape(chosen, (1, wanted, channels)), rows.quant)
     low = b.SUB(index, b.LOGICAL_LEFT_SHIFT(high, b.number(bits, high)))
     within = counted(b, hits(b, b.reshape(low, (wanted, 1)), 1 << bits), d.I8)
-    chosen = b.marked(b.reshape(chosen, (wanted, 1 << bits, channels)), rows.quant)
+    chosen = b.with_quant(b.reshape(chosen, (wanted, 1 << bits, channels)), rows.quant)
     made = picked(b, b.reshape(within, (wanted, 1, 1 << bits)), chosen)
-    return b.marked(b.reshape(made, (1, wanted, channels)), rows.quant)
+    return b.with_quant(b.reshape(made, (1, wanted, channels)), rows.quant)
 
 
 def _group(b: Lowering, index: Value, bits: int) -> Value:
@@ -168,7 +168,7 @@ def small_compared(b: Lowering, name: str, x: Value, y: Value) -> Value:
     def difference() -> Value:
         if x.dtype is not d.I32:
             raise Unsupported("only integers are compared by their difference")
-        return masks.compared_with(b, name, b.marked(b.SUB(x, y), Quant(1.0)), 0.0)
+        return masks.compared_with(b, name, b.with_quant(b.SUB(x, y), Quant(1.0)), 0.0)
 
     return first(b, lambda: masks.compared(b, name, x, y), difference)
 
@@ -192,7 +192,7 @@ def picked(b: Lowering, picks: Value, rows: Value) -> Value:
     none = b.const([0], rows.dtype)
     sums = b.MATMUL(picks, rows, none, zero_point(b, rows), out=accumulator(rows))
     meaning = Quant(rows.quant.scale)
-    return b.settle(b.marked(sums, meaning), rows.quant, rows.dtype)
+    return b.requantize(b.with_quant(sums, meaning), rows.quant, rows.dtype)
 
 
 def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:

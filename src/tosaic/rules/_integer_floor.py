@@ -21,14 +21,14 @@ def whole(b: Lowering, x: Value, rounding: str, divisor: float = 1.0) -> Value:
     Numbers nearer to a whole one than a float would tell, relative to the largest, are this one.
     """
     fine, bits = _fine(b, x, divisor)
-    return b.marked(_ROUNDED[rounding](b, fine, bits), Quant(1.0))
+    return b.with_quant(_ROUNDED[rounding](b, fine, bits), Quant(1.0))
 
 
 def left_over(b: Lowering, x: Value, rounding: str, divisor: float = 1.0) -> Value:
     """What the rounded quotient, times the divisor, leaves of x."""
     fine, bits = _fine(b, x, divisor)
     rounded = _ROUNDED[rounding](b, fine, bits)
-    return b.marked(minus(b, fine, times(b, rounded, 1 << bits)), Quant(divisor * 2.0**-bits))
+    return b.with_quant(minus(b, fine, times(b, rounded, 1 << bits)), Quant(divisor * 2.0**-bits))
 
 
 def _fine(b: Lowering, x: Value, divisor: float) -> tuple[Value, int]:

@@ -94,7 +94,7 @@ def _wide(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -
         y = product(b, y, _channels(b, levels, affine), 31)
         if affine.bias is not None:
             y = b.ADD(y, _channels(b, np.round(offset / unit), affine))
-    return b.marked(_within(b, y, unit, most), Quant(unit))
+    return b.with_quant(_within(b, y, unit, most), Quant(unit))
 
 
 def _channels(b: Lowering, levels: Array, affine: Affine) -> Value:
@@ -127,7 +127,7 @@ def _short(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) 
         raise Unsupported("int16 elements are too coarse for this result")
     elements = _elements(b, parts, 32767 * root / 2.0**15.5 / reach)
     brief = b.rescale(inverse(b, parts), [32767 / 2.0**30], 0, d.I16)
-    y = b.marked(product(b, elements, brief), Quant(4 * reach / 32767**2))
+    y = b.with_quant(product(b, elements, brief), Quant(4 * reach / 32767**2))
     return _weighted(b, y, reach, affine)
 
 
@@ -147,7 +147,7 @@ def _weighted(b: Lowering, y: Value, reach: float, affine: Affine) -> Value:
     """Normalised elements up to ``reach`` times the weights, plus the bias, in the view."""
     if affine.is_plain:
         return b.reshape(y, affine.view)
-    even = b.reshape(b.settle(y, Quant(reach / 32767), d.I16), affine.view)
+    even = b.reshape(b.requantize(y, Quant(reach / 32767), d.I16), affine.view)
     made = scaled_channels(b, b.axis_last(even, affine.axis), *affine.numbers())
     return b.axis_back(made, affine.axis)
 

@@ -51,7 +51,7 @@ def _quantized(b: Lowering, value: Operand, like: Value) -> Value:
     if isinstance(value, Value) and value.quant is not None:
         return value
     if isinstance(value, Value) and value.dtype is d.BOOL:
-        return b.marked(number_of(b, value, d.I8), Quant(1.0))
+        return b.with_quant(number_of(b, value, d.I8), Quant(1.0))
     if isinstance(value, Value):
         if not value.is_const or value.const is None or value.type.size != 1:
             raise Unsupported("a tensor beside a quantized one must be quantized too")

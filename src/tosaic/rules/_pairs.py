@@ -35,7 +35,7 @@ def pair_table(
     place = plus(b, plus(b, times(b, high, 256), low), 128 * 257)
     row = b.const(answers, d.I8, shape=(1, 256 * 256, 1))
     found = b.GATHER(row, b.reshape(place, (1, place.type.size)))
-    return b.marked(b.reshape(found, place.shape), quant)
+    return b.with_quant(b.reshape(found, place.shape), quant)
 
 
 def _reals(x: Value) -> Tensor:

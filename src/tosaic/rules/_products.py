@@ -50,7 +50,7 @@ def meant(b: Lowering, x: Value, units: tuple[float, ...], axis: int | None, cou
             f"as its result"
         )
     quant = Quant(units[0]) if axis is None else Quant(units, 0, axis)
-    return b.marked(x, quant)
+    return b.with_quant(x, quant)
 
 
 def product(b: Lowering, x: Value, axis: int) -> Value:

@@ -39,11 +39,11 @@ def _of_bytes(b: Lowering, x: Value, y: Value) -> Value:
         ((inverse & 255) - 128, 0),
     ):
         digit = b.TABLE(y, b.const(part.numpy(), d.I8))
-        digit = b.marked(digit, Quant(1.0, 0 if bits == 16 else -128))
+        digit = b.with_quant(digit, Quant(1.0, 0 if bits == 16 else -128))
         wide = b.rescale(digit, [2.0**bits], 0, d.I32)
         whole = wide if whole is None else b.ADD(whole, wide)
     made = b.MUL(b.widened(x), whole, b.const([0], d.I8))
-    return b.marked(made, Quant(scale_of(x) / scale_of(y) / 2.0**22))
+    return b.with_quant(made, Quant(scale_of(x) / scale_of(y) / 2.0**22))
 
 
 def _of_shorts(b: Lowering, x: Value, y: Value) -> Value:
@@ -66,7 +66,7 @@ def _of_shorts(b: Lowering, x: Value, y: Value) -> Value:
     limit = b.ARITHMETIC_RIGHT_SHIFT(b.number(1 << 30, up), up, round=True)
     made = b.MINIMUM(b.MAXIMUM(made, b.SUB(zero, limit)), limit)
     made = b.ARITHMETIC_RIGHT_SHIFT(b.LOGICAL_LEFT_SHIFT(made, up), down, round=True)
-    return b.marked(_limited(b, made, scale, place), Quant(scale / 2.0**place))
+    return b.with_quant(_limited(b, made, scale, place), Quant(scale / 2.0**place))
 
 
 def _limited(b: Lowering, made: Value, scale: float, place: int) -> Value:

@@ -87,7 +87,7 @@ def raised(b: Lowering, x: Value, eps: float, centred: bool) -> Value:
     whole = product(b, inverse, power(b, k), 14)
     brief = b.rescale(whole, [32767 * least * 2.0 ** (14 - 43.5)], 0, d.I16)
     unit = math.sqrt(length / 2.0**down) / least / 32767
-    return b.marked(product(b, elements, brief), Quant(unit))
+    return b.with_quant(product(b, elements, brief), Quant(unit))
 
 
 def _ends(b: Lowering, x: Value, centred: bool) -> _Ends:

@@ -100,7 +100,7 @@ def _means(b: Lowering, x: Value) -> tuple[Value, Value, Value, Value]:
     length = x.shape[1]
     most = length // 2 + (length > 1 << 14)
     total = b.REDUCE_SUM(b.widened(x), axis=1)
-    middle = b.marked(b.rescale(total, [1 / length], zero_of(x), x.dtype), x.quant)
+    middle = b.with_quant(b.rescale(total, [1 / length], zero_of(x), x.dtype), x.quant)
     beyond = b.SUB(total, product(b, b.widened(middle), b.number(length, total)))
     b.proved(beyond, -most, most)
     if length < 4:  # 2^30 / N is whole enough, and too large for a fraction

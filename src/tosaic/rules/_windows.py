@@ -59,7 +59,7 @@ def side_by_side(b: Lowering, parts: Sequence[Value], axis: int) -> Value:
     if quant is not None and isinstance(quant.scale, tuple):
         scales = [s for p in parts if p.quant for s in p.quant.scale]  # type: ignore[union-attr]
         quant = Quant(tuple(scales), 0, axis)
-    return b.marked(joined(b, [b.marked(p, None) for p in parts], axis), quant)
+    return b.with_quant(joined(b, [b.with_quant(p, None) for p in parts], axis), quant)
 
 
 def fitted(

@@ -27,7 +27,7 @@ def same_meaning(b: Lowering, x: Value, y: Value) -> tuple[Value, Value]:
     given = x if x.quant is not None else y
     assert given.quant is not None
     quant, kind = b.wanted or (given.quant, given.dtype)
-    return b.settle(x, quant, kind), b.settle(y, quant, kind)
+    return b.requantize(x, quant, kind), b.requantize(y, quant, kind)
 
 
 def written(b: Lowering, rows: Value, index: Value, new: Value) -> Value:
@@ -42,7 +42,7 @@ def written(b: Lowering, rows: Value, index: Value, new: Value) -> Value:
     where_to = int32(b, index)
 
     def plain() -> Value:
-        return b.marked(b.SCATTER(rows, where_to, new), rows.quant)
+        return b.with_quant(b.SCATTER(rows, where_to, new), rows.quant)
 
     def by_product() -> Value:
         found = hits(b, where_to, rows.shape[1])
@@ -102,11 +102,11 @@ def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1)
         )
     sums = b.MATMUL(picks, new, b.const([0], kind), zero_point(b, new), out=accumulator(new))
     with b.wanting(None):
-        sums = finished(b, b.marked(sums, Quant(scale_of(new) * weight)), terms, 17)
+        sums = finished(b, b.with_quant(sums, Quant(scale_of(new) * weight)), terms, 17)
     spare = min(10, 29 - new.dtype.bits - math.ceil(math.log2(terms)))
     sums = b.widened(sums, max(spare, 0))
     addend = b.rescale(rows, [scale_of(rows) / scale_of(sums)], 0, d.I32)
-    return b.marked(b.ADD(addend, sums), sums.quant)
+    return b.with_quant(b.ADD(addend, sums), sums.quant)
 
 
 def _added_integers(b: Lowering, rows: Value, found: Value, new: Value, weight: float) -> Value:

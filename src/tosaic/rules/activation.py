@@ -144,10 +144,10 @@ def _larger(b: Lowering, x: Value, slopes: Array) -> Value:
     assert b.wanted is not None
     quant, out = b.wanted
     last = b.axis_last(x, 1)
-    same, scaled = b.settle(last, quant, out), scaled_channels(b, last, slopes, slopes * 0)
-    wide = [b.rescale(b.marked(v, quant), [1.0], 0, d.I32) for v in (same, scaled)]
-    largest = b.marked(b.MAXIMUM(*wide), Quant(scale_of(same)))
-    return b.axis_back(b.settle(largest, quant, out), 1)
+    same, scaled = b.requantize(last, quant, out), scaled_channels(b, last, slopes, slopes * 0)
+    wide = [b.rescale(b.with_quant(v, quant), [1.0], 0, d.I32) for v in (same, scaled)]
+    largest = b.with_quant(b.MAXIMUM(*wide), Quant(scale_of(same)))
+    return b.axis_back(b.requantize(largest, quant, out), 1)
 
 
 def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
@@ -170,7 +170,7 @@ def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
     else:
         zero, is_below = b.number(0, same), b.GREATER(b.number(0, same), same)
         y = b.ADD(_positive(b, same), b.SELECT(is_below, scaled, zero))
-    return b.marked(b.axis_back(y, axis), Quant(scale))
+    return b.with_quant(b.axis_back(y, axis), Quant(scale))
 
 
 @rule("aten._prelu_kernel.default", constants=True,
@@ -189,14 +189,14 @@ def prelu_kernel(b: Lowering, self: Value, weight: Value) -> Value:
         if self.type.rank > 1 and slopes.max() <= _ONE and len(slopes) == self.shape[1]:
             return _larger(b, self, np.minimum(slopes, 1.0))
     if weight.quant is None and slopes is not None:
-        weight = b.settle(weight, Quant(float(np.abs(slopes).max() or 1.0) / 32767), d.I16)
+        weight = b.requantize(weight, Quant(float(np.abs(slopes).max() or 1.0) / 32767), d.I16)
     upper, lower, slope = b.widened(self), b.widened(self), b.widened(weight)
     product = b.MUL(_negative(b, lower), slope, b.const([0], d.I8))
     product.quant = Quant(scale_of(lower) * scale_of(slope))
     bits = 12  # leaves room for slopes up to 16, the sum of int16 values being int32
     quant = Quant(scale_of(upper) / 2.0**bits)
-    parts = b.marked(_positive(b, upper), upper.quant), product
-    return b.marked(b.ADD(*(b.settle(p, quant, d.I32) for p in parts)), quant)
+    parts = b.with_quant(_positive(b, upper), upper.quant), product
+    return b.with_quant(b.ADD(*(b.requantize(p, quant, d.I32) for p in parts)), quant)
 
 
 def _below_zero(b: Lowering, x: Value, factor: float, inner: float) -> Value:

@@ -140,7 +140,7 @@ def _divided(b: Lowering, sums: Value, total: Value, bits: int, place: int, valu
     fine = 30 - largest(value).bit_length()
     made = product(b, sums, inverse, 28 + bits - place - fine)
     b.proved(made, -(2.0**30.5), 2.0**30.5)
-    return b.marked(made, Quant(scale_of(value) / 2.0**fine))
+    return b.with_quant(made, Quant(scale_of(value) / 2.0**fine))
 
 
 def _flat(b: Lowering, values: Value, heads: _Heads) -> Value:
@@ -192,7 +192,7 @@ def _by_shares(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     shares = b.rescale(product(b, short, brief), [2.0**-14], 0, d.I16)
     zero, v = b.const([0], d.I16), b.rescale(heads.value, [1.0], 0, d.I16)
     sums = b.MATMUL(shares, v, zero, zero, out=d.I48)
-    return finished(b, b.marked(sums, Quant(scale_of(heads.value) / 32767)), 1, 24)
+    return finished(b, b.with_quant(sums, Quant(scale_of(heads.value) / 32767)), 1, 24)
 
 
 def _at_least_half(b: Lowering, total: Value, bits: int) -> Value:
@@ -217,7 +217,7 @@ def _by_two_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     """Exponentials of 16 bits as two bytes, each with a product of its own."""
     whole = _flat(b, e.values, heads)
     upper, lower = (
-        _weighed(b, b.marked(b.rescale(v, [1.0], -128, d.I8), Quant(1.0, -128)), heads)
+        _weighed(b, b.with_quant(b.rescale(v, [1.0], -128, d.I8), Quant(1.0, -128)), heads)
         for v in two_bytes(b, whole)
     )
     spare = max((heads.scores[-1] * 65535 * 255).bit_length() - 30, 0)
@@ -290,5 +290,5 @@ def scaled_dot_product_attention(
     build = _float if query.quant is None else _integers
     made = build(b, heads, attn_mask, is_causal, size)
     if made.quant is not None:
-        made = b.settled(made)  # before the reshape, where it is fused
+        made = b.requantized(made)  # before the reshape, where it is fused
     return b.reshape(made, (*heads.scores[:-1], value.shape[-1]))

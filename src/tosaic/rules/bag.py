@@ -78,4 +78,4 @@ def _bag(b: Lowering, rows: Value, shares: Value | None, count: int, mode: int) 
     else:
         reduce: Any = _MODES[mode]
         found = reduce(b, apart, [1])
-    return b.settled(found)
+    return b.requantized(found)

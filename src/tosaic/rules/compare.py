@@ -139,7 +139,7 @@ def where(b: Lowering, condition: Value, self: Operand, other: Operand) -> Value
     assert given.quant is not None
     quant, kind = b.wanted or (given.quant, given.dtype)
     settled = [  # rounded before the choice, once
-        b.settle(v, quant, kind)
+        b.requantize(v, quant, kind)
         if isinstance(v, Value) and _number(v) is None
         else b.quantized_number(_number(v) or 0.0, quant, kind, 0)
         for v in (self, other)

@@ -87,7 +87,7 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
     if x.quant is not None and kind is d.BOOL:
         return truth(b, x)
     if x.quant is not None:
-        whole = b.marked(_truncated(b, x, x.quant.one_scale), None)
+        whole = b.with_quant(_truncated(b, x, x.quant.one_scale), None)
         ends = [(end - x.quant.one_zero) * x.quant.one_scale for end in x.dtype.range]
         fits = kind.range[0] - 1 < ends[0] and ends[1] < kind.range[1] + 1
         return b.levels(whole, kind) if fits and kind is not d.I32 else converted(b, whole, kind)
@@ -97,14 +97,14 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
         zero = b.number(0, x)
         return moves.first(
             b,
-            lambda: b.marked(b.CAST(x, out=kind), None),
+            lambda: b.with_quant(b.CAST(x, out=kind), None),
             lambda: inverted(b, compared(b, "==", x, zero)),
         )
     if x.dtype.is_float and kind is d.BOOL:
-        return b.marked(b.LOGICAL_NOT(b.EQUAL(x, b.number(0, x))), None)
+        return b.with_quant(b.LOGICAL_NOT(b.EQUAL(x, b.number(0, x))), None)
     if x.dtype.is_float and kind.is_int:
         whole = b.SELECT(b.GREATER_EQUAL(x, b.number(0, x)), b.FLOOR(x), b.CEIL(x))
-        return b.marked(b.CAST(whole, out=kind), None)
+        return b.with_quant(b.CAST(whole, out=kind), None)
     if {x.dtype, kind} == {d.F16, d.BF16}:
         return _cast(b, _cast(b, x, d.F32), kind)
     if x.dtype is d.BOOL and kind.is_float:
@@ -112,24 +112,24 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
         one, zero = (b.const(np.full(ones, n), kind) for n in (1, 0))
         return moves.first(
             b,
-            lambda: b.marked(b.CAST(x, out=kind), None),
-            lambda: b.marked(b.SELECT(x, one, zero), None),
+            lambda: b.with_quant(b.CAST(x, out=kind), None),
+            lambda: b.with_quant(b.SELECT(x, one, zero), None),
         )
-    return b.marked(b.CAST(x, out=kind), None)
+    return b.with_quant(b.CAST(x, out=kind), None)
 
 
 def _real(b: Lowering, x: Value) -> Value:
     """Integers or a mask as quantized real numbers, limited to what the result can hold."""
     if x.dtype is d.BOOL:
-        return b.marked(number_of(b, x, d.I8), Quant(1.0))
+        return b.with_quant(number_of(b, x, d.I8), Quant(1.0))
     assert b.wanted is not None
     if x.dtype is not d.I32:
-        return b.marked(b.IDENTITY(x), Quant(1.0))
+        return b.with_quant(b.IDENTITY(x), Quant(1.0))
     (quant, kind), most = b.wanted, d.I32.range[1]
     reals = [(end - quant.one_zero) * quant.one_scale for end in kind.range]
     low, high = max(math.floor(reals[0]), -most), min(math.ceil(reals[1]), most)
     limited = b.MINIMUM(b.MAXIMUM(x, b.number(low, x)), b.number(high, x))
-    return b.marked(limited, Quant(1.0))
+    return b.with_quant(limited, Quant(1.0))
 
 
 def _truncated(b: Lowering, x: Value, scale: float) -> Value:
@@ -145,7 +145,7 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
     if kind is d.BOOL:
         return x
     if kind.is_float:
-        return b.marked(b.IDENTITY(x), Quant(1.0))
+        return b.with_quant(b.IDENTITY(x), Quant(1.0))
     return number_of(b, x, kind)
 
 

@@ -59,7 +59,7 @@ def _sum(b: Lowering, sign: int, first: Operand, second: Operand, alpha: float) 
             x, y = operands(b, x, times(b, y, alpha))
         return b.ADD(x, y) if sign > 0 else b.SUB(x, y)
     left, right = b.aligned(x, y, abs(weight))
-    return b.marked(b.ADD(left, right) if weight > 0 else b.SUB(left, right), left.quant)
+    return b.with_quant(b.ADD(left, right) if weight > 0 else b.SUB(left, right), left.quant)
 
 
 @rule("aten.add.Tensor", "aten.add_.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
@@ -93,8 +93,8 @@ def mul(b: Lowering, self: Value, other: Operand) -> Value:
         return both(b, self, other)
     if not isinstance(other, Value) and other and self.quant is not None and self.dtype is d.I32:
         scale = scale_of(self) * abs(other)  # an accumulator of other steps
-        same = self if other > 0 else negated(b, b.marked(b.IDENTITY(self), None))
-        return b.marked(b.IDENTITY(same), Quant(scale))
+        same = self if other > 0 else negated(b, b.with_quant(b.IDENTITY(self), None))
+        return b.with_quant(b.IDENTITY(same), Quant(scale))
     return _product(b, *operands(b, self, other))
 
 
@@ -106,7 +106,7 @@ def _product(b: Lowering, x: Value, y: Value) -> Value:
     if x.quant is None or y.quant is None:
         return b.MUL(x, y, shift)
     left, right = b.widened(x), b.widened(y)
-    return b.marked(b.MUL(left, right, shift), Quant(scale_of(left) * scale_of(right)))
+    return b.with_quant(b.MUL(left, right, shift), Quant(scale_of(left) * scale_of(right)))
 
 
 _POSITIVE = (
@@ -177,14 +177,16 @@ def _by_number(b: Lowering, x: Value, number: float, rounding_mode: str) -> Valu
         return whole(b, x, rounding_mode, number)
     opposite = whole(b, x, "ceil" if rounding_mode == "floor" else rounding_mode, -number)
     meaning = opposite.quant
-    return b.marked(negated(b, b.marked(opposite, None)), meaning)
+    return b.with_quant(negated(b, b.with_quant(opposite, None)), meaning)
 
 
 def _whole_quotient(b: Lowering, x: Value, y: Value, rounding_mode: str) -> Value:
     """Of integers in one scale; what nothing divides by is taken for 1."""
-    x, y = (b.marked(v, None) for v in b.aligned(x, y))
+    x, y = (b.with_quant(v, None) for v in b.aligned(x, y))
     y = b.SELECT(b.EQUAL(y, b.number(0, y)), b.number(1, y), y)
-    return b.marked(floored(b, x, y) if rounding_mode == "floor" else b.INTDIV(x, y), Quant(1.0))
+    return b.with_quant(
+        floored(b, x, y) if rounding_mode == "floor" else b.INTDIV(x, y), Quant(1.0)
+    )
 
 
 rule(
@@ -225,7 +227,7 @@ def neg(b: Lowering, self: Value) -> Value:
     if self.quant is None:
         return negated(b, self)
     wide = b.widened(self)
-    return b.marked(negated(b, wide), wide.quant)
+    return b.with_quant(negated(b, wide), wide.quant)
 
 
 @rule("aten.abs.default", "aten.abs_.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
@@ -233,7 +235,7 @@ def absolute(b: Lowering, self: Value) -> Value:
     if self.quant is None:
         return b.ABS(self)
     wide = b.widened(self)
-    return b.marked(b.ABS(wide), wide.quant)
+    return b.with_quant(b.ABS(wide), wide.quant)
 
 
 def _extreme(b: Lowering, emit: Callable[..., Value], x: Value, y: Value) -> Value:
@@ -244,8 +246,8 @@ def _extreme(b: Lowering, emit: Callable[..., Value], x: Value, y: Value) -> Val
     if b.wanted is None:
         left, right = b.aligned(x, y)
     else:
-        left, right = (b.widened(b.settle(v, *b.wanted)) for v in (x, y))
-    return b.marked(emit(left, right), left.quant)
+        left, right = (b.widened(b.requantize(v, *b.wanted)) for v in (x, y))
+    return b.with_quant(emit(left, right), left.quant)
 
 
 @rule("aten.maximum.default", samples=_PAIRS)

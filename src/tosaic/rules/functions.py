@@ -65,7 +65,7 @@ def _root16(b: Lowering, x: Value) -> Value:
     quant = Quant(math.sqrt(scale_of(x) * 32768) / 32767)
     most: Value | None = None
     for bits in (0, 4, 8):
-        near = b.marked(b.rescale(x, [2.0**bits], 0, I16), None) if bits else x
+        near = b.with_quant(b.rescale(x, [2.0**bits], 0, I16), None) if bits else x
         entries = np.sqrt(np.maximum(np.arange(-256, 257), 0) * 128 / 32768 / 2**bits) * 32767
         made = b.TABLE(near, b.const(np.round(entries), I16))
         root = b.rescale(made, [2.0**-7], 0, I16)
@@ -73,7 +73,7 @@ def _root16(b: Lowering, x: Value) -> Value:
             root = b.levels(b.MAXIMUM(b.levels(most), b.levels(root)), I16)
         most = root
     assert most is not None
-    return b.marked(most, quant)
+    return b.with_quant(most, quant)
 
 
 @rule("aten.rsqrt.default", "aten.rsqrt_.default", samples=_samples(0.3, 4.0, 6))
@@ -107,7 +107,7 @@ def _wave(b: Lowering, x: Value, function: Function) -> Value:
     angle = b.rescale(x, [scale_of(x) * turn / math.tau], 0, I32)
     turns = b.ARITHMETIC_RIGHT_SHIFT(angle, b.number(16, angle), round=True)
     within = b.levels(minus(b, angle, times(b, turns, turn)), I16)
-    return b.table(b.marked(within, Quant(math.tau / turn)), function)
+    return b.table(b.with_quant(within, Quant(math.tau / turn)), function)
 
 
 @rule("aten.erf.default", "aten.erf_.default", samples=_samples(-3.0, 3.0))
@@ -157,7 +157,7 @@ def sign(b: Lowering, self: Value) -> Value:
     if self.quant is not None and self.dtype is I8:
         return b.table(self, torch.sign)
     if self.quant is not None:
-        return b.marked(b.CLAMP(self, min_val=-1, max_val=1), Quant(1.0))
+        return b.with_quant(b.CLAMP(self, min_val=-1, max_val=1), Quant(1.0))
     zero, one = b.number(0.0, self), b.number(1.0, self)
     below = b.SELECT(b.GREATER(zero, self), negated(b, one), zero)
     return b.SELECT(b.GREATER(self, zero), one, below)

@@ -131,8 +131,10 @@ def _in_integers(
     total = reduce(
         lambda x, y: b.proved(b.ADD(x, y), -most, most), map(term, product(*axes))
     )  # fmt: skip
-    b.marked(total, Quant(scale_of(input) / 2**_SHARE))
-    return b.permute(b.reshape(b.settled(total), (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2))
+    b.with_quant(total, Quant(scale_of(input) / 2**_SHARE))
+    return b.permute(
+        b.reshape(b.requantized(total), (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2)
+    )
 
 
 def _kept(b: Lowering, x: Value, most: int) -> Value:

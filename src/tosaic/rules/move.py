@@ -29,7 +29,7 @@ def cat(b: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
     if any(p.quant != parts[0].quant or p.dtype is not parts[0].dtype for p in parts):
         if b.wanted is None:
             raise Unsupported("the parts are quantized differently, and the result is not at all")
-        parts = [b.settle(p, *b.wanted) for p in parts]
+        parts = [b.requantize(p, *b.wanted) for p in parts]
     return moves.joined(b, parts, dim % parts[0].type.rank)
 
 

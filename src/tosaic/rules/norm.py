@@ -59,7 +59,7 @@ def scaled_channels(b: Lowering, x: Value, factor: Array, offset: Array) -> Valu
         zero_point(b, x), b.const([0], d.I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1),
         acc_type=kind,
     )  # fmt: skip
-    sums = b.marked(y, Quant(tuple(means.tolist()), 0, 3))
+    sums = b.with_quant(y, Quant(tuple(means.tolist()), 0, 3))
     return b.reshape(finished(b, sums, 1, bits + 1), x.shape)
 
 

@@ -81,14 +81,14 @@ def _divided(b: Lowering, sums: Value, counts: Array) -> Value:
     if (counts == counts.flat[0]).all():
         count = int(counts.flat[0])
         if sums.quant is not None:
-            return b.marked(sums, Quant(scale_of(sums) / count))
+            return b.with_quant(sums, Quant(scale_of(sums) / count))
         return b.MUL(sums, b.number(1.0 / count, sums), b.const([0], d.I8))
     inverse = np.reshape(1.0 / counts, (1, 1, *counts.shape))
     if sums.quant is None:
         return b.MUL(sums, b.const(inverse, sums.dtype), b.const([0], d.I8))
     shares = b.const(np.round(inverse * 2.0**30), d.I32)
     meaning = Quant(scale_of(sums) / 2.0**_FINE)
-    return b.marked(product(b, b.marked(sums, None), shares, 30 - _FINE), meaning)
+    return b.with_quant(product(b, b.with_quant(sums, None), shares, 30 - _FINE), meaning)
 
 
 @rule(
@@ -133,7 +133,7 @@ def _summed(b: Lowering, x: Value, kernel: int, step: int, pad: int, count: int)
     behind = max(need - pad - x.shape[2], 0)
     if pad or behind:
         around = b.shape((0, 0, 0, 0, pad, behind, 0, 0))
-        x = b.marked(b.PAD(x, around, b.const([0], x.dtype)), x.quant)
+        x = b.with_quant(b.PAD(x, around, b.const([0], x.dtype)), x.quant)
     starts = [range(k, k + (count - 1) * step + 1, step) for k in range(kernel)]
     return summed(b, (take(b, x, 2, places) for places in starts), x.quant)
 
@@ -150,7 +150,7 @@ def _pieces(
             raise Unsupported(f"an adaptive pool to {out} windows along an axis is too fine")
         sizes.append(np.array([stop - start for start, stop in ends]))
         if out != size:
-            parts = [b.marked(reduce(piece(b, x, axis, *e), axis), x.quant) for e in ends]
+            parts = [b.with_quant(reduce(piece(b, x, axis, *e), axis), x.quant) for e in ends]
             x = joined(b, parts, axis)
     return x, sizes
 

@@ -44,7 +44,7 @@ def _reduced(
     y = x
     for axis in axes:
         made = emit(y, axis=axis)
-        y = made if made.quant is not None else b.marked(made, x.quant)
+        y = made if made.quant is not None else b.with_quant(made, x.quant)
     return _kept(b, y, axes, keepdim)
 
 
@@ -64,7 +64,7 @@ def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) ->
     wide = b.widened(x)
     total = _reduced(b, partial(added, b), wide, axes, keepdim=True)
     total.quant = Quant(scale_of(wide) / count)
-    return _kept(b, b.settled(total), axes, keepdim)  # before the reshape, where it is fused
+    return _kept(b, b.requantized(total), axes, keepdim)  # before the reshape, where it is fused
 
 
 @rule("aten.sum.dim_IntList", samples=_AXES)

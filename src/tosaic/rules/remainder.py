@@ -48,10 +48,10 @@ def _left_over(
             raise Unsupported(f"a remainder of a number: {_NO_INT16_NUMBER}")
         left, right = b.aligned(left, right)
         meaning = left.quant
-        left, right = b.marked(left, None), b.marked(right, None)
+        left, right = b.with_quant(left, None), b.with_quant(right, None)
         zero = b.EQUAL(right, b.number(0, right))  # PyTorch has no number for it, TOSA no quotient
         right = b.SELECT(zero, b.number(1, right), right)
-        return b.marked(whole(b, left, right), meaning)
+        return b.with_quant(whole(b, left, right), meaning)
     if not left.dtype.is_float:
         kind = left.dtype
         return converted(b, whole(b, *(converted(b, v, d.I32) for v in (left, right))), kind)

@@ -90,7 +90,7 @@ def _resize(b: Lowering, x: Value, sizes: Sequence[int], grids: Sequence[Grid], 
     y = b.RESIZE(x, scale, offset, border, mode=mode, out=kind)
     if mixed:
         y = b.rescale(y, [1.0 / grids[0].unit / grids[1].unit], 0, x.dtype)
-    return b.marked(y, x.quant)
+    return b.with_quant(y, x.quant)
 
 
 def sizes_of(

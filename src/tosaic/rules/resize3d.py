@@ -88,7 +88,7 @@ def _mixture(b: Lowering, x: Value, axis: int, places: Array, weights: Array) ->
         line = take(b, x, axis, [int(i) for i in where])
         shape = [len(share) if i == axis else 1 for i in range(x.type.rank)]
         factor = b.const(np.reshape(share, shape), x.dtype)
-        return b.MUL(b.marked(line, None), factor, b.const([0], d.I8))
+        return b.MUL(b.with_quant(line, None), factor, b.const([0], d.I8))
 
     return summed(b, map(term, places, weights))
 
@@ -106,7 +106,7 @@ def _cubic(
             y = _mixture(b, y, axis, places, weights)
             continue
         scale = scale_of(y) / 2.0**_BITS
-        y = b.marked(_mixture(b, y, axis, places, np.round(weights * 2.0**_BITS)), Quant(scale))
+        y = b.with_quant(_mixture(b, y, axis, places, np.round(weights * 2.0**_BITS)), Quant(scale))
         if axis == 2:
             y = b.widened(y, -_BITS)
     return y

@@ -63,7 +63,7 @@ def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None)
         raise Unsupported("the sum of so many integers does not fit int32")
     wide = b.widened(self)
     meaning = wide.quant
-    return _scanned(b, wide, axis, lambda x, y: b.marked(b.ADD(x, y), meaning))
+    return _scanned(b, wide, axis, lambda x, y: b.with_quant(b.ADD(x, y), meaning))
 
 
 @rule(
@@ -92,8 +92,10 @@ def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tu
     if x.quant is not None:  # TOSA compares int32
         wide = b.widened(x)
         meaning = wide.quant
-        found = _scanned(b, wide, axis, lambda late, early: b.marked(emit(late, early), meaning))
-        return b.settle(found, x.quant, x.dtype), None
+        found = _scanned(
+            b, wide, axis, lambda late, early: b.with_quant(emit(late, early), meaning)
+        )
+        return b.requantize(found, x.quant, x.dtype), None
     wide = x if x.dtype.is_float else converted(b, x, d.I32)
     return converted(b, _scanned(b, wide, axis, emit), x.dtype), None
 
@@ -131,7 +133,7 @@ def diff(
         for _ in range(min(n, size - 1)):
             size -= 1
             late, early = piece(b, wide, axis, 1, size + 1), piece(b, wide, axis, 0, size)
-            wide = b.marked(b.SUB(late, early), meaning)
+            wide = b.with_quant(b.SUB(late, early), meaning)
         return wide
     for _ in range(n):
         size -= 1
@@ -148,6 +150,6 @@ def _whole(b: Lowering, parts: Sequence[Value], axis: int) -> Value:
     finest = min(scale_of(p) for p in wide)
     if max(scale_of(p) for p in wide) > finest * 2**12:
         raise Unsupported("the parts of diff are quantized too differently")
-    same = [b.marked(b.rescale(p, [scale_of(p) / finest * 16], 0, d.I32), Quant(finest / 16))
+    same = [b.with_quant(b.rescale(p, [scale_of(p) / finest * 16], 0, d.I32), Quant(finest / 16))
             for p in wide]  # fmt: skip
     return joined(b, same, axis)

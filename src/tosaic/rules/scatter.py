@@ -42,7 +42,7 @@ def _put_back(b: Lowering, whole: Value, part: Value) -> Value:
             rest = moves.piece(b, whole, axis, size, whole.shape[axis])
             part = _put_back(b, moves.piece(b, whole, axis, 0, size), part)
             if part.quant is not None and part.quant != rest.quant:
-                rest = b.settle(rest, part.quant, part.dtype)
+                rest = b.requantize(rest, part.quant, part.dtype)
             return moves.joined(b, [part, rest], axis)
     return part
 

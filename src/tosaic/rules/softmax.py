@@ -61,7 +61,7 @@ _Form = Callable[[Lowering, Value, int], _Row]
 
 
 def _largest(b: Lowering, x: Value, axis: int) -> Value:
-    return b.marked(extreme(b, "REDUCE_MAX", x, axis), x.quant)
+    return b.with_quant(extreme(b, "REDUCE_MAX", x, axis), x.quant)
 
 
 def _below(b: Lowering, x: Value, largest: Value) -> Value:
@@ -148,10 +148,10 @@ def _shares(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
         if b.wanted is None or b.wanted[0].one_scale >= _FINE:
             brief = b.rescale(inverse, [32767.0 * 32767.0 / 2.0 ** (28 + row.bits)], 0, d.I16)
             made = product(b, row.exponentials, brief)
-            return b.marked(made, Quant(1.0 / 32767**2))
+            return b.with_quant(made, Quant(1.0 / 32767**2))
         wide = b.rescale(row.exponentials, [1.0], 0, d.I32)
-        return b.marked(product(b, wide, inverse, row.bits), Quant(2.0**-28))
-    return b.marked(product(b, row.exponentials, inverse, row.bits), Quant(2.0**-28))
+        return b.with_quant(product(b, wide, inverse, row.bits), Quant(2.0**-28))
+    return b.with_quant(product(b, row.exponentials, inverse, row.bits), Quant(2.0**-28))
 
 
 def _logarithms(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
@@ -163,7 +163,9 @@ def _logarithms(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
     most = (x.dtype.range[1] - x.dtype.range[0]) * scale + math.log(x.shape[axis]) + 1
     unit = 2.0 ** (math.ceil(math.log2(most)) - 28)
     taken = logarithm(b, normal(b, row.total), row.bits, math.log(row.one), unit)
-    return b.marked(b.SUB(scaled(b, _below(b, x, row.largest), scale / unit), taken), Quant(unit))
+    return b.with_quant(
+        b.SUB(scaled(b, _below(b, x, row.largest), scale / unit), taken), Quant(unit)
+    )
 
 
 def _short_logarithms(b: Lowering, x: Value, row: _Row, axis: int) -> Value:
@@ -171,9 +173,9 @@ def _short_logarithms(b: Lowering, x: Value, row: _Row, axis: int) -> Value:
     scale, reach = scale_of(x), math.log(x.shape[axis]) + 1
     below = b.rescale(_below(b, x, row.largest), [128.0], 0, d.I16)
     taken = short_logarithm(b, row.total, row.bits, math.log(row.one), reach / 32767)
-    both = b.marked(below, Quant(scale / 128)), b.marked(taken, Quant(reach / 32767))
+    both = b.with_quant(below, Quant(scale / 128)), b.with_quant(taken, Quant(reach / 32767))
     parts = b.aligned(*both)
-    return b.marked(b.SUB(*parts), parts[0].quant)
+    return b.with_quant(b.SUB(*parts), parts[0].quant)
 
 
 def _whole(

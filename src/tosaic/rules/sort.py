@@ -44,7 +44,7 @@ _ALL = [
 def _comparable(b: Lowering, x: Value) -> Value:
     """Values in a type that TOSA compares."""
     if x.quant is not None:
-        return b.marked(b.widened(x), None)
+        return b.with_quant(b.widened(x), None)
     return converted(b, x, d.F32 if x.dtype.is_float else d.I32)
 
 
@@ -67,7 +67,7 @@ def _finished(b: Lowering, found: Found, x: Value) -> Found:
     """Values as they were given, places as indices."""
     values, places = found
     if x.quant is not None:
-        values = b.settle(b.marked(values, Quant(scale_of(x))), x.quant, x.dtype)
+        values = b.requantize(b.with_quant(values, Quant(scale_of(x))), x.quant, x.dtype)
     return converted(b, values, x.dtype), int32(b, places)
 
 

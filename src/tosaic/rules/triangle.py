@@ -80,7 +80,7 @@ def diag_embed(b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: 
     if offset:
         around = [0] * (2 * self.type.rank)
         around[-2 if offset > 0 else -1] = abs(offset)
-        wide = b.marked(b.PAD(self, b.shape(around), zero_point(b, self)), self.quant)
+        wide = b.with_quant(b.PAD(self, b.shape(around), zero_point(b, self)), self.quant)
     rows = tiled(b, b.reshape(wide, (*self.shape[:-1], 1, size)), [1] * (rank - 2) + [size, 1])
     made = _masked(b, rows, np.eye(size, k=offset, dtype=bool))
     first, second = _pair(self, dim1, dim2, rank)

@@ -29,7 +29,7 @@ def _each_row(
     count = math.prod(x.shape[i] for i in axes)
     turned = b.permute(x, (*kept, *axes))
     y = reduce(b.reshape(turned, (x.type.size // count, count)))
-    y = y if y.quant is None else b.settled(y)
+    y = y if y.quant is None else b.requantized(y)
     shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
     return b.reshape(y, shape)
 
@@ -55,8 +55,8 @@ def _variance(
         parts, scale = spread(b, rows, 0.0, centred=True), scale_of(rows)
         if is_root:
             unit = scale / math.sqrt(count) / 2.0 ** (12.5 + parts.least)
-            return b.marked(parts.root(b), Quant(unit))
-        return b.marked(parts.total(b), Quant(scale**2 / count / 4.0**parts.least))
+            return b.with_quant(parts.root(b), Quant(unit))
+        return b.with_quant(parts.total(b), Quant(scale**2 / count / 4.0**parts.least))
 
     made = _each_row(b, self, dim, keepdim, reduce)
     return (made, mean(b, self, _axes(self, dim), keepdim)) if with_mean else made
@@ -114,11 +114,11 @@ def linalg_vector_norm(
             return converted(b, _length(b, converted(b, rows, d.F32), ord), kind)
         if ord == 2:
             parts = spread(b, rows, 0.0, centred=False)
-            return b.marked(parts.root(b), Quant(scale_of(rows) / 2.0 ** (12.5 + parts.least)))
+            return b.with_quant(parts.root(b), Quant(scale_of(rows) / 2.0 ** (12.5 + parts.least)))
         wide = b.widened(rows)
         if ord == 1 and rows.shape[1] * (rows.dtype.range[1] * 2 + 1) >= 1 << 31:
             raise Unsupported("the sum of so many integers does not fit int32")
-        return b.marked(_length(b, wide, ord), wide.quant)
+        return b.with_quant(_length(b, wide, ord), wide.quant)
 
     return _each_row(b, self, dim, keepdim, reduce)
 

@@ -100,7 +100,7 @@ def cdist(
         reach = sum(scale_of(v) * largest(v) for v in (left, right))
         left, right, meaning = _one_scale(b, left, right, x1.shape[-1])
         if p == 2:
-            return _euclidean(b, b.marked(left, meaning), right, reach)
+            return _euclidean(b, b.with_quant(left, meaning), right, reach)
     apart = b.ABS(b.SUB(left, right))
     if p == math.inf:
         found = extreme(b, "REDUCE_MAX", apart, axis)
@@ -115,17 +115,17 @@ def cdist(
     else:
         zero, one = b.number(0.0, apart), b.number(1.0, apart)
         found = b.REDUCE_SUM(b.SELECT(b.EQUAL(apart, zero), zero, one), axis=axis)
-    return b.reshape(b.marked(found, meaning), found.shape[:-1])
+    return b.reshape(b.with_quant(found, meaning), found.shape[:-1])
 
 
 def _euclidean(b: Lowering, x: Value, y: Value, reach: float) -> Value:
     """√Σ (x − y)² of int32 operands in one scale, from differences in int16."""
     scale, apart = scale_of(x), b.SUB(x, y)
-    short = b.marked(b.rescale(apart, [scale * 32767 / reach], 0, d.I16), Quant(reach / 32767))
+    short = b.with_quant(b.rescale(apart, [scale * 32767 / reach], 0, d.I16), Quant(reach / 32767))
     rows = b.reshape(short, (short.type.size // short.shape[-1], short.shape[-1]))
     parts = spread(b, rows, 0.0, centred=False)
-    found = b.marked(parts.root(b), Quant(reach / 32767 / 2.0 ** (12.5 + parts.least)))
-    return b.reshape(b.settled(found), short.shape[:-1])
+    found = b.with_quant(parts.root(b), Quant(reach / 32767 / 2.0 ** (12.5 + parts.least)))
+    return b.reshape(b.requantized(found), short.shape[:-1])
 
 
 def _one_scale(b: Lowering, x: Value, y: Value, terms: int) -> tuple[Value, Value, Quant]:

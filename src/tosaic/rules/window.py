@@ -37,7 +37,7 @@ def unfold(b: Lowering, self: Value, dimension: int, size: int, step: int) -> Va
 def _padded(b: Lowering, x: Value, around: Sequence[int]) -> Value:
     if not any(around):
         return x
-    return b.marked(b.PAD(x, b.shape(around), zero_point(b, x)), x.quant)
+    return b.with_quant(b.PAD(x, b.shape(around), zero_point(b, x)), x.quant)
 
 
 _BLOCKS = [

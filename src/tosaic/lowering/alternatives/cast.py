@@ -23,12 +23,12 @@ def to_integers(b: Lowering, x: Value, quant: Quant, out: d.DType) -> Value:
         x = b.CAST(x, out=d.F32)
     steps = b.MUL(x, b.number(float(np.float32(1.0 / scale)), x), b.const([0], d.I8))
     if zero == 0:
-        return b.marked(b.CAST(steps, out=out), quant)
+        return b.with_quant(b.CAST(steps, out=out), quant)
     # A sum with the zero point would round twice: it is added when the numbers are whole.
     low, high = out.range
     near = b.CLAMP(steps, min_val=float(low - zero), max_val=float(high - zero))
     whole = b.CAST(near, out=d.I16 if out is d.I8 else d.I32)
-    return b.marked(b.levels(whole, out, zero=zero), quant)
+    return b.with_quant(b.levels(whole, out, zero=zero), quant)
 
 
 def to_real(b: Lowering, x: Value) -> Value:

@@ -65,7 +65,7 @@ def piece(b: Lowering, x: Value, axis: int, start: int, stop: int) -> Value:
         index = (*(slice(None),) * axis, slice(start, stop))
         return b.remade(x, lambda a: a[index], shape, quant=quant)
     starts = [start if i == axis else 0 for i in range(x.type.rank)]
-    return b.marked(b.SLICE(x, b.shape(starts), b.shape(shape)), quant)
+    return b.with_quant(b.SLICE(x, b.shape(starts), b.shape(shape)), quant)
 
 
 def joined(b: Lowering, values: Sequence[Value], axis: int) -> Value:
@@ -78,7 +78,7 @@ def joined(b: Lowering, values: Sequence[Value], axis: int) -> Value:
     if len(values) > most:
         values = [joined(b, values[i : i + most], axis) for i in range(0, len(values), most)]
         return joined(b, values, axis)
-    return b.marked(b.CONCAT(*values, axis=axis), _one_scale(values[0]))
+    return b.with_quant(b.CONCAT(*values, axis=axis), _one_scale(values[0]))
 
 
 def tiled(b: Lowering, x: Value, multiples: Sequence[int]) -> Value:
@@ -91,7 +91,7 @@ def tiled(b: Lowering, x: Value, multiples: Sequence[int]) -> Value:
     if x.is_const:
         shape = [s * n for s, n in zip(x.shape, multiples)]
         return b.remade(x, lambda a: np.tile(a, multiples), shape, quant=quant)
-    return b.marked(b.TILE(x, b.shape(multiples)), quant)
+    return b.with_quant(b.TILE(x, b.shape(multiples)), quant)
 
 
 def expanded(b: Lowering, x: Value, shape: Sequence[int]) -> Value:
@@ -143,7 +143,7 @@ def repeated(b: Lowering, x: Value, axis: int, times: int) -> Value:
     quant, shape = _one_scale(x), list(x.shape)
     rows = b.reshape(x, (math.prod(shape[: axis + 1]), math.prod(shape[axis + 1 :])))
     shape[axis] *= times
-    return b.marked(b.reshape(joined(b, [rows] * times, 1), shape), quant)
+    return b.with_quant(b.reshape(joined(b, [rows] * times, 1), shape), quant)
 
 
 def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
@@ -161,7 +161,7 @@ def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Val
         pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=wide,
     )  # fmt: skip
     found = b.reshape(b.rescale(sums, [1.0], 0, x.dtype), (*turned.shape[:-1], count))
-    return b.marked(b.axis_back(found, axis), quant)
+    return b.with_quant(b.axis_back(found, axis), quant)
 
 
 def _runs(indices: Sequence[int]) -> list[tuple[int, int, int]]:
@@ -207,9 +207,9 @@ def backwards(b: Lowering, x: Value, axis: int) -> Value:
 
     def apart() -> Value:  # not the last axis, then
         rows = b.reshape(x, (math.prod(x.shape[:axis]), size, math.prod(x.shape[axis + 1 :])))
-        return b.reshape(b.marked(b.REVERSE(rows, axis=1), quant), x.shape)
+        return b.reshape(b.with_quant(b.REVERSE(rows, axis=1), quant), x.shape)
 
-    return first(b, lambda: b.marked(b.REVERSE(x, axis=axis), quant), apart, pieces)
+    return first(b, lambda: b.with_quant(b.REVERSE(x, axis=axis), quant), apart, pieces)
 
 
 def _strided(b: Lowering, x: Value, axis: int, start: int, step: int, count: int) -> Value:
@@ -221,7 +221,7 @@ def _strided(b: Lowering, x: Value, axis: int, start: int, step: int, count: int
     if short:
         around = [0] * (2 * x.type.rank)
         around[2 * axis + 1] = short
-        x = b.marked(b.PAD(x, b.shape(around), b.const([0], x.dtype)), quant)
+        x = b.with_quant(b.PAD(x, b.shape(around), b.const([0], x.dtype)), quant)
     before, after = x.shape[:axis], x.shape[axis + 1 :]
     if x.type.rank + 1 > b.env.level.max_rank:
         before, after = (math.prod(before),), (math.prod(after),)
@@ -235,7 +235,7 @@ def _gathered(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value
     outer, inner = math.prod(x.shape[:axis]), math.prod(x.shape[axis + 1 :])
     rows = b.reshape(x, (outer, x.shape[axis], inner))
     which = b.const(np.tile(np.asarray(indices), (outer, 1)), d.I32)
-    found = b.marked(b.GATHER(rows, which), quant)
+    found = b.with_quant(b.GATHER(rows, which), quant)
     return b.reshape(found, (*x.shape[:axis], len(indices), *x.shape[axis + 1 :]))
 
 
@@ -244,7 +244,7 @@ def added(b: Lowering, x: Value, axis: int) -> Value:
 
     def parts() -> Value:
         spans = [(i, min(i + _LONG, x.shape[axis])) for i in range(0, x.shape[axis], _LONG)]
-        sums = [b.REDUCE_SUM(b.marked(piece(b, x, axis, *s), None), axis=axis) for s in spans]
+        sums = [b.REDUCE_SUM(b.with_quant(piece(b, x, axis, *s), None), axis=axis) for s in spans]
         return reduce(lambda x, y: b.ADD(x, y), sums)
 
     return first(b, lambda: b.REDUCE_SUM(x, axis=axis), parts)

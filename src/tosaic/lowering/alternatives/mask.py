@@ -52,7 +52,7 @@ def mask_input(b: Lowering, shape: Sequence[int], name: str = "") -> Value:
     """A graph input that is a mask, in the type that the target has for it."""
     if has_bool(b):
         return b.input(d.BOOL, shape, name)
-    made = b.marked(b.input(d.I8, shape, name), MASK)
+    made = b.with_quant(b.input(d.I8, shape, name), MASK)
     made.limits = (0, 1)
     return made
 
@@ -76,7 +76,7 @@ def _byte(b: Lowering, x: Value, zero: int = 0) -> Value:
 def _lookup(b: Lowering, x: Value, true: Any) -> Value:
     """A mask that a table holds, for an int8 value."""
     entries = true(np.arange(-128, 128)).astype(np.int8)
-    return b.marked(b.TABLE(x, b.const(entries, d.I8)), MASK)
+    return b.with_quant(b.TABLE(x, b.const(entries, d.I8)), MASK)
 
 
 def _compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
@@ -125,7 +125,7 @@ def _stepped(b: Lowering, name: str, left: Value, right: Value) -> Value:
         y = b.SUB(b.number(1, x), b.ABS(b.SUB(limited, known)))
     else:
         y = b.SUB(limited, below) if known is right else b.SUB(above, limited)
-    return b.marked(_byte(b, y), MASK)
+    return b.with_quant(_byte(b, y), MASK)
 
 
 def _in_float(b: Lowering, name: str, left: Value, right: Value) -> Value:
@@ -155,14 +155,14 @@ def _sign(b: Lowering, name: str, x: Value, small: bool) -> Value:
         y = _byte(b, x, 1 if name == ">=" else 0)
         if name == "==":
             return _lookup(b, y, lambda n: n == 0)
-        return b.marked(b.CLAMP(y, min_val=0, max_val=1), MASK)
+        return b.with_quant(b.CLAMP(y, min_val=0, max_val=1), MASK)
     zero, one = b.number(0, x), b.number(1, x)
     if name == "==":
         most = b.number(31, x)  # leading zeros: 32 of 0 alone
         y = b.SUB(b.MAXIMUM(b.CLZ(x), most), most)
     else:
         y = b.MINIMUM(b.MAXIMUM(b.ADD(x, one) if name == ">=" else x, zero), one)
-    return b.marked(_byte(b, y), MASK)
+    return b.with_quant(_byte(b, y), MASK)
 
 
 def compared_with_each(b: Lowering, name: str, x: Value, numbers: Value) -> Value:
@@ -174,7 +174,7 @@ def compared_with_each(b: Lowering, name: str, x: Value, numbers: Value) -> Valu
         found = [_bound(name, quant.one_scale, float(n)) for n in real.reshape(-1)]
         return np.array(found, np.int64).reshape(real.shape)
 
-    levels, known = b.same_rank(b.marked(b.widened(x), None), numbers)
+    levels, known = b.same_rank(b.with_quant(b.widened(x), None), numbers)
     return compared(b, name, levels, b.remade(known, bounds, kind=d.I32))
 
 
@@ -232,7 +232,7 @@ def either(b: Lowering, x: Value, y: Value) -> Value:
 
 
 def _pair(b: Lowering, name: str, x: Value, y: Value) -> Value:
-    return b.marked(_byte(b, b.op(name, _wide(b, x), _wide(b, y))), MASK)
+    return b.with_quant(_byte(b, b.op(name, _wide(b, x), _wide(b, y))), MASK)
 
 
 def differ(b: Lowering, x: Value, y: Value) -> Value:
@@ -251,7 +251,7 @@ def inverted(b: Lowering, x: Value) -> Value:
     x = as_mask(b, x)
 
     def negated() -> Value:
-        return b.marked(b.NEGATE(x, b.const([1], d.I8), b.const([0], d.I8)), MASK)
+        return b.with_quant(b.NEGATE(x, b.const([1], d.I8), b.const([0], d.I8)), MASK)
 
     return first(b, lambda: b.LOGICAL_NOT(x), negated)
 
@@ -263,14 +263,14 @@ def reduced(b: Lowering, name: str, x: Value, axis: int) -> Value:
     return first(
         b,
         lambda: b.op(name, x, axis=axis),
-        lambda: b.marked(extreme(b, other, x, axis), MASK),
+        lambda: b.with_quant(extreme(b, other, x, axis), MASK),
     )
 
 
 def number_of(b: Lowering, x: Value, kind: d.DType) -> Value:
     """A mask as 0 and 1 of a plain type."""
     x = as_mask(b, x)
-    return x if x.dtype is kind and x.quant is None else b.marked(b.CAST(x, out=kind), None)
+    return x if x.dtype is kind and x.quant is None else b.with_quant(b.CAST(x, out=kind), None)
 
 
 def chosen(b: Lowering, mask: Value, one: Value, two: Value) -> Value:
@@ -288,7 +288,7 @@ def chosen(b: Lowering, mask: Value, one: Value, two: Value) -> Value:
         total = b.ADD(*parts)
         return total if one.dtype is d.I32 else b.levels(total, one.dtype)
 
-    return b.marked(first(b, lambda: b.SELECT(mask, one, two), blended), quant)
+    return b.with_quant(first(b, lambda: b.SELECT(mask, one, two), blended), quant)
 
 
 def _blended8(b: Lowering, mask: Value, one: Value, two: Value, zero: int) -> Value:

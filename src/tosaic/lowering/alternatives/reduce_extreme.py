@@ -30,9 +30,9 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
         if size >= 2 * lanes and not size % lanes:
             wide = b.reshape(rows, (rows.shape[0], size // lanes, lanes))
             found = extreme(b, name, wide, 1)
-            rows = b.reshape(b.marked(found, None), (rows.shape[0], lanes))
+            rows = b.reshape(b.with_quant(found, None), (rows.shape[0], lanes))
         found = extreme(b, name, b.permute(rows, (1, 0)), 0)
-        return b.reshape(b.marked(found, None), (*x.shape[:axis], 1))
+        return b.reshape(b.with_quant(found, None), (*x.shape[:axis], 1))
 
     def opposite() -> Value:
         if name != "REDUCE_MIN":

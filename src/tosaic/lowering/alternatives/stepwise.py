@@ -58,7 +58,7 @@ def stepwise(b: Lowering, x: Value, function: Function) -> Value:
     )  # fmt: skip
     jump = b.MUL(behind, height, b.const([0], d.I8))
     total = b.ADD(_looked_up(b, node, found.first), jump)
-    return b.marked(b.levels(total, out, zero=quant.one_zero), quant)
+    return b.with_quant(b.levels(total, out, zero=quant.one_zero), quant)
 
 
 @lru_cache(64)
@@ -97,7 +97,7 @@ def _from_bytes(
 ) -> Value:
     """128 times an int8 without its zero point is the place of an entry; int32 by its bytes."""
     if out is d.I32:
-        return b.marked(
+        return b.with_quant(
             _by_bytes(b, x, _levels(function, np.arange(*_I8), given, quant, out)), quant
         )
     places = np.arange(-256, 257) + given.one_zero
@@ -106,7 +106,7 @@ def _from_bytes(
         raise Unsupported("a table from int8 to int16 has no room for the slope of this function")
     node = b.rescale(x, [float(_SEGMENT)], 0, d.I16)
     made = b.TABLE(node, b.const(entries, d.I16))
-    return b.marked(b.rescale(made, [1 / _SEGMENT], 0, d.I16), quant)
+    return b.with_quant(b.rescale(made, [1 / _SEGMENT], 0, d.I16), quant)
 
 
 def _by_bytes(b: Lowering, x: Value, entries: Array) -> Value:
