@@ -43,8 +43,8 @@ def assert_sound(
         defined += refusal is None
         for value, array in zip(values, results):
             bounds = found.of(value)
-            low, high = bounds.low.min(0), bounds.high.max(0)
-            inside = (array >= low).all() and (array <= high).all()
+            low, high = bounds.over(0).arrays(value.type.rank)
+            inside = (array >= low[0]).all() and (array <= high[0]).all()
             least, most = array.min(initial=0), array.max(initial=0)
             assert inside, f"{value.producer}: {least} to {most}, not within {bounds.ends}"
     return defined

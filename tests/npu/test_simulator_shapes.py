@@ -86,6 +86,19 @@ def test_a_result_between_two_transpositions(machine: Configuration) -> None:
     assert not problem(prepared(graph, machine), m.data, machine)
 
 
+@EACH
+@pytest.mark.parametrize("kind", [I8, I16, I32])
+def test_a_result_between_an_axis_of_one_element_and_a_transposition(
+    machine: Configuration, kind: DType
+) -> None:
+    """Vela makes a TRANSPOSE of the RESHAPE, then one of both, and forgets what is between them."""
+    m = Maker((7,), machine is U85)
+    shaped = m.b.RESHAPE(m.input(kind, (10, 3)), m.b.shape((1, 10, 3)))
+    graph = m.finish(shaped, m.b.TRANSPOSE(shaped, perms=(0, 2, 1)))
+    assert len(compile_stream(flatbuffer.write(graph), machine).outputs) == 1
+    assert not problem(prepared(graph, machine), m.data, machine)
+
+
 def test_two_rescales_by_one_of_a_48_bit_sum_are_kept_apart() -> None:
     """Vela ends the process where they are not, so that is not tried here."""
     m = Maker((7,), u85=True)

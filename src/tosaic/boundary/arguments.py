@@ -1,4 +1,4 @@
-"""What a compiled program is given at run time, held against what it was exported with."""
+"""Checks run-time arguments against the inputs that the program was exported with."""
 
 from __future__ import annotations
 

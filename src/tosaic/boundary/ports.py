@@ -1,4 +1,4 @@
-"""A quantized program with the types at its boundary that a user asks for.
+"""Changes the types of inputs and outputs of a quantized program to those that a user asks for.
 
 Such a program takes and gives real numbers; its first calls quantize and its last dequantize.
 With integers instead, an input is dequantized and an output quantized, and where the program does

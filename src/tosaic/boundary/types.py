@@ -1,4 +1,4 @@
-"""What a user asks of the types at a program's boundary; nothing here needs PyTorch."""
+"""The types that a user requests for inputs and outputs; this module does not need PyTorch."""
 
 from __future__ import annotations
 

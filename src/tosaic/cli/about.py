@@ -1,4 +1,4 @@
-"""The commands that tell about Tosaic itself and the machine it is on."""
+"""The commands about Tosaic itself and the machine: version, targets, operators, doctor."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is in a compiled file, in lines to read."""
+"""Lists the contents of a compiled file as lines of text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How often a classifier is right: the original, and the compiled one."""
+"""Accuracy of a classifier: the original model beside the compiled one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What commands print: tables, data, and how far they are."""
+"""Printing: tables, data and progress of commands."""
 
 from __future__ import annotations
 

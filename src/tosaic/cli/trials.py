@@ -1,4 +1,4 @@
-"""Small runs that tell whether an engine works."""
+"""Small runs that tell whether an engine works on this machine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A TOSA graph as a delegate: the blob that a device's runtime takes, and its backend's name."""
+"""A TOSA graph as a delegate: the blob that a runtime takes, and the name of its backend."""
 
 from __future__ import annotations
 

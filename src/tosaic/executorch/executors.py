@@ -1,4 +1,4 @@
-"""What runs the delegates of a ``.pte`` here."""
+"""Executors: they run the delegates of a ``.pte`` on this machine."""
 
 from __future__ import annotations
 

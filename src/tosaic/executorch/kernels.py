@@ -1,4 +1,4 @@
-"""The operators of a ``.pte`` by PyTorch's own kernels."""
+"""Runs the CPU operators of a ``.pte`` with PyTorch's kernels."""
 
 from __future__ import annotations
 

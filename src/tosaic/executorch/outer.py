@@ -1,4 +1,4 @@
-"""The program round the delegates: PyTorch's calls as they are, one call for each graph."""
+"""The CPU part of a program: the ATen calls that stay, and one call for each delegate."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The ``.pte`` of an artifact: what PyTorch keeps as ExecuTorch's operators, graphs as delegates.
+"""Writes an artifact as a ``.pte``: ExecuTorch operators for the CPU part, delegates for graphs.
 
 ExecuTorch gets the remainder and the calls of finished delegates only, so the time it takes does
 not depend on the size of what is delegated.

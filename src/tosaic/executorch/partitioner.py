@@ -1,4 +1,4 @@
-"""Partitioners for ``to_edge_transform_and_lower``: tags are the plan, and so is all else."""
+"""Partitioners for ``to_edge_transform_and_lower``, which tag the nodes of the plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What of one of ExecuTorch's programs becomes delegates: the plan of tags and of preprocess.
+"""Plans which nodes of an ExecuTorch program become delegates; tags and preprocess share it.
 
 The program may be in ATen or in the edge dialect. ExecuTorch gives a partitioner stand-ins for
 parameters; real ones that the partitioner has seen under the same name are put in their place.

@@ -1,4 +1,4 @@
-"""Which calls go together, so that the quantizer puts nothing between them."""
+"""Which calls fuse: an activation or a sum that uses the accumulator of the call before it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Writes in place: which are the same as a new value, and which need torch to find a new form."""
+"""In-place writes: which of them equal an out-of-place call, and which torch must functionalize."""
 
 from __future__ import annotations
 

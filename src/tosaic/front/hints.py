@@ -1,4 +1,4 @@
-"""What the quantizer shall know of a call beside what its rule says."""
+"""Hints for the quantizer on a node, beside the policy of its rule."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was chosen for a call of a program: which integers, or none, and by which rule."""
+"""The precision chosen for a call: its integer types, or float, and the reason."""
 
 from __future__ import annotations
 

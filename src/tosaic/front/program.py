@@ -1,4 +1,4 @@
-"""A PyTorch program as Tosaic sees it: calls in order, its tensors, its inputs and outputs."""
+"""A PyTorch program: calls in order, tensors, inputs and outputs."""
 
 from __future__ import annotations
 

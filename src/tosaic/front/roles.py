@@ -1,4 +1,4 @@
-"""What a tensor is to the call that reads it."""
+"""Roles of operands: activation, weight, bias or constant."""
 
 from __future__ import annotations
 

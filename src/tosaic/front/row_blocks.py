@@ -1,4 +1,4 @@
-"""Large tensors a few rows at a time, so that what is computed between stays in the caches."""
+"""Evaluates row-wise functions of large tensors in blocks that fit the caches."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a program changes: buffers that it keeps and inputs that it writes to.
+"""Mutated state: buffers and inputs that a program writes to become explicit outputs.
 
 Both become plain values here. A kept buffer is one more input behind the user's own and its new
 value one more output behind the user's own, in the program as in the TOSA graphs made from it.

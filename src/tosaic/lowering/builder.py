@@ -1,4 +1,4 @@
-"""The Builder that rules use: TOSA operators, and the meanings that need several of them.
+"""The rules' Builder: TOSA operators, and helpers such as rescaling that need several of them.
 
 A quantized value is an integer Value with a Quant. An accumulator is an int32 or int48 value
 whose zero point is 0; ``requantize`` rescales it to what the next call wants. Rules never see which
@@ -93,7 +93,7 @@ class Lowering(Builder):
         return self.const(np.full((1,) * rank, round(steps)), kind, quant=quant)
 
     def with_quant(self, value: Value, quant: Quant | None) -> Value:
-        """Say what integers mean."""
+        """The value, with the quantization parameters of its integers."""
         value.quant = quant
         return value
 
@@ -225,7 +225,7 @@ class Lowering(Builder):
             return self._rounded(x, quant, out)
         if x.quant is None and x.dtype.is_float:
             return to_integers(self, x, quant, out)
-        given = self._meaning(x)
+        given = self._quant_of(x)
         if given == quant and x.dtype is out:
             return x
         if given.axis is not None:
@@ -249,11 +249,11 @@ class Lowering(Builder):
 
     def widened(self, x: Value, bits: int = 0, ratio: float = 1.0) -> Value:
         """int32 without a zero point, scaled up by ``ratio`` times 2^bits."""
-        given = self._meaning(x)
+        given = self._quant_of(x)
         y = self.rescale(x, [ratio * 2.0**bits], 0, d.I32)
         return self.with_quant(y, Quant(given.one_scale / ratio / 2.0**bits))
 
-    def _meaning(self, x: Value) -> Quant:
+    def _quant_of(self, x: Value) -> Quant:
         if x.quant is None:
             raise Unsupported(f"{x.dtype} has no scale here: the value before it is not quantized")
         return x.quant
@@ -262,10 +262,10 @@ class Lowering(Builder):
         """Two quantized operands of a sum in one scale, as int32; the second times ``weight``."""
         if d.I32 in (a.dtype, b.dtype):
             return self._aligned_accumulators(a, b, weight)
-        first, second = self._meaning(a).one_scale, self._meaning(b).one_scale * weight
-        if first == second:
-            return self.widened(a), self.widened(b)
-        largest, bits = max(first, second), min(self._sum_bits.get(v.dtype, 0) for v in (a, b))
+        first, second = self._quant_of(a).one_scale, self._quant_of(b).one_scale * weight
+        first, second = second if _is_zero(a) else first, first if _is_zero(b) else second
+        bits = 0 if first == second else min(self._sum_bits.get(v.dtype, 0) for v in (a, b))
+        largest = max(first, second)
         wide = [self.widened(v, bits, s / largest) for v, s in ((a, first), (b, second))]
         for value in wide:
             value.quant = Quant(largest / 2.0**bits)
@@ -278,7 +278,7 @@ class Lowering(Builder):
         accumulator loses two bits or three of those that it has below a step of the result. A
         narrow operand leaves two more: RESCALE takes no value that has as many bits as its shift.
         """
-        reach = sum(max(_scales(self._meaning(v))) * factor * (v.dtype.range[1] + 1.0)
+        reach = sum(max(_scales(self._quant_of(v))) * factor * (v.dtype.range[1] + 1.0)
                     * (2 if v.dtype is d.I32 else 8)
                     for v, factor in ((a, 1.0), (b, weight)))  # fmt: skip
         scale = reach / 2.0**31
@@ -292,7 +292,7 @@ class Lowering(Builder):
         if x.quant is None:
             return self._clamp(x, max(low, -math.inf), min(high, math.inf))
         x = self.requantized(x)
-        quant, (least, most) = self._meaning(x), x.dtype.range
+        quant, (least, most) = self._quant_of(x), x.dtype.range
         scale, zero = quant.one_scale, quant.one_zero
         bottom = least if low == -math.inf else max(least, round(low / scale) + zero)
         top = most if high == math.inf else min(most, round(high / scale) + zero)
@@ -320,7 +320,7 @@ class Lowering(Builder):
         Beyond ``reach`` it changes no more than int16 shows, so no nodes are spent there if they
         are half of them: below, rounding to other steps would cost more than it brings.
         """
-        given, (quant, out) = self._meaning(x), self.wanted or (None, None)
+        given, (quant, out) = self._quant_of(x), self.wanted or (None, None)
         if quant is None or out is None or (x.dtype, out) not in _FUNCTIONS:
             raise Unsupported("a function of integers needs int8 or int16, and no more of them")
         if x.dtype is d.I8:
@@ -365,8 +365,9 @@ class Lowering(Builder):
 
 def _magnitudes(bounds: Bounds, given: int) -> Array:
     """How far from a zero point the channels of a value can be, or all of it."""
-    ends = bounds.over(*range(bounds.low.ndim - 1)) if bounds.low.ndim > 1 else bounds
-    found: Array = np.maximum(given - ends.low, ends.high - given).reshape(-1)
+    if not bounds.is_one and bounds.low.ndim > 1:
+        bounds = bounds.over(*range(bounds.low.ndim - 1))
+    found: Array = np.maximum(given - bounds.low, bounds.high - given).reshape(-1)
     return found
 
 
@@ -406,3 +407,10 @@ def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Qu
 
 def _scales(quant: Quant) -> tuple[float, ...]:
     return quant.scale if isinstance(quant.scale, tuple) else (quant.scale,)
+
+
+def _is_zero(x: Value) -> bool:
+    """Whether a quantized value is a constant of zeros, to which every scale is right."""
+    if not x.is_const or x.const is None or x.quant is None:
+        return False
+    return not (x.const.array != x.quant.one_zero).any()

@@ -1,4 +1,4 @@
-"""Which tensors a graph takes, the order of axes in which it takes and gives them, and uint8.
+"""Inputs and outputs of a graph: which tensors, in which order of axes, and uint8.
 
 A tensor in PyTorch's memory format channels_last lies in memory as TOSA wants it: the graph takes
 and gives it with its channels last, and nothing is moved. Sound and the like have three axes, for
@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from tosaic.front import torchapi
 from tosaic.ir.build import Builder
 from tosaic.lowering.partition import Piece
 from tosaic.lowering.target import Target
@@ -68,7 +69,9 @@ def drop_unread(piece: Piece) -> None:
 def order_of(node: fx.Node) -> tuple[int, ...] | None:
     """The axes of a node's tensor as they lie in memory; None for PyTorch's own order."""
     tensor = example_of(node)
-    if tensor is None or tensor.dim() not in (_SEQUENCE, *FORMATS) or tensor.is_contiguous():
+    if tensor is None or tensor.dim() not in (_SEQUENCE, *FORMATS):
+        return None
+    if torchapi.known_shape(tensor) is None or tensor.is_contiguous():
         return None
     if tensor.dim() == _SEQUENCE and not _is_argument(node):
         return None

@@ -1,4 +1,4 @@
-"""Which numbers a value can hold: int64 is lowered to 32 bits only where they are enough.
+"""Range analysis of int64 values, which are lowered to int32 where that holds them.
 
 Intervals are followed through the calls of a program. Indices, masks and counts stay small;
 arithmetic whose result may leave int32 is refused and runs in PyTorch. Values that are read as

@@ -1,4 +1,4 @@
-"""What of a program becomes TOSA, in which groups, and why the rest does not.
+"""The partitioner: which calls become TOSA, in which groups, and the reason for each refusal.
 
 Every call runs its rule once. What is accepted forms groups: calls between which no path leads
 through PyTorch. A call's level counts how often the way to it changes sides, so the accepted

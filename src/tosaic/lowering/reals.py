@@ -1,4 +1,4 @@
-"""Calls that compute with real numbers where a program has integers, too."""
+"""Calls that convert integer operands to real numbers, as PyTorch promotes them."""
 
 from __future__ import annotations
 

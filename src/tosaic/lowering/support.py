@@ -1,4 +1,4 @@
-"""Would a call lower? Its rule runs on stand-in tensors, and its answer counts."""
+"""Support check of a call: its rule runs on stand-in tensors."""
 
 from __future__ import annotations
 

@@ -15,6 +15,7 @@ from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Array, Graph, Loc, Op
 from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite import Cost, improve
+from tosaic.rewrite.candidates import Judge
 from tosaic.spec.env import Env
 
 
@@ -116,10 +117,11 @@ class Target:
     """A device or specification to compile for, under the name a user gives.
 
     ``constraints`` are reasons why an operator that TOSA allows does not run there, ``traits`` what
-    is fast or fused, ``cost`` an estimate of an operator: among equal forms the cheapest is chosen
-    by it. ``workarounds`` changes a graph that the device's compiler would get wrong; it runs last,
-    before the graph is verified. ``emit`` compiles one graph for the device; None where TOSA itself
-    is the result. ``start`` begins what ``emit`` will need, such as a process, and returns at once.
+    is fast or fused, ``cost`` a quick estimate of an operator, ``judge`` what small graphs take:
+    among equal forms the best is chosen by it. ``workarounds`` changes a graph that the device's
+    compiler would get wrong; it runs last, before the graph is verified. ``emit`` compiles one
+    graph for the device; None where TOSA itself is the result. ``start`` begins what ``emit`` will
+    need, such as a process, and returns at once.
 
     ``engines`` run what was compiled, by name, the usual one first; the interpreter of the graph is
     always there as "tosa". ``formats`` are files by suffix. ``backend`` is the name of ExecuTorch's
@@ -137,6 +139,7 @@ class Target:
     constraints: tuple[Constraint, ...] = ()
     traits: Traits = PLAIN
     cost: Cost | None = None
+    judge: Judge | None = None
     workarounds: Callable[[Graph], None] | None = None
     emit: Emit | None = None
     start: Callable[[], None] | None = None
@@ -165,10 +168,11 @@ class Target:
                 return reason
         return None
 
-    def improve(self, graph: Graph) -> Graph:
+    def improve(self, graph: Graph, forms: bool = True) -> Graph:
         """The graph with every rewrite that is better there; the given one is used up."""
-        refuses = self.refuses if self.constraints else None
-        return improve(graph, self.env, refuses, self.cost, self.traits)
+        return improve(
+            graph, self.env, self.refuses, self.cost, self.judge, forms, traits=self.traits
+        )
 
 
 def with_check(target: Target, options: Mapping[str, Any]) -> Target:

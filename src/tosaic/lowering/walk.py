@@ -1,4 +1,4 @@
-"""One call after the other: each runs its rule; quantize and dequantize fold into meaning."""
+"""Lowers a program call by call; quantize and dequantize calls fold into the values around them."""
 
 from __future__ import annotations
 

@@ -152,8 +152,10 @@ def _condition(home: fx.Node, node: fx.Node, sign: int = 1) -> Masking | None:
         moved = torchapi.new_call(home, node.target, (inner.node, *node.args[1:]))
         return replace(inner, node=moved)
     found = _two_numbers(home, name, bound, sign)
-    if found is None or found.node.meta["val"].shape == node.meta["val"].shape:
+    if found is None or torchapi.same_shape(found.node, node):
         return found
+    if torchapi.known_shape(node.meta["val"]) is None:
+        return None
     spread = torchapi.new_call(home, aten.expand.default, (found.node, [*node.meta["val"].shape]))
     return replace(found, node=spread)
 
@@ -239,7 +241,7 @@ def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
         base, mask = bound[one], bound[other]
         if not all(isinstance(n, fx.Node) for n in (base, mask)) or values_of(base) is not None:
             continue
-        if base.meta["val"].shape != scores.meta["val"].shape:
+        if not torchapi.same_shape(base, scores):
             continue
         with home.graph.inserting_before(home):
             known = values_of(mask)

@@ -153,7 +153,7 @@ def _strided(b: dict[str, Any]) -> Call | None:
 
 def _cat(b: dict[str, Any]) -> Call | None:
     """Without parts that have no elements, such as what rotation leaves of a head."""
-    parts = [p for p in b["tensors"] if 0 not in p.meta["val"].shape]
+    parts = [p for p in b["tensors"] if 0 not in map(torchapi.known_size, p.meta["val"].shape)]
     if len(parts) in (0, len(b["tensors"])):
         return None
     rank = parts[0].meta["val"].dim()

@@ -69,8 +69,10 @@ class _Idle:
             return []
 
         def repeats(reader: fx.Node) -> bool:
-            given = [own if n is node else n.meta["val"].shape for n in reader.all_input_nodes]
-            return np.broadcast_shapes(*given) == tuple(reader.meta["val"].shape)
+            others = [n for n in reader.all_input_nodes if n is not node]
+            shapes = [torchapi.known_shape(n.meta["val"]) for n in (*others, reader)]
+            known = [shape for shape in shapes if shape is not None]
+            return known == shapes and np.broadcast_shapes(own, *known[:-1]) == known[-1]
 
         return [user for user in node.users if torchapi.is_pointwise(user) and repeats(user)]
 

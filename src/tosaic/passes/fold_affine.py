@@ -160,7 +160,7 @@ def _constants(call: fx.Node, name: str, value: fx.Node, axis: int) -> tuple[Ten
     if name == "aten.neg.default":
         return -one, zero
     bound = torchapi.bound_arguments(call)
-    if not {"self", "other"} <= bound.keys() or call.meta["val"].shape != value.meta["val"].shape:
+    if not {"self", "other"} <= bound.keys() or not torchapi.same_shape(call, value):
         return None
     is_first = bound["self"] is value
     known = _along(bound["other" if is_first else "self"], axis, value)

@@ -89,6 +89,8 @@ def _read(node: fx.Node, known: dict[fx.Node, _Rows]) -> None:
     if found is None or found.axis != bound["dim"] % bound["self"].meta["val"].dim():
         return
     read = [found.rows[place] for place in _places(bound, len(found.rows))]
+    if not read:
+        return
     source, index = read[0].source, read[0].index
     if index is None:
         if "index" in bound:

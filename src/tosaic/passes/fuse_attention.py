@@ -146,7 +146,7 @@ def _factored(node: fx.Node) -> tuple[fx.Node, float]:
 
 
 def _is_as_large(source: Any, node: fx.Node) -> bool:
-    return isinstance(source, fx.Node) and source.meta["val"].shape == node.meta["val"].shape
+    return isinstance(source, fx.Node) and torchapi.same_shape(source, node)
 
 
 def _multiplied(bound: dict[str, Any]) -> _Scores | None:

@@ -1,4 +1,4 @@
-"""What compiling gives: a graph, its boundary, and an exact run of it."""
+"""The artifact that compiling returns: graphs, boundary, files and an exact run."""
 
 from __future__ import annotations
 

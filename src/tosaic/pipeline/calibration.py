@@ -1,4 +1,4 @@
-"""Calibration for every target at once: all values of a float program, seen while it runs.
+"""Records calibration for every target at once: statistics of all values of a float program.
 
 Targets differ in the calls that they have no form of and take as their parts. Each form of the
 program that one of them needs is run over the data, if it has values that no form before it has.

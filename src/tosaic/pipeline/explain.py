@@ -1,4 +1,4 @@
-"""What of a model would run where, and why not all of it."""
+"""Explains which calls of a model a target runs, and why it refuses the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that an artifact is saved as, by suffix; layers above targets add theirs here."""
+"""File formats of an artifact, by suffix; higher layers register theirs here."""
 
 from __future__ import annotations
 

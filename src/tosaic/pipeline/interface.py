@@ -1,4 +1,4 @@
-"""The boundary of a program: what a caller has to know of the tensors it takes and gives."""
+"""The interface of an artifact: names, types and quantization of its inputs and outputs."""
 
 from __future__ import annotations
 

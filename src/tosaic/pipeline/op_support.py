@@ -1,4 +1,4 @@
-"""Which operators a target takes: every rule's samples, lowered, and the answers counted."""
+"""Operator support of a target: every sample of every rule, lowered and counted."""
 
 from __future__ import annotations
 

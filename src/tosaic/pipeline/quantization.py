@@ -1,4 +1,4 @@
-"""What became of each call in quantization: scheme, rule and parameters, or why it is in float."""
+"""Quantization of each call as the report shows it: scheme, rule and parameters, or the reason."""
 
 from __future__ import annotations
 

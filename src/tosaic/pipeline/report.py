@@ -1,4 +1,4 @@
-"""What became of a program: the data, and a table of it to read."""
+"""The report of a compilation: data, and a table to read."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Training with rounding: prepare a model, train it as any other, convert it."""
+"""Quantization-aware training: prepare a model, train it as usual, convert it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What annotations are made of: operands by their roles, and calls that go together."""
+"""Quantization annotations of nodes: operands by role, specifications of inputs and outputs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What rounding the weights of a layer shifts on average, its bias takes back.
+"""Bias correction: the bias compensates the mean shift that rounded weights cause.
 
 Rounding errors of weights do not average out where inputs are all positive, as after a ReLU: each
 output channel is off by the mean input times the errors. On two seeds of the ten networks of

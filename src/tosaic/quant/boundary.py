@@ -1,4 +1,4 @@
-"""What is observed at a model's boundary, so that its integers have a scale."""
+"""Observers of inputs and outputs, so that integers at the boundary have a scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calibration: run a prepared program on data, and say what is doubtful about the data."""
+"""Runs a prepared program on calibration data, and warns about doubtful data."""
 
 from __future__ import annotations
 

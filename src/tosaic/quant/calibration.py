@@ -1,4 +1,4 @@
-"""Stored calibration: what the values of a float program were, as text that one can keep.
+"""Stored calibration: statistics of the values of a float program, as a text file.
 
 One line a tensor, with extremes and a histogram, one line a layer, with the mean of each input
 channel, and one with how the inputs go together, for weights that are coarser than they. It holds

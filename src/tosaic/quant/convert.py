@@ -1,4 +1,4 @@
-"""Quantize and dequantize calls in place of observers, as PT2E's converted programs have them."""
+"""Replaces observers by quantize and dequantize calls, as convert_pt2e does."""
 
 from __future__ import annotations
 

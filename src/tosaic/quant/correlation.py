@@ -1,4 +1,4 @@
-"""How the inputs of a layer go together, in few bytes: a low-rank correlation matrix.
+"""Low-rank correlation matrices of the inputs of a layer, in few bytes.
 
 What rounds weights with regard to their inputs needs the covariance of these, which has a number
 for each pair. Its largest eigenvectors say nearly as much: with 64 of them at most, of a byte a

@@ -1,4 +1,4 @@
-"""Observers: what range of real numbers the integers shall cover."""
+"""Observers: they choose the range of real numbers that the integers cover."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The range of real numbers that costs least, from a histogram and from who reads the values."""
+"""The quantization range of least error, from a histogram and the consumers of a value."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Quantizer: each rule's policy says what is observed, each rule's answer whether."""
+"""The PT2E Quantizer: annotates each call by the policy of its rule, if its rule lowers it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who reads an observed value: if it is one function of single numbers, the range can suit it."""
+"""Consumers of an observed value: a consumer that is a unary function shapes the range."""
 
 from __future__ import annotations
 

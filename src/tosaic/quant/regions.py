@@ -1,4 +1,4 @@
-"""Branches and loops are programs of their own: each is observed and converted like the whole.
+"""Control-flow regions: each branch and loop body is observed and converted as a program.
 
 Parameters reach the functions of ``cond`` and ``while_loop`` as operands. Before anything else they
 move inside, so that weights are constants there. What goes round a loop has one range, be it given,

@@ -1,4 +1,4 @@
-"""Which scheme each part of a model gets, and by which rule."""
+"""Chooses the scheme of each part of a model: by node, module name, module type or globally."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observers that are one: of values that stand for the same thing, of a weight that many read."""
+"""Shared observers: values with common parameters, and weights with several consumers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Calls that are one function of one value: nothing between them is observed."""
+"""Chains of calls that are one function of one value; values inside are not observed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names of the values of a program that stay the same from run to run and for every target.
+"""Stable names of the values of a program, equal from run to run and for every target.
 
 A value is named after the call of the exported program that it comes from: module path, operator
 and index. Where passes have made other calls of that one, such as the parts of an operator that a

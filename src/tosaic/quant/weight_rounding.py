@@ -1,4 +1,4 @@
-"""Weights rounded with regard to what they are multiplied by.
+"""Rounds weights by the statistics of their inputs, to reduce the error of the layer.
 
 The nearest integer of each weight is not the best for their sum: inputs of a layer are alike, so
 that an error in one weight can be made up for by the next. Weights are rounded one after the other,

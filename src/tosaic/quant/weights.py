@@ -1,4 +1,4 @@
-"""Observers of weights and biases: they know their layer, and write the integers themselves.
+"""Observers of weights and biases, which know their layer and write the integers.
 
 torchao would keep the real numbers, look for a free name from the beginning for each parameter
 and fold what it made at the end; here each layer is done once, in time that grows with the network.

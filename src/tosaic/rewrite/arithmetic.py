@@ -1,4 +1,4 @@
-"""Arithmetic that changes nothing goes; limits, rescalings and tables in a row become one."""
+"""Simplifies arithmetic: drops neutral operands, merges CLAMP, RESCALE, MUL and TABLE in a row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Matrix products of several heads, each from a product of its own.
+"""Splits a batched MATMUL of several heads into one product for each head.
 
 Heads that are channels of one linear layer have to be moved apart before they are multiplied, and
 together again behind that. Where a layer for each head writes what that head needs, nothing moves:

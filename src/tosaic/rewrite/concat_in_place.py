@@ -1,4 +1,4 @@
-"""Parts of a CONCAT that would be copied into their place, and are computed there instead.
+"""Computes the parts of a CONCAT in place instead of copying them.
 
 What computes a value writes it where it belongs, unless somebody else reads it there, too, or it
 is a piece or another shape of something. Products with ones are such a computation, and so is that

@@ -1,4 +1,4 @@
-"""Operators that move data: those that do nothing go, those in a row become one."""
+"""Simplifies data movement: drops no-ops and merges RESHAPE, SLICE, CONCAT, PAD in a row."""
 
 from __future__ import annotations
 

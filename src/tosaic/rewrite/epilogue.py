@@ -1,4 +1,4 @@
-"""Epilogues: the functions of each sum behind a product, which are fused into its operation."""
+"""Epilogues: the elementwise functions of an accumulator that fuse with the product before them."""
 
 from __future__ import annotations
 

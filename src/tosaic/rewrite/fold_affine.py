@@ -1,4 +1,4 @@
-"""Factors and terms of each channel become weights and biases of a product of floats.
+"""Folds per-channel factors and terms into the weights and biases of float products.
 
 So does the batch norm that comes behind a convolution, or before one without padding.
 """

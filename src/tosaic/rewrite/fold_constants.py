@@ -1,4 +1,4 @@
-"""What depends on constants alone is a constant; what is computed twice is computed once."""
+"""Constant folding and common-subexpression elimination."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Padding becomes part of the operator whose windows move over it."""
+"""Folds PAD into the padding of convolutions and pools."""
 
 from __future__ import annotations
 

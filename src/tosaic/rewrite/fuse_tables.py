@@ -1,4 +1,4 @@
-"""What is computed of one int8 value, element by element, is a table of 256 numbers.
+"""Fuses elementwise operators on one int8 value into a TABLE of 256 entries.
 
 So are `x * sigmoid(x)` and `where(x > limit, x, 0)`, however many operators they are made of.
 """

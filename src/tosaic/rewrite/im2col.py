@@ -1,4 +1,4 @@
-"""Windows of an image as channels: a convolution over few places without its kernel's gaps.
+"""im2col: a convolution at few positions as a product over its windows.
 
 The weights of a kernel may lie in memory in fives, whose gaps are stored as well; those of a
 product of one element have none. What a kernel reads side by side, copied as the channels of one

@@ -1,4 +1,4 @@
-"""Transpositions sink through the graph until they cancel, fold into constants or must happen.
+"""Sinks TRANSPOSE through the graph until they cancel or fold into constants.
 
 One pass in order. A value that is a transposition of another is only noted as such; an operator
 that can work on the untransposed value does, and its result is noted likewise. What cannot asks

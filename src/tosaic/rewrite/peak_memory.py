@@ -1,4 +1,4 @@
-"""Less memory at once: a large value that only operators on single channels read is made in parts.
+"""Lowers peak memory: a large value whose consumers are channel-wise is computed in slices.
 
 A convolution that widens an image and a depthwise one or a pool that makes it small again need
 the wide image whole. By halves of its channels, each half is made, made small, and forgotten.

@@ -1,4 +1,4 @@
-"""A transposition that only orders channels is no work: the weights are ordered instead.
+"""Permutes weights instead of activations where a TRANSPOSE only reorders channels.
 
 So it is with `flatten` before a linear layer and `unflatten` behind one, which are reshapes once
 the layers next to them have their channels last.

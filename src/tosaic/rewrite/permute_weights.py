@@ -1,4 +1,4 @@
-"""Channels behind a product that become rows and columns: the product gives them in their places.
+"""Depth-to-space behind a product: its weights are permuted so that it writes pixels in place.
 
 A transposition from [H, W, channels] to [H, rows, W, columns, channels] needs no work where one
 product for each of the rows is written beside the others, since a CONCAT along the columns has

@@ -35,6 +35,7 @@ from tosaic.rewrite import (
     undilate,
 )
 from tosaic.rewrite.attention_heads import part_heads
+from tosaic.rewrite.candidates import Judge
 from tosaic.rewrite.concat_in_place import compute_copies
 from tosaic.rewrite.fold_constants import share_constants
 from tosaic.rewrite.layout import sink_transposes
@@ -70,16 +71,20 @@ register(MODULES)
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """What graphs are rewritten for: its environment, constraint, costs and traits.
+    """What graphs are rewritten for: environment, constraint, costs, judge and traits.
 
     ``allowed`` is a reason why the target cannot have an operator, or None. ``cost`` is what an
-    operator costs there, by which the cheapest of equal forms is chosen.
+    operator costs there by formulas, which drop the forms that cost too much; ``judge`` says what
+    the region of a form takes, and decides. Without it formulas do. Without ``forms`` there are
+    only the rewrites that are better everywhere.
     """
 
     env: Env
-    allowed: Allowed | None = None
-    cost: Cost | None = None
-    traits: Traits = PLAIN
+    allowed: Allowed | None
+    cost: Cost | None
+    judge: Judge | None
+    forms: bool
+    traits: Traits
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,50 +96,46 @@ class Phase:
     is_for: Callable[[Machine], bool] = lambda _: True
 
 
-def _has_costs(machine: Machine) -> bool:
-    return machine.cost is not None
+def _lower_peak(graph: Graph, m: Machine) -> None:
+    if m.cost is not None:
+        lower_peak(graph, m.env, m.allowed, m.cost, m.traits)
+
+
+def _concat_in_place(graph: Graph, m: Machine) -> None:
+    if m.cost is not None:
+        compute_copies(graph, m.env, m.allowed, m.cost, m.traits)
 
 
 PHASES = (
     Phase("simplify", lambda g, m: simplify(g, m.env, m.allowed, m.cost, traits=m.traits)),
-    Phase(
-        "sink_transposes", lambda g, m: sink_transposes(g, m.env, m.allowed, m.cost, m.traits)
-    ),
+    Phase("sink_transposes", lambda g, m: sink_transposes(g, m.env, m.allowed, m.cost, m.traits)),
     Phase(
         "lower_ranks", lambda g, m: lower_ranks(g, m.env, m.allowed, m.traits.most_axes),
         lambda m: m.traits.most_axes > 0,
     ),
     Phase(
         "part_heads", lambda g, m: part_heads(g, m.env, m.allowed, m.cost, m.traits),
-        lambda m: m.traits.matmul == "transposes",
+        lambda m: m.forms and m.traits.matmul == "transposes",
     ),
-    Phase("forms", lambda g, m: simplify(g, m.env, m.allowed, m.cost, True, m.traits)),
+    Phase(
+        "forms", lambda g, m: simplify(g, m.env, m.allowed, m.cost, m.forms, m.judge, m.traits)
+    ),
     Phase(
         "share_shapes", lambda g, m: share_shapes(g, m.env, m.allowed, m.cost, m.traits),
-        lambda m: m.traits.one_shape,
+        lambda m: m.forms and m.traits.one_shape,
     ),
-    Phase("lower_peak", lambda g, m: _lower_peak(g, m), _has_costs),
-    Phase("concat_in_place", lambda g, m: _concat_in_place(g, m), _has_costs),
+    Phase("lower_peak", _lower_peak, lambda m: m.forms),
+    Phase("concat_in_place", _concat_in_place, lambda m: m.forms),
     Phase("share_constants", lambda g, m: share_constants(g)),
 )  # fmt: skip
 
 
-def _lower_peak(graph: Graph, m: Machine) -> None:
-    assert m.cost is not None
-    lower_peak(graph, m.env, m.allowed, m.cost, m.traits)
-
-
-def _concat_in_place(graph: Graph, m: Machine) -> None:
-    assert m.cost is not None
-    compute_copies(graph, m.env, m.allowed, m.cost, m.traits)
-
-
 def improve(
     graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-    traits: Traits = PLAIN,
+    judge: Judge | None = None, forms: bool = True, traits: Traits = PLAIN,
 ) -> Graph:  # fmt: skip
     """The graph with every rewrite applied, phase by phase; the given one is used up."""
-    machine = Machine(env, allowed, cost, traits)
+    machine = Machine(env, allowed, cost, judge, forms, traits)
     keeps = allowed is not None and is_verifying() and not any(map(allowed, graph.walk()))
     constraints = (allowed,) if keeps and allowed is not None else ()
     for phase in PHASES:

@@ -1,4 +1,4 @@
-"""The largest of a window first: what never falls as x grows is largest where x is.
+"""Moves MAX_POOL2D before monotone functions, which then process fewer elements.
 
 So the functions between an image and a MAX_POOL2D have only what the pool leaves to compute, and
 the larger of two images is taken of what the pool leaves of each.

@@ -1,4 +1,4 @@
-"""Inputs and outputs in another order of their axes, or as uint8: a TRANSPOSE or a RESCALE each.
+"""Permutes axes of graph inputs and outputs with TRANSPOSE, and converts uint8 with RESCALE.
 
 Within a graph there is int8 alone. A byte of 0 to 255 is stored as int8, and the RESCALE that
 reads or makes it has the flag that says so; its zero points differ by 128.

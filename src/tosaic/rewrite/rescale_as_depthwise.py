@@ -1,4 +1,4 @@
-"""A RESCALE by itself as a product with ones that is rescaled, where that is the faster of both."""
+"""A standalone RESCALE as a depthwise convolution with ones, which fuses the scale."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""One shape for a value that several operators read.
+"""Shares one shape among the consumers of a value, so that RESHAPE copies nothing.
 
 A compiler may give a tensor one shape in memory: where another operator reads the same tensor
 through a RESHAPE, it is copied. Operators on single elements work in any shape, so they take the

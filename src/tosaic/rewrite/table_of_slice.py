@@ -1,4 +1,4 @@
-"""Tables next to the sums that they are functions of.
+"""Fuses a TABLE of a slice, or of a shared sum, with an ADD or MUL of its own.
 
 A table behind a SLICE, or of a sum that others read as well, is an operation of its own, for which
 the whole table is loaded. Where the piece itself is added up, or the sum multiplied by 1, the

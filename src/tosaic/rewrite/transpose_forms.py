@@ -1,4 +1,4 @@
-"""Equal forms of a transposition: over fewer axes, or as a product with zeros and ones."""
+"""Equal forms of TRANSPOSE: over fewer axes, in steps, or as a product with a 0/1 matrix."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.axes import merged_axes
-from tosaic.rewrite.match import Matcher, form, sizes
+from tosaic.rewrite.match import Matcher, form, rewrite, sizes
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
@@ -38,6 +38,13 @@ def merge_axes(m: Matcher, op: Op) -> Value | None:
         return None
     turned = m.b.TRANSPOSE(m.b.RESHAPE(op.ins[0], m.b.shape(extents)), perms=perms)
     return m.b.RESHAPE(turned, m.b.shape(op.outs[0].shape))
+
+
+@rewrite("TRANSPOSE")
+def merge_many_axes(m: Matcher, op: Op) -> Value | None:
+    """The same for a tensor of more than four axes, which a device's compiler is not made for."""
+    many = 0 < m.traits.most_axes < op.ins[0].type.rank
+    return merge_axes(m, op) if m.forms and many else None
 
 
 @form("TRANSPOSE")

@@ -1,4 +1,4 @@
-"""Convolutions whose kernels have wide gaps, without them.
+"""Dilated convolutions without dilation: rows and columns of one phase are made adjacent.
 
 Rows that a kernel sees together are neighbours when the rows of one gap lie side by side, which is
 another shape of the same memory. Columns are laid beside one another as channels, copies of them.

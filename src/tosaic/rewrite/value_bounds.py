@@ -1,4 +1,4 @@
-"""What values can be: interval analysis for integers, a few operators back for floats."""
+"""Bounds of a value: interval analysis for integers, a few operators back for floats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Convolutions of [N, *S, C] with TOSA's kernels, and the forms of those a target refuses.
+"""Convolutions in NHWC by TOSA's operators, and equal forms of those that a target refuses.
 
 All forms add the same products, so their results are equal. A form is taken if those before it
 are refused; the first that is not refused is the cheapest where it was measured.

@@ -1,4 +1,4 @@
-"""Whole quotients and rests of plain int32, with operators that both of TOSA's profiles have."""
+"""Floor division and remainder of int32, with operators that both TOSA profiles have."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors of indices: where they are constants, how they count, and rows by indices that are not.
+"""Index tensors: constant or computed, negative indices, and gather of rows.
 
 TOSA's indices are int32 and count from 0. A target without the INT profile has GATHER but moves and
 compares no integers: there they are counted in float32.

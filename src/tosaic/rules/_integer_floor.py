@@ -1,4 +1,4 @@
-"""The whole numbers beside quantized ones, as int32, by sums and shifts that every target has."""
+"""Floor of a quantized value as int32, by additions and shifts that every target has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Products of int16 matrices, line by line, for targets that have none.
+"""MATMUL of int16 row by row, for targets without it.
 
 Elements are multiplied, rounded to int16 and added up, which is what such a target makes of any
 product of matrices. A line of the result is a column, which adds up along channels, or a row, which

@@ -1,4 +1,4 @@
-"""Linear interpolation without RESIZE: the same sums of products, by convolutions.
+"""Linear interpolation without RESIZE, as convolutions.
 
 Weights are whole numbers, as those of TOSA's RESIZE are, and every sum is exact: results are
 equal to it bit by bit.

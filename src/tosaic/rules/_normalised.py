@@ -1,4 +1,4 @@
-"""The elements of rows over their spread, times a weight, plus a bias.
+"""Normalised rows: elements over their deviation, times a weight, plus a bias.
 
 In integers a row is taken apart as ``_spread`` does. Where the target has int16, elements are
 int16 and a depthwise convolution brings weight and bias, which vector units are fast with;

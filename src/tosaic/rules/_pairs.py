@@ -1,4 +1,4 @@
-"""A function of two int8 values: all 65,536 answers in a row, and the place of each."""
+"""Functions of two int8 values by a table of all 65,536 results."""
 
 from __future__ import annotations
 

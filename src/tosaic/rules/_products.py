@@ -1,4 +1,4 @@
-"""Products of many quantized numbers: as fractions of the largest there can be, in 32 bits."""
+"""Products along an axis in 32-bit fixed point."""
 
 from __future__ import annotations
 

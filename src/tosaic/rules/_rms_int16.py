@@ -1,4 +1,4 @@
-"""Rows of int16 over their spread where the result has 8 bits: nothing but int16 by element.
+"""RMS normalisation of int16 rows to 8 bits with int16 elementwise operators only.
 
 A row lies about the middle of its ends, which int16 always holds, and a power of two of the row's
 own makes the farther end fill 15 bits. What the mean is off that middle comes away after that.

@@ -1,4 +1,4 @@
-"""Scores of attention in integers: masked, below the largest of their row, and their exp.
+"""Attention scores in integers: masks, subtraction of the row maximum, exponentials.
 
 Ranges are known without data: a score is at most what integers as large as they get give. What
 is ``FAR`` below the largest of its row counts for nothing.

@@ -1,4 +1,4 @@
-"""Sums of products: their type, what they mean, and how they leave the operator."""
+"""Accumulators of sums of products: their type, scale and requantization."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the elements of integer rows lie from their means, or from zero, and 1/√ of that.
+"""Deviation of integer rows from their mean or from zero, and its reciprocal root.
 
 All of it is exact in int32 but for roundings 2^-22 and less of what they are part of, whatever
 the row: a row's own exponent keeps what is small as precise as what is large.

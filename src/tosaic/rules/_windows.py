@@ -1,4 +1,4 @@
-"""Windows over one, two or three axes: where they start, what they leave over, the layout."""
+"""Window arithmetic over one to three axes: start, remainder, padding and layout."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows of [N, K, C] written, filled and added to by indices [N, W], constant or computed."""
+"""Scatter, fill and accumulate rows by constant or computed indices."""
 
 from __future__ import annotations
 

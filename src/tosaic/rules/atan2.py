@@ -1,4 +1,4 @@
-"""The angle of a point."""
+"""atan2."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which numbers are none, infinite or finite: integers are always finite."""
+"""isnan, isinf and isfinite; integers are always finite."""
 
 from __future__ import annotations
 

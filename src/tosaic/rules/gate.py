@@ -1,4 +1,4 @@
-"""Halves that gate one another."""
+"""GLU: one half of the channels gates the other."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Pixels at computed places."""
+"""grid_sample: pixels at computed positions."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a division leaves over, with the sign of the divisor or of the dividend."""
+"""Remainders with the sign of the divisor or of the dividend."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Running sums, products and extremes along an axis."""
+"""Cumulative sums, products and extremes along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Blocks of channels that trade places with pixels."""
+"""pixel_shuffle, pixel_unshuffle and channel_shuffle."""
 
 from __future__ import annotations
 

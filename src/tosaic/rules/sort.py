@@ -1,4 +1,4 @@
-"""The largest elements in order: a few of many, or all of a short axis.
+"""topk and sort along an axis.
 
 Elements that are equal keep their order. Places are counted in the type that values are compared
 in, int32 or float32, as TOSA's profiles compare no others; an index is exact in either.

@@ -1,4 +1,4 @@
-"""Parts of matrices by a constant mask, and numbers as rows of zeros with a one."""
+"""tril, triu and one_hot: constant masks over matrices."""
 
 from __future__ import annotations
 

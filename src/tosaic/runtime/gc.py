@@ -1,4 +1,4 @@
-"""Python's garbage collector, while modules are loaded and programs are compiled."""
+"""Pauses Python's garbage collector while modules load and programs compile."""
 
 from __future__ import annotations
 

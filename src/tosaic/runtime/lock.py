@@ -1,4 +1,4 @@
-"""One compilation at a time: how torch traces a module, and Python's warnings, are one for all."""
+"""The compilation lock: torch's tracing state and Python's warnings are global."""
 
 from __future__ import annotations
 

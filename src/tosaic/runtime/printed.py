@@ -1,4 +1,4 @@
-"""Results that print as tables; without torch, so that a list of targets is there at once."""
+"""Results that print as tables; without torch, so that listing targets is quick."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far a long run is: for whoever listens, else one line on a terminal."""
+"""Progress of a long run, for a listener or as one line on a terminal."""
 
 from __future__ import annotations
 

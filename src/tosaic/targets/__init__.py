@@ -1,1 +1,1 @@
-"""Devices and specifications to compile for: one folder each, found by entry point."""
+"""Targets: the devices and specifications that a program is compiled for."""

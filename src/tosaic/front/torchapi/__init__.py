@@ -10,6 +10,7 @@ from tosaic.front.torchapi.nodes import (
     likely_size,
     location,
     modules_of,
+    same_shape,
 )
 from tosaic.front.torchapi.operators import (
     Effects,
@@ -69,7 +70,7 @@ __all__ = [
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "likely_shape", "likely_size", "load",
     "location", "make_new", "module_of", "modules_of", "names_of", "new_call", "overload_of",
-    "quiet", "reshape_views", "stand_in_beside",
+    "quiet", "reshape_views", "same_shape", "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "without_out", "written",
     "written_positions",
     "written_structure",

@@ -15,7 +15,6 @@ from tosaic.ir.int_intervals.core import (
     Intervals,
     analysed,
     tracked,
-    type_range,
 )
 
-__all__ = ["RULES", "Bounds", "Finding", "Intervals", "analysed", "tracked", "type_range"]
+__all__ = ["RULES", "Bounds", "Finding", "Intervals", "analysed", "tracked"]

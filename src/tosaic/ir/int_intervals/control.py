@@ -9,7 +9,6 @@ from tosaic.ir.int_intervals.core import (
     RULES,
     Bounds,
     Intervals,
-    bounded,
     rule,
     run_graph,
     tracked,
@@ -44,7 +43,7 @@ def _loop(a: Intervals, op: Op) -> list[Bounds]:
 
 
 def _input(a: Intervals, value: Value) -> Bounds:
-    return a.of(value).over(0) if tracked(value) else bounded(0, 0, value.type.rank)
+    return a.of(value).over(0) if tracked(value) else Bounds(0, 0)
 
 
 def _joined(x: Bounds, y: Bounds, value: Value) -> Bounds:

@@ -18,11 +18,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from tosaic.ir.graph import Array, Graph, Op, Value
-from tosaic.spec.dtypes import BOOL, DType
+from tosaic.spec.dtypes import BOOL
 
 ELEMENTS = 1 << 13  # of bounds, cases not counted: beyond that the ends of an axis are merged
 CASES = 1 << 17  # elements of bounds with all of their cases
@@ -32,93 +33,119 @@ _FINE = 64  # pieces of an octave
 
 
 Root = tuple[Value, tuple[object, ...]]
+End = Any  # an int for all elements, or an int64 array [cases, *axes]: an axis of 1 is for all
 
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Bounds:
-    """The ends of every element: int64 arrays [cases, *axes], where an axis of 1 is for all.
+    """The ends of every element: two whole numbers for all of them, or two arrays.
 
+    Most values have one pair of ends, which whole numbers compute many times as fast as arrays do.
     ``root`` is the value whose pieces the cases are, and how its elements were moved since.
     """
 
-    low: Array
-    high: Array
+    low: End
+    high: End
     root: Root | None = None
 
     @property
     def ends(self) -> tuple[int, int]:
         """The least and the greatest number of all."""
-        if self.low.size == self.high.size == 1:  # minima of arrays take longer than all else
-            return self.low.item(), self.high.item()
+        if self.is_one:
+            return self.low, self.high
         return int(self.low.min()), int(self.high.max())
 
     @property
     def is_one(self) -> bool:
-        return self.low.size == 1
+        return type(self.low) is int
 
-    def map(self, change: Callable[[Array], Array]) -> Bounds:
-        """Both ends changed alike, by something that keeps their order."""
-        return Bounds(change(self.low), change(self.high), self.root)
+    def arrays(self, rank: int) -> tuple[Array, Array]:
+        """Both ends as arrays, in whatever form they are."""
+        if not self.is_one:
+            return self.low, self.high
+        pair = np.array((self.low, self.high), np.int64).reshape(2, *(1,) * (rank + 1))
+        return pair[0], pair[1]
+
+    def moved(self, change: Callable[[Array], Array]) -> Bounds:
+        """The same elements elsewhere: nothing changes where all are alike."""
+        return self if self.is_one else paired(change(self.low), change(self.high), self.root)
 
     def over(self, *axes: int) -> Bounds:
         """The ends of all elements along some axes, of which 0 are the cases."""
-        if all(self.low.shape[a] == 1 for a in axes):
+        if self.is_one or all(self.low.shape[a] == 1 for a in axes):
             return self
         root = None if 0 in axes else self.root
-        return Bounds(
-            self.low.min(axes, keepdims=True), self.high.max(axes, keepdims=True), root
-        )  # fmt: skip
+        return paired(self.low.min(axes, keepdims=True), self.high.max(axes, keepdims=True), root)
 
     def merged(self) -> Bounds:
         """One pair of ends for all elements, case by case."""
-        return self.over(*range(1, self.low.ndim))
+        return self if self.is_one else self.over(*range(1, self.low.ndim))
 
     def joined(self, other: Bounds) -> Bounds:
         """What either can be."""
         a, b = same_cases(self, other)
-        return Bounds(np.minimum(a.low, b.low), np.maximum(a.high, b.high), a.root or b.root)
+        return paired(lesser(a.low, b.low), greater(a.high, b.high), a.root or b.root)
 
     def within(self, low: int, high: int) -> Bounds:
+        """What is left of them in an interval; one pair of ends where that is all of it."""
         least, most = self.ends
         if low <= least and most <= high:
             return self
-        return self.map(lambda end: np.minimum(np.maximum(end, low), high))
+        bottom, top = (lesser(greater(end, low), high) for end in (self.low, self.high))
+        if least <= low and most >= high and np.all((bottom == low) & (top == high)):
+            return Bounds(low, high)
+        return Bounds(bottom, top, self.root)
 
     def trimmed(self) -> Bounds:
         """With axes merged, the last one last, until there are few enough elements."""
         made, axis = self, 1
-        while made.low.size > len(made.low) * ELEMENTS or made.low.size > CASES:
+        while not made.is_one and made.low.size > min(CASES, len(made.low) * ELEMENTS):
             if axis == made.low.ndim:
                 return made.over(0)
             made, axis = made.over(axis), axis + 1
         return made
 
 
+def paired(low: End, high: End, root: Root | None = None) -> Bounds:
+    """Bounds of two ends, which are arrays both or whole numbers both."""
+    one, other = type(low) is int, type(high) is int
+    if not (one and other):
+        if one or other or low.shape != high.shape:
+            low, high = np.broadcast_arrays(low, high)
+        if low.size == 1:
+            low, high, root = low.item(), high.item(), None
+    return Bounds(low, high, root)
+
+
+def lesser(a: End, b: End) -> End:
+    return (a if a < b else b) if type(a) is int is type(b) else np.minimum(a, b)
+
+
+def greater(a: End, b: End) -> End:
+    return (a if a > b else b) if type(a) is int is type(b) else np.maximum(a, b)
+
+
+def where(condition: Any, a: End, b: End) -> End:
+    return (a if condition else b) if type(condition) is bool else np.where(condition, a, b)
+
+
 def same_cases(*given: Bounds) -> list[Bounds]:
     """Bounds of one case split at most: the cases of all others are merged."""
     roots = [b.root for b in given if b.root is not None]
+    if not roots:
+        return list(given)
     return [b if b.root is None or b.root == roots[-1] else b.over(0) for b in given]
-
-
-def type_range(kind: DType) -> tuple[int, int]:
-    return (0, 1) if kind is BOOL else kind.range
-
-
-def bounded(low: int, high: int, rank: int) -> Bounds:
-    """The same ends for all elements."""
-    pair = np.array((low, high), np.int64).reshape(2, *(1,) * (rank + 1))
-    return Bounds(pair[0], pair[1])
 
 
 def constant_number(value: Value) -> int:
     """The one number of a constant operand."""
     assert value.const is not None
-    return int(value.const.array.reshape(-1)[0])
+    return int(value.const.array.item(0))
 
 
 def whole(value: Value) -> Bounds:
     """All that a type holds."""
-    return bounded(*type_range(value.dtype), value.type.rank)
+    return Bounds(*value.dtype.range)
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,8 +205,7 @@ class Intervals:
     def bind(self, value: Value, given: Bounds | None) -> None:
         """What a graph input can be: what is given, or what its type holds."""
         if given is None:
-            ends = self.inputs.get(value) or value.limits or type_range(value.dtype)
-            given = bounded(*ends, value.type.rank)
+            given = Bounds(*(self.inputs.get(value) or value.limits or value.dtype.range))
         self._known[value] = given
 
     def require(self, holds: bool | np.bool_, reason: str) -> bool:
@@ -190,16 +216,16 @@ class Intervals:
 
     def _constant(self, value: Value) -> Bounds:
         assert value.const is not None
-        if self.is_rough and value.type.size > _SMALL:
-            return bounded(*type_range(value.dtype), value.type.rank)
+        size = value.type.size
+        if self.is_rough and size > _SMALL:
+            return whole(value)
+        if not size:
+            return Bounds(0, 0)
         array = value.const.array
-        if value.type.size <= _SMALL:
-            whole = array.astype(np.int64)[np.newaxis]
-            if whole.size:
-                return Bounds(whole, whole)
-        if not value.type.size:
-            return bounded(0, 0, value.type.rank)
-        return bounded(int(array.min()), int(array.max()), value.type.rank)
+        if 1 < size <= _SMALL:
+            wide = array.astype(np.int64)[np.newaxis]
+            return Bounds(wide, wide)
+        return Bounds(int(array.min()), int(array.max()))
 
     def _compute(self, op: Op) -> None:
         """Bound an operator, those before it first, without recursion."""
@@ -237,12 +263,10 @@ class Intervals:
         for value, found in zip(op.outs, made):
             if not tracked(value):
                 continue
-            low, high = value.limits or type_range(value.dtype)
-            self._known[value] = found.within(low, high).trimmed()
+            self._known[value] = found.within(*(value.limits or value.dtype.range)).trimmed()
         for value in op.outs[len(made) :]:
             if tracked(value):
-                low, high = value.limits or type_range(value.dtype)
-                self._known[value] = bounded(low, high, value.type.rank)
+                self._known[value] = Bounds(*(value.limits or value.dtype.range))
         problem, self._problem = self._problem, before
         return problem
 
@@ -255,7 +279,7 @@ class Intervals:
             pieces = _pieces(*root.ends)
             if len(pieces[0]) < 2:
                 continue
-            shape = (-1, *(1,) * (root.low.ndim - 1))
+            shape = (-1, *(1,) * value.type.rank)
             low, high = (end.reshape(shape) for end in pieces)
             before[value] = self._known[value]
             self._known[value] = Bounds(low, high, (value, ()))
@@ -286,6 +310,8 @@ def _moved(found: Bounds, op: Op) -> Bounds:
 
     Results of two operands of one shape that are moved alike still belong together.
     """
+    if found.is_one:
+        return found
     if op.name not in MOVES or found.root is None:
         return found.over(0)
     value, path = found.root
@@ -342,13 +368,12 @@ def _edges() -> Array:
     return edges[edges < 1 << 31]
 
 
-_EDGES = _edges()
+_EDGES = np.unique(np.concatenate([1 - _edges(), _edges()]))
 
 
 def _pieces(low: int, high: int) -> tuple[Array, Array]:
     """An interval cut at the edges of octaves and of the parts of these, negatives in the same."""
-    edges = np.unique(np.concatenate([1 - _EDGES, _EDGES]))
-    inside = edges[(edges > low) & (edges <= high)]
+    inside = _EDGES[np.searchsorted(_EDGES, low, "right") : np.searchsorted(_EDGES, high, "right")]
     starts = np.concatenate([[low], inside]).astype(np.int64)
     ends = np.concatenate([inside - 1, [high]]).astype(np.int64)
     return starts, ends
@@ -356,11 +381,14 @@ def _pieces(low: int, high: int) -> tuple[Array, Array]:
 
 def analysed(graph: Graph, inputs: Mapping[Value, tuple[int, int]] | None = None) -> Intervals:
     """The bounds of all integers of a graph, and which of its operators are not proved."""
-    for is_rough in (True, False):  # constants of the usual size are seldom needed to prove it
-        made = Intervals(inputs or {}, is_rough)
-        run_graph(made, graph)
-        if all(op.name in ("GATHER", "SCATTER") for op in made.findings):  # of indices, not weights
-            break
+    rough = Intervals(inputs or {}, is_rough=True)  # large constants seldom matter
+    run_graph(rough, graph)
+    if all(op.name in ("GATHER", "SCATTER") for op in rough.findings):  # of indices, not weights
+        return rough
+    made = Intervals(inputs or {})
+    for op in rough.findings:
+        made._compute(op)
+    made.findings = {op: made.findings[op] for op in rough.findings if op in made.findings}
     return made
 
 

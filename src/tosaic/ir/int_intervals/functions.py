@@ -4,8 +4,19 @@ from __future__ import annotations
 
 import numpy as np
 
-from tosaic.ir.graph import Array, Op
-from tosaic.ir.int_intervals.core import Bounds, Intervals, bounded, constant_number, rule, whole
+from tosaic.ir.graph import Array, Op, Value
+from tosaic.ir.int_intervals.core import (
+    Bounds,
+    End,
+    Intervals,
+    constant_number,
+    greater,
+    lesser,
+    paired,
+    rule,
+    where,
+    whole,
+)
 from tosaic.spec.dtypes import I8, I16, I32
 
 INT32 = I32.range
@@ -22,70 +33,42 @@ def _rescaled(a: Intervals, op: Op) -> list[Bounds]:
     if any(v.const is None for v in op.ins[1:]) or op.attrs["rounding_mode"] == "INEXACT_ROUND":
         a.require(False, "its scale is not a constant, or its rounding is left open")
         return [whole(out)]
-    multiplier, shift = (
-        np.asarray(v.const.array, np.int64).reshape(-1) for v in op.ins[1:3] if v.const
-    )
+    multiplier, shift = (_numbers(v) for v in op.ins[1:3])
     given, zero = constant_number(op.ins[3]), constant_number(op.ins[4])
     if op.attrs["input_unsigned"]:
         given %= 1 << kind.bits
         if x.ends[0] < 0:
-            x = bounded(0, (1 << kind.bits) - 1, op.ins[0].type.rank)
-    if len(multiplier) == 1 and x.low.size == 1 and op.attrs["rounding_mode"] == "SINGLE_ROUND":
-        return [_one_rescaled(a, op, x, multiplier.item(), shift.item(), given, zero)]
-    low, high = x.low - given, x.high - given
-    if len(multiplier) == 1:
-        multiplier, shift = multiplier[0], shift[0]
-        fine = multiplier >= 0 and 2 <= shift <= 62
-    else:
-        fine = bool((multiplier >= 0).all() and (shift >= 2).all() and (shift <= 62).all())
+            x = Bounds(0, (1 << kind.bits) - 1)
+    fine = np.all((multiplier >= 0) & (shift >= 2) & (shift <= 62))
     if not a.require(fine, "its multiplier is negative or its shift outside of 2 to 62"):
         return [whole(out)]
-    limit = np.left_shift(1, shift - 1)
+    low, high, limit = x.low - given, x.high - given, 1 << shift - 1
 
-    def scaled(end: Array) -> Array:
+    def scaled(end: End) -> End:
         half = limit
         if op.attrs["rounding_mode"] == "DOUBLE_ROUND":
-            half = half + np.where(shift > 31, np.where(end >= 0, 1 << 30, -(1 << 30)), 0)
-        made: Array = (end * multiplier + half) >> shift
-        return made
+            half = half + where(shift > 31, where(end >= 0, 1 << 30, -(1 << 30)), 0)
+        return (end * multiplier + half) >> shift
 
     if op.attrs["scale32"]:
-        inside = (low >= -limit) & (high < limit)
-        a.require(inside.all(), "a value can be too large for its shift")
-    made = Bounds(scaled(low), scaled(high), x.root)
+        inside = np.all((low >= -limit) & (high < limit))
+        a.require(inside, "a value can be too large for its shift")
+    made = paired(scaled(low), scaled(high), x.root)
     least, most = made.ends
     a.require(INT32[0] <= least and most <= INT32[1], "a result can lie outside int32")
-    if not op.attrs["output_unsigned"]:
-        return [made.map(lambda end: end + zero) if zero else made]
-    zero %= 1 << out.dtype.bits
-    if most + zero < 1 << out.dtype.bits - 1:
-        return [made.map(lambda end: (end + zero).clip(0))]
-    return [whole(out)]  # bytes above 127 are negative where they are stored
-
-
-def _one_rescaled(
-    a: Intervals, op: Op, x: Bounds, multiplier: int, shift: int, given: int, zero: int
-) -> Bounds:
-    """The same of one interval, in whole numbers, which are many times as fast as arrays."""
-    out = op.outs[0]
-    if multiplier < 0 or not 2 <= shift <= 62:
-        a.require(False, "its multiplier is negative or its shift outside of 2 to 62")
-        return whole(out)
-    low, high = (end - given for end in x.ends)
-    half = 1 << shift - 1
-    if op.attrs["scale32"] and not (-half <= low and high < half):
-        a.require(False, "a value can be too large for its shift")
-    low, high = (low * multiplier + half) >> shift, (high * multiplier + half) >> shift
-    if not (INT32[0] <= low and high <= INT32[1]):
-        a.require(False, "a result can lie outside int32")
     if op.attrs["output_unsigned"]:
         zero %= 1 << out.dtype.bits
-        if high + zero >= 1 << out.dtype.bits - 1:
-            return whole(out)  # bytes above 127 are negative where they are stored
-        low, high = max(low, -zero), max(high, -zero)
-    least, most = out.dtype.range
-    low, high = (min(max(end + zero, least), most) for end in (low, high))
-    return bounded(low, high, out.type.rank)
+        if most + zero >= 1 << out.dtype.bits - 1:
+            return [whole(out)]  # bytes above 127 are negative where they are stored
+        made = made.within(-zero, most)
+    return [Bounds(made.low + zero, made.high + zero, made.root)]
+
+
+def _numbers(value: Value) -> End:
+    """The numbers of a constant, or the one that it has."""
+    assert value.const is not None
+    array = value.const.array
+    return int(array.item()) if array.size == 1 else np.asarray(array, np.int64).reshape(-1)
 
 
 class _Range:
@@ -110,6 +93,14 @@ class _Range:
         return low, high
 
 
+def _extremes(entries: Array, first: End, last: End) -> tuple[End, End]:
+    """The least and the greatest of runs of entries, from the first to the last."""
+    if type(first) is not int:
+        return _Range(entries)(first, last)
+    run = entries[first : last + 1]
+    return int(run.min()), int(run.max())
+
+
 @rule("TABLE")
 def _table(a: Intervals, op: Op) -> list[Bounds]:
     """Entries that the operand can choose; of int16, lines between them, which end at nodes."""
@@ -118,26 +109,24 @@ def _table(a: Intervals, op: Op) -> list[Bounds]:
         return [whole(op.outs[0])]
     entries = np.asarray(source.array, np.int64)
     if op.ins[0].dtype is I8:
-        low, high = _Range(entries)(x.low + 128, x.high + 128)
-        return [Bounds(low, high, x.root)]
+        return [paired(*_extremes(entries, x.low + 128, x.high + 128), x.root)]
     slope = np.diff(entries)
     first, last = (x.low + 32768) >> 7, (x.high + 32768) >> 7
-    steep = _Range(slope)
-    least, most = steep(first, last)
+    least, most = _extremes(slope, first, last)
     a.require(
-        bool((least >= I16.range[0]).all() and (most <= I16.range[1]).all()),
+        np.all((least >= I16.range[0]) & (most <= I16.range[1])),
         "neighbouring table entries are further apart than an int16",
     )
 
-    def met(end: Array, segment: Array) -> Array:
-        made: Array = (entries[segment] << 7) + slope[segment] * ((end + 32768) & 127)
-        return made
+    def met(end: End, segment: End) -> End:
+        made = (entries[segment] << 7) + slope[segment] * ((end + 32768) & 127)
+        return int(made) if type(end) is int else made
 
     ends = met(x.low, first), met(x.high, last)
-    low, high = np.minimum(*ends), np.maximum(*ends)
+    low, high = lesser(*ends), greater(*ends)
     inside = last > first  # nodes from the one behind the first end on
-    if inside.any():
-        nodes = _Range(entries << 7)(np.where(inside, first + 1, last), last)
-        low = np.where(inside, np.minimum(low, nodes[0]), low)
-        high = np.where(inside, np.maximum(high, nodes[1]), high)
-    return [Bounds(low, high, x.root)]
+    if np.any(inside):
+        nodes = _extremes(entries << 7, where(inside, first + 1, last), last)
+        low = where(inside, lesser(low, nodes[0]), low)
+        high = where(inside, greater(high, nodes[1]), high)
+    return [paired(low, high, x.root)]

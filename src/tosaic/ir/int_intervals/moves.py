@@ -11,10 +11,9 @@ from tosaic.ir.int_intervals.core import (
     ELEMENTS,
     Bounds,
     Intervals,
-    bounded,
+    paired,
     rule,
     tracked,
-    type_range,
 )
 
 _LONG = 1 << 10  # elements of an axis that CONCAT and TILE keep apart
@@ -31,9 +30,11 @@ def _reshape(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     x, old, new = a.of(op.ins[0]), op.ins[0].shape, op.outs[0].shape
+    if x.is_one:
+        return [x]
     cases = len(x.low)
     if x.low.shape[1:] == old:
-        return [x.map(lambda end: end.reshape(cases, *new))]
+        return [x.moved(lambda end: end.reshape(cases, *new))]
     axes = [i for i, n in enumerate(x.low.shape[1:]) if n > 1]
     if len(axes) == 1:
         (axis,) = axes
@@ -42,7 +43,7 @@ def _reshape(a: Intervals, op: Op) -> list[Bounds]:
             if length == old[axis] and math.prod(new[:place]) == before:
                 alone = (cases, *(length if i == place else 1 for i in range(len(new))))
                 return [Bounds(x.low.reshape(alone), x.high.reshape(alone), x.root)]
-    return [x.merged().map(lambda end: end.reshape(cases, *(1,) * len(new)))]
+    return [x.merged().moved(lambda end: end.reshape(cases, *(1,) * len(new)))]
 
 
 @rule("TRANSPOSE")
@@ -50,14 +51,14 @@ def _transpose(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     perms = (0, *(p + 1 for p in op.attrs["perms"]))
-    return [a.of(op.ins[0]).map(lambda end: end.transpose(perms))]
+    return [a.of(op.ins[0]).moved(lambda end: end.transpose(perms))]
 
 
 @rule("REVERSE")
 def _reverse(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
-    return [a.of(op.ins[0]).map(lambda end: np.flip(end, op.attrs["axis"] + 1))]
+    return [a.of(op.ins[0]).moved(lambda end: np.flip(end, op.attrs["axis"] + 1))]
 
 
 @rule("SLICE")
@@ -65,14 +66,14 @@ def _slice(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     x = a.of(op.ins[0])
-    if op.ins[1].const is None:
+    if x.is_one or op.ins[1].const is None:
         return [x.merged()]
     cuts = [
         slice(None) if n == 1 else slice(start, start + size)
         for n, start, size in zip(x.low.shape[1:], _sizes(op.ins[1]), op.outs[0].shape)
     ]
     places = (slice(None), *cuts)
-    return [x.map(lambda end: end[places])]
+    return [x.moved(lambda end: end[places])]
 
 
 @rule("TILE")
@@ -81,7 +82,7 @@ def _tile(a: Intervals, op: Op) -> list[Bounds]:
         return []
     x = a.of(op.ins[0])
     for axis, (old, new) in enumerate(zip(op.ins[0].shape, op.outs[0].shape), 1):
-        if old != new and x.low.shape[axis] > 1:
+        if old != new:
             x = x.over(axis)
     return [x]
 
@@ -91,19 +92,21 @@ def _concat(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     parts, axis, out = [a.of(v).over(0) for v in op.ins], op.attrs["axis"] + 1, op.outs[0]
-    shape = np.broadcast_shapes(*(p.over(axis).low.shape for p in parts))
+    ends = {p.ends for p in parts}
+    arrays = [p.arrays(out.type.rank) for p in parts]
+    shape = list(np.broadcast_shapes(*(p.over(axis).arrays(out.type.rank)[0].shape for p in parts)))
     length = out.shape[axis - 1]
-    if len({p.ends for p in parts}) == 1 or math.prod(shape) * length > min(ELEMENTS, _LONG):
-        ends = [p.ends for p in parts]
-        return [bounded(min(e[0] for e in ends), max(e[1] for e in ends), out.type.rank)]
+    if len(ends) == 1 or math.prod(shape) * length > min(ELEMENTS, _LONG):
+        return [Bounds(min(e[0] for e in ends), max(e[1] for e in ends))]
 
-    def spread(end: Array, size: int) -> Array:
-        return np.broadcast_to(end, (*shape[:axis], size, *shape[axis + 1 :]))
+    def beside(which: int) -> Array:
+        spread = []
+        for value, pair in zip(op.ins, arrays):
+            shape[axis] = value.shape[axis - 1]
+            spread.append(np.broadcast_to(pair[which], shape))
+        return np.concatenate(spread, axis)
 
-    sizes = [v.shape[axis - 1] for v in op.ins]
-    low = np.concatenate([spread(p.low, n) for p, n in zip(parts, sizes)], axis)
-    high = np.concatenate([spread(p.high, n) for p, n in zip(parts, sizes)], axis)
-    return [Bounds(low, high)]
+    return [paired(beside(0), beside(1))]
 
 
 @rule("PAD")
@@ -114,9 +117,7 @@ def _pad(a: Intervals, op: Op) -> list[Bounds]:
     for axis, (old, new) in enumerate(zip(op.ins[0].shape, op.outs[0].shape), 1):
         if old != new:
             x = x.over(axis)
-    return [
-        x if op.ins[0].shape == op.outs[0].shape else x.joined(bounded(*fill.ends, x.low.ndim - 1))
-    ]
+    return [x if op.ins[0].shape == op.outs[0].shape else x.joined(Bounds(*fill.ends))]
 
 
 def _indexed(a: Intervals, value: Value, rows: int) -> None:
@@ -158,10 +159,10 @@ def _avg_pool(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(out):
         return []
     x, (given, zero) = a.of(op.ins[0]).over(2, 3), (_sizes(v)[0] for v in op.ins[1:3])
-    low, high = x.low - given, x.high - given
-    if x.low.size * math.prod(op.attrs["kernel"]) > 1 << 20:
+    low, high = (end - given for end in x.arrays(out.type.rank))
+    if low.size * math.prod(op.attrs["kernel"]) > 1 << 20:
         low, high = low.min(keepdims=True), high.max(keepdims=True)
-    count = np.arange(1, math.prod(op.attrs["kernel"]) + 1).reshape(-1, *(1,) * x.low.ndim)
+    count = np.arange(1, math.prod(op.attrs["kernel"]) + 1).reshape(-1, *(1,) * low.ndim)
     most = count.size * max(int(abs(low).max()), int(abs(high).max()))
     a.require(most < 1 << 31, "the sum of a window can lie outside int32")
     extra = np.frexp((count - 1).astype(np.float64))[1].astype(np.int64)
@@ -171,7 +172,7 @@ def _avg_pool(a: Intervals, op: Op) -> list[Bounds]:
         made: Array = ((end * count * multiplier + np.left_shift(1, shift - 1)) >> shift) + zero
         return made
 
-    return [Bounds(mean(low).min(0), mean(high).max(0)).within(*type_range(out.dtype))]
+    return [paired(mean(low).min(0), mean(high).max(0))]
 
 
 @rule("RESIZE")
@@ -184,8 +185,8 @@ def _resize(a: Intervals, op: Op) -> list[Bounds]:
     if op.attrs["mode"] == "NEAREST_NEIGHBOR":
         return [x]
     up, _, right, _ = _sizes(op.ins[1])
-    made = x.map(lambda end: end * up * right)
-    low, high = type_range(out.dtype)
+    made = Bounds(x.low * up * right, x.high * up * right, x.root)
+    low, high = out.dtype.range
     least, most = made.ends
     a.require(
         low <= min(least, 0) and max(most, 0) <= high, f"a mixture can lie outside {out.dtype}"

@@ -7,21 +7,25 @@ Each function gets the analysis and an operator, and gives the bounds of its res
 from __future__ import annotations
 
 from collections.abc import Callable
-from operator import lshift, mul, rshift
+from functools import reduce
+from operator import ge, gt, lshift, mul, rshift
 from typing import Any
 
 import numpy as np
 
-from tosaic.ir.graph import Array, Op, Value
+from tosaic.ir.graph import Op, Value
 from tosaic.ir.int_intervals.core import (
     Bounds,
+    End,
     Intervals,
-    bounded,
     constant_number,
+    greater,
+    lesser,
+    paired,
     rule,
     same_cases,
     tracked,
-    type_range,
+    where,
     whole,
 )
 from tosaic.spec.dtypes import I8, I16
@@ -29,13 +33,9 @@ from tosaic.spec.dtypes import I8, I16
 
 def _corners(a: Bounds, b: Bounds, compute: Callable[[Any, Any], Any]) -> Bounds:
     """The ends of a function that is monotone in each operand."""
-    if a.low.size == b.low.size == 1:  # whole numbers are many times as fast as arrays
-        few = [compute(x, y) for x in a.ends for y in b.ends]
-        return bounded(min(few), max(few), a.low.ndim - 1)
     a, b = same_cases(a, b)
     found = [compute(x, y) for x in (a.low, a.high) for y in (b.low, b.high)]
-    low, high = np.minimum.reduce(found), np.maximum.reduce(found)
-    return Bounds(low, high, a.root or b.root)
+    return paired(reduce(lesser, found), reduce(greater, found), a.root or b.root)
 
 
 def _limited(found: Bounds, value: Value) -> Bounds:
@@ -44,7 +44,7 @@ def _limited(found: Bounds, value: Value) -> Bounds:
 
 
 def _fits(a: Intervals, found: Bounds, value: Value, what: str) -> Bounds:
-    found, (low, high) = _limited(found, value), type_range(value.dtype)
+    found, (low, high) = _limited(found, value), value.dtype.range
     least, most = found.ends
     if not (low <= least and most <= high):
         a.require(False, f"{what} can lie outside {value.dtype}")
@@ -53,24 +53,24 @@ def _fits(a: Intervals, found: Bounds, value: Value, what: str) -> Bounds:
 
 def _wrapped(found: Bounds, value: Value) -> Bounds:
     """Numbers of which a type keeps the low bits: those that fit, or anything, case by case."""
-    found, (low, high) = _limited(found, value), type_range(value.dtype)
+    found, (low, high) = _limited(found, value), value.dtype.range
     least, most = found.ends
     if low <= least and most <= high:
         return found
     wraps = (found.low < low) | (found.high > high)
-    return Bounds(np.where(wraps, low, found.low), np.where(wraps, high, found.high), found.root)
+    return paired(where(wraps, low, found.low), where(wraps, high, found.high), found.root)
 
 
 @rule("ADD", "SUB")
 def _sum(a: Intervals, op: Op) -> list[Bounds]:
-    x, y = same_cases(a.of(op.ins[0]), a.of(op.ins[1])) if tracked(op.outs[0]) else (None, None)
-    if x is None or y is None:
+    if not tracked(op.outs[0]):
         return []
+    x, y = same_cases(a.of(op.ins[0]), a.of(op.ins[1]))
     if op.outs[0].dtype.bits > 32:
         a.require(max(map(abs, (*x.ends, *y.ends))) < 1 << 61, "int64 can overflow")
         return [whole(op.outs[0])]
     low, high = (y.low, y.high) if op.name == "ADD" else (-y.high, -y.low)
-    made = Bounds(x.low + low, x.high + high, x.root or y.root)
+    made = paired(x.low + low, x.high + high, x.root or y.root)
     what = "the sum" if op.name == "ADD" else "the difference"
     return [_fits(a, made, op.outs[0], what)]
 
@@ -90,9 +90,8 @@ def _product(a: Intervals, op: Op) -> list[Bounds]:
         a.require(out.dtype.bits <= 32, "int64 can overflow")
         return [whole(out)]
     if op.ins[0] is op.ins[1]:
-        near = np.where((x.low <= 0) & (x.high >= 0), 0, np.minimum(abs(x.low), abs(x.high)))
-        far = np.maximum(abs(x.low), abs(x.high))
-        found = Bounds(near * near, far * far, x.root)
+        near, far = _distances(x)
+        found = paired(near * near, far * far, x.root)
     else:
         found = _corners(x, y, mul)
     bits = constant_number(shift)
@@ -100,22 +99,29 @@ def _product(a: Intervals, op: Op) -> list[Bounds]:
         return [_wrapped(found, out)]
     if not a.require(0 < bits <= 63, f"it shifts by {bits}"):
         return [whole(out)]
-    return [_fits(a, found.map(lambda end: (end + (1 << bits - 1)) >> bits), out, "the product")]
+    low, high = ((end + (1 << bits - 1)) >> bits for end in (found.low, found.high))
+    return [_fits(a, Bounds(low, high, found.root), out, "the product")]
+
+
+def _distances(x: Bounds) -> tuple[End, End]:
+    """The least and the greatest magnitude."""
+    one, other = abs(x.low), abs(x.high)
+    return where((x.low <= 0) & (x.high >= 0), 0, lesser(one, other)), greater(one, other)
 
 
 @rule("INTDIV")
 def _quotient(a: Intervals, op: Op) -> list[Bounds]:
     x, y, out = a.of(op.ins[0]), a.of(op.ins[1]), op.outs[0]
-    lowest = type_range(out.dtype)[0]
-    if not a.require(bool(((y.low > 0) | (y.high < 0)).all()), "the divisor can be 0"):
+    if not a.require(np.all((y.low > 0) | (y.high < 0)), "the divisor can be 0"):
         return [whole(out)]
-    overflows = x.ends[0] == lowest and bool(((y.low <= -1) & (y.high >= -1)).any())
+    overflows = x.ends[0] == out.dtype.range[0] and np.any((y.low <= -1) & (y.high >= -1))
     a.require(not overflows, "the quotient can overflow")
     return [_corners(x, y, _truncated)]
 
 
 def _truncated(x: Any, y: Any) -> Any:
-    return np.sign(x) * np.sign(y) * (abs(x) // np.maximum(abs(y), 1))
+    size = abs(x) // greater(abs(y), 1)
+    return where((x < 0) ^ (y < 0), -size, size)
 
 
 def _shifts(a: Intervals, op: Op) -> tuple[Bounds, Bounds] | None:
@@ -156,7 +162,7 @@ def _shift_zeros(a: Intervals, op: Op) -> list[Bounds]:
     least = found[1].ends[0]
     if not least:
         return [whole(op.outs[0])]
-    return [bounded(0, ((1 << op.outs[0].dtype.bits) - 1) >> least, op.outs[0].type.rank)]
+    return [Bounds(0, ((1 << op.outs[0].dtype.bits) - 1) >> least)]
 
 
 @rule("MAXIMUM", "MINIMUM")
@@ -164,8 +170,8 @@ def _extreme(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     x, y = same_cases(a.of(op.ins[0]), a.of(op.ins[1]))
-    pick = np.maximum if op.name == "MAXIMUM" else np.minimum
-    return [Bounds(pick(x.low, y.low), pick(x.high, y.high), x.root or y.root)]
+    pick = greater if op.name == "MAXIMUM" else lesser
+    return [paired(pick(x.low, y.low), pick(x.high, y.high), x.root or y.root)]
 
 
 @rule("ABS")
@@ -173,10 +179,9 @@ def _magnitude(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     x = a.of(op.ins[0])
-    lowest = type_range(op.ins[0].dtype)[0]
+    lowest = op.ins[0].dtype.range[0]
     a.require(x.ends[0] > lowest, f"{lowest} has no negative")
-    near = np.where((x.low <= 0) & (x.high >= 0), 0, np.minimum(abs(x.low), abs(x.high)))
-    return [Bounds(near, np.maximum(abs(x.low), abs(x.high)), x.root)]
+    return [paired(*_distances(x), x.root)]
 
 
 @rule("NEGATE")
@@ -196,14 +201,17 @@ def _negative(a: Intervals, op: Op) -> list[Bounds]:
 def _leading_zeros(a: Intervals, op: Op) -> list[Bounds]:
     x, bits = a.of(op.ins[0]), op.outs[0].dtype.bits
     if bits > 32:
-        return [bounded(0, bits, op.outs[0].type.rank)]
+        return [Bounds(0, bits)]
 
-    def zeros(end: Array) -> Array:
+    def zeros(end: End) -> End:
         """As many as the type has less those of the number; none before a sign."""
-        return np.where(end < 0, 0, bits - np.frexp(end.clip(0).astype(np.float64))[1])
+        if type(end) is int:
+            return 0 if end < 0 else bits - end.bit_length()
+        used = np.frexp(end.clip(0).astype(np.float64))[1].astype(np.int64)
+        return np.where(end < 0, 0, bits - used)
 
-    most = np.where((x.low < 0) & (x.high >= 0), bits, zeros(x.low))
-    return [Bounds(zeros(x.high) * (x.low >= 0), most, x.root)]
+    most = where((x.low < 0) & (x.high >= 0), bits, zeros(x.low))
+    return [paired(zeros(x.high) * (x.low >= 0), most, x.root)]
 
 
 @rule("CLAMP")
@@ -215,13 +223,13 @@ def _clamp(a: Intervals, op: Op) -> list[Bounds]:
 
 @rule("BITWISE_AND", "BITWISE_OR", "BITWISE_XOR")
 def _bits(a: Intervals, op: Op) -> list[Bounds]:
-    x, y, rank = a.of(op.ins[0]), a.of(op.ins[1]), op.outs[0].type.rank
+    x, y = a.of(op.ins[0]), a.of(op.ins[1])
     least, most = min(x.ends[0], y.ends[0]), max(x.ends[1], y.ends[1])
     if op.name == "BITWISE_AND" and max(x.ends[0], y.ends[0]) >= 0:
         tops = [b.ends[1] for b in (x, y) if b.ends[0] >= 0]
-        return [bounded(0, min(tops), rank)]
+        return [Bounds(0, min(tops))]
     reach = 1 << max(most, -1 - least, 0).bit_length()
-    return [bounded(0 if least >= 0 else -reach, reach - 1, rank)]
+    return [Bounds(0 if least >= 0 else -reach, reach - 1)]
 
 
 @rule("BITWISE_NOT")
@@ -239,8 +247,8 @@ def _not(a: Intervals, op: Op) -> list[Bounds]:
 @rule("LOGICAL_AND", "LOGICAL_OR")
 def _both(a: Intervals, op: Op) -> list[Bounds]:
     x, y = same_cases(a.of(op.ins[0]), a.of(op.ins[1]))
-    pick = np.minimum if op.name == "LOGICAL_AND" else np.maximum
-    return [Bounds(pick(x.low, y.low), pick(x.high, y.high), x.root or y.root)]
+    pick = lesser if op.name == "LOGICAL_AND" else greater
+    return [paired(pick(x.low, y.low), pick(x.high, y.high), x.root or y.root)]
 
 
 @rule("LOGICAL_XOR", "REDUCE_ALL", "REDUCE_ANY")
@@ -257,9 +265,9 @@ def _compared(a: Intervals, op: Op) -> list[Bounds]:
         always = (x.low == x.high) & (y.low == y.high) & (x.low == y.low)
         ever = (x.low <= y.high) & (y.low <= x.high)
     else:
-        above = np.greater if op.name == "GREATER" else np.greater_equal
+        above = gt if op.name == "GREATER" else ge
         always, ever = above(x.low, y.high), above(x.high, y.low)
-    return [Bounds(always.astype(np.int64), ever.astype(np.int64), x.root or y.root)]
+    return [paired(where(always, 1, 0), where(ever, 1, 0), x.root or y.root)]
 
 
 @rule("SELECT")
@@ -268,13 +276,10 @@ def _selected(a: Intervals, op: Op) -> list[Bounds]:
     if not tracked(op.outs[0]):
         return []
     which, x, y = same_cases(*(a.of(v) for v in op.ins))
-    low = np.where(
-        which.low == 1, x.low, np.where(which.high == 0, y.low, np.minimum(x.low, y.low))
-    )
-    high = np.where(
-        which.low == 1, x.high, np.where(which.high == 0, y.high, np.maximum(x.high, y.high))
-    )  # fmt: skip
-    return [Bounds(low, high, which.root or x.root or y.root)]
+    first, second = which.low == 1, which.high == 0
+    low = where(first, x.low, where(second, y.low, lesser(x.low, y.low)))
+    high = where(first, x.high, where(second, y.high, greater(x.high, y.high)))
+    return [paired(low, high, which.root or x.root or y.root)]
 
 
 @rule("CAST")

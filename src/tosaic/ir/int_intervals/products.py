@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
+
 import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
-from tosaic.ir.int_intervals.core import Bounds, Intervals, bounded, rule, tracked, type_range
+from tosaic.ir.int_intervals.core import (
+    Bounds,
+    Intervals,
+    constant_number,
+    greater,
+    lesser,
+    paired,
+    rule,
+    tracked,
+)
 
 _CHUNK = 1 << 18  # weights that are widened at one time
 ROUGH = 1 << 12  # weights from which on a rough analysis does not look at them
 _BY_CHANNEL = 1 << 16  # weights up to which channels of the operand are told apart
-
-
-def _zero(value: Value) -> int:
-    assert value.const is not None
-    return int(value.const.array.reshape(-1)[0])
 
 
 def _signed_sums(weights: Array, zero: int) -> tuple[Array, Array]:
@@ -39,21 +45,19 @@ def _convolution(a: Intervals, op: Op) -> list[Bounds]:
     out = op.outs[0]
     if not tracked(out):
         return []
-    x, weight, bias = a.of(op.ins[0]).over(0), op.ins[1], a.of(op.ins[2])
-    x = x.over(*range(1, x.low.ndim - 1))
-    zero = _zero(op.ins[3])
-    low, high = x.low.reshape(-1) - zero, x.high.reshape(-1) - zero
+    x, weight, bias = a.of(op.ins[0]), op.ins[1], a.of(op.ins[2])
+    rank, zero = op.ins[0].type.rank, constant_number(op.ins[3])
+    low, high = (end.reshape(-1) - zero for end in x.over(*range(rank)).arrays(rank))
     reach = low.clip(max=0), high.clip(0)
     if op.name == "TRANSPOSE_CONV2D" or any(op.attrs["pad"]):
         low, high = reach
     ends, partial = _weighted(a, op, weight, low, high, reach)
-    least, most = (bias.low.clip(max=0), bias.high.clip(0))
-    kind = type_range(out.dtype)
+    least, most = lesser(bias.low, 0), greater(bias.high, 0)
+    kind = out.dtype.range
     inside = kind[0] <= (partial[0] + least).min() and (partial[1] + most).max() <= kind[1]
     a.require(inside, f"a sum of products can lie outside {out.dtype}")
     shape = (1,) * out.type.rank + (-1,)
-    made = Bounds((ends[0] + bias.low).reshape(shape), (ends[1] + bias.high).reshape(shape))
-    return [made]
+    return [paired((ends[0] + bias.low).reshape(shape), (ends[1] + bias.high).reshape(shape))]
 
 
 _Pair = tuple[Array, Array]
@@ -63,11 +67,11 @@ def _weighted(
     a: Intervals, op: Op, weight: Value, low: Array, high: Array, reach: _Pair
 ) -> tuple[_Pair, _Pair]:
     """The ends of sums, and those of all partial sums, for each channel of the result."""
-    zero, depthwise = _zero(op.ins[4]), op.name == "DEPTHWISE_CONV2D"
+    zero, depthwise = constant_number(op.ins[4]), op.name == "DEPTHWISE_CONV2D"
     if weight.const is None or (a.is_rough and weight.type.size > ROUGH):
         terms = weight.type.size // op.outs[0].shape[-1]
         least, most = (end - zero for end in a.of(weight).ends)
-        return _times(low, high, least, most, terms), _times(*reach, least, most, terms)
+        return _arrays(low, high, least, most, terms), _arrays(*reach, least, most, terms)
     array = weight.const.array
     if depthwise:
         height, width, _, times = array.shape
@@ -97,10 +101,15 @@ def _mixed(above: Array, below: Array, low: Array, high: Array) -> _Pair:
     return above @ low + below @ high, above @ high + below @ low
 
 
-def _times(low: Array, high: Array, least: int, most: int, terms: int) -> _Pair:
+def _arrays(low: Array, high: Array, least: int, most: int, terms: int) -> _Pair:
+    made = _times((int(low.min()), int(high.max())), (least, most), terms)
+    return np.array(made[:1]), np.array(made[1:])
+
+
+def _times(first: Iterable[int], second: Sequence[int], terms: int) -> tuple[int, int]:
     """The ends of so many products of two intervals."""
-    found = [e * n * terms for e in (low.min(), high.max()) for n in (least, most)]
-    return np.array([min(found)]), np.array([max(found)])
+    found = [e * n * terms for e in first for n in second]
+    return min(found), max(found)
 
 
 @rule("MATMUL", "MATMUL_T")
@@ -108,15 +117,14 @@ def _matmul(a: Intervals, op: Op) -> list[Bounds]:
     out = op.outs[0]
     if not tracked(out):
         return []
-    x, y = (a.of(v) for v in op.ins[:2])
-    zeros = [_zero(v) for v in op.ins[2:4]]
-    terms = op.ins[0].shape[2]
-    first = [np.array([end - zeros[0]]) for end in x.ends]
-    second = [end - zeros[1] for end in y.ends]
-    low, high = _times(first[0], first[1], second[0], second[1], terms)
-    least, most = min(int(low[0]), 0), max(int(high[0]), 0)
-    kind = type_range(out.dtype)
-    a.require(
-        kind[0] <= least and most <= kind[1], f"a sum of products can lie outside {out.dtype}"
+    first, second = (
+        [end - constant_number(zero) for end in a.of(v).ends]
+        for v, zero in zip(op.ins[:2], op.ins[2:4])
     )
-    return [bounded(int(low[0]), int(high[0]), out.type.rank)]
+    low, high = _times(first, second, op.ins[0].shape[2])
+    least, most = out.dtype.range
+    a.require(
+        least <= min(low, 0) and max(high, 0) <= most,
+        f"a sum of products can lie outside {out.dtype}",
+    )
+    return [Bounds(low, high)]

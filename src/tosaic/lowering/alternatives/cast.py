@@ -1,4 +1,4 @@
-"""Between real numbers and integers inside of a graph: what PyTorch's quantize and dequantize do.
+"""Casts between real numbers and integers in a graph, equal to PyTorch's quantize and dequantize.
 
 Both are the same in every bit as PyTorch's own in float32.
 """

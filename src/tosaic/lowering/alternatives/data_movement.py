@@ -1,4 +1,4 @@
-"""Meanings that move data: pieces, joins, repetitions, and elements by constant indices.
+"""Alternatives for data movement: slices, concatenation, tiling and gather by constant indices.
 
 Quantized values keep their parameters. A constant is moved itself, when it is made.
 """

@@ -1,4 +1,4 @@
-"""The tables of functions of one quantized value."""
+"""Lookup tables of functions of one quantized value."""
 
 from __future__ import annotations
 

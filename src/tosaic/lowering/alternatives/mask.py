@@ -1,4 +1,4 @@
-"""Masks as meanings: comparing, logic, and choosing, with bool or without.
+"""Alternatives for masks: comparison, logic and selection, with bool tensors or with int8.
 
 Where a target has no bool, a mask is int8 with 0 and 1, and its ``quant`` says so: a Mask. Each
 function tries TOSA's own operator first and then an exact expression by arithmetic, whose

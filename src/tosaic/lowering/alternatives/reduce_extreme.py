@@ -1,4 +1,4 @@
-"""The largest or smallest element of an axis, and its place, by what a target has for them."""
+"""Alternatives for maximum, minimum and their index along an axis."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What operators cost on an Ethos-U: cycles, by formulas that follow Vela's own estimate.
+"""Cost estimate of operators on an Ethos-U, in cycles.
 
 They are there to compare equal forms, so operators that no form replaces have none. Fitted to
 Vela 5.2.0 on ethos-u55-128 and ethos-u85-256; other configurations follow by their multipliers.

@@ -66,11 +66,15 @@ class _Writer:
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
-    """Bytes of an element; strides of bricks, 0 where there is one; whether bricks lie as rows."""
+    """Bytes of an element; strides of bricks, 0 where there is one; whether bricks lie as rows.
+
+    A convolution with dilation reads and writes every so many rows, of which ``gap`` is a multiple.
+    """
 
     element: int
     bricks: tuple[int, int, int] | None = None
     is_linear: bool = True
+    gap: int = 1
 
     def fits(self, other: _Layout, moves: bool) -> bool:
         """Whether bytes that were written in a layout can be read in another."""
@@ -78,7 +82,11 @@ class _Layout:
             return moves and self.is_linear and other.is_linear
         if self.bricks is None or other.bricks is None:
             return self.is_linear and other.is_linear
-        return all(a == b or not a or not b for a, b in zip(self.bricks, other.bricks))
+        (row, *written), (other_row, *read) = self.bricks, other.bricks
+        (low, high), gap = sorted((row, other_row)), self.gap if row > other_row else other.gap
+        if low and (high % low or gap % (high // low)):
+            return False
+        return all(a == b or not a or not b for a, b in zip(written, read))
 
 
 def check_dataflow(graph: Graph, simulation: Simulation, commands: Mapping[int, Origin]) -> None:
@@ -190,7 +198,8 @@ class _Walk:
         if not operation.emit:
             self.kept = self._label(op)
         if output.map is not None and operation.emit:
-            copied, layout = self._sources(read) if moves else frozenset(), _layout(output.map)
+            copied = self._sources(read) if moves else frozenset()
+            layout = _layout(output.map, op)
             is_known = operation.kind != "POOL" or not layout.is_linear  # not halves of elements
             label = self._label(op, layout if is_known else None, copied)
             for block in output.map.exact():
@@ -234,7 +243,7 @@ class _Walk:
         if not writer.is_among(allowed):
             raise Misread(f"{name} was last written by {_named(writer.source)}, no producer of it")
         layout = writer.layout
-        if how is not None and layout is not None and not layout.fits(_layout(how), moves):
+        if how is not None and layout is not None and not layout.fits(_layout(how, op), moves):
             raise Misread(f"{name} is read in another layout than {_named(writer.source)} wrote")
 
     def _constant(self, block: Block, what: str) -> tuple[int, int]:
@@ -376,8 +385,9 @@ def _distinct(labels: Labels) -> list[int]:
     return [first, *np.unique(others).tolist()] if len(others) else [first]
 
 
-def _layout(stored: FeatureMap) -> _Layout:
+def _layout(stored: FeatureMap, op: Op | None) -> _Layout:
     size = stored.dtype.itemsize
+    gap = op.attrs.get("dilation", (1, 1))[-2] if op is not None else 1
     if not stored.brick:
         return _Layout(size)
     height, width, depth = stored.shape
@@ -386,7 +396,7 @@ def _layout(stored: FeatureMap) -> _Layout:
               by_brick if depth > BRICK else 0)  # fmt: skip
     is_row = width == 1 and (depth <= BRICK or by_brick == BRICK * size)
     is_column = depth == BRICK and (height == 1 or by_row == width * by_column)
-    return _Layout(size, bricks, is_row or is_column)
+    return _Layout(size, bricks, is_row or is_column, gap)
 
 
 def _equal_weights(one: Op, other: Op) -> bool:

@@ -1,4 +1,4 @@
-"""A graph that Vela has compiled, and what each of its operators costs."""
+"""A graph that Vela compiled, with the cost of each operator."""
 
 from __future__ import annotations
 

@@ -18,6 +18,7 @@ from tosaic.targets.ethosu.check import Fault
 from tosaic.targets.ethosu.constraints import DEDICATED, FAMILIES, constraint
 from tosaic.targets.ethosu.costs import cycles
 from tosaic.targets.ethosu.delegate import Delegate
+from tosaic.targets.ethosu.judge import judge
 from tosaic.targets.ethosu.vela import VelaConfig, check
 from tosaic.targets.ethosu.vela_processes import start
 from tosaic.targets.ethosu.vela_workarounds.mend import Compiler, mend
@@ -71,6 +72,7 @@ def _target(name: str) -> Target:
     env = Env.parse(_ENVS[product])
     return Target(
         name, env, (constraint(FAMILIES[product]),), _TRAITS[product], cycles(product, macs),
+        partial(judge, VelaConfig(name), env),
         workarounds=Compiler(VelaConfig(name), env).work_around,
         emit=partial(_emit, VelaConfig(name), Options()), start=start,
         engines={"npu": lambda made: made.simulation}, backend="EthosUBackend",
@@ -103,12 +105,10 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
     emit = partial(_emit, config, options)
     return replace(
-        known,
-        emit=emit,
-        constraints=(*known.constraints, *more),
-        check=options.check,
+        known, emit=emit, judge=partial(judge, config, known.env),
+        constraints=(*known.constraints, *more), check=options.check,
         options={**known.options, **given},
-    )
+    )  # fmt: skip
 
 
 def _emit(

@@ -1,4 +1,4 @@
-"""The check of a TOSA file on an Ethos-U: does Vela's stream of it compute what it says?
+"""Checks a TOSA file on an Ethos-U: Vela's stream against the interpreter.
 
 The file is compiled as it stands. Where the stream is wrong, the verdict says whether Tosaic's
 workarounds make it right, and holds the fewest operators with which it is wrong.

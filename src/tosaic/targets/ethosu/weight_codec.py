@@ -1,4 +1,4 @@
-"""Compressed weights decoded by Vela's own codec, several times as fast as by ``mlw``.
+"""Decodes compressed weights with Vela's codec, several times as fast as ``mlw``.
 
 It ends its process on what it does not expect, so it runs in one of its own, and what it does not
 decode ``mlw`` does, or refuses with a sentence.

@@ -56,11 +56,19 @@ def _is_lost(value: Value, uses: dict[Value, list[Op]]) -> bool:
 
 
 def _is_between_turns(value: Value, uses: dict[Value, list[Op]]) -> bool:
-    """Whether a TRANSPOSE makes it and another reads it, which become one."""
+    """Whether a TRANSPOSE makes it and another reads it, which become one.
+
+    A RESHAPE that adds or removes axes of one element alone is such a TRANSPOSE.
+    """
     made = value.producer
-    while made is not None and made.name == "RESHAPE":
+    while made is not None and made.name == "RESHAPE" and not _moves_ones(made):
         made = made.ins[0].producer
-    return made is not None and made.name == "TRANSPOSE" and _is_turned(value, uses)
+    return made is not None and made.name in ("TRANSPOSE", "RESHAPE") and _is_turned(value, uses)
+
+
+def _moves_ones(op: Op) -> bool:
+    before, after = ([n for n in v.shape if n > 1] for v in (op.ins[0], op.outs[0]))
+    return before == after
 
 
 def _is_turned(value: Value, uses: dict[Value, list[Op]]) -> bool:
