@@ -1,17 +1,22 @@
 """The phases of compilation in the order in which they run: of the FX program, then of TOSA graphs.
 
-``--print-after`` and ``TOSAIC_PRINT_AFTER`` take their names. Phases of the FX program that are
-passes have the names of ``passes``, those that rewrite TOSA the names of ``rewrite/phases.py``.
+``--print-after`` and ``TOSAIC_PRINT_AFTER`` take their names. The passes over the FX program are
+those of ``passes/phases.py``, what rewrites TOSA is in ``rewrite/phases.py``.
 """
 
 from __future__ import annotations
 
 from tosaic.errors import InvalidInput
+from tosaic.passes import phases as passes
 from tosaic.rewrite import phases as rewriting
 from tosaic.runtime.phases import wanted_phases
 
 # An ATen program after it was imported, with integers, and with refused calls as their parts.
-IMPORT, QUANTIZE, DECOMPOSE = FX = "import", "quantize", "decompose"
+IMPORT, QUANTIZE, DECOMPOSE = "import", "quantize", "decompose"
+_PASSES = (*passes.FLOAT, *passes.quantization(lambda _: False))
+FX = tuple(dict.fromkeys((
+    *(p.name for p in passes.IMPORT), IMPORT, *(p.name for p in _PASSES), QUANTIZE, DECOMPOSE
+)))  # fmt: skip
 # Graphs as the rules emit them, rewritten, with their final boundary, as the device's compiler
 # gets them.
 LOWER, BOUNDARY, WORKAROUNDS = "lower", "boundary", "workarounds"

@@ -6,7 +6,7 @@ order of ``MODULES`` and, within a module, of its lines.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import partial
 
@@ -38,6 +38,7 @@ from tosaic.rewrite.attention_heads import part_heads
 from tosaic.rewrite.candidates import Judge
 from tosaic.rewrite.concat_in_place import compute_copies
 from tosaic.rewrite.fold_constants import share_constants
+from tosaic.rewrite.keep_faster import keep_faster
 from tosaic.rewrite.layout import sink_transposes
 from tosaic.rewrite.lowest_rank import lower_ranks
 from tosaic.rewrite.match import Allowed, Cost, register, simplify
@@ -89,23 +90,40 @@ class Machine:
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """A step over a whole graph, changed in place or given back, on machines that it is for."""
+    """A step over a whole graph, changed in place or given back, on machines that it is for.
+
+    With ``keeps`` the judge looks at each region that the step has changed, and what is slower is
+    undone; the step is a form then, for machines with costs.
+    """
 
     name: str
     run: Callable[[Graph, Machine], Graph | None]
     is_for: Callable[[Machine], bool] = lambda _: True
+    keeps: Mapping[str, bool] | None = None
+
+    def apply(self, graph: Graph, m: Machine) -> Graph:
+        """The graph after this phase."""
+        if self.keeps is None:
+            return self.run(graph, m) or graph if self.is_for(m) else graph
+        if m.cost is not None and m.forms and self.is_for(m):
+            step = partial(self.run, graph, m)
+            keep_faster(
+                graph, m.env, m.allowed, m.cost, m.judge, step, traits=m.traits, **self.keeps
+            )
+        return graph
 
 
 def _lower_peak(graph: Graph, m: Machine) -> None:
-    if m.cost is not None:
-        lower_peak(graph, m.env, m.allowed, m.cost, m.traits)
+    assert m.cost is not None
+    lower_peak(graph, m.env, m.allowed, m.cost, m.traits)
 
 
 def _concat_in_place(graph: Graph, m: Machine) -> None:
-    if m.cost is not None:
-        compute_copies(graph, m.env, m.allowed, m.cost, m.traits)
+    assert m.cost is not None
+    compute_copies(graph, m.env, m.allowed, m.cost, m.traits)
 
 
+_MEMORY = {"saves_memory": True}
 PHASES = (
     Phase("simplify", lambda g, m: simplify(g, m.env, m.allowed, m.cost, traits=m.traits)),
     Phase("sink_transposes", lambda g, m: sink_transposes(g, m.env, m.allowed, m.cost, m.traits)),
@@ -115,17 +133,17 @@ PHASES = (
     ),
     Phase(
         "part_heads", lambda g, m: part_heads(g, m.env, m.allowed, m.cost, m.traits),
-        lambda m: m.forms and m.traits.matmul == "transposes",
+        lambda m: m.traits.matmul == "transposes", {"before_forms": True},
     ),
     Phase(
         "forms", lambda g, m: simplify(g, m.env, m.allowed, m.cost, m.forms, m.judge, m.traits)
     ),
     Phase(
         "share_shapes", lambda g, m: share_shapes(g, m.env, m.allowed, m.cost, m.traits),
-        lambda m: m.forms and m.traits.one_shape,
+        lambda m: m.traits.one_shape, {},
     ),
-    Phase("lower_peak", _lower_peak, lambda m: m.forms),
-    Phase("concat_in_place", _concat_in_place, lambda m: m.forms),
+    Phase("lower_peak", _lower_peak, keeps=_MEMORY),
+    Phase("concat_in_place", _concat_in_place, keeps=_MEMORY),
     Phase("share_constants", lambda g, m: share_constants(g)),
 )  # fmt: skip
 
@@ -139,7 +157,6 @@ def improve(
     keeps = allowed is not None and is_verifying() and not any(map(allowed, graph.walk()))
     constraints = (allowed,) if keeps and allowed is not None else ()
     for phase in PHASES:
-        if phase.is_for(machine):
-            graph = phase.run(graph, machine) or graph
-            ended(phase.name, partial(print_graph, graph), partial(verify, graph, env, constraints))
+        graph = phase.apply(graph, machine)
+        ended(phase.name, partial(print_graph, graph), partial(verify, graph, env, constraints))
     return graph
