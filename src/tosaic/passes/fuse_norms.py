@@ -48,11 +48,11 @@ def _variance(value: Pattern) -> Pattern:
 
 def _over_root(value: Pattern, square: Pattern) -> Pattern:
     """A value over the root of a square and eps."""
-    total = Op("add.Tensor add.Scalar", square, _EPS, commutes=True)
+    total = Op("add.Tensor", square, _EPS, commutes=True)
     root = Op("sqrt.default", total)
     inverse = Op("rsqrt.default", total) | Op("pow.Tensor_Scalar", total, -0.5)
     inverse |= Op("reciprocal.default", root)
-    product = Op("mul.Tensor mul.Scalar", value, inverse, commutes=True)
+    product = Op("mul.Tensor", value, inverse, commutes=True)
     return product | Op("div.Tensor", value, root)
 
 

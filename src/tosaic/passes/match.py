@@ -10,9 +10,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 
-ADDS = ("aten.add.Tensor", "aten.add.Scalar")
-PRODUCTS = ("aten.mul.Tensor", "aten.mul.Scalar")
-QUOTIENTS = ("aten.div.Tensor", "aten.div.Scalar")
+ADDS, PRODUCTS, QUOTIENTS = "aten.add.Tensor", "aten.mul.Tensor", "aten.div.Tensor"
 COPIES = frozenset({"aten.clone.default", "aten.contiguous.default"})
 CASTS = frozenset({"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other",
                    "aten._to_copy.default", "aten.type_as.default"})  # fmt: skip
@@ -38,21 +36,11 @@ def before(value: Any, only_reader: bool = True, names: Container[str] = COPIES 
     return value
 
 
-def pair_of(node: Any, names: Container[str]) -> tuple[Any, Any] | None:
-    """The two operands of a call of that kind, each as it was before copies."""
-    if name_of(node) not in names:
-        return None
-    bound = torchapi.bound_arguments(node)
-    if bound.get("alpha", 1) != 1:
-        return None
-    return before(bound["self"]), before(bound["other"])
-
-
-def orders(node: Any, names: Container[str]) -> Iterator[tuple[Any, Any]]:
-    """Both orders of the operands of a commutative call."""
-    if (pair := pair_of(node, names)) is not None:
-        yield pair
-        yield pair[1], pair[0]
+def orders(node: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    """Both orders of the operands of a commutative call, each as it was before copies."""
+    bound = torchapi.bound_arguments(node) if name_of(node) == name else {"alpha": None}
+    if bound.get("alpha", 1) == 1:
+        yield from ((before(bound[one]), before(bound[other])) for one, other in BOTH)
 
 
 def number_of(value: Any) -> float | None:
