@@ -139,7 +139,8 @@ def _logcumsumexp(self: Tensor, dim: int) -> Tensor:
     if size > _MOST_ROWS:
         raise Unsupported("so many sums of exponentials")
     if size <= _FEW_ROWS:  # no sum is rounded before its logarithm
-        return torch.stack([x[..., : i + 1].logsumexp(-1) for i in range(size)], dim)
+        few = [x[..., : i + 1].logsumexp(-1) for i in range(size)]
+        return torch.stack(few, dim)
     past = torch.ones(size, size).tril().bool()
     rows = torch.where(past, x.unsqueeze(-2), -math.inf)
     most = torch.cummax(x, -1).values

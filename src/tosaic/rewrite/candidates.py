@@ -8,9 +8,9 @@ of them takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Container, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import lru_cache, partial
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -47,6 +47,8 @@ class Figures:
         return saved > 0 and (more < saved or more <= other.memory - self.memory)
 
 
+Operands = Callable[[Op], Sequence[Value]]
+Readers = Callable[[Value], Iterable[Op]]
 Judge = Callable[[Sequence[Graph]], Sequence[Figures | None]]
 """What each of several graphs takes; None for one that the device does not take."""
 
@@ -60,7 +62,7 @@ class Candidate:
 
     value: Value
     new: list[Op]
-    gone: set[Op]
+    gone: list[Op]
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,26 +71,37 @@ class Site:
 
     op: Op
     candidates: list[Candidate]
-    region: set[Op]
+    region: list[Op]
 
     def graphs(self, m: Matcher) -> list[tuple[Graph, bool]]:
         """The region as it is, with each candidate in place, and once more to try forms there."""
         core, old = {op for c in self.candidates for op in c.gone}, self.op.outs[0]
-        found = [(_cut(self.region, m.results, {}, core), False)]
+        results = {v for v, count in m.results.items() if count}
+        found = [(cut(self.region, _ins, results, core), False)]
         for forms in (False, True):
             for c in self.candidates:
                 ops = [*(op for op in self.region if op not in c.gone), *c.new]
-                results = {c.value if v is old else v: count for v, count in m.results.items()}
-                found.append((_cut(ops, results, {old: c.value}, {*c.new, *core}), forms))
+                swapped = partial(_swapped, old, c.value)
+                given = {c.value if v is old else v for v in results}
+                found.append((cut(ops, swapped, given, {*c.new, *core}), forms))
         return found
+
+
+def _ins(op: Op) -> Sequence[Value]:
+    return op.ins
+
+
+def _swapped(old: Value, new: Value, op: Op) -> Sequence[Value]:
+    return [new if v is old else v for v in op.ins]
 
 
 def site(m: Matcher, op: Op, candidates: list[Candidate]) -> Site:
     """An operator, its candidates and their neighbours."""
-    core = {o for c in candidates for o in c.gone}
-    new = {o for c in candidates for o in c.new}
-    border = {v for o in (*core, *new) for v in o.ins if v.producer not in new and not v.is_const}
-    return Site(op, candidates, neighbours(m, core, [*border, *op.outs]))
+    core = list(dict.fromkeys(o for c in candidates for o in c.gone))
+    new = dict.fromkeys(o for c in candidates for o in c.new)
+    border = [v for o in (*core, *new) for v in o.ins if v.producer not in new]
+    near = neighbours(m.place, m.readers, core, [*border, *op.outs])
+    return Site(op, candidates, near)
 
 
 def best_of(at: Site, figures: Sequence[Figures | None]) -> Candidate | None:
@@ -117,35 +130,38 @@ def made_for(value: Value, ops: Sequence[Op]) -> list[Op]:
     return found[::-1]
 
 
-def needless(m: Matcher, op: Op, new: Iterable[Op]) -> set[Op]:
+def needless(m: Matcher, op: Op, new: Iterable[Op]) -> list[Op]:
     """An operator and those that only it needs, once new ones are in its place."""
     read = {value for made in new for value in made.ins}
-    gone, stack = {op}, [op]
+    gone, stack = {op: None}, [op]
     while stack:
         for value in stack.pop().ins:
             made = value.producer
             if made is None or made not in m.place or made in gone or len(made.outs) > 1:
                 continue
-            if value not in read and not m.results[value] and gone.issuperset(m.uses[value]):
-                gone.add(made)
+            if value not in read and not m.results[value] and m.uses[value].keys() <= gone.keys():
+                gone[made] = None
                 stack.append(made)
-    return gone
+    return list(gone)
 
 
-def neighbours(m: Matcher, core: Collection[Op], border: Iterable[Value]) -> set[Op]:
+def neighbours(
+    place: Container[Op], readers: Readers, core: Iterable[Op], border: Iterable[Value]
+) -> list[Op]:
     """Operators round values: through moves and functions up to what computes.
 
     Sums between two operators are followed, too: they would otherwise leave the region unfused.
     """
-    found = set(core)
-    stack = [(value, back) for value in border for back in (True, False)]
+    found = dict.fromkeys(core)
+    values = dict.fromkeys(v for v in border if not v.is_const)
+    stack = [(value, back) for value in values for back in (True, False)]
     while stack and len(found) < _MOST:
         value, back = stack.pop()
-        near = [value.producer] if back else m.readers(value)
+        near = [value.producer] if back else readers(value)
         for op in near:
-            if op is None or op not in m.place or op in found:
+            if op is None or op not in place or op in found:
                 continue
-            found.add(op)
+            found[op] = None
             follows = op.name in _THROUGH
             for v in op.ins:
                 if v.dtype in _WIDE or (back and follows):
@@ -153,18 +169,16 @@ def neighbours(m: Matcher, core: Collection[Op], border: Iterable[Value]) -> set
             for v in op.outs:
                 if v.dtype in _WIDE or (follows and not back):
                     stack.append((v, False))
-    return found
+    return list(found)
 
 
-def _cut(
-    ops: Iterable[Op], results: Mapping[Value, int], swap: Mapping[Value, Value],
-    core: Collection[Op],
-) -> Graph:  # fmt: skip
+def cut(
+    ops: Iterable[Op], ins_of: Operands, results: Container[Value], core: Container[Op]
+) -> Graph:
     """Copies of operators as a graph; the weights of those outside of the core count for little."""
     graph, copies = Graph("region"), dict[Value, Value]()
-    core = set(core)
-    for op in _in_order(ops, swap):
-        for value in (swap.get(v, v) for v in op.ins):
+    for op in in_order(ops, ins_of):
+        for value in ins_of(op):
             if value not in copies:
                 copies[value] = _copied(value, op in core)
                 if not value.is_const:
@@ -172,26 +186,26 @@ def _cut(
                     graph.inputs.append(copies[value])
         for value in op.outs:
             copies[value] = Value(value.type, limits=value.limits)
-        ins, outs = [copies[swap.get(v, v)] for v in op.ins], [copies[v] for v in op.outs]
+        ins, outs = [copies[v] for v in ins_of(op)], [copies[v] for v in op.outs]
         graph.ops.append(Op(op.defn, ins, outs, op.attrs, op.regions))
     read = {v for op in graph.ops for v in op.ins}
     for value, copy in copies.items():
-        if copy.producer is not None and (copy not in read or results.get(value)):
+        if copy.producer is not None and (copy not in read or value in results):
             copy.name = f"out{len(graph.outputs)}"
             graph.outputs.append(copy)
     return graph
 
 
-def _in_order(ops: Iterable[Op], swap: Mapping[Value, Value]) -> Iterator[Op]:
-    """Operators after those that they read."""
+def in_order(ops: Iterable[Op], ins_of: Operands) -> Iterator[Op]:
+    """Operators after those that they read, otherwise as they are given."""
     left = dict.fromkeys(ops)
     while left:
         stack = [next(iter(left))]
         while stack:
-            made = (swap.get(v, v).producer for v in stack[-1].ins)
-            missing = [op for op in made if op is not None and op in left]
-            if missing:
-                stack.append(missing[0])
+            made = (v.producer for v in ins_of(stack[-1]))
+            missing = next((op for op in made if op is not None and op in left), None)
+            if missing is not None:
+                stack.append(missing)
             else:
                 yield stack[-1]
                 del left[stack.pop()]

@@ -188,7 +188,7 @@ class Matcher:
                 continue
             readers = set(self.readers(at.op.outs[0]))
             if self._replace(at.op, best.value, best.new):
-                touched |= best.gone | readers
+                touched |= {*best.gone, *readers}
                 taken = True
         return taken
 

@@ -6,6 +6,8 @@ order of ``MODULES`` and, within a module, of its lines.
 
 from __future__ import annotations
 
+from functools import partial
+
 from tosaic.ir.graph import Graph
 from tosaic.rewrite import (
     arithmetic,
@@ -31,6 +33,7 @@ from tosaic.rewrite.attention_heads import part_heads
 from tosaic.rewrite.candidates import Judge
 from tosaic.rewrite.concat_in_place import compute_copies
 from tosaic.rewrite.fold_constants import share_constants
+from tosaic.rewrite.keep_faster import keep_faster
 from tosaic.rewrite.layout import sink_transposes
 from tosaic.rewrite.lowest_rank import lower_ranks
 from tosaic.rewrite.match import Allowed, Cost, register, simplify
@@ -77,11 +80,11 @@ def improve(
     if cost is not None:
         lower_ranks(graph, env, allowed)
     if cost is not None and forms:
-        part_heads(graph, env, allowed, cost)
-    simplify(graph, env, allowed, cost, forms, judge)
-    if cost is not None and forms:
-        share_shapes(graph, env, allowed, cost)
-        lower_peak(graph, env, allowed, cost)
-        compute_copies(graph, env, allowed, cost)
+        judged = partial(keep_faster, graph, env, allowed, cost, judge)
+        judged(lambda: part_heads(graph, env, allowed, cost), before_forms=True)
+        simplify(graph, env, allowed, cost, True, judge)
+        judged(lambda: share_shapes(graph, env, allowed, cost))
+        judged(lambda: lower_peak(graph, env, allowed, cost), saves_memory=True)
+        judged(lambda: compute_copies(graph, env, allowed, cost), saves_memory=True)
     share_constants(graph)
     return graph

@@ -53,8 +53,9 @@ def judge_quantized(
     computes composed operators, recurrent layers and attention within in float. int16 is judged by
     14 bits: the TABLE of int16 interpolates, and sums of 48 bits have a multiplier of 15 bits.
     Where calibration sees a value as 0 alone, as x - x, its step is that of numbers up to 1, for
-    which a sum of millionths is coarse: listed. Whole numbers are counted as well: more wrong ones
-    than a fake-quantized run has are a fault.
+    which a sum of millionths is coarse: listed.
+
+    Whole numbers are counted as well: more wrong ones than a fake-quantized run has are a fault.
     """
     limit, reference = 10 ** (DECIBELS / 10), case.reference(bits)
     if _judge_whole(v, case, art, got, number, reference):
