@@ -318,8 +318,9 @@ FORMS = {
             m.b.shape((0, 0, 1, 0, 0, 1, 0, 0)), m.zero(I32)), (U85,)),
     "two pieces of one RESCALE": Piece(two_slices, (U55,)),
     "a piece of a RESCALE for two": Piece(
-        lambda m: negated_twice(m, cut(m, widened(m, m.input(I8, (8, 8, 9))), (0, 0, 2),
-                                       (8, 8, 1))), (U55,)),
+        lambda m: negated_twice(
+            m, cut(m, widened(m, m.input(I8, (8, 8, 9))), (0, 0, 2), (8, 8, 1))),
+        (U55,)),
     "an int48 by 1 in a CONCAT, scaled": Piece(
         lambda m: m.rescale(m.b.CONCAT(by_one(m), m.input(I16, (1, 4, 6, 5)), axis=1),
                             (1215438503, 30), I16), (U85,)),

@@ -20,6 +20,7 @@ from tosaic.lowering import support as front
 from tosaic.lowering.builder import TYPES
 from tosaic.lowering.support import constants
 from tosaic.lowering.target import Target
+from tosaic.passes.canonicalize import normal_forms
 from tosaic.passes.decompose import expand
 from tosaic.passes.fuse_unary import Curve
 from tosaic.passes.match import only_user, values_of
@@ -83,7 +84,7 @@ class TosaicQuantizer:
     ) -> None:
         join_torchao()
         self.target = target
-        self.sums_ride = not training and (target is None or target.sums_ride)
+        self.sums_ride = not training and (target is None or target.traits.sums_ride)
         self.schemes = schemes_of(scheme)
         if target is not None:
             self.schemes.check(target.env)
@@ -106,7 +107,7 @@ class TosaicQuantizer:
             judge = plain if self._scheme(node) is None else trial
             return node not in known and judge is not None and judge.refusal(node) is not None
 
-        steps = self._device.steps_at_once
+        steps = self._device.traits.steps_at_once
         return expand(module, refuses, constants=known, steps_at_once=steps) > 0
 
     @property
@@ -121,7 +122,7 @@ class TosaicQuantizer:
         target = self.target
         if target is None or "FP" not in target.env.profiles:
             return None
-        return front.Trial(target.env, known, target.constraints)
+        return front.Trial(target, known)
 
     def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
         """The integers that a call reads an operand in, or gives its result in."""
@@ -129,8 +130,9 @@ class TosaicQuantizer:
         return d.I32 if spec is None else TYPES[spec.dtype]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """Tensors by position: torchao takes none by name."""
+        """Normal forms, tensors by position: torchao takes none by name."""
         join_torchao()
+        normal_forms.apply(model)
         for node in model.graph.nodes:
             if any(isinstance(value, fx.Node) for value in node.kwargs.values()):
                 torchapi.by_position(node)

@@ -54,12 +54,16 @@ class Compiler:
         """
         if not self.has_workarounds:
             return trial(graph, self.config, given, check)
-        apply_workarounds(graph, self.env, self.config.accelerator.split("-")[1])
+        self.work_around(graph)
         made = trial(graph, self.config, given, check)
         if isinstance(made, Fault) and isinstance(made.failure, WrongResult):
             other = trial(graph, self.with_flag(BUFFERING).config, given, check)
             return other if isinstance(other, Delegate) else made
         return made
+
+    def work_around(self, graph: Graph) -> None:
+        """Change a graph by the known workarounds; a second time changes nothing."""
+        apply_workarounds(graph, self.env, self.config.accelerator.split("-")[1])
 
     def with_flag(self, flag: str) -> Compiler:
         flags = self.config.flags
