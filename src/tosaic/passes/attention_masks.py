@@ -218,16 +218,54 @@ _SIGNS = {
 
 
 def part_masks(module: fx.GraphModule) -> None:
-    """Let each softmax read its scores where a mask allows them, and ``FAR`` elsewhere."""
-    found = False
-    for node in list(module.graph.nodes):
-        if node.op == "call_function" and torchapi.target_name(node) in SOFTMAXES:
+    """Let each softmax read its scores where a mask allows them, and ``FAR`` elsewhere.
+
+    Whatever else reads a known mask of infinities reads a choice between numbers, too.
+    """
+    calls = [node for node in module.graph.nodes if node.op == "call_function"]
+    for node in calls:
+        if torchapi.target_name(node) in SOFTMAXES:
             while (made := _parted(node, node.args[0])) is not None:
                 node.replace_input_with(node.args[0], made)
-                found = True
-    if found:
-        module.graph.eliminate_dead_code()
-        module.recompile()
+    for node in calls:
+        with module.graph.inserting_before(node):
+            chosen = _chosen(node) if node.users else None
+        if chosen is not None:
+            node.replace_all_uses_with(chosen)
+    module.graph.eliminate_dead_code()
+    module.recompile()
+
+
+def _chosen(node: fx.Node) -> fx.Node | None:
+    """A sum with known infinities, or a choice of one, as a choice of a number; None for others."""
+    name = torchapi.target_name(node)
+    if name not in (*_SIGNS, "aten.where.self"):
+        return None
+    bound = torchapi.bound_arguments(node)
+    for one, other in (("self", "other"), ("other", "self")):
+        known = values_of(bound[other]) if isinstance(bound[other], fx.Node) else None
+        if known is None or not known.is_floating_point() or not bool(known.isinf().any()):
+            continue
+        if name != "aten.where.self":
+            return _added(node, bound[one], known * _SIGNS[name], bound["alpha"])
+        if known.numel() == 1 and node.meta["val"].dim() >= known.dim():
+            condition, number = bound["condition"], float(known)
+            if other == "self":
+                condition = torchapi.new_call(node, aten.logical_not.default, (condition,))
+            return torchapi.new_call(node, aten.where.ScalarOther, (condition, bound[one], number))
+    return None
+
+
+def _added(node: fx.Node, base: Any, mask: Tensor, alpha: Any) -> fx.Node | None:
+    """A value plus a mask, of which infinities are all of one sign."""
+    limits = set(mask[mask.isinf()].tolist())
+    if alpha != 1 or len(limits) > 1 or not isinstance(base, fx.Node):
+        return None
+    near = mask.detach().masked_fill(mask.isinf(), 0.0)
+    if near.any() or not torchapi.same_shape(base, node):
+        base = torchapi.new_call(node, aten.add.Tensor, (base, held(node, near)))
+    finite = held(node, mask.isfinite())
+    return torchapi.new_call(node, aten.where.ScalarOther, (finite, base, limits.pop()))
 
 
 def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
@@ -235,6 +273,10 @@ def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
     if not isinstance(scores, fx.Node) or len(scores.users) != 1 or scores.op != "call_function":
         return None
     sign, bound = _SIGNS.get(torchapi.target_name(scores)), torchapi.bound_arguments(scores)
+    if torchapi.target_name(scores) == "aten.baddbmm.default" and bound["beta"] == 1:
+        with home.graph.inserting_before(home):
+            product = torchapi.new_call(home, aten.bmm.default, (bound["batch1"], bound["batch2"]))
+        sign, bound = 1, {**bound, "self": product, "other": bound["self"]}
     if sign is None or bound["alpha"] != 1:
         return None
     for one, other in (("self", "other"), ("other", "self"))[: 2 if sign > 0 else 1]:
