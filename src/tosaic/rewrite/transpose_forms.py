@@ -9,10 +9,9 @@ import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.axes import merged_axes
-from tosaic.rewrite.match import Matcher, form, sizes
+from tosaic.rewrite.match import Matcher, form, rewrite, sizes
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
-AXES = 3  # that an NPU moves in one operation; more take many
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
 _SUMS = {I8: I32, I16: I48}  # types that a product can pick, and what it adds them up in
 _BLOCKS = (8, 4, 2, 1)  # neighbours that are moved together; more are more work for products
@@ -41,11 +40,18 @@ def merge_axes(m: Matcher, op: Op) -> Value | None:
     return m.b.RESHAPE(turned, m.b.shape(op.outs[0].shape))
 
 
+@rewrite("TRANSPOSE")
+def merge_many_axes(m: Matcher, op: Op) -> Value | None:
+    """The same for a tensor of more than four axes, which a device's compiler is not made for."""
+    many = 0 < m.traits.most_axes < op.ins[0].type.rank
+    return merge_axes(m, op) if m.forms and many else None
+
+
 @form("TRANSPOSE")
 def turn_in_steps(m: Matcher, op: Op) -> Value | None:
     """A block of axes past its neighbours at a time: three axes, of which two change places."""
     extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
-    if len(extents) <= AXES:
+    if len(extents) <= m.traits.transposed_axes:
         return None
     value, order = op.ins[0], list(range(len(extents)))
     for place, axis in enumerate(perms):

@@ -42,7 +42,7 @@ def _fine(b: Lowering, x: Value, divisor: float) -> tuple[Value, int]:
 
 
 def _floor(b: Lowering, fine: Value, bits: int) -> Value:
-    """By a rounding shift, which every NPU has."""
+    """By a rounding shift, which every target has."""
     return _shifted(b, minus(b, fine, 1 << (bits - 1)), bits)
 
 

@@ -42,7 +42,7 @@ def tabled(b: Lowering, index: Value, levels: np.ndarray[tuple[int], np.dtype[np
     """int32 of 16 bits for each of 256 indices: a table for the upper byte, one for the lower."""
     bytes_ = (b.TABLE(index, b.const(byte - 128, d.I8)) for byte in divmod(levels, 256))
     upper, lower = (b.levels(v, given=-128) for v in bytes_)
-    # A RESCALE by 256 beside one by 1 in a sum is what Ethos-U55 computes wrongly.
+    # A RESCALE by 256 beside one by 1 in a sum is what a device computes wrongly.
     return b.ADD(product(b, upper, b.number(256, upper)), lower)
 
 

@@ -78,7 +78,7 @@ def known_mask(added: Array, bound: float) -> Mask:
 
 
 def short(b: Lowering, s: Scores) -> Exponentials:
-    """int16 scores, which are free on an NPU's accumulators, and a table of int16.
+    """int16 scores, which cost nothing behind accumulators, and a table of int16.
 
     A difference of int16 needs 17 bits, so half of the largest is taken twice; the bit that is
     lost is the same for all of a row. The largest index stays within the table.
@@ -132,7 +132,7 @@ def _masked_short(b: Lowering, x: Value, mask: Mask, step: float) -> Value:
 
 
 def _narrow(b: Lowering, emit: object, x: Value, y: Value) -> Value:
-    """An operator on int16, as NPUs have it: TOSA has it on int32 only."""
+    """An operator on int16, as devices have it: TOSA has it on int32 only."""
     both = (b.rescale(v, [1.0], 0, d.I32) for v in (x, y))
     return b.rescale(emit(*both), [1.0], 0, d.I16)  # type: ignore[operator]
 
@@ -200,7 +200,7 @@ def in_bytes(b: Lowering, s: Scores) -> Exponentials:
 
 
 def two_bytes(b: Lowering, x: Value) -> tuple[Value, Value]:
-    """The upper and the lower byte of 16 bits; by a rounding shift, which NPUs have.
+    """The upper and the lower byte of 16 bits; by a rounding shift.
 
     It rounds half up, so that x less 128 is rounded down, and 0 to 255 are left of x.
     """

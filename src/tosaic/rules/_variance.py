@@ -222,7 +222,7 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     b.proved(farther, 0)  # of a row's ends one is not on the other side of its middle
     reach = b.MAXIMUM(farther, b.number(math.ceil(floor), lowest))
     up = b.SUB(b.CLZ(reach), b.number(2, reach))  # reach · 2^up < 2^30
-    less = bits // 2 if bits <= _SHORT else 0  # NPUs shift a product by 31 at most
+    less = bits // 2 if bits <= _SHORT else 0  # a product is shifted by 31 at most
     lift = b.SUB(up, b.number(less, up)) if less else up
     raised = b.LOGICAL_LEFT_SHIFT(wide, lift)
     most = 2.0 ** (30 - less)
@@ -270,7 +270,7 @@ def _squares(b: Lowering, raised: Value, bits: int) -> Value:
 
 
 def half_zeros(b: Lowering, total: Value) -> Value:
-    """The largest k with total · 4^k < 2^31, at most 14; by a rounding shift, which NPUs have."""
+    """The largest k with total · 4^k < 2^31, at most 14; by a rounding shift."""
     zeros = b.CLZ(total)
     half = b.ARITHMETIC_RIGHT_SHIFT(
         b.SUB(zeros, b.number(2, zeros)), b.number(1, zeros), round=True

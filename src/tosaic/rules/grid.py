@@ -165,7 +165,7 @@ def _integer_neighbours(
 
 
 def _floor(b: Lowering, place: Value) -> Value:
-    """By a rounding shift, which every NPU has."""
+    """By a rounding shift, which every target has."""
     lower = b.SUB(place, b.number(1 << (_FRACTION - 1), place))
     return b.ARITHMETIC_RIGHT_SHIFT(lower, b.number(_FRACTION, place), round=True)
 

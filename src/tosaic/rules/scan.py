@@ -20,7 +20,7 @@ from tosaic.rules.linear import linear
 from tosaic.rules.move import cat
 from tosaic.spec import dtypes as d
 
-# Up to this many elements a running sum is a product with a triangle of ones, which an NPU likes.
+# Up to this many elements a running sum is a product with a triangle of ones, one operation.
 _LARGEST_TRIANGLE = 256
 _SUMS = [
     Sample(((4, 6),), (1,)),
@@ -47,7 +47,7 @@ def _linear_scan(b: Lowering, x: Value, axis: int, matrix: Array) -> Value:
     return b.axis_back(y, axis)
 
 
-@rule("aten.cumsum.default", "aten.cumsum_.default", samples=_SUMS)
+@rule("aten.cumsum.default", samples=_SUMS)
 def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
     if not self.type.rank:
         return self
@@ -68,7 +68,6 @@ def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None)
 
 @rule(
     "aten.cumprod.default",
-    "aten.cumprod_.default",
     samples=[Sample(s.shapes, s.arguments, domain=(0.5, 1.5)) for s in _SCANS],
 )
 def cumprod(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:

@@ -65,7 +65,7 @@ def _largest(b: Lowering, x: Value, axis: int) -> Value:
 
 
 def _below(b: Lowering, x: Value, largest: Value) -> Value:
-    """x − max in int32: one for each reader, into which an NPU fuses it."""
+    """x − max in int32: one for each reader, into which it is fused."""
     return b.SUB(b.widened(x), b.widened(largest))
 
 
@@ -78,7 +78,7 @@ def _bits(x: Value, axis: int, most: int) -> int:
 
 
 def _short(b: Lowering, x: Value, axis: int) -> _Row:
-    """int16: every node of a table is met exactly. One operator each on an NPU."""
+    """int16: every node of a table is met exactly. One operator each."""
     bits = _bits(x, axis, 15)
     if bits < 15:
         raise Unsupported("the sum of so many int16 does not fit int32")
@@ -169,7 +169,7 @@ def _logarithms(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
 
 
 def _short_logarithms(b: Lowering, x: Value, row: _Row, axis: int) -> Value:
-    """The same in int16, of which an NPU subtracts one from another and rescales at once."""
+    """The same in int16, where a difference is rescaled in the same operation."""
     scale, reach = scale_of(x), math.log(x.shape[axis]) + 1
     below = b.rescale(_below(b, x, row.largest), [128.0], 0, d.I16)
     taken = short_logarithm(b, row.total, row.bits, math.log(row.one), reach / 32767)
