@@ -64,30 +64,6 @@ def split_with_sizes(
     return [moves.piece(b, self, axis, e - n, e) for e, n in zip(ends, split_sizes)]
 
 
-@shared(
-    "aten.split.Tensor",
-    samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (4, -1))],
-)
-def split(b: Lowering, self: Value, split_size: int, dim: int = 0) -> list[Value]:
-    size = self.shape[dim]
-    sizes = [min(split_size, size - i) for i in range(0, size, split_size)]
-    return split_with_sizes(b, self, sizes, dim)
-
-
-@shared(
-    "aten.chunk.default",
-    samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (2, -1))],
-)
-def chunk(b: Lowering, self: Value, chunks: int, dim: int = 0) -> list[Value]:
-    return split(b, self, -(-self.shape[dim] // chunks), dim)
-
-
-@shared("aten.tensor_split.sections", samples=[Sample(((7, 4),), (3,)), Sample(((2, 8),), (2, -1))])
-def tensor_split(b: Lowering, self: Value, sections: int, dim: int = 0) -> list[Value]:
-    each, more = divmod(self.shape[dim], sections)
-    return split_with_sizes(b, self, [each + (i < more) for i in range(sections)], dim)
-
-
 @shared("aten.unbind.int", samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))])
 def unbind(b: Lowering, self: Value, dim: int = 0) -> list[Value]:
     return [select(b, self, dim, index) for index in range(self.shape[dim])]
@@ -165,30 +141,11 @@ def select_scatter(b: Lowering, self: Value, src: Value, dim: int, index: int) -
     return slice_scatter(b, self, one, axis, at, at + 1)
 
 
-@shared(
-    "aten.narrow.default",
-    samples=[Sample(((6, 4),), (0, 1, 4)), Sample(((2, 9, 3),), (-2, -4, 3))],
-)
-def narrow(b: Lowering, self: Value, dim: int, start: int, length: int) -> Value:
-    begin = start % self.shape[dim]
-    return moves.piece(b, self, dim % self.type.rank, begin, begin + length)
-
-
 @shared("aten.flip.default", samples=[Sample(((3, 4),), ([0],)), Sample(((2, 3, 4),), ([-1, 1],))])
 def flip(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     for axis in dims:
         self = moves.backwards(b, self, axis % self.type.rank)
     return self
-
-
-@shared("aten.fliplr.default", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])
-def fliplr(b: Lowering, self: Value) -> Value:
-    return flip(b, self, [1])
-
-
-@shared("aten.flipud.default", samples=[Sample(((5,),)), Sample(((2, 3, 4),))])
-def flipud(b: Lowering, self: Value) -> Value:
-    return flip(b, self, [0])
 
 
 @shared(

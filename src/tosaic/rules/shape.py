@@ -124,38 +124,6 @@ def transpose(b: Lowering, self: Value, dim0: int, dim1: int) -> Value:
     return b.permute(self, order)
 
 
-@shared("aten.t.default", "aten.numpy_T.default", samples=[Sample(((3, 4),)), Sample(((5,),))])
-def t(b: Lowering, self: Value) -> Value:
-    return b.permute(self, range(self.type.rank)[::-1])
-
-
-@shared("aten.mT.default", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])
-def matrix_transpose(b: Lowering, self: Value) -> Value:
-    return transpose(b, self, -1, -2)
-
-
-@shared(
-    "aten.movedim.int",
-    samples=[Sample(((2, 3, 4),), (0, -1)), Sample(((2, 3, 4, 2),), (3, 1))],
-)
-def movedim(b: Lowering, self: Value, source: int, destination: int) -> Value:
-    return movedims(b, self, [source], [destination])
-
-
-@shared(
-    "aten.movedim.intlist",
-    samples=[
-        Sample(((2, 3, 4),), ([0, 1], [-1, 0])),
-        Sample(((2, 3, 4, 2),), ([3, -3], [0, 2])),
-    ],
-)
-def movedims(b: Lowering, self: Value, source: Sequence[int], destination: Sequence[int]) -> Value:
-    rank = self.type.rank
-    places = dict(zip((n % rank for n in destination), (n % rank for n in source)))
-    rest = iter([axis for axis in range(rank) if axis not in places.values()])
-    return b.permute(self, [places[i] if i in places else next(rest) for i in range(rank)])
-
-
 @shared(
     "aten.expand.default",
     samples=[
