@@ -17,11 +17,11 @@ from judges.reference import run_reference
 from tosaic.files.flatbuffer import write
 from tosaic.interp.model import Model
 from tosaic.ir.build import Builder
+from tosaic.ir.conv_kernels import fold
 from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import improve
 from tosaic.rewrite.axes import merged_axes
 from tosaic.rewrite.peak_memory import peak
-from tosaic.rewrite.space_to_depth import fold
 from tosaic.sim.ethosu import load
 from tosaic.spec.dtypes import BOOL, I8, I16, I32, DType
 from tosaic.targets.ethosu.delegate import compile_graph

@@ -8,53 +8,14 @@ moves by less than n columns it gives several results at once, side by side as c
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
-import numpy as np
-
-from tosaic.ir.graph import Array, Op, Value
+from tosaic.ir.conv_kernels import Fold, fold
+from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.epilogue import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number
 
 _MOST_CHANNELS = 128  # beyond which there is nothing to gain
 _MOST_COLUMNS = 32
-
-
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """``columns`` of an image as one block: the kernel is ``blocks`` wide, and moves by one.
-
-    It gives ``results`` columns at once. Its weights begin ``lead`` columns into the first block.
-    """
-
-    columns: int
-    results: int
-    lead: int
-    blocks: int
-    before: int
-    after: int
-
-    def kernel(self, weights: Array, stride: int, fill: int) -> Array:
-        """The weights [O, H, W, C] as they lie in blocks, a set for each result."""
-        out, height, width, channels = weights.shape
-        shape = self.results, out, height, self.blocks * self.columns, channels
-        wide = np.full(shape, fill, weights.dtype)
-        for index in range(self.results):
-            start = self.lead + index * stride
-            wide[index, :, :, start : start + width] = weights
-        return wide.reshape(self.results * out, height, self.blocks, self.columns * channels)
-
-
-def fold(width: int, kernel: int, stride: int, pads: tuple[int, int], results: int) -> Fold | None:
-    """How columns are folded such that a block gives so many results; None if they do not fit."""
-    columns, count = results * stride, (width + sum(pads) - kernel) // stride + 1
-    if width % columns or count % results:
-        return None
-    before = -(-pads[0] // columns)
-    lead = before * columns - pads[0]
-    blocks = -(-(lead + columns - stride + kernel) // columns)
-    after = count // results - 1 + blocks - before - width // columns
-    return None if after < 0 else Fold(columns, results, lead, blocks, before, after)
 
 
 def _folds(conv: Op) -> Iterator[Fold]:

@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.ir.conv_kernels import Phase, fold, kernel_of, phases, together
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import first, joined, piece, take
 from tosaic.lowering.builder import Lowering
-from tosaic.rewrite.polyphase_deconv import Phase, kernel_of, phases, together
-from tosaic.rewrite.space_to_depth import fold
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d

@@ -33,7 +33,8 @@ def _masked(b: Lowering, x: Value, mask: np.ndarray[Any, Any]) -> Value:
     if masks.is_mask(x):
         return masks.both(b, x, kept)
     if x.quant is None and not x.dtype.is_float:
-        return b.MUL(*b.same_rank(x, b.const(mask, x.dtype)), b.const([0], d.I8))
+        left, right = b.same_rank(x, b.const(mask, x.dtype))
+        return b.mul(left, right)
     return where(b, kept, x, 0.0)
 
 
