@@ -197,3 +197,24 @@ def test_time_grows_with_the_length_of_a_program_and_no_faster(mixed: bool) -> N
 
     spent(20)
     assert spent(240) < 8 * spent(60)  # quadratic would be 16
+
+
+_OPEN: dict[str, Callable[[Tensor], Any]] = {
+    "cat": lambda x: torch.cat([x[x == x], x[x == x] * 2]),
+    "std_mean": lambda x: torch.std_mean(x[x == x], (0,), keepdim=True),
+    "kron": lambda x: (lambda v: torch.kron(v, v.view(12)))(x[x == x]),
+    "softsign": lambda x: nn.functional.softsign(x[x == x]),
+    "sum": lambda x: x[x[:, 0] == x[:, 0]] + torch.ones(1, 3),
+    "transposed": lambda x: x.view(2, 2, 3)[x[:2, 0] == x[:2, 0]].mT,
+}
+
+
+@pytest.mark.parametrize("name", _OPEN)
+@pytest.mark.parametrize("target", ["TOSA-1.0+FP", INTEGER])
+def test_sizes_that_depend_on_values_stay_in_pytorch(name: str, target: str) -> None:
+    """No pass may compare them: torch raises where it has to decide on such a size."""
+    x = torch.rand(4, 3)
+    options: Any = {} if target == "TOSA-1.0+FP" else {"calibration": [(x,)]}
+    check(
+        Function(_OPEN[name]), (x,), (x * 0.5,), target=target, places=0.05, refused=None, **options
+    )

@@ -60,7 +60,7 @@ def names(graph: Graph) -> Counter[str]:
 def improved(target_name: str, graph: Graph) -> Graph:
     """A graph as the pipeline would improve it for a target; it is used up."""
     target = ETHOS_U[target_name]
-    after = improve(graph, target.env, target.refuses, target.cost)
+    after = improve(graph, target.env, target.refuses, target.cost, target.judge)
     verify(after, target.env, target.constraints)
     return after
 

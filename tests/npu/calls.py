@@ -69,7 +69,7 @@ def call(m: Maker, name: str, *given: Any, to: Any = None) -> Value:
             m.b.wanted = (_parameters(m, result, kind), kind)
     made = rule.lower(m.b, **dict(zip(names, given)))
     if m.b.wanted is not None and isinstance(made, Value):
-        made = m.b.settle(made, *m.b.wanted)
+        made = m.b.requantize(made, *m.b.wanted)
     if not isinstance(made, Value):
         made = m.pick(*(each for each in made if isinstance(each, Value)))
     return made
@@ -285,7 +285,9 @@ def chosen(m: Maker, x: Value) -> Value:
 def joined(m: Maker, x: Value) -> Value:
     where = axis(m, x)
     shape = (*x.shape[:where], m.size(1, 4), *x.shape[where + 1 :])
-    parts = [m.b.settle(v, x.quant, x.dtype) for v in (x, other(m, x, shape), other(m, x, x.shape))]
+    parts = [
+        m.b.requantize(v, x.quant, x.dtype) for v in (x, other(m, x, shape), other(m, x, x.shape))
+    ]
     return call(m, "cat.default", parts[: m.size(2, 3)], where)
 
 
@@ -334,7 +336,7 @@ def scanned(m: Maker, x: Value) -> Value:
 
 def requantized(m: Maker, x: Value) -> Value:
     kind = m.pick(I8, I16)
-    return m.b.settle(x, _parameters(m, real(m, x), kind), kind)
+    return m.b.requantize(x, _parameters(m, real(m, x), kind), kind)
 
 
 MOVES: tuple[Call, ...] = (

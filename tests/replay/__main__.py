@@ -16,7 +16,8 @@ from multiprocessing import get_context
 
 import zoo
 from replay import kept
-from replay.cases import CASES, Answer, Row, replayed
+from replay.cases import CASES, Answer, replayed
+from replay.rows import Row
 
 
 def answers(names: Sequence[str], ranges: Mapping[str, str], jobs: int) -> Iterator[Answer]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from replay.cases import Row
+from replay.rows import Row
 
 FOLDER = Path(__file__).parent
 ROWS, RANGES = FOLDER / "rows.csv", FOLDER / "ranges.txt"
@@ -29,8 +29,11 @@ def _versions() -> str:
 
 def load_rows() -> dict[str, Row]:
     lines = ROWS.read_text().splitlines() if ROWS.exists() else []
-    parts = [line.rsplit(",", 5) for line in lines if line[0] != "#" and line != HEADER]
-    return {key: Row(digest, *map(int, figures)) for key, digest, *figures in parts}
+    parts = [line.split(",") for line in lines if line[0] != "#" and line != HEADER]
+    return {
+        f"{case},{target},{scheme}": Row(digest, *map(int, figures))
+        for case, target, scheme, digest, *figures in parts
+    }
 
 
 def load_ranges() -> dict[str, str]:
@@ -39,7 +42,9 @@ def load_ranges() -> dict[str, str]:
 
 
 def save(rows: Rows, ranges: Mapping[str, str]) -> None:
-    lines = [f"{key},{','.join(map(str, row))}" for key, row in rows.items()]
+    lines = [
+        f"{key},{','.join(map(str, row))}".removesuffix(",0,0,0,0") for key, row in rows.items()
+    ]
     ROWS.write_text("\n".join([_versions(), HEADER, *sorted(lines, key=_place)]) + "\n")
     lines = [f"{name} {line}\n" for name, line in ranges.items()]
     RANGES.write_text("".join(sorted(lines, key=_place)))

@@ -37,7 +37,9 @@ class Fold:
         return wide.reshape(self.results * out, height, self.blocks, self.columns * channels)
 
 
-def fold(width: int, kernel: int, stride: int, pads: tuple[int, int], results: int) -> Fold | None:
+def fold_of(
+    width: int, kernel: int, stride: int, pads: tuple[int, int], results: int
+) -> Fold | None:
     """How columns are folded such that a block gives so many results; None if they do not fit."""
     columns, count = results * stride, (width + sum(pads) - kernel) // stride + 1
     if width % columns or count % results:

@@ -266,9 +266,9 @@ class Lowering(Builder):
         if d.I32 in (a.dtype, b.dtype):
             return self._aligned_accumulators(a, b, weight)
         first, second = self._quant_of(a).one_scale, self._quant_of(b).one_scale * weight
-        if first == second:
-            return self.widened(a), self.widened(b)
-        largest, bits = max(first, second), min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
+        first, second = second if _is_zero(a) else first, first if _is_zero(b) else second
+        bits = 0 if first == second else min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
+        largest = max(first, second)
         wide = [self.widened(v, bits, s / largest) for v, s in ((a, first), (b, second))]
         for value in wide:
             value.quant = Quant(largest / 2.0**bits)
@@ -410,3 +410,10 @@ def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Qu
 
 def _scales(quant: Quant) -> tuple[float, ...]:
     return quant.scale if isinstance(quant.scale, tuple) else (quant.scale,)
+
+
+def _is_zero(x: Value) -> bool:
+    """Whether a quantized value is a constant of zeros, to which every scale is right."""
+    if not x.is_const or x.const is None or x.quant is None:
+        return False
+    return not (x.const.array != x.quant.one_zero).any()

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Array, Graph, Op
 from tosaic.rewrite import Cost
+from tosaic.rewrite.candidates import Judge
 from tosaic.spec.env import Env
 
 
@@ -33,7 +34,8 @@ class Target:
     ``emit`` compiles one graph for the device; None where TOSA itself is the result. ``start``
     begins what ``emit`` will need, such as a process, and returns at once. ``sums_ride``
     says that an int32 accumulator costs a sum no more than int8 does. ``cost`` estimates what an
-    operator takes there: among equal forms the cheapest is chosen by it. ``steps_at_once`` of a
+    operator takes there, ``judge`` says what small graphs take: among equal forms the best is
+    chosen by it. ``steps_at_once`` of a
     recurrent layer are multiplied by its weights in one call, at least: fewer calls fetch weights
     less often, and their results take more memory. Where there are floats
     beside integers, graphs quantize and dequantize at their boundary, unless
@@ -48,6 +50,7 @@ class Target:
     sums_ride: bool = True
     steps_at_once: int = 8
     cost: Cost | None = None
+    judge: Judge | None = None
     preserve_io_quantization: bool = False
     check: bool = True
 

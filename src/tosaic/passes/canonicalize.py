@@ -1,77 +1,78 @@
-"""Decomposed calls put together again: what was one operator is lowered and quantized as one.
+"""Canonical form: one overload for each family of ATen names, and decomposed calls composed again.
 
-What would bring no numbers, or any, is made plain as well: empty parts, memory that nothing set.
+In-place, ``_copy`` and ``out=`` overloads and synonyms become the overload that rules and passes
+know. Parts of a decomposition, such as ``addmm`` with a transposed weight, become the operator that
+is lowered and quantized as one. Empty operands and uninitialised memory go.
 """
 
 from __future__ import annotations
 
 import math
 import operator
+import re
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import torch
-from torch import fx
-from torch.export import ExportedProgram
+from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.passes.drop_noops import drop_idle, has_idle
-from tosaic.passes.idioms import may_have_idioms, recognise
-from tosaic.passes.merge_axes import has_high_ranks, lower_ranks
+from tosaic.passes.engine import Call, Replacement, node_pass
 
 aten = torch.ops.aten
-Call = tuple[Any, tuple[Any, ...]] | tuple[Any, tuple[Any, ...], dict[str, Any]]
 
 
-def composed(exported: ExportedProgram) -> ExportedProgram:
-    """The program with composite operators where it has their parts; the given one is left."""
-    graph = exported.graph
-    has_parts = any(_form(node) for node in graph.nodes) or has_idle(graph)
-    is_high = has_high_ranks(graph)
-    if not has_parts and not is_high and not may_have_idioms(graph):
-        return exported
-    made = torchapi.copied_program(exported)
-    drop_idle(made.graph, at_outputs=False)
-    for node in list(made.graph.nodes):
-        form = _form(node)
-        if form is not None:
-            _replace(made.graph, node, *form)
-    if is_high:
-        lower_ranks(made.graph)
-    signature = made.graph_signature
-    held = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
-    recognise(made.graph, held | signature.inputs_to_lifted_tensor_constants.keys())
-    made.graph.eliminate_dead_code()
-    made.graph_module.recompile()
-    return made
+@node_pass()
+def canonical_overloads(node: fx.Node) -> Replacement:
+    """The canonical overload; where a write kept the type of its operand, a cast keeps it."""
+    writes, result = bool(torchapi.written_positions(node)), node.meta.get("val")
+    if not torchapi.canonicalize(node):
+        return None
+    if writes and isinstance(result, Tensor) and not _gives(node, result.dtype):
+        inner = torchapi.new_call(node, node.target, node.args, dict(node.kwargs))
+        return Call(aten.to.dtype, (inner, result.dtype))
+    return True
 
 
-def _replace(
-    graph: fx.Graph, node: fx.Node, target: Any, args: tuple[Any, ...],
-    kwargs: dict[str, Any] | None = None,
-) -> None:  # fmt: skip
-    """Change the call itself, or the items that are read of its results: names stay."""
+def _gives(node: fx.Node, kind: torch.dtype) -> bool:
+    """Whether a call computes elements of a type; operands of one type give it, but for tests."""
+    given = [n.meta["val"] for n in node.all_input_nodes]
+    kinds = {value.dtype for value in given if isinstance(value, Tensor)}
+    overload = torchapi.overload_of(node)
+    assert overload is not None
+    is_test = _TESTS.match(overload.overloadpacket.__name__) is not None
+    if kinds == {kind} and (kind is torch.bool or not is_test):
+        return True
+    shown, named = fx.map_arg((node.args, dict(node.kwargs)), lambda n: n.meta["val"])
+    made: Tensor = torchapi.computed_beside(node, partial(overload, **named), shown)
+    return made.dtype is kind
+
+
+_TESTS = re.compile("logical_|eq|ne$|lt|le$|gt|ge$|is")
+
+
+@node_pass("aten.view.default")
+def reshape_views(node: fx.Node) -> Replacement:
+    """Views as reshapes, which need no contiguous operand: passes drop and move copies."""
+    return Call(aten.reshape.default, tuple(torchapi.bound_arguments(node).values()))
+
+
+@node_pass()
+def compose(node: fx.Node) -> Replacement:
+    """The composite call that a call is a part of; of several results only the first is read."""
+    make = _FORMS.get(torchapi.target_name(node))
     several = isinstance(node.meta.get("val"), (list, tuple))
-    for call in list(node.users) if several else [node]:
-        call.target, call.args, call.kwargs = target, args, kwargs or {}
-        call.meta = {**node.meta, "val": call.meta.get("val")}
-    if several:
-        graph.erase_node(node)
-
-
-def _form(node: fx.Node) -> Call | None:
-    """The composite call that a call is a part of; None if it is none."""
-    if node.op != "call_function":
+    if make is None or (several and not _gives_first(node)):
         return None
-    name = torchapi.target_name(node)
-    if name in _ALIASES:
-        return _ALIASES[name], node.args, node.kwargs
-    make = _FORMS.get(name)
-    if make is None:
-        return torchapi.without_out(node)
-    if isinstance(node.meta.get("val"), (list, tuple)) and not _gives_first(node):
-        return None
-    return make(torchapi.bound_arguments(node))
+    made = make(torchapi.bound_arguments(node))
+    if made is None or not several:
+        return made
+    for item in list(node.users):
+        item.target, item.args, item.kwargs = made.target, made.args, made.kwargs or {}
+        item.meta = {**node.meta, "val": item.meta.get("val")}
+    node.graph.erase_node(node)
+    return True
 
 
 def _gives_first(node: fx.Node) -> bool:
@@ -82,13 +83,13 @@ def _gives_first(node: fx.Node) -> bool:
 
 def _batch_norm(b: dict[str, Any]) -> Call:
     tensors = [b[name] for name in ("input", "weight", "bias", "running_mean", "running_var")]
-    return aten.batch_norm.default, (*tensors, False, b["momentum"], b["eps"], False)
+    return Call(aten.batch_norm.default, (*tensors, False, b["momentum"], b["eps"], False))
 
 
 def _named(target: Any, names: str) -> Callable[[dict[str, Any]], Call | None]:
     """The composite call with those of the arguments; none that is to give another type."""
     return lambda b: (
-        None if b.get("half_to_float") else (target, tuple(b[name] for name in names.split()))
+        None if b.get("half_to_float") else Call(target, tuple(b[name] for name in names.split()))
     )
 
 
@@ -105,8 +106,8 @@ def _convolution(b: dict[str, Any]) -> Call | None:
     tensors, stride, padding = (b["input"], b["weight"], b["bias"]), b["stride"], b["padding"]
     if b["transposed"]:
         rest = (b["output_padding"], b["groups"], b["dilation"])
-        return _TRANSPOSED[axes - 1], (*tensors, stride, padding, *rest)
-    return _PLAIN[axes - 1], (*tensors, stride, padding, b["dilation"], b["groups"])
+        return Call(_TRANSPOSED[axes - 1], (*tensors, stride, padding, *rest))
+    return Call(_PLAIN[axes - 1], (*tensors, stride, padding, b["dilation"], b["groups"]))
 
 
 def _turned(matrix: Any) -> fx.Node | None:
@@ -114,9 +115,8 @@ def _turned(matrix: Any) -> fx.Node | None:
     if not isinstance(matrix, fx.Node) or matrix.op != "call_function":
         return None
     name, bound = torchapi.target_name(matrix), torchapi.bound_arguments(matrix)
-    turns = name in ("aten.t.default", "aten.t_copy.default") or (
-        name in ("aten.permute.default", "aten.permute_copy.default")
-        and [axis % 2 for axis in bound["dims"]] == [1, 0]
+    turns = name == "aten.t.default" or (
+        name == "aten.permute.default" and [axis % 2 for axis in bound["dims"]] == [1, 0]
     )
     source = bound.get("self")
     if not turns or not isinstance(source, fx.Node) or source.op == "call_function":
@@ -128,18 +128,18 @@ def _addmm(b: dict[str, Any]) -> Call | None:
     weight = _turned(b["mat2"])
     if weight is None or (b["beta"], b["alpha"]) != (1, 1) or b["self"].meta["val"].dim() != 1:
         return None
-    return aten.linear.default, (b["mat1"], weight, b["self"])
+    return Call(aten.linear.default, (b["mat1"], weight, b["self"]))
 
 
 def _mm(b: dict[str, Any]) -> Call | None:
     weight = _turned(b["mat2"])
-    return None if weight is None else (aten.linear.default, (b["self"], weight))
+    return None if weight is None else Call(aten.linear.default, (b["self"], weight))
 
 
 def _linear(b: dict[str, Any]) -> Call | None:
     """A layer whose weight is one row gives no axis of channels: a product with a vector."""
     is_row = b["weight"].meta["val"].dim() == 1 and b["bias"] is None
-    return (aten.matmul.default, (b["input"], b["weight"])) if is_row else None
+    return Call(aten.matmul.default, (b["input"], b["weight"])) if is_row else None
 
 
 def _strided(b: dict[str, Any]) -> Call | None:
@@ -148,16 +148,17 @@ def _strided(b: dict[str, Any]) -> Call | None:
     shape, dense = torchapi.known_shape(source), torch.empty(size, device="meta").stride()
     whole = shape is not None and math.prod(shape) == math.prod(size)
     plain = whole and source.is_contiguous() and tuple(b["stride"]) == dense
-    return (aten.view.default, (b["self"], size)) if plain and not b["storage_offset"] else None
+    is_first = plain and not b["storage_offset"]
+    return Call(aten.view.default, (b["self"], size)) if is_first else None
 
 
 def _cat(b: dict[str, Any]) -> Call | None:
     """Without parts that have no elements, such as what rotation leaves of a head."""
-    parts = [p for p in b["tensors"] if 0 not in p.meta["val"].shape]
+    parts = [p for p in b["tensors"] if 0 not in map(torchapi.known_size, p.meta["val"].shape)]
     if len(parts) in (0, len(b["tensors"])):
         return None
     rank = parts[0].meta["val"].dim()
-    return aten.cat.default, (parts, b["dim"] % rank)
+    return Call(aten.cat.default, (parts, b["dim"] % rank))
 
 
 def _zeros(b: dict[str, Any]) -> Call | None:
@@ -167,28 +168,9 @@ def _zeros(b: dict[str, Any]) -> Call | None:
     kind = b.get("dtype") or (torch.get_default_dtype() if like is None else like.dtype)
     if any(torchapi.known_size(s) is None for s in size if not isinstance(s, fx.Node)):
         return None
-    return aten.zeros.default, ([*size],), {"dtype": kind}
+    return Call(aten.zeros.default, ([*size],), {"dtype": kind})
 
 
-def _aliases(names: dict[str, str]) -> dict[str, Any]:
-    """Overloads that are others by another name."""
-    return {
-        f"aten.{alias}.{overload}": getattr(getattr(aten, plain), overload)
-        for alias, plain in names.items()
-        for overload in getattr(aten, alias).overloads()
-        if overload in getattr(aten, plain).overloads()
-    }
-
-
-_ALIASES = _aliases(
-    {"subtract": "sub", "multiply": "mul", "divide": "div", "true_divide": "div",
-     "negative": "neg", "absolute": "abs", "clip": "clamp", "concat": "cat", "concatenate": "cat",
-     "greater": "gt", "greater_equal": "ge", "less": "lt", "less_equal": "le", "not_equal": "ne",
-     "special_expit": "sigmoid", "special_softmax": "softmax",
-     "special_log_softmax": "log_softmax", "special_gammaln": "lgamma", "special_psi": "digamma",
-     "special_digamma": "digamma", "special_i0": "i0", "special_modified_bessel_i0": "i0",
-     "special_modified_bessel_i1": "special_i1", "special_polygamma": "polygamma"}
-)  # fmt: skip
 _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._native_batch_norm_legit_no_training.default": _batch_norm,
     "aten.max_pool2d_with_indices.default": _named(
@@ -204,7 +186,6 @@ _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._log_softmax.default": _named(aten.log_softmax.int, "self dim"),
     "aten.convolution.default": _convolution,
     "aten.as_strided.default": _strided,
-    "aten.as_strided_copy.default": _strided,
     "aten.addmm.default": _addmm,
     "aten.mm.default": _mm,
     "aten.linear.default": _linear,

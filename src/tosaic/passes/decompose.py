@@ -63,7 +63,7 @@ def _parts(
     """The parts of a call as a graph of their own; None if some part is refused to the last."""
     if depth == 0 or not _is_spread_by_index(node):
         return None
-    torchapi.make_new(node)  # the program reads no value that a call has written to
+    torchapi.canonicalize(node)  # no value is read that a call has written to
     name = torchapi.target_name(node)
     for own in (*DECOMPOSITIONS.get(name, ()), WRITTEN.get(name)):  # None is PyTorch's own
         traced = steps(node, steps_at_once) or torchapi.decomposed(node, own)
@@ -85,7 +85,7 @@ def _taken(
         part.meta.update(home)
         if part.op != "call_function" or torchapi.target_name(part) == "getitem":
             continue
-        torchapi.make_new(part)
+        torchapi.canonicalize(part)
         if refuses(part):
             if torchapi.target_name(part) == torchapi.target_name(node):
                 return None

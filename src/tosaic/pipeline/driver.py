@@ -8,7 +8,6 @@ from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, fx
-from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.ports import ends_of, names_of, with_ends
@@ -21,7 +20,7 @@ from tosaic.lowering.partition import refusals
 from tosaic.lowering.support import Trial, constants
 from tosaic.lowering.target import Target
 from tosaic.passes.decompose import expand
-from tosaic.passes.importer import import_model
+from tosaic.passes.importer import import_model, with_attention
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.float_check import agree
 from tosaic.pipeline.regions import compiled
@@ -101,7 +100,7 @@ def program_for(
             "in float: choose a target of integers, or give a quantized model"
         )
     else:
-        source = _in_parts(source, target, example_inputs)
+        source = _in_parts(with_attention(source), target, example_inputs)
     return program_of(with_ends(source, ends) if source.is_quantized else source)
 
 
@@ -112,7 +111,7 @@ def _in_parts(source: Imported, target: Target, example_inputs: tuple[Any, ...])
     """
     program = program_of(source)
     refused = {r.node for r in refusals(program, target.env, target.constraints)}
-    if not refused or not isinstance(source.model, ExportedProgram):
+    if not refused:
         return source
     made = _expanded(source, target, refused)
     if made is source or not target.check or agree(program, program_of(made), [example_inputs]):
@@ -127,7 +126,6 @@ def _in_parts(source: Imported, target: Target, example_inputs: tuple[Any, ...])
 
 def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
     """The program with calls of those names as their parts."""
-    assert isinstance(source.model, ExportedProgram)
     module = torchapi.module_of(source.model)
     known, own = constants(module.graph), set(module.graph.nodes)
     trial = Trial(target.env, known, target.constraints)

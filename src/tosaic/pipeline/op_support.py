@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
+from tosaic.front import torchapi
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Op
 from tosaic.lowering.samples import Case, cases, emitted
@@ -71,16 +72,21 @@ def columns_for(name: str | None) -> tuple[Column, ...]:
 def support(
     columns: Sequence[Column] = COLUMNS, wanted: Callable[[str], bool] = lambda _: True
 ) -> list[Row]:
-    """The table of all operators, or of those that are wanted, in alphabetic order."""
-    samples: dict[str, list[Case]] = {target: [] for target in RULES if wanted(target)}
+    """The table of all operators, or of those that are wanted, in alphabetic order.
+
+    Overloads that programs may have in the place of a canonical one have its answers.
+    """
+    known = {target: (target, *torchapi.aliases(target)) for target in RULES}
+    names = {target: [n for n in every if wanted(n)] for target, every in known.items()}
+    samples: dict[str, list[Case]] = {target: [] for target in RULES if names[target]}
     for case in cases():
         if case.target in samples:
             samples[case.target].append(case)
-    return [
-        Row(target, tuple(_answers(uses, columns)))
-        for target, uses in sorted(samples.items())
-        if uses
-    ]
+    rows = []
+    for target, uses in samples.items():
+        answers = tuple(_answers(uses, columns)) if uses else ()
+        rows += [Row(name, answers) for name in names[target] if uses]
+    return sorted(rows, key=lambda row: row.op)
 
 
 def _answers(uses: Sequence[Case], columns: Sequence[Column]) -> Iterator[Answer]:

@@ -96,7 +96,9 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
     for piece in found.pieces:
         if piece.graph is not None:
             lay_out(piece)
-            piece.graph = improve(piece.graph, target.env, target.refuses, target.cost)
+            piece.graph = improve(
+                piece.graph, target.env, target.refuses, target.cost, target.judge
+            )
             drop_unread(piece)
             take_unsigned(piece, target)
             verify(piece.graph, target.env, target.constraints)

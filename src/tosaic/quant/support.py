@@ -51,8 +51,8 @@ class Trial(trial.Trial):
         b = Lowering(self.env, constraints=self.constraints)
         b.wanted, source = self.wanted(curve.last), curve.sources[0]
         kind = next(self.kind(call, source) for call in curve.calls if curve.read_by(call))
-        x = self.made(b, source, kind, Quant(_STEPS.get(kind, _STEP), _zero(kind)))
         try:
+            x = self.made(b, source, kind, Quant(_STEPS.get(kind, _STEP), _zero(kind)))
             if kind is self.kind(curve.last, None) is d.I8:
                 b.table(x, curve)
             else:

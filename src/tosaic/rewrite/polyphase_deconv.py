@@ -7,42 +7,29 @@ how they lie in memory, and rows follow one another as the parts of a CONCAT alo
 
 from __future__ import annotations
 
-import math
+from collections.abc import Iterator
+from contextlib import suppress
 
+from tosaic.errors import Unsupported
 from tosaic.ir.conv_kernels import Phase, kernel_of, phases, together
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.epilogue import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number
 
-_WHOLE = ("TRANSPOSE", "RESHAPE")  # read nothing but all of a value
-
 
 @form("TRANSPOSE_CONV2D", *FUNCTIONS)
-def convolve_phases(m: Matcher, op: Op) -> Value | None:
+def convolve_phases(m: Matcher, op: Op) -> Iterator[Value]:
     """Plain convolutions in the place of a transposed one, with all that follows its sums."""
     found = chain(m, op, "TRANSPOSE_CONV2D")
-    if found is None or m.cost is None:
-        return None
+    if found is None:
+        return
     conv, *functions = found
     weight, zero = conv.operand("weight"), one_number(conv.operand("weight_zp"))
     if not (weight.is_const and conv.operand("bias").is_const) or zero is None:
-        return None
-    is_copied = _is_copied(m, op.outs[0])
-    best, least = 0, math.inf
+        return
     for start in range(conv.attrs["stride"][1]):
-        with m.b.scratch():
-            value = _whole(m, conv, functions, start, int(zero))
-            if is_copied and value.producer is not None and value.producer.name == "SLICE":
-                m.b.CONCAT(value, axis=3)
-            cost = sum(map(m.cost, m.b.graph.ops))
-        if cost < least:
-            best, least = start, cost
-    return _whole(m, conv, functions, best, int(zero))
-
-
-def _is_copied(m: Matcher, value: Value) -> bool:
-    """Whether a part of a larger value would be copied: most readers take it as it is."""
-    return bool(m.results[value]) or any(r.name in _WHOLE for r in m.readers(value))
+        with suppress(Unsupported):
+            yield _whole(m, conv, functions, start, int(zero))
 
 
 def _whole(m: Matcher, conv: Op, functions: list[Op], start: int, fill: int) -> Value:

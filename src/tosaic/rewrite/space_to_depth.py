@@ -8,14 +8,17 @@ moves by less than n columns it gives several results at once, side by side as c
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
-from tosaic.ir.conv_kernels import Fold, fold
+from tosaic.errors import Unsupported
+from tosaic.ir.conv_kernels import Fold, fold_of
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.epilogue import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number
 
 _MOST_CHANNELS = 128  # beyond which there is nothing to gain
 _MOST_COLUMNS = 32
+_TRIED = 4  # folds, of those that formulas find cheapest
 
 
 def _folds(conv: Op) -> Iterator[Fold]:
@@ -23,36 +26,34 @@ def _folds(conv: Op) -> Iterator[Fold]:
     kernel, stride = conv.operand("weight").shape[2], conv.attrs["stride"][1]
     pads = tuple(conv.attrs["pad"][2:])
     for results in range(1, min(_MOST_COLUMNS, _MOST_CHANNELS // channels) // stride + 1):
-        found = fold(width, kernel, stride, pads, results) if results * stride > 1 else None
+        found = fold_of(width, kernel, stride, pads, results) if results * stride > 1 else None
         if found is not None:
             yield found
 
 
 @form("CONV2D", *FUNCTIONS)
-def fold_columns(m: Matcher, op: Op) -> Value | None:
-    """The cheapest fold of a convolution, with all that follows its sums."""
+def fold_columns(m: Matcher, op: Op) -> Iterator[Value]:
+    """Folds of a convolution, with all that follows its sums: those that cost least."""
     found = chain(m, op, "CONV2D")
     if found is None or m.cost is None:
-        return None
+        return
     conv, *functions = found
     weight, zero = conv.operand("weight"), one_number(conv.operand("weight_zp"))
     if not (weight.is_const and conv.operand("bias").is_const) or zero is None:
-        return None
+        return
     if conv.attrs["dilation"][1] != 1 or not conv.ins[0].dtype.is_int:
-        return None
-    best, least = None, m.cost(conv)
-    for candidate in _folds(conv):
-        with m.b.scratch():
-            tried = _folded(m, conv, candidate, int(zero)).producer
-            cost = least if tried is None else m.cost(tried)
-        if cost < least:
-            best, least = candidate, cost
-    if best is None:
-        return None
-    channels = repeated(weight.shape[0], best.results)
-    value = again(m, _folded(m, conv, best, int(zero)), functions, channels)
-    made = m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
-    return made if best.results > 1 else value
+        return
+    costs = {}
+    for fold in _folds(conv):
+        with m.b.scratch(), suppress(Unsupported):
+            tried = _folded(m, conv, fold, int(zero)).producer
+            if tried is not None and (cost := m.cost(tried)) < m.cost(conv):
+                costs[fold] = cost
+    for fold in sorted(costs, key=costs.__getitem__)[:_TRIED]:
+        channels = repeated(weight.shape[0], fold.results)
+        with suppress(Unsupported):
+            value = again(m, _folded(m, conv, fold, int(zero)), functions, channels)
+            yield m.b.RESHAPE(value, m.b.shape(op.outs[0].shape)) if fold.results > 1 else value
 
 
 def _folded(m: Matcher, conv: Op, fold: Fold, fill: int) -> Value:

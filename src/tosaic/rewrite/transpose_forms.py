@@ -9,10 +9,11 @@ import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
 from tosaic.rewrite.axes import merged_axes
-from tosaic.rewrite.match import Matcher, form, sizes
+from tosaic.rewrite.match import Matcher, form, rewrite, sizes
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
 AXES = 3  # that an NPU moves in one operation; more take many
+_MOST_AXES = 4
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
 _SUMS = {I8: I32, I16: I48}  # types that a product can pick, and what it adds them up in
 _BLOCKS = (8, 4, 2, 1)  # neighbours that are moved together; more are more work for products
@@ -39,6 +40,12 @@ def merge_axes(m: Matcher, op: Op) -> Value | None:
         return None
     turned = m.b.TRANSPOSE(m.b.RESHAPE(op.ins[0], m.b.shape(extents)), perms=perms)
     return m.b.RESHAPE(turned, m.b.shape(op.outs[0].shape))
+
+
+@rewrite("TRANSPOSE")
+def merge_many_axes(m: Matcher, op: Op) -> Value | None:
+    """The same for a tensor of more than four axes, which a device's compiler is not made for."""
+    return merge_axes(m, op) if m.forms and op.ins[0].type.rank > _MOST_AXES else None
 
 
 @form("TRANSPOSE")

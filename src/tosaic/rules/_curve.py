@@ -26,10 +26,9 @@ def curve(
 ) -> Callable[[Real], Real]:
     """A rule whose integer form is a table of the operator; what is decorated is its float form."""
     packet = getattr(torch.ops.aten, name)
-    names = (name, f"{name}_") if hasattr(torch.ops.aten, f"{name}_") else (name,)
 
     def register(real: Real) -> Real:
-        @rule(*(f"aten.{n}.default" for n in names), samples=samples, **options)
+        @rule(f"aten.{name}.default", samples=samples, **options)
         def lower(b: Lowering, self: Value, *rest: Any, **named: Any) -> Value:
             if self.quant is None:
                 return real(b, self, *rest, **named)

@@ -22,33 +22,25 @@ _LIMITED = (Sample(((2, 3, 5),), domain=(-8.0, 8.0)), Sample(((1, 4, 3, 3),), do
 _CURVES = tuple(Sample(s.shapes, domain=s.domain, steps16=2) for s in _LIMITED)
 
 
-@rule("aten.hardtanh.default", "aten.hardtanh_.default",
+@rule("aten.hardtanh.default",
       samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))  # fmt: skip
 def hardtanh(b: Lowering, self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
     return b.bounded(self, min_val, max_val)
 
 
-rule("aten.relu.default", "aten.relu_.default", samples=_LIMITED)(
-    partial(hardtanh, min_val=0.0, max_val=math.inf)
-)
-rule("aten.relu6.default", "aten.relu6_.default", samples=_LIMITED)(
-    partial(hardtanh, min_val=0.0, max_val=6.0)
-)
+rule("aten.relu.default", samples=_LIMITED)(partial(hardtanh, min_val=0.0, max_val=math.inf))
+rule("aten.relu6.default", samples=_LIMITED)(partial(hardtanh, min_val=0.0, max_val=6.0))
 
 
-@rule("aten.clamp.default", "aten.clamp_.default",
+@rule("aten.clamp.default",
       samples=[Sample(((4, 9),), (-1.0, 2.0)), Sample(((4, 9),), (None, 1.5)),
                Sample(((36,),), (-1,))])  # fmt: skip
 def clamp(b: Lowering, self: Value, min: float | None = None, max: float | None = None) -> Value:
     return b.bounded(self, -math.inf if min is None else min, math.inf if max is None else max)
 
 
-rule("aten.clamp_min.default", "aten.clamp_min_.default", samples=[Sample(((4, 9),), (-1.0,))])(
-    clamp
-)
-rule("aten.clamp_max.default", "aten.clamp_max_.default", samples=[Sample(((4, 9),), (1.0,))])(
-    clamp
-)
+rule("aten.clamp_min.default", samples=[Sample(((4, 9),), (-1.0,))])(clamp)
+rule("aten.clamp_max.default", samples=[Sample(((4, 9),), (1.0,))])(clamp)
 
 
 @curve("sigmoid", _CURVES, 11.0, policy="FIXED", limits=(0.0, 1.0))
@@ -204,13 +196,13 @@ def elu(
     return plus(b, times(b, _positive(b, self), scale), below)
 
 
-@rule("aten.celu.default", "aten.celu_.default",
+@rule("aten.celu.default",
       samples=(*_CURVES, Sample(((4, 9),), (0.6,), steps16=2)))  # fmt: skip
 def celu(b: Lowering, self: Value, alpha: float = 1.0) -> Value:
     return elu(b, self, alpha, 1.0, 1.0 / alpha)
 
 
-@rule("aten.selu.default", "aten.selu_.default", samples=_CURVES)
+@rule("aten.selu.default", samples=_CURVES)
 def selu(b: Lowering, self: Value) -> Value:
     return elu(b, self, 1.6732632423543772, 1.0507009873554805)  # the constants of PyTorch
 

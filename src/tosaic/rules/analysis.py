@@ -102,7 +102,7 @@ def _start_of_erfinv(b: Lowering, x: Value) -> Value:
     return _signed(b, x, _root(b, b.MAXIMUM(inner, b.number(0.0, x))))
 
 
-@rule("aten.frac.default", "aten.frac_.default",
+@rule("aten.frac.default",
       samples=[Sample(s, domain=(-8.0, 8.0)) for s in (((2, 3, 5),), ((40,),))])  # fmt: skip
 def frac(b: Lowering, self: Value) -> Value:
     if self.quant is not None:

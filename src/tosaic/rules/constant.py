@@ -27,12 +27,9 @@ _SHAPES = (Sample(((2, 3, 4),)), Sample(((1, 3, 4, 4),)))
 
 @shared(
     "aten.alias.default",
-    "aten.alias_copy.default",
     "aten.clone.default",
     "aten.contiguous.default",
     "aten.detach.default",
-    "aten.detach_copy.default",
-    "aten.detach_.default",
     "aten.lift_fresh.default",
     "aten.lift_fresh_copy.default",
     samples=_SHAPES,
@@ -50,21 +47,12 @@ def dropout(b: Lowering, input: Value, p: float, train: bool) -> Value:
     return input
 
 
-@shared("aten.dropout_.default", "aten.feature_dropout_.default", samples=_DROPOUT)
-def dropout_in_place(b: Lowering, self: Value, p: float, train: bool) -> Value:
-    return dropout(b, self, p, train)
-
-
 @rule("aten._assert_tensor_metadata.default", policy="NONE")
 def assert_metadata(b: Lowering, **claims: Any) -> None:
     """Export has checked what this claims."""
 
 
-@shared(
-    "aten.copy.default",
-    "aten.copy_.default",
-    samples=[Sample(((2, 3), (2, 3))), Sample(((2, 3, 4), (3, 1)))],
-)
+@shared("aten.copy.default", samples=[Sample(((2, 3), (2, 3))), Sample(((2, 3, 4), (3, 1)))])
 def copy(b: Lowering, self: Value, src: Value, non_blocking: bool = False) -> Value:
     """The second value, in the shape and type of the first."""
     kind = self.dtype if self.quant is None else d.F32

@@ -62,18 +62,18 @@ def _sum(b: Lowering, sign: int, first: Operand, second: Operand, alpha: float) 
     return b.with_quant(b.ADD(left, right) if weight > 0 else b.SUB(left, right), left.quant)
 
 
-@rule("aten.add.Tensor", "aten.add_.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
+@rule("aten.add.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
 def add(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
     return _sum(b, 1, self, other, alpha)
 
 
-@rule("aten.sub.Tensor", "aten.sub_.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
+@rule("aten.sub.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
 def sub(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
     return _sum(b, -1, self, other, alpha)
 
 
-rule("aten.add.Scalar", "aten.add_.Scalar", samples=_NUMBERS)(add)
-rule("aten.sub.Scalar", "aten.sub_.Scalar", samples=_NUMBERS)(sub)
+rule("aten.add.Scalar", samples=_NUMBERS)(add)
+rule("aten.sub.Scalar", samples=_NUMBERS)(sub)
 
 
 @rule("aten.rsub.Scalar", samples=(*_NUMBERS, Sample(((3, 9),), (1.5, 2.0))))
@@ -84,7 +84,7 @@ def rsub(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
 rule("aten.rsub.Tensor", samples=(*_PAIRS[:2], *_WEIGHTED))(rsub)
 
 
-@rule("aten.mul.Tensor", "aten.mul_.Tensor", samples=(*_PAIRS, *_NUMBERS))
+@rule("aten.mul.Tensor", samples=(*_PAIRS, *_NUMBERS))
 def mul(b: Lowering, self: Value, other: Operand) -> Value:
     found = with_number(b, self, other, lambda x, y: x * y)
     if found is not None:
@@ -98,7 +98,7 @@ def mul(b: Lowering, self: Value, other: Operand) -> Value:
     return _product(b, *operands(b, self, other))
 
 
-rule("aten.mul.Scalar", "aten.mul_.Scalar", samples=_NUMBERS)(mul)
+rule("aten.mul.Scalar", samples=_NUMBERS)(mul)
 
 
 def _product(b: Lowering, x: Value, y: Value) -> Value:
@@ -116,12 +116,7 @@ _POSITIVE = (
 )
 
 
-@rule(
-    "aten.div.Tensor",
-    "aten.div_.Tensor",
-    "aten.true_divide.Tensor",
-    samples=_POSITIVE,
-)
+@rule("aten.div.Tensor", samples=_POSITIVE)
 def div(b: Lowering, self: Value, other: Operand) -> Value:
     if not isinstance(other, Value):
         return mul(b, self, 1.0 / other if other else math.copysign(math.inf, other))
@@ -132,7 +127,7 @@ def div(b: Lowering, self: Value, other: Operand) -> Value:
     return times(b, converted(b, x, kind), b.RECIPROCAL(converted(b, y, kind)))
 
 
-rule("aten.div.Scalar", "aten.div_.Scalar", samples=_NUMBERS)(div)
+rule("aten.div.Scalar", samples=_NUMBERS)(div)
 
 
 _MODES = (
@@ -143,7 +138,7 @@ _MODES = (
 )
 
 
-@rule("aten.div.Tensor_mode", "aten.div_.Tensor_mode", samples=_MODES)
+@rule("aten.div.Tensor_mode", samples=_MODES)
 def div_rounded(
     b: Lowering, self: Value, other: Operand, rounding_mode: str | None = None
 ) -> Value:
@@ -191,7 +186,6 @@ def _whole_quotient(b: Lowering, x: Value, y: Value, rounding_mode: str) -> Valu
 
 rule(
     "aten.div.Scalar_mode",
-    "aten.div_.Scalar_mode",
     samples=(
         Sample(((5, 6),), (0.7,), (("rounding_mode", "floor"),)),
         Sample(((5, 6),), (-0.4,), (("rounding_mode", "trunc"),)),
@@ -202,7 +196,6 @@ rule(
 
 @rule(
     "aten.floor_divide.default",
-    "aten.floor_divide_.Tensor",
     samples=(
         Sample(((5, 6), (5, 6)), domain=(-9.0, 5.0)),
         Sample(((5, 6),), (0.7,)),
@@ -222,7 +215,7 @@ def _floored(b: Lowering, x: Value, y: Value) -> Value:
     return minus(b, plus(b, guess, low), high)
 
 
-@rule("aten.neg.default", "aten.neg_.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
+@rule("aten.neg.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
 def neg(b: Lowering, self: Value) -> Value:
     if self.quant is None:
         return negated(b, self)
@@ -230,7 +223,7 @@ def neg(b: Lowering, self: Value) -> Value:
     return b.with_quant(negated(b, wide), wide.quant)
 
 
-@rule("aten.abs.default", "aten.abs_.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
+@rule("aten.abs.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
 def absolute(b: Lowering, self: Value) -> Value:
     if self.quant is None:
         return b.ABS(self)
@@ -262,7 +255,6 @@ def minimum(b: Lowering, self: Value, other: Value) -> Value:
 
 @rule(
     "aten.clamp.Tensor",
-    "aten.clamp_.Tensor",
     samples=[Sample(((2, 3, 4), (4,), (3, 1))), Sample(((5, 6), (5, 6)), (None,))],
 )
 def clamp(b: Lowering, self: Value, min: Value | None = None, max: Value | None = None) -> Value:
@@ -270,11 +262,11 @@ def clamp(b: Lowering, self: Value, min: Value | None = None, max: Value | None 
     return above if max is None else minimum(b, above, max)
 
 
-rule("aten.max.other", "aten.fmax.default", samples=_PAIRS[:2])(maximum)
-rule("aten.min.other", "aten.fmin.default", samples=_PAIRS[:2])(minimum)
+rule("aten.fmax.default", samples=_PAIRS[:2])(maximum)
+rule("aten.fmin.default", samples=_PAIRS[:2])(minimum)
 
 
-@rule("aten.square.default", "aten.square_.default", samples=[Sample(((2, 3, 4),))])
+@rule("aten.square.default", samples=[Sample(((2, 3, 4),))])
 def square(b: Lowering, self: Value) -> Value:
     return _product(b, self, self)
 
@@ -284,7 +276,6 @@ _ROOTS = {0.5: sqrt, -0.5: rsqrt, -1: reciprocal}
 
 @rule(
     "aten.pow.Tensor_Scalar",
-    "aten.pow_.Scalar",
     samples=[
         Sample(((2, 3, 4),), (2,)),
         Sample(((2, 3, 4),), (3,), steps16=2),

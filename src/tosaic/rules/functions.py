@@ -41,7 +41,7 @@ def log1p(b: Lowering, x: Value) -> Value:
     return b.LOG(plus(b, x, 1.0))
 
 
-@rule("aten.sqrt.default", "aten.sqrt_.default", samples=curves(0.0, 4.0, 4))
+@rule("aten.sqrt.default", samples=curves(0.0, 4.0, 4))
 def sqrt(b: Lowering, self: Value) -> Value:
     """1 / (1/√x): the infinity at 0 becomes 0 again."""
     if self.quant is None:
@@ -82,12 +82,12 @@ def reciprocal(b: Lowering, x: Value) -> Value:
 _WAVES = (*curves(-4.0, 4.0), *curves(-90.0, 70.0, 4))
 
 
-@rule("aten.sin.default", "aten.sin_.default", samples=_WAVES)
+@rule("aten.sin.default", samples=_WAVES)
 def sin(b: Lowering, self: Value) -> Value:
     return b.SIN(self) if self.quant is None else _wave(b, self, torch.sin)
 
 
-@rule("aten.cos.default", "aten.cos_.default", samples=_WAVES)
+@rule("aten.cos.default", samples=_WAVES)
 def cos(b: Lowering, self: Value) -> Value:
     return b.COS(self) if self.quant is None else _wave(b, self, torch.cos)
 
@@ -115,24 +115,24 @@ def _whole(b: Lowering, x: Value, function: Function, rounding: str) -> Value:
     return whole(b, x, rounding)
 
 
-@rule("aten.floor.default", "aten.floor_.default", samples=curves(-8.0, 8.0))
+@rule("aten.floor.default", samples=curves(-8.0, 8.0))
 def floor(b: Lowering, self: Value) -> Value:
     return b.FLOOR(self) if self.quant is None else _whole(b, self, torch.floor, "floor")
 
 
-@rule("aten.ceil.default", "aten.ceil_.default", samples=curves(-8.0, 8.0))
+@rule("aten.ceil.default", samples=curves(-8.0, 8.0))
 def ceil(b: Lowering, self: Value) -> Value:
     return b.CEIL(self) if self.quant is None else _whole(b, self, torch.ceil, "ceil")
 
 
-@rule("aten.trunc.default", "aten.trunc_.default", samples=curves(-8.0, 8.0))
+@rule("aten.trunc.default", samples=curves(-8.0, 8.0))
 def trunc(b: Lowering, self: Value) -> Value:
     if self.quant is not None:
         return _whole(b, self, torch.trunc, "trunc")
     return b.SELECT(b.GREATER(b.number(0.0, self), self), b.CEIL(self), b.FLOOR(self))
 
 
-@rule("aten.round.default", "aten.round_.default", samples=curves(-8.0, 8.0))
+@rule("aten.round.default", samples=curves(-8.0, 8.0))
 def round(b: Lowering, self: Value) -> Value:
     """Halves go to the even side: up from a floor that is odd."""
     if self.quant is not None:
@@ -144,7 +144,7 @@ def round(b: Lowering, self: Value) -> Value:
     return plus(b, below, b.SELECT(b.GREATER(part, half), b.number(1.0, self), tie))
 
 
-@rule("aten.sign.default", "aten.sign_.default", "aten.sgn.default",
+@rule("aten.sign.default", "aten.sgn.default",
       samples=[Sample(((4, 400),), whole=True)])  # fmt: skip
 def sign(b: Lowering, self: Value) -> Value:
     if self.quant is not None and self.dtype is I8:

@@ -15,8 +15,6 @@ from tosaic.rules._operands import converted
 
 @shared(
     "aten.cat.default",
-    "aten.concat.default",
-    "aten.concatenate.default",
     samples=[
         Sample(((2, 3, 4), (2, 5, 4)), (1,)),
         Sample(((2, 3), (4, 3), (1, 3))),
@@ -56,8 +54,6 @@ def vstack(b: Lowering, tensors: Sequence[Value]) -> Value:
 
 @shared(
     "aten.split_with_sizes.default",
-    "aten.split_with_sizes_copy.default",
-    "aten.unsafe_split_with_sizes.default",
     samples=[Sample(((6, 4),), ([1, 2, 3],)), Sample(((2, 3, 5),), ([4, 1], -1))],
 )
 def split_with_sizes(
@@ -68,15 +64,8 @@ def split_with_sizes(
     return [moves.piece(b, self, axis, e - n, e) for e, n in zip(ends, split_sizes)]
 
 
-@shared("aten.split.sizes", samples=[Sample(((2, 6),), ([2, 3, 1], 1))])
-def split_sizes(b: Lowering, self: Value, split_size: Sequence[int], dim: int = 0) -> list[Value]:
-    return split_with_sizes(b, self, split_size, dim)
-
-
 @shared(
     "aten.split.Tensor",
-    "aten.split_copy.Tensor",
-    "aten.unsafe_split.Tensor",
     samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (4, -1))],
 )
 def split(b: Lowering, self: Value, split_size: int, dim: int = 0) -> list[Value]:
@@ -87,7 +76,6 @@ def split(b: Lowering, self: Value, split_size: int, dim: int = 0) -> list[Value
 
 @shared(
     "aten.chunk.default",
-    "aten.unsafe_chunk.default",
     samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (2, -1))],
 )
 def chunk(b: Lowering, self: Value, chunks: int, dim: int = 0) -> list[Value]:
@@ -100,20 +88,12 @@ def tensor_split(b: Lowering, self: Value, sections: int, dim: int = 0) -> list[
     return split_with_sizes(b, self, [each + (i < more) for i in range(sections)], dim)
 
 
-@shared(
-    "aten.unbind.int",
-    "aten.unbind_copy.int",
-    samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))],
-)
+@shared("aten.unbind.int", samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))])
 def unbind(b: Lowering, self: Value, dim: int = 0) -> list[Value]:
     return [select(b, self, dim, index) for index in range(self.shape[dim])]
 
 
-@shared(
-    "aten.select.int",
-    "aten.select_copy.int",
-    samples=[Sample(((3, 4),), (0, 1)), Sample(((2, 5, 3),), (-2, -1))],
-)
+@shared("aten.select.int", samples=[Sample(((3, 4),), (0, 1)), Sample(((2, 5, 3),), (-2, -1))])
 def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
     axis, at = dim % self.type.rank, index % self.shape[dim]
     one = moves.piece(b, self, axis, at, at + 1)
@@ -122,7 +102,6 @@ def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
 
 @shared(
     "aten.slice.Tensor",
-    "aten.slice_copy.Tensor",
     samples=[
         Sample(((6, 4),), (0, 1, 4)),
         Sample(((2, 9, 3),), (1, -4, 2**63 - 1)),
@@ -188,7 +167,6 @@ def select_scatter(b: Lowering, self: Value, src: Value, dim: int, index: int) -
 
 @shared(
     "aten.narrow.default",
-    "aten.narrow_copy.default",
     samples=[Sample(((6, 4),), (0, 1, 4)), Sample(((2, 9, 3),), (-2, -4, 3))],
 )
 def narrow(b: Lowering, self: Value, dim: int, start: int, length: int) -> Value:

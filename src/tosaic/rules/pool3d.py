@@ -161,7 +161,7 @@ _ADAPTIVE = [
 ]
 
 
-@rule("aten.adaptive_avg_pool3d.default", "aten._adaptive_avg_pool3d.default", samples=_ADAPTIVE)
+@rule("aten.adaptive_avg_pool3d.default", samples=_ADAPTIVE)
 def adaptive_avg_pool3d(b: Lowering, self: Value, output_size: Sequence[int]) -> Value:
     x = _batched(b, self)
     wide = b.widened(x) if x.quant is not None else x

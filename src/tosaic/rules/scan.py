@@ -47,7 +47,7 @@ def _linear_scan(b: Lowering, x: Value, axis: int, matrix: Array) -> Value:
     return b.axis_back(y, axis)
 
 
-@rule("aten.cumsum.default", "aten.cumsum_.default", samples=_SUMS)
+@rule("aten.cumsum.default", samples=_SUMS)
 def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
     if not self.type.rank:
         return self
@@ -68,7 +68,6 @@ def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None)
 
 @rule(
     "aten.cumprod.default",
-    "aten.cumprod_.default",
     samples=[Sample(s.shapes, s.arguments, domain=(0.5, 1.5)) for s in _SCANS],
 )
 def cumprod(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:

@@ -14,8 +14,6 @@ from tosaic.lowering.builder import Lowering
 @shared(
     "aten.view.default",
     "aten.reshape.default",
-    "aten._unsafe_view.default",
-    "aten.view_copy.default",
     samples=[
         Sample(((2, 3, 4),), ([6, 4],)),
         Sample(((2, 3, 4),), ([2, -1],)),
@@ -75,18 +73,13 @@ def unflatten(b: Lowering, self: Value, dim: int, sizes: Sequence[int]) -> Value
     return b.reshape(self, (*self.shape[:axis], *split, *self.shape[axis + 1 :]))
 
 
-@shared(
-    "aten.squeeze.default",
-    "aten.squeeze_copy.default",
-    samples=[Sample(((1, 3, 1, 4),)), Sample(((2, 3),))],
-)
+@shared("aten.squeeze.default", samples=[Sample(((1, 3, 1, 4),)), Sample(((2, 3),))])
 def squeeze(b: Lowering, self: Value) -> Value:
     return b.reshape(self, [s for s in self.shape if s != 1])
 
 
 @shared(
     "aten.squeeze.dim",
-    "aten.squeeze_copy.dim",
     samples=[Sample(((1, 3, 1, 4),), (2,)), Sample(((3, 1),), (-1,)), Sample(((3, 2),), (1,))],
 )
 def squeeze_dim(b: Lowering, self: Value, dim: int) -> Value:
@@ -95,7 +88,6 @@ def squeeze_dim(b: Lowering, self: Value, dim: int) -> Value:
 
 @shared(
     "aten.squeeze.dims",
-    "aten.squeeze_copy.dims",
     samples=[Sample(((1, 3, 1, 4),), ([0, -2],)), Sample(((1, 3, 1, 4),), ([1, 2],))],
 )
 def squeeze_dims(b: Lowering, self: Value, dim: Sequence[int]) -> Value:
@@ -105,7 +97,6 @@ def squeeze_dims(b: Lowering, self: Value, dim: Sequence[int]) -> Value:
 
 @shared(
     "aten.unsqueeze.default",
-    "aten.unsqueeze_copy.default",
     samples=[Sample(((3, 4),), (1,)), Sample(((3, 4),), (-1,)), Sample(((3, 4),), (0,))],
 )
 def unsqueeze(b: Lowering, self: Value, dim: int) -> Value:
@@ -115,7 +106,6 @@ def unsqueeze(b: Lowering, self: Value, dim: int) -> Value:
 
 @shared(
     "aten.permute.default",
-    "aten.permute_copy.default",
     samples=[
         Sample(((2, 3, 4),), ([2, 0, 1],)),
         Sample(((2, 3),), ([-1, 0],)),
@@ -126,12 +116,7 @@ def permute(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     return b.permute(self, [axis % self.type.rank for axis in dims])
 
 
-@shared(
-    "aten.transpose.int",
-    "aten.transpose_copy.int",
-    "aten.swapdims.default",
-    samples=[Sample(((2, 3, 4),), (1, 2)), Sample(((2, 3, 4),), (-1, 0))],
-)
+@shared("aten.transpose.int", samples=[Sample(((2, 3, 4),), (1, 2)), Sample(((2, 3, 4),), (-1, 0))])
 def transpose(b: Lowering, self: Value, dim0: int, dim1: int) -> Value:
     order = list(range(self.type.rank))
     if order:
@@ -139,17 +124,7 @@ def transpose(b: Lowering, self: Value, dim0: int, dim1: int) -> Value:
     return b.permute(self, order)
 
 
-@shared("aten.swapaxes.default", samples=[Sample(((2, 3, 4),), (0, -1))])
-def swapaxes(b: Lowering, self: Value, axis0: int, axis1: int) -> Value:
-    return transpose(b, self, axis0, axis1)
-
-
-@shared(
-    "aten.t.default",
-    "aten.t_copy.default",
-    "aten.numpy_T.default",
-    samples=[Sample(((3, 4),)), Sample(((5,),))],
-)
+@shared("aten.t.default", "aten.numpy_T.default", samples=[Sample(((3, 4),)), Sample(((5,),))])
 def t(b: Lowering, self: Value) -> Value:
     return b.permute(self, range(self.type.rank)[::-1])
 
@@ -161,7 +136,6 @@ def matrix_transpose(b: Lowering, self: Value) -> Value:
 
 @shared(
     "aten.movedim.int",
-    "aten.moveaxis.int",
     samples=[Sample(((2, 3, 4),), (0, -1)), Sample(((2, 3, 4, 2),), (3, 1))],
 )
 def movedim(b: Lowering, self: Value, source: int, destination: int) -> Value:
@@ -170,7 +144,6 @@ def movedim(b: Lowering, self: Value, source: int, destination: int) -> Value:
 
 @shared(
     "aten.movedim.intlist",
-    "aten.moveaxis.intlist",
     samples=[
         Sample(((2, 3, 4),), ([0, 1], [-1, 0])),
         Sample(((2, 3, 4, 2),), ([3, -3], [0, 2])),
@@ -185,7 +158,6 @@ def movedims(b: Lowering, self: Value, source: Sequence[int], destination: Seque
 
 @shared(
     "aten.expand.default",
-    "aten.expand_copy.default",
     samples=[
         Sample(((3, 1),), ([3, 4],)),
         Sample(((1, 3, 1),), ([2, -1, 4],)),

@@ -38,12 +38,12 @@ def _masked(b: Lowering, x: Value, mask: np.ndarray[Any, Any]) -> Value:
     return where(b, kept, x, 0.0)
 
 
-@shared("aten.triu.default", "aten.triu_.default", samples=_SAMPLES)
+@shared("aten.triu.default", samples=_SAMPLES)
 def triu(b: Lowering, self: Value, diagonal: int = 0) -> Value:
     return _masked(b, self, np.triu(np.ones(self.shape[-2:], bool), diagonal))
 
 
-@shared("aten.tril.default", "aten.tril_.default", samples=_SAMPLES)
+@shared("aten.tril.default", samples=_SAMPLES)
 def tril(b: Lowering, self: Value, diagonal: int = 0) -> Value:
     return _masked(b, self, np.tril(np.ones(self.shape[-2:], bool), diagonal))
 
@@ -54,7 +54,6 @@ def _pair(x: Value, dim1: int, dim2: int, rank: int) -> tuple[int, int]:
 
 @shared(
     "aten.diagonal.default",
-    "aten.diagonal_copy.default",
     samples=[Sample(((4, 4),)), Sample(((3, 5, 4),), (1, 0, 1)), Sample(((2, 4, 6),), (-2, -1, 1))],
 )
 def diagonal(b: Lowering, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
@@ -134,13 +133,17 @@ def linspace(b: Lowering, start: float, end: float, steps: int,
     return _made(b, torch.linspace(start, end, steps, dtype=dtype))
 
 
-@rule("aten.fill.Scalar", "aten.fill_.Scalar")
+@rule(
+    "aten.fill.Scalar",
+)
 def fill(b: Lowering, self: Value, value: float) -> Value:
     kind = self.dtype if self.quant is None else d.F32
     return b.const(lambda: np.full(self.shape, value, kind.array), kind, shape=self.shape)
 
 
-@rule("aten.fill.Tensor", "aten.fill_.Tensor")
+@rule(
+    "aten.fill.Tensor",
+)
 def fill_from(b: Lowering, self: Value, value: Value) -> Value:
     return expanded(b, value, self.shape)
 

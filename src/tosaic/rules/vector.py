@@ -30,7 +30,7 @@ def dot(b: Lowering, self: Value, tensor: Value | None = None, other: Value | No
     return matmul(b, self, second)
 
 
-@rule("aten.outer.default", "aten.ger.default", samples=[Sample(((5,), (7,)))])
+@rule("aten.outer.default", samples=[Sample(((5,), (7,)))])
 def outer(b: Lowering, self: Value, vec2: Value) -> Value:
     return mul(b, b.reshape(self, (self.type.size, 1)), b.reshape(vec2, (1, vec2.type.size)))
 

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
 
 from judges.fuzz.program import Loaded, eager, plain_cond
 
@@ -143,3 +144,30 @@ def precise(loaded: Loaded, seeds: Iterable[int]) -> list[list[Tensor]]:
         except RuntimeError:
             return []
     return found
+
+
+class _Zeros(TorchDispatchMode):
+    """Which ATen calls, by number, have given nothing but 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.dead = 0, dict[int, bool]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.calls += 1
+        if isinstance(result, Tensor) and result.is_floating_point() and result.numel():
+            is_zero = not bool(result.count_nonzero())
+            self.dead[self.calls] = self.dead.get(self.calls, True) and is_zero
+        return result
+
+
+def has_dead(loaded: Loaded, seeds: Iterable[int]) -> bool:
+    """Whether an ATen call of a program gives 0 alone on some inputs, as the difference x - x."""
+    model, seen = loaded.make(), _Zeros()
+    for seed in seeds:
+        given = loaded.inputs(seed)
+        seen.calls = 0
+        with seen:
+            eager(model, given)
+    return any(seen.dead.values())

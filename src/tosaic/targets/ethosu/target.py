@@ -16,6 +16,7 @@ from tosaic.targets.ethosu.check import Fault
 from tosaic.targets.ethosu.constraints import DEDICATED, FAMILIES, constraint
 from tosaic.targets.ethosu.costs import cycles
 from tosaic.targets.ethosu.delegate import Delegate
+from tosaic.targets.ethosu.judge import judge
 from tosaic.targets.ethosu.vela import ACCELERATORS, VelaConfig, check
 from tosaic.targets.ethosu.vela_processes import start
 from tosaic.targets.ethosu.vela_workarounds.mend import Compiler, mend
@@ -59,6 +60,7 @@ def _target(name: str) -> Target:
         name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, start,
         sums_ride=False, steps_at_once=_STEPS_AT_ONCE[product],
         cost=cycles(product, ACCELERATORS[name][0]),
+        judge=partial(judge, VelaConfig(name), Env.parse(_ENVS[product])),
     )  # fmt: skip
 
 
@@ -78,7 +80,8 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     known = ETHOS_U[name]
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
     emit = partial(_emit, config, options)
-    return replace(known, emit=emit, constraints=(*known.constraints, *more))
+    judged = partial(judge, config, known.env)
+    return replace(known, emit=emit, judge=judged, constraints=(*known.constraints, *more))
 
 
 def _emit(

@@ -323,6 +323,12 @@ def _check_memories(config: VelaConfig) -> None:
         )
 
 
+def has_constants_in_sram(config: VelaConfig) -> bool:
+    """Whether constants lie in fast memory all the time, of which they leave less."""
+    port = _setting(config, "Memory_Mode", "const_mem_area")
+    return _setting(config, "System_Config", f"{port.lower()}_port").lower() == "sram"
+
+
 def _setting(config: VelaConfig, kind: str, key: str) -> str:
     """A value of the system or the memory mode, which may inherit it; empty if it is not there."""
     _, parser = _read_ini(config)

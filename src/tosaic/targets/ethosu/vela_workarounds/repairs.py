@@ -18,6 +18,7 @@ from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec import OPS
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
+from tosaic.targets.ethosu.constraints import is_small_for_dilation
 from tosaic.targets.ethosu.vela_workarounds.shapes import (
     flattened,
     keeps_order,
@@ -272,8 +273,7 @@ def _surrounded(op: Op, position: int, uses: Uses) -> bool:
     made = op.ins[position].producer
     if position or made is None or made.name != "PAD" or "dilation" not in op.attrs:
         return False
-    sizes, gaps = made.ins[0].shape[-3:-1], op.attrs["dilation"][-2:]
-    return any(2 < gap > size for size, gap in zip(sizes, gaps))
+    return is_small_for_dilation(op, made.ins[0])
 
 
 def _limited(op: Op, position: int, uses: Uses) -> bool:

@@ -1,4 +1,4 @@
-"""An einsum that multiplies stacks of matrices is that product, with its operands turned."""
+"""Turns an einsum that multiplies batches of matrices into that product, operands permuted."""
 
 from __future__ import annotations
 
@@ -8,15 +8,16 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
-from tosaic.passes.match import become, name_of
+from tosaic.passes.engine import Call, Replacement, node_pass
 
 aten = torch.ops.aten
 
 
-def product(node: fx.Node) -> bool:
+@node_pass("aten.einsum.default")
+def fuse_einsum(node: fx.Node) -> Replacement:
     """Axes in both operands and the result are a stack; of the others there is one each."""
     if (terms := _terms(node)) is None:
-        return False
+        return None
     (first, names), (second, others), result = terms
     stack = [name for name in result if name in names and name in others]
     row, column, inner = (
@@ -25,24 +26,22 @@ def product(node: fx.Node) -> bool:
                                          (names, others, True))
     )  # fmt: skip
     if not len(row) == len(column) == len(inner) == 1:
-        return False
+        return None
     if len(names) != len(stack) + 2 or len(others) != len(stack) + 2:
-        return False
+        return None
     made = [*stack, *row, *column]
     if sorted(made) != sorted(result):
-        return False
+        return None
     left = _in_order(first, names, [*stack, *row, *inner])
     right = _in_order(second, others, [*stack, *inner, *column])
     if made == list(result):
-        return become(node, aten.matmul.default, (left, right))
+        return Call(aten.matmul.default, (left, right))
     inside = torchapi.new_call(node, aten.matmul.default, (left, right))
-    return become(node, aten.permute.default, (inside, [made.index(name) for name in result]))
+    return Call(aten.permute.default, (inside, [made.index(name) for name in result]))
 
 
 def _terms(node: fx.Node) -> tuple[tuple[Any, str], tuple[Any, str], str] | None:
     """The operands of an einsum of two, with the names of their axes, and those of its result."""
-    if name_of(node) != "aten.einsum.default":
-        return None
     bound: dict[str, Any] = torchapi.bound_arguments(node)
     equation, operands = bound["equation"], bound["tensors"]
     left, arrow, result = str(equation).replace(" ", "").partition("->")

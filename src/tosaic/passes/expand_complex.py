@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.passes.match import become, name_of
+from tosaic.passes.engine import Call, graph_pass, replace
+from tosaic.passes.match import name_of
 
 aten = torch.ops.aten
 Pair = tuple[Any, Any]
@@ -35,9 +36,10 @@ def has_complex(node: fx.Node) -> bool:
     return isinstance(example, Tensor) and example.is_complex()
 
 
-def make_real(graph: fx.Graph) -> None:
+@graph_pass
+def expand_complex(module: fx.GraphModule) -> bool:
     """Real calls in the place of those that make something real of complex values."""
-    pairs: dict[fx.Node, Pair] = {}
+    graph, pairs = module.graph, dict[fx.Node, Pair]()
     for node in list(graph.nodes):
         if node.op != "call_function" or not (has_complex(node) or _reads(node)):
             continue
@@ -48,9 +50,8 @@ def make_real(graph: fx.Graph) -> None:
                 if made is not None:
                     pairs[node] = made
             elif (real := calls.real()) is not None:
-                become(node, aten.clone.default, (real,))  # results are known by their names
-    if pairs:
-        graph.eliminate_dead_code()
+                replace(node, Call(aten.clone.default, (real,)))  # results are known by name
+    return bool(pairs)
 
 
 def _reads(node: fx.Node) -> bool:
@@ -153,7 +154,6 @@ _REAL: dict[str, Callable[[_Calls, Any, Any], fx.Node | None]] = {
     "aten.real.default": lambda c, re, im: re,
     "aten.imag.default": lambda c, re, im: im,
     "aten.view_as_real.default": _stacked,
-    "aten.view_as_real_copy.default": _stacked,
     "aten.fft_irfft.default": _real_signal,
 }
 
