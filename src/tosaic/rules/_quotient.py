@@ -45,7 +45,8 @@ def _of_bytes(b: Lowering, x: Value, y: Value) -> Value:
         entry = b.with_quant(b.TABLE(y, b.const(part.numpy(), d.I8)), Quant(1.0, zero))
         return b.rescale(entry, [2.0**bits], 0, d.I32)
 
-    made = b.mul(b.widened(x), summed(b, starmap(digit, parts)))
+    whole = summed(b, starmap(digit, parts))
+    made = b.mul(b.widened(x), whole)
     return b.with_quant(made, Quant(scale_of(x) / scale_of(y) / 2.0**22))
 
 
