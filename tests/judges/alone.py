@@ -51,7 +51,9 @@ def read(path: Path) -> Alone:
 def applied(function: Rewrite, target: str, graph: Graph) -> tuple[Graph, bool]:
     """The graph after a rewrite of the first operator that it takes, whatever that costs."""
     known = target_of(target)
-    matcher = Matcher(remove_dead(graph), known.env, known.refuses, known.cost, forms=True)
+    matcher = Matcher(
+        remove_dead(graph), known.env, known.refuses, known.cost, True, traits=known.traits
+    )
     names = {name for kept in (REWRITES, FORMS) for name in kept if function in kept[name]}
     done = any(
         matcher.attempt(function, op) for op in graph.ops if not names or {op.name, ""} & names

@@ -13,7 +13,6 @@ from tosaic.interp.model import Model
 from tosaic.ir import verify
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
-from tosaic.rewrite import improve
 from tosaic.sim.ethosu import load
 from tosaic.spec.dtypes import I8, I32
 from tosaic.targets.ethosu.delegate import Delegate, compile_graph
@@ -60,7 +59,7 @@ def names(graph: Graph) -> Counter[str]:
 def improved(target_name: str, graph: Graph) -> Graph:
     """A graph as the pipeline would improve it for a target; it is used up."""
     target = ETHOS_U[target_name]
-    after = improve(graph, target.env, target.refuses, target.cost, target.judge)
+    after = target.improve(graph)
     verify(after, target.env, target.constraints)
     return after
 

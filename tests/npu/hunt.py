@@ -26,9 +26,8 @@ from tosaic.errors import TosaicError
 from tosaic.files import text
 from tosaic.interp.minimize import copy_graph, reduce
 from tosaic.interp.model import Model
-from tosaic.rewrite import improve
+from tosaic.targets.ethosu import ACCELERATORS
 from tosaic.targets.ethosu.delegate import Delegate
-from tosaic.targets.ethosu.vela import ACCELERATORS
 from tosaic.targets.ethosu.vela_workarounds.mend import Compiler
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
@@ -67,7 +66,7 @@ def examine(target: str, seed: int) -> Found | None:
         Model(graph).run(*data)
         if seed % 3:  # as a compile does
             inputs = dict(zip(graph.inputs, data))
-            graph = improve(graph, known.env, known.refuses, known.cost)
+            graph = known.improve(graph)
             data = [inputs[value] for value in graph.inputs]
             Model(graph).run(*data)
     except TosaicError:

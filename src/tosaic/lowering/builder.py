@@ -23,10 +23,9 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.ir.int_intervals import Bounds, Intervals
 from tosaic.lowering.alternatives.cast import to_integers
 from tosaic.lowering.alternatives.lut import FINE, LIMIT, Zone, table8, table16, zones16
+from tosaic.lowering.target import Target
 from tosaic.spec import dtypes as d
 
-# The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
-SUM_BITS = {d.I8: 19, d.I16: 14}
 _FUNCTIONS = {(d.I8, d.I8), (d.I16, d.I16), (d.I16, d.I8)}
 TYPES: dict[torch.dtype, d.DType] = {
     torch.bool: d.BOOL,
@@ -51,6 +50,12 @@ class Lowering(Builder):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._rough, self._exact = Intervals({}, True, False), Intervals()
+        self._sum_bits = dict(zip((d.I8, d.I16), self.traits.sum_bits))
+
+    @classmethod
+    def of(cls, target: Target) -> Lowering:
+        """A Builder of a new graph for a target."""
+        return cls(target.env, None, target.constraints, target.traits)
 
     def tensor(self, data: Tensor, quant: Quant | None = None) -> Value:
         """A constant from a torch tensor, copied when it is first needed."""
@@ -100,6 +105,8 @@ class Lowering(Builder):
         """
         before = value.limits or value.dtype.range
         value.limits = max(before[0], math.floor(low)), min(before[1], math.ceil(high))
+        for intervals in (self._rough, self._exact):
+            intervals.forget(value)
         return value
 
     def magnitude(self, x: Value) -> int:
@@ -267,7 +274,7 @@ class Lowering(Builder):
             return self._aligned_accumulators(a, b, weight)
         first, second = self._quant_of(a).one_scale, self._quant_of(b).one_scale * weight
         first, second = second if _is_zero(a) else first, first if _is_zero(b) else second
-        bits = 0 if first == second else min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
+        bits = 0 if first == second else min(self._sum_bits.get(v.dtype, 0) for v in (a, b))
         largest = max(first, second)
         wide = [self.widened(v, bits, s / largest) for v, s in ((a, first), (b, second))]
         for value in wide:

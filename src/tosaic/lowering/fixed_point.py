@@ -97,7 +97,7 @@ class Fixed:
         return Fixed(self.b, self.b.number(number, self.value)) << self
 
     def __rshift__(self, bits: Fixed | int) -> Fixed:
-        """Rounded to the nearest, halves up, which every NPU has."""
+        """Rounded to the nearest, halves up, which every target has."""
         count = bits.value if isinstance(bits, Fixed) else self.b.number(bits, self.value)
         return self._emit("ARITHMETIC_RIGHT_SHIFT", self.value, count, round=True)
 

@@ -54,7 +54,7 @@ def take_unsigned(piece: Piece, target: Target) -> None:
 def drop_unread(piece: Piece) -> None:
     """Forget inputs that nothing in a graph reads, such as operands of which only the shape counts.
 
-    Vela leaves them out of its stream, so the graph must not have them either.
+    A device's compiler may leave them out of its program, so the graph must not have them either.
     """
     graph = piece.graph
     if graph is None:

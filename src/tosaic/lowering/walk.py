@@ -276,7 +276,7 @@ class Region:
 
         ``limits`` are known ranges of operands, by position, ``wanted`` what results must become.
         """
-        inner = Lowering(b.env, Graph(name, version=b.env.version), b.constraints)
+        inner = Lowering(b.env, Graph(name, version=b.env.version), b.constraints, b.traits)
         ranges = Ranges(self.program.tensors) if self.is_checked else None
         walker = Walker(self.program, inner, ranges)
         for index, (node, value) in enumerate(zip(self.program.inputs, operands, strict=True)):

@@ -12,6 +12,7 @@ import numpy as np
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.ir.traits import PLAIN
 from tosaic.passes.engine import Pass
 from tosaic.passes.match import CASTS, name_of
 
@@ -21,7 +22,6 @@ _SAME = frozenset({"aten.alias.default", "aten.detach.default"})
 _COPIES = frozenset({"aten._to_copy.default", "aten.lift_fresh_copy.default"})
 _EXPANDED = frozenset({"aten.expand.default", "aten.expand_as.default"})
 _REPEATED = frozenset({"aten.repeat.default"})
-_AXES = 4  # over which an NPU broadcasts an operand at no cost
 
 
 def _drop_noops(module: fx.GraphModule, at_outputs: bool) -> bool:
@@ -68,7 +68,7 @@ def _broadcasting(node: fx.Node, writes: bool) -> list[fx.Node]:
     if name not in _EXPANDED and (name not in _REPEATED or writes):
         return []
     own, wide = (torchapi.known_shape(n.meta["val"]) for n in (node.all_input_nodes[0], node))
-    if not own or wide is None or len(wide) > _AXES:
+    if not own or wide is None or len(wide) > PLAIN.view_axes:  # beyond, it is a copy
         return []
     if any(m not in (1, n) for m, n in zip(own[::-1], wide[::-1])):
         return []

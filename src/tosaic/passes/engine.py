@@ -13,7 +13,9 @@ from typing import Any
 
 from torch import fx
 
+from tosaic.errors import InvalidGraph, first_line
 from tosaic.front import torchapi
+from tosaic.runtime.phases import ended
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,6 +97,15 @@ def run(module: fx.GraphModule, passes: Sequence[Pass]) -> bool:
         if each.apply(module):
             module.graph.eliminate_dead_code()
             changed = True
+        ended(each.name, lambda: str(module.graph), lambda: _verify(module.graph))
     if changed:
         module.recompile()
     return changed
+
+
+def _verify(graph: fx.Graph) -> None:
+    """InvalidGraph if nodes are not in order, or read what is not there."""
+    try:
+        graph.lint()
+    except RuntimeError as problem:
+        raise InvalidGraph(first_line(problem)) from problem

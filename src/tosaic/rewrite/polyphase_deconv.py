@@ -1,7 +1,7 @@
 """Polyphase transposed convolution: one plain convolution for each phase of the stride.
 
 Of the results at every s-th row each needs the same rows of the kernel, and none of the zeros that
-an NPU would put between the elements. The columns of a stride are channels side by side, which is
+a device would put between the elements. The columns of a stride are channels side by side, which is
 how they lie in memory, and rows follow one another as the parts of a CONCAT along the columns do.
 """
 

@@ -1,6 +1,6 @@
 """Space-to-depth: columns of an image become channels, which fills the multipliers.
 
-An NPU multiplies many input channels at once. An image [H, W, C] is in memory what
+Vector units multiply many input channels at once. An image [H, W, C] is in memory what
 [H, W / n, n · C] is; a kernel over the latter has zeros where it had no weights, and where it
 moves by less than n columns it gives several results at once, side by side as channels.
 """

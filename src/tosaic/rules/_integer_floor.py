@@ -42,7 +42,7 @@ def _fine(b: Lowering, x: Value, divisor: float) -> Fixed:
 
 
 def _nearest_up(fine: Fixed) -> Fixed:
-    """By a rounding shift, which every NPU has."""
+    """By a rounding shift, which every target has."""
     return (fine >> round(-math.log2(fine.unit))).at(1.0)
 
 

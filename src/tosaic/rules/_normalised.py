@@ -1,7 +1,7 @@
 """Normalised rows: elements over their deviation, times a weight, plus a bias.
 
 In integers a row is taken apart as ``_variance`` does. Where the target has int16, elements are
-int16 and a depthwise convolution brings weight and bias, which is what NPUs are fast with;
+int16 and a depthwise convolution brings weight and bias, which vector units are fast with;
 otherwise elements are int32, and nothing but the result is rounded to a step.
 """
 

@@ -32,7 +32,7 @@ def tabled(index: Fixed, levels: Array) -> Fixed:
     b = index.b
     bytes_ = (index.table(byte - 128, I8).value for byte in divmod(levels, 256))
     upper, lower = (Fixed(b, b.levels(v, given=-128)) for v in bytes_)
-    # A RESCALE by 256 beside one by 1 in a sum is what Ethos-U55 computes wrongly.
+    # A RESCALE by 256 beside one by 1 in a sum is what a device computes wrongly.
     return upper * 256 + lower
 
 

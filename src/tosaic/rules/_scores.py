@@ -78,7 +78,7 @@ def known_mask(added: Array, bound: float) -> Mask:
 
 
 def short(b: Lowering, s: Scores) -> Exponentials:
-    """int16 scores, which are free on an NPU's accumulators, and a table of int16.
+    """int16 scores, which cost nothing behind accumulators, and a table of int16.
 
     A difference of int16 needs 17 bits, so half of the largest is taken twice; the bit that is
     lost is the same for all of a row. The largest index stays within the table.
@@ -129,7 +129,7 @@ def _masked_short(b: Lowering, x: Fixed, mask: Mask) -> Fixed:
 
 
 def _narrow(name: str, x: Fixed, y: Value) -> Fixed:
-    """An operator on int16, as NPUs have it: TOSA has it on int32 only."""
+    """An operator on int16, as devices have it: TOSA has it on int32 only."""
     both = (v.to(d.I32).value for v in (x, Fixed(x.b, y)))
     return Fixed(x.b, x.b.op(name, *both), x.unit).to(d.I16)
 
@@ -193,7 +193,7 @@ def two_bytes(x: Fixed) -> tuple[Fixed, Fixed]:
 
 
 def _floor(x: Fixed, bits: int) -> tuple[Fixed, Fixed]:
-    """The number without its last bits, and these; by a rounding shift, which NPUs have.
+    """The number without its last bits, and these; by a rounding shift, which targets have.
 
     It rounds half up, so that x less a half is rounded down.
     """

@@ -221,7 +221,7 @@ def _of_shorts(b: Lowering, x: Value, eps: float, centred: bool) -> Spread:
     farther = largest.maximum(lowest)
     farther = farther.proved(0)  # of a row's ends one is not on the other side of its middle
     up = farther.maximum(math.ceil(floor)).zeros() - 2  # reach · 2^up < 2^30
-    less = bits // 2 if bits <= _SHORT else 0  # NPUs shift a product by 31 at most
+    less = bits // 2 if bits <= _SHORT else 0  # a product is shifted by 31 at most
     lift = up - less if less else up
     most = 2.0 ** (30 - less)
     raised = (wide << lift).proved(-most, most)

@@ -198,7 +198,7 @@ def _by_shares(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
 
 
 def _by_lines(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
-    """int16 exponentials times int16 values, for NPUs without such products of matrices."""
+    """int16 exponentials times int16 values, for targets without such products of matrices."""
     short, value = _flat(e, heads), heads.value
     total = short.to(d.I32).sum(2)
     bits = (largest(value) - 1).bit_length()  # which leave a term 15
@@ -285,5 +285,5 @@ def scaled_dot_product_attention(
     build = _float if query.quant is None else _integers
     made = build(b, heads, attn_mask, is_causal, size)
     if made.quant is not None:
-        made = b.requantized(made)  # before the reshape, where NPUs fuse it
+        made = b.requantized(made)  # before the reshape, where it is fused
     return b.reshape(made, (*heads.scores[:-1], value.shape[-1]))

@@ -64,7 +64,7 @@ def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) ->
     wide = b.widened(x)
     total = _reduced(b, partial(added, b), wide, axes, keepdim=True)
     total.quant = Quant(scale_of(wide) / count)
-    return _kept(b, b.requantized(total), axes, keepdim)  # before the reshape: NPUs fuse it
+    return _kept(b, b.requantized(total), axes, keepdim)  # before the reshape, where it is fused
 
 
 @rule("aten.sum.dim_IntList", samples=_AXES)

@@ -20,7 +20,7 @@ from tosaic.rules.linear import linear
 from tosaic.rules.move import cat
 from tosaic.spec import dtypes as d
 
-# Up to this many elements a running sum is a product with a triangle of ones, which an NPU likes.
+# Up to this many elements a running sum is a product with a triangle of ones, one operation.
 _LARGEST_TRIANGLE = 256
 _SUMS = [
     Sample(((4, 6),), (1,)),

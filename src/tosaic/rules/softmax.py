@@ -55,7 +55,7 @@ def _largest(b: Lowering, x: Value, axis: int) -> Value:
 
 
 def _below(b: Lowering, x: Value, largest: Value) -> Fixed:
-    """x − max in int32: one for each reader, into which an NPU fuses it."""
+    """x − max in int32: one for each reader, into which devices fuse it."""
     return Fixed.of(b, x) - Fixed.of(b, largest)
 
 
@@ -68,7 +68,7 @@ def _bits(x: Value, axis: int, most: int) -> int:
 
 
 def _short(b: Lowering, x: Value, axis: int) -> _Row:
-    """int16: every node of a table is met exactly. One operator each on an NPU."""
+    """int16: every node of a table is met exactly. One operator each."""
     bits = _bits(x, axis, 15)
     if bits < 15:
         raise Unsupported("the sum of so many int16 does not fit int32")
@@ -153,7 +153,7 @@ def _logarithms(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
 
 
 def _short_logarithms(b: Lowering, x: Value, row: _Row, axis: int) -> Value:
-    """The same in int16, of which an NPU subtracts one from another and rescales at once."""
+    """The same in int16, of which devices subtract one from another and rescale at once."""
     below = _below(b, x, row.largest).to(d.I16, scale_of(x) / 128)
     taken = short_logarithm(row.total, row.bits, (math.log(x.shape[axis]) + 1) / 32767)
     parts = b.aligned(below.quantized(), taken.quantized())

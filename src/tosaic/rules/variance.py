@@ -132,7 +132,7 @@ def _length(b: Lowering, rows: Value, ord: float) -> Value:
     if rows.dtype is not d.I32:
         return extreme(b, name, size, 1)
 
-    def short() -> Value:  # NPUs find the largest of int16, not all of int32; 32768 is one less
+    def short() -> Value:  # int16 has a largest on every target, int32 not; 32768 is one less
         return b.levels(extreme(b, name, b.levels(size, d.I16), 1))
 
     return first(b, short, lambda: extreme(b, name, size, 1))

@@ -46,7 +46,7 @@ def stepwise(b: Lowering, x: Value, function: Function) -> Value:
         raise Unsupported("a function of int16 with several jumps in 128 inputs has no table")
     wide, size = b.levels(x), b.number
     half, bits = _SEGMENT // 2, _SEGMENT.bit_length() - 1
-    lower = b.SUB(wide, size(half, wide))  # then a rounding shift, which every NPU has, rounds down
+    lower = b.SUB(wide, size(half, wide))  # then a rounding shift rounds down
     index = b.ARITHMETIC_RIGHT_SHIFT(lower, size(bits, wide), round=True)
     start = b.mul(index, size(_SEGMENT, wide))
     node, inside = b.levels(start, d.I16), b.SUB(wide, start)

@@ -50,14 +50,18 @@ class Compiler:
         """
         if not self.has_workarounds:
             return trial(graph, self.config, given, check)
-        repair(graph, self.env, self.config.accelerator.split("-")[1])
-        own_outputs(graph, self.env)
-        tell_apart(graph, self.env)
+        self.work_around(graph)
         made = trial(graph, self.config, given, check)
         if isinstance(made, Fault) and isinstance(made.failure, WrongResult):
             other = trial(graph, self.with_flag(BUFFERING).config, given, check)
             return other if isinstance(other, Delegate) else made
         return made
+
+    def work_around(self, graph: Graph) -> None:
+        """Change a graph by the known workarounds; a second time changes nothing."""
+        repair(graph, self.env, self.config.accelerator.split("-")[1])
+        own_outputs(graph, self.env)
+        tell_apart(graph, self.env)
 
     def with_flag(self, flag: str) -> Compiler:
         flags = self.config.flags

@@ -8,7 +8,7 @@ import struct
 import pytest
 
 from tosaic.errors import InvalidInput
-from tosaic.files import velabin
+from tosaic.sim.ethosu import velabin
 
 _STREAM = velabin.Stream(
     b"COP1" + bytes(range(30)), b"w" * 33, 4096,
