@@ -14,8 +14,8 @@ from tosaic.front.registry import rule_of
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.mask import is_mask, mask_input
 from tosaic.lowering.builder import TYPES, Lowering
-from tosaic.passes.fold_constants import folded
 from tosaic.lowering.target import Target
+from tosaic.passes.fold_constants import folded
 from tosaic.spec import dtypes as d
 
 
