@@ -13,13 +13,12 @@ from tosaic.interp.model import Model
 from tosaic.ir import verify
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
-from tosaic.rewrite import improve
 from tosaic.sim.ethosu import load
 from tosaic.spec.dtypes import I8, I32
 from tosaic.targets.ethosu.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu.target import ETHOS_U, family
 from tosaic.targets.ethosu.vela import VelaConfig
-from tosaic.targets.ethosu.vela_workarounds.repairs import repair
+from tosaic.targets.ethosu.vela_workarounds import apply_workarounds
 
 Random = np.random.Generator
 Case = Callable[[Builder, Random], Value]
@@ -60,14 +59,14 @@ def names(graph: Graph) -> Counter[str]:
 def improved(target_name: str, graph: Graph) -> Graph:
     """A graph as the pipeline would improve it for a target; it is used up."""
     target = ETHOS_U[target_name]
-    after = improve(graph, target.env, target.refuses, target.cost, target.judge)
+    after = target.improve(graph)
     verify(after, target.env, target.constraints)
     return after
 
 
 def emitted(target_name: str, graph: Graph) -> Delegate:
     """An improved graph as Vela compiles it; the graph is changed where Vela needs it."""
-    repair(graph, ETHOS_U[target_name].env, family(target_name))
+    apply_workarounds(graph, ETHOS_U[target_name].env, family(target_name))
     return compile_graph(graph, VelaConfig(target_name))
 
 

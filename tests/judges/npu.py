@@ -65,7 +65,9 @@ def count(chosen: Iterable[Case], target: str, kind: DType, exact: bool = False)
             continue
         found.all += 1
         try:
-            made = in_integers(case, kind, device.env, device.constraints, device.cost)
+            made = in_integers(
+                case, kind, device.env, device.constraints, device.cost, device.traits
+            )
         except Unsupported as refusal:
             found.refused.setdefault(refusal.reason, []).append(str(case))
             continue

@@ -106,7 +106,7 @@ def inputs_of(
 def made(use: Use, form: Form) -> Made:
     """Lowered as a compiler does it, with ranges that cover operands and result."""
     device, kind = form.device, form.kind
-    b = Lowering(device.env, constraints=device.constraints)
+    b = Lowering.of(device)
     values, real, arrays = inputs_of(b, use.tensors, kind)
     expected = use.real(*real)
     wanted = range_quant(expected, kind)

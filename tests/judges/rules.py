@@ -50,7 +50,7 @@ def finish(
     """The graph with its output, rewritten and verified; an input that passes through is copied."""
     b.output(result if result.producer is not None else b.IDENTITY(result))
     refuses = constraints[0] if constraints else None
-    graph = improve(b.graph, env, refuses, cost)
+    graph = improve(b.graph, env, refuses, cost, traits=b.traits)
     verify(graph, env, constraints)
     return graph
 

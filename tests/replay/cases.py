@@ -1,30 +1,30 @@
-"""What is replayed: networks of the zoo, seeded ones, and the graphs of the tests of rewrites."""
+"""What is replayed: networks of the zoo, seeded ones, graphs of tests, and samples of rules."""
 
 from __future__ import annotations
 
-import hashlib
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import torch
 from torch import nn
 
 import tosaic
 import zoo
 from judges.improved import emitted, improved
-from replay.exact import with_exact_weights
+from replay.exact import drawn, with_exact_weights
 from replay.graphs import Make, graphs
 from replay.networks import network
 from replay.ranges import Ranges
-from tosaic.files.flatbuffer import write
-from tosaic.ir.graph import Graph
+from replay.rows import Row, row_of
+from replay.rules import Operator, operators
+from targets import patterns
 from tosaic.rewrite import improve
 from tosaic.spec.env import Env
 from tosaic.targets.ethosu.target import ETHOS_U
-from tosaic.targets.ethosu.vela import VelaResult
 
 NETWORKS = 200
 PLAIN = Env.parse("TOSA-1.0+INT+FP+int16")
@@ -37,17 +37,7 @@ NPU16 = tuple((t, "a16w8") for t in ("ethos-u55-128", "ethos-u85-256"))
 
 Configuration = tuple[str, str]  # a target and a scheme
 Inputs = tuple[torch.Tensor, ...]
-Answer = tuple[str, dict[str, "Row"], str, int]
-
-
-class Row(NamedTuple):
-    """What was emitted: a hash of the TOSA files, Vela's figures, and calls left to PyTorch."""
-
-    hash: str
-    cycles: int = 0
-    sram: int = 0
-    flash: int = 0
-    host: int = 0
+Answer = tuple[str, dict[str, Row], str, int]
 
 
 @dataclass(frozen=True)
@@ -64,12 +54,12 @@ class Rewritten:
     def _row(self, target: str) -> Row:
         try:
             if target.startswith("TOSA"):
-                return _row([improve(self.make(PLAIN), PLAIN)])
+                return row_of([improve(self.make(PLAIN), PLAIN)])
             graph = improved(target, self.make(ETHOS_U[target].env))
             made = emitted(target, graph)
         except tosaic.TosaicError as refusal:
             return Row(type(refusal).__name__)
-        return _row([made.graph], [made.result])
+        return row_of([made.graph], [made.result])
 
 
 @dataclass(frozen=True)
@@ -106,24 +96,7 @@ def row(program: Any, example: Inputs, target: str, scheme: str, ranges: Ranges)
     except tosaic.TosaicError as refusal:
         return Row(type(refusal).__name__)
     results = [delegate.result for delegate in made.delegates]
-    return _row(made.partition.graphs, results, len(made.report.refused))
-
-
-def _row(graphs: Iterable[Graph], results: Sequence[VelaResult] = (), host: int = 0) -> Row:
-    """The hash is without the places in sources that operators come from."""
-    digest = hashlib.sha256()
-    for graph in graphs:
-        for op in graph.walk():
-            for place in (op, *op.ins, *op.outs):
-                place.loc = None
-        digest.update(write(graph))
-    return Row(
-        digest.hexdigest()[:12],
-        sum(r.performance.total_cycles for r in results),
-        max((r.scratch_size for r in results), default=0),
-        sum(r.performance.flash for r in results),
-        host,
-    )
+    return row_of(made.partition.graphs, results, len(made.report.refused))
 
 
 def _of_the_zoo(name: str) -> tuple[nn.Module, Inputs, list[Inputs]]:
@@ -136,7 +109,13 @@ def _seeded(seed: int) -> tuple[nn.Module, Inputs, list[Inputs]]:
     return net, example, [example]
 
 
-def cases() -> Iterator[Case | Rewritten]:
+def _pattern(kind: type[nn.Module]) -> tuple[nn.Module, Inputs, list[Inputs]]:
+    shape = patterns.example(kind).shape
+    example = (drawn(np.random.default_rng(0), shape),)
+    return with_exact_weights(kind()), example, [example]
+
+
+def cases() -> Iterator[Case | Rewritten | Operator]:
     """All cases that can be made here, the long ones first."""
     for name, entry in zoo.ZOO.items():
         if not zoo.missing(name):
@@ -145,8 +124,11 @@ def cases() -> Iterator[Case | Rewritten]:
     for seed in range(NETWORKS):
         chosen = INT8 + INT16 + (NPU16[seed // 5 % 2],) * (seed % 5 == 0) + INT4 * (seed % 4 == 0)
         yield Case(f"net/{seed}", partial(_seeded, seed), chosen)
+    for kind in (*patterns.SPELLINGS, *patterns.FORECASTERS, *patterns.IMAGES):
+        yield Case(f"pattern/{kind.__name__}", partial(_pattern, kind), INT8 + INT16)
     for name, make in graphs():
         yield Rewritten(name, make)
+    yield from operators()
 
 
 CASES = {case.name: case for case in cases()}

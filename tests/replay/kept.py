@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
 from pathlib import Path
 
-from replay.cases import Row
+from replay.rows import Row
 
 FOLDER = Path(__file__).parent
 ROWS, RANGES = FOLDER / "rows.csv", FOLDER / "ranges.txt"
@@ -27,10 +28,18 @@ def _versions() -> str:
     return f"# ethos-u-vela {version('ethos-u-vela')}"
 
 
-def load_rows() -> dict[str, Row]:
-    lines = ROWS.read_text().splitlines() if ROWS.exists() else []
-    parts = [line.rsplit(",", 5) for line in lines if line[0] != "#" and line != HEADER]
-    return {key: Row(digest, *map(int, figures)) for key, digest, *figures in parts}
+def load_rows(commit: str = "") -> dict[str, Row]:
+    """The rows of the file, as it is or as it was at a commit."""
+    words = ["git", "show", f"{commit}:./{ROWS.name}"]
+    text = ROWS.read_text() if ROWS.exists() else ""
+    if commit:
+        text = subprocess.run(words, cwd=FOLDER, capture_output=True, text=True, check=True).stdout
+    lines = text.splitlines()
+    parts = [line.split(",") for line in lines if line[0] != "#" and line != HEADER]
+    return {
+        f"{case},{target},{scheme}": Row(digest, *map(int, figures))
+        for case, target, scheme, digest, *figures in parts
+    }
 
 
 def load_ranges() -> dict[str, str]:
@@ -39,7 +48,9 @@ def load_ranges() -> dict[str, str]:
 
 
 def save(rows: Rows, ranges: Mapping[str, str]) -> None:
-    lines = [f"{key},{','.join(map(str, row))}" for key, row in rows.items()]
+    lines = [
+        f"{key},{','.join(map(str, row))}".removesuffix(",0,0,0,0") for key, row in rows.items()
+    ]
     ROWS.write_text("\n".join([_versions(), HEADER, *sorted(lines, key=_place)]) + "\n")
     lines = [f"{name} {line}\n" for name, line in ranges.items()]
     RANGES.write_text("".join(sorted(lines, key=_place)))

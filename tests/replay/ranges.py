@@ -27,7 +27,7 @@ def _key(name: str) -> str:
     return base64.urlsafe_b64encode(hashlib.sha256(name.encode()).digest()[:3]).decode()
 
 
-def _coded(size: float) -> str:
+def coded(size: float) -> str:
     """A magnitude, rounded up, in two characters."""
     number = 0
     if size:
@@ -37,7 +37,7 @@ def _coded(size: float) -> str:
     return _DIGITS[number >> 6] + _DIGITS[number & 63]
 
 
-def _decoded(code: str) -> float:
+def decoded(code: str) -> float:
     number = _DIGITS.index(code[0]) << 6 | _DIGITS.index(code[1])
     if number < 2 << _BITS:
         return number * 2.0**_LEAST
@@ -48,7 +48,7 @@ def _decoded(code: str) -> float:
 def _statistics(code: str) -> Statistics:
     """Many values near zero and few near the ends, all of them multiples of powers of two."""
     seen, shares = Statistics(), (torch.arange(65) / 64) ** 2
-    seen.see(torch.cat([-_decoded(code[:2]) * shares, _decoded(code[2:4]) * shares]))
+    seen.see(torch.cat([-decoded(code[:2]) * shares, decoded(code[2:4]) * shares]))
     return seen
 
 
@@ -80,7 +80,7 @@ class Ranges(Calibration):
             if name in self.found.tensors or is_needed:
                 seen = self.found.seen(name)
                 mark = _OUTLIERS if name in self.found.outliers else ""
-                self.codes[key] = _coded(-seen.low) + _coded(seen.high) + mark
+                self.codes[key] = coded(-seen.low) + coded(seen.high) + mark
                 self.new += 1
         return self.codes.get(key, "")
 

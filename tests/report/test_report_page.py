@@ -73,7 +73,7 @@ def any_page(request: pytest.FixtureRequest) -> Made:
 
 def test_every_operator_and_every_call_in_pytorch_is_a_node(any_page: Made) -> None:
     art, data, _ = any_page
-    inside = Counter(n["op"] for n in data["nodes"] if n["place"] in ("npu", "tosa"))
+    inside = Counter(n["op"] for n in data["nodes"] if n["place"] in ("device", "tosa"))
     assert inside == Counter(art.report.ops)
     outside = [p for p in art.partition.pieces if p.graph is None]
     assert sum(n["place"] == "cpu" for n in data["nodes"]) == len(outside)

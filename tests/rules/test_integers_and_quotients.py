@@ -26,7 +26,7 @@ NUMPY = {"==": np.equal, ">": np.greater, ">=": np.greater_equal, "<": np.less, 
 def test_any_int32_is_compared_with_a_constant_without_bool(name: str, is_left: bool) -> None:
     device = ETHOS_U["ethos-u55-128"]
     for number in (0, 5, -(2**31) + 1, 2**31 - 2):
-        b = Lowering(device.env, constraints=device.constraints)
+        b = Lowering.of(device)
         sides = [b.input(d.I32, ENDS.shape, "x"), b.const([number], d.I32)]
         numbers = [ENDS, np.int32(number)]
         if is_left:

@@ -14,6 +14,7 @@ from torch import Tensor, nn
 
 import tosaic
 from judges.definedness import assert_sound, samples
+from tosaic.errors import Unpredictable
 from tosaic.ir.int_intervals import Intervals, analysed
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.samples import range_quant
@@ -310,3 +311,20 @@ def test_a_rough_analysis_is_no_tighter_than_an_exact_one() -> None:
         for value in op.outs:
             wide, narrow = rough.of(value).ends, exact.of(value).ends
             assert wide[0] <= narrow[0] <= narrow[1] <= wide[1]
+
+
+def test_every_operator_that_is_not_proved_is_named_with_its_line() -> None:
+    """A float beyond int32 becomes the last int32, of which a sum or a difference overflows."""
+
+    class Whole(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x.int() + 3, x.int() - 5
+
+    x = torch.rand(4)
+    made = tosaic.compile(Whole(), (x,), target="TOSA-1.0+FP")
+    (sentence,) = (s for p in made.partition.pieces for s in p.checks if "not proved" in s)
+    for operator in ("ADD (aten.add.Tensor, ", "SUB (aten.sub.Tensor, "):
+        with_line = operator + Path(__file__).name
+        assert with_line in sentence.replace(str(Path(__file__).parent) + "/", "")
+    with pytest.raises(Unpredictable, match="overflows"):
+        made.run(torch.full((4,), 1e15))

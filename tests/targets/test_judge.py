@@ -8,7 +8,6 @@ import pytest
 from judges.improved import Case, Random, conv
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
-from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8
 from tosaic.targets.ethosu.judge import judge
 from tosaic.targets.ethosu.target import ETHOS_U
@@ -33,7 +32,7 @@ def cycles(name: str, case: Case, forms: bool) -> int:
     target, random = ETHOS_U[name], np.random.default_rng(0)
     b = Builder(target.env, Graph("case"))
     b.output(case(b, random))
-    made = improve(b.graph, target.env, target.refuses, target.cost, target.judge, forms)
+    made = target.improve(b.graph, forms)
     (found,) = judge(VelaConfig(name), target.env, [made])
     assert found is not None
     return found.cycles

@@ -25,9 +25,10 @@ from tosaic.lowering.builder import TYPES
 from tosaic.lowering.graph_boundary import order_of
 from tosaic.lowering.partition import Partition, Piece, partition
 from tosaic.lowering.walk import is_unsigned
+from tosaic.passes.fold_constants import folded
 from tosaic.passes.importer import import_model
 from tosaic.pipeline.artifact import Artifact
-from tosaic.pipeline.regions import compiled, lowered
+from tosaic.pipeline.driver import compiled, lowered
 from tosaic.spec.dtypes import TensorType
 
 _LIFTED = "_lifted_tensor_constant"  # how ExecuTorch names numbers that it made tensors of
@@ -120,7 +121,7 @@ def _with_numbers(program: Program) -> Program:
     }
     for node in program.calls:
         if node.all_input_nodes and all(n in numbers for n in node.all_input_nodes):
-            made = torchapi.evaluate(node, numbers)
+            made = folded(node, numbers)
             if isinstance(made, Tensor) and made.dim() == 0:
                 numbers[node] = made
     tensors = program.tensors | {n: t.item() for n, t in numbers.items()}
@@ -140,8 +141,7 @@ def _with_values(name: str, tensor: Tensor, seen: Mapping[str, Tensor]) -> Tenso
 
 
 def _partition(program: Program, spec: ArmCompileSpec, kept: Mapping[str, str]) -> Partition:
-    device = spec.device
-    return partition(program, device.env, constraints=device.constraints, kept=kept)
+    return partition(program, spec.device, kept=kept)
 
 
 def whole_graph(exported: ExportedProgram, spec: ArmCompileSpec) -> Graph:
@@ -159,7 +159,7 @@ def compiled_artifact(exported: ExportedProgram, spec: ArmCompileSpec) -> Artifa
     """The whole program as an artifact: what the target takes, and PyTorch round it."""
     program = program_of(import_model(exported, ()))
     found, delegates = compiled(program, spec.device)
-    return Artifact(program, found, spec.target, delegates)
+    return Artifact(program, found, spec.target, delegates, made_for=spec.device)
 
 
 def _ordered(program: Program, piece: Piece) -> Graph:

@@ -38,9 +38,9 @@ def joins(before: str, after: str) -> bool:
 
 
 def _plain(target: str) -> str:
-    """``aten.relu_.default`` as ``relu``; no name for what is no ATen operator."""
+    """``aten.relu.default`` as ``relu``; no name for what is no ATen operator."""
     space, _, rest = target.partition(".")
-    return rest.partition(".")[0].rstrip("_") if space == "aten" else ""
+    return rest.partition(".")[0] if space == "aten" else ""
 
 
 def origin(node: fx.Node) -> fx.Node:

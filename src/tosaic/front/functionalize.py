@@ -63,7 +63,7 @@ class _Memory:
         effects = torchapi.effects(overload)
         if not effects.written and not effects.shared:
             return True
-        bound = torchapi.bound_arguments(node)
+        bound = torchapi.bound_arguments(node, own_names=True)
         for name in effects.written:
             if not effects.returned or not self._is_last(bound[name], index):
                 return False

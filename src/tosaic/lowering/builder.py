@@ -23,10 +23,9 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.ir.int_intervals import Bounds, Intervals
 from tosaic.lowering.alternatives.cast import to_integers
 from tosaic.lowering.alternatives.lut import FINE, LIMIT, Zone, table8, table16, zones16
+from tosaic.lowering.target import Target
 from tosaic.spec import dtypes as d
 
-# The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
-SUM_BITS = {d.I8: 19, d.I16: 14}
 _FUNCTIONS = {(d.I8, d.I8), (d.I16, d.I16), (d.I16, d.I8)}
 TYPES: dict[torch.dtype, d.DType] = {
     torch.bool: d.BOOL,
@@ -51,6 +50,12 @@ class Lowering(Builder):
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
         self._rough, self._exact = Intervals({}, True, False), Intervals()
+        self._sum_bits = dict(zip((d.I8, d.I16), self.traits.sum_bits))
+
+    @classmethod
+    def of(cls, target: Target) -> Lowering:
+        """A Builder of a new graph for a target."""
+        return cls(target.env, None, target.constraints, target.traits)
 
     def tensor(self, data: Tensor, quant: Quant | None = None) -> Value:
         """A constant from a torch tensor, copied when it is first needed."""
@@ -100,7 +105,17 @@ class Lowering(Builder):
         """
         before = value.limits or value.dtype.range
         value.limits = max(before[0], math.floor(low)), min(before[1], math.ceil(high))
+        for intervals in (self._rough, self._exact):
+            intervals.forget(value)
         return value
+
+    def magnitude(self, x: Value) -> int:
+        """How far from 0 an integer can be, by interval analysis."""
+        return max(map(abs, self._rough.of(x).ends))
+
+    def mul(self, x: Value, y: Value, shift: int = 0) -> Value:
+        """x · y / 2^shift, rounded once."""
+        return self.MUL(x, y, self.const([shift], d.I8))
 
     def permute(self, x: Value, perms: Sequence[int]) -> Value:
         """A transposition; a constant is turned itself, when it is made."""
@@ -258,9 +273,9 @@ class Lowering(Builder):
         if d.I32 in (a.dtype, b.dtype):
             return self._aligned_accumulators(a, b, weight)
         first, second = self._quant_of(a).one_scale, self._quant_of(b).one_scale * weight
-        if first == second:
-            return self.widened(a), self.widened(b)
-        largest, bits = max(first, second), min(SUM_BITS.get(v.dtype, 0) for v in (a, b))
+        first, second = second if _is_zero(a) else first, first if _is_zero(b) else second
+        bits = 0 if first == second else min(self._sum_bits.get(v.dtype, 0) for v in (a, b))
+        largest = max(first, second)
         wide = [self.widened(v, bits, s / largest) for v, s in ((a, first), (b, second))]
         for value in wide:
             value.quant = Quant(largest / 2.0**bits)
@@ -402,3 +417,10 @@ def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Qu
 
 def _scales(quant: Quant) -> tuple[float, ...]:
     return quant.scale if isinstance(quant.scale, tuple) else (quant.scale,)
+
+
+def _is_zero(x: Value) -> bool:
+    """Whether a quantized value is a constant of zeros, to which every scale is right."""
+    if not x.is_const or x.const is None or x.quant is None:
+        return False
+    return not (x.const.array != x.quant.one_zero).any()

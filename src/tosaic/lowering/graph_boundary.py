@@ -13,6 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from tosaic.front import torchapi
 from tosaic.ir.build import Builder
 from tosaic.lowering.partition import Piece
 from tosaic.lowering.target import Target
@@ -53,7 +54,7 @@ def take_unsigned(piece: Piece, target: Target) -> None:
 def drop_unread(piece: Piece) -> None:
     """Forget inputs that nothing in a graph reads, such as operands of which only the shape counts.
 
-    Vela leaves them out of its stream, so the graph must not have them either.
+    A device's compiler may leave them out of its program, so the graph must not have them either.
     """
     graph = piece.graph
     if graph is None:
@@ -68,7 +69,9 @@ def drop_unread(piece: Piece) -> None:
 def order_of(node: fx.Node) -> tuple[int, ...] | None:
     """The axes of a node's tensor as they lie in memory; None for PyTorch's own order."""
     tensor = example_of(node)
-    if tensor is None or tensor.dim() not in (_SEQUENCE, *FORMATS) or tensor.is_contiguous():
+    if tensor is None or tensor.dim() not in (_SEQUENCE, *FORMATS):
+        return None
+    if torchapi.known_shape(tensor) is None or tensor.is_contiguous():
         return None
     if tensor.dim() == _SEQUENCE and not _is_argument(node):
         return None

@@ -8,7 +8,7 @@ rules have built is its graph; the calls of several are lowered again, each grou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any
@@ -21,11 +21,11 @@ from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE, origin
 from tosaic.front.precision import left_in_float, refused_in_integers
 from tosaic.front.program import Program
-from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.lowering.alternatives.cast import to_real
 from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.lowering.int64_ranges import Ranges
+from tosaic.lowering.target import Target
 from tosaic.lowering.walk import (
     Walker,
     is_unsigned,
@@ -35,7 +35,6 @@ from tosaic.lowering.walk import (
 from tosaic.passes.fold_constants import are_tensors
 from tosaic.spec.check import check_level
 from tosaic.spec.dtypes import TensorType
-from tosaic.spec.env import Env
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,10 +86,9 @@ class Partition:
 
 def partition(
     program: Program,
-    env: Env,
+    target: Target,
     *,
     expose: bool = False,
-    constraints: Sequence[Constraint] = (),
     kept: Mapping[str, str] = MappingProxyType({}),
     has_casts: bool = False,
 ) -> Partition:
@@ -100,26 +98,26 @@ def partition(
     keeps whatever their rules say, by the name of the node, with the reason. With ``has_casts``
     graphs quantize and dequantize themselves what they take and give as real numbers.
     """
-    return _Partitioner(program, env, expose, constraints, kept, has_casts).run()
+    return _Partitioner(program, target, expose, kept, has_casts).run()
 
 
-def refusals(program: Program, env: Env, constraints: Sequence[Constraint] = ()) -> list[Refusal]:
+def refusals(program: Program, target: Target) -> list[Refusal]:
     """What a partition would leave to PyTorch, and why, without its graphs."""
-    trial = _Partitioner(program, env, False, constraints, {}, False)
+    trial = _Partitioner(program, target, False, {}, False)
     trial.try_calls()
     return trial.refused
 
 
 class _Partitioner:
     def __init__(
-        self, program: Program, env: Env, expose: bool, constraints: Sequence[Constraint],
-        kept: Mapping[str, str], has_casts: bool,
+        self, program: Program, target: Target, expose: bool, kept: Mapping[str, str],
+        has_casts: bool,
     ) -> None:  # fmt: skip
-        self.program, self.env, self.expose = program, env, expose
+        self.program, self.target, self.env = program, target, target.env
         self.has_casts, self.real = has_casts, set[fx.Node]()
-        self.constraints, self.kept = constraints, kept
+        self.expose, self.kept = expose, kept
         self.ranges = Ranges(program.tensors)
-        self.trial = Walker(program, Lowering(env, constraints=constraints), self.ranges)
+        self.trial = Walker(program, Lowering.of(target), self.ranges)
         self.accepted: set[fx.Node] = set()
         self.folded: set[fx.Node] = set()  # constants of a graph
         self.meant: set[fx.Node] = set()  # dequantize calls, which only say what integers mean
@@ -345,7 +343,7 @@ class _Partitioner:
 
     def _again(self, nodes: list[fx.Node]) -> tuple[Walker, list[fx.Node]]:
         """Calls lowered into a graph of their own, and what that reads."""
-        walker = Walker(self.program, Lowering(self.env, constraints=self.constraints))
+        walker = Walker(self.program, Lowering.of(self.target))
         walker.codes, walker.missing = self.trial.codes, self.trial.missing
         walker.unsigned = self.trial.unsigned
         members, inputs = set(nodes), list[fx.Node]()

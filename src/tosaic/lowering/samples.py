@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,13 +12,12 @@ from torch import Tensor
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import RULES, Rule, Sample
-from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Array, Op, Quant, Value
 from tosaic.lowering.alternatives.data_movement import joined
 from tosaic.lowering.alternatives.mask import is_mask, mask_input
 from tosaic.lowering.builder import Lowering
+from tosaic.lowering.target import Target
 from tosaic.spec.dtypes import I8, I16, I32, I48, DType
-from tosaic.spec.env import Env
 
 
 @dataclass(frozen=True)
@@ -238,13 +237,11 @@ def lowered(
     return b.requantize(case.lower(b, made.values), wanted, out)
 
 
-def emitted(
-    case: Case, env: Env, kind: DType | None, constraints: Sequence[Constraint] = ()
-) -> list[Op]:
+def emitted(case: Case, target: Target, kind: DType | None) -> list[Op]:
     """The operators of a sample in float or quantized to a type; Unsupported if it has no form."""
     if kind is not None and kind not in case.integers:
         raise Unsupported(case.rule.integers_why or f"it has no {kind} form")
-    b = Lowering(env, constraints=constraints)
+    b = Lowering.of(target)
     result = lowered(b, case, operands(b, case, kind), kind)
     if result.producer is None:
         b.IDENTITY(result)  # what passes through is copied, so the target must have its type

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -11,21 +11,19 @@ from torch import SymInt, Tensor, fx
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.registry import rule_of
-from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.mask import is_mask, mask_input
 from tosaic.lowering.builder import TYPES, Lowering
+from tosaic.lowering.target import Target
+from tosaic.passes.fold_constants import folded
 from tosaic.spec import dtypes as d
-from tosaic.spec.env import Env
 
 
 class Trial:
     """Runs rules on stand-ins of the program's own types; nothing that they build is kept."""
 
-    def __init__(
-        self, env: Env, constants: set[fx.Node], constraints: Sequence[Constraint] = ()
-    ) -> None:
-        self.env, self.constants, self.constraints = env, constants, constraints
+    def __init__(self, target: Target, constants: set[fx.Node]) -> None:
+        self.target, self.constants = target, constants
         self._answers: dict[Any, Unsupported | None] = {}
 
     def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
@@ -67,7 +65,7 @@ class Trial:
         return example.dtype, tuple(example.shape)
 
     def _tried(self, calls: tuple[fx.Node, ...]) -> Unsupported | None:
-        b, known = Lowering(self.env, constraints=self.constraints), dict[fx.Node, Value]()
+        b, known = Lowering.of(self.target), dict[fx.Node, Value]()
         result: Any = None
         wanted = self.wanted(calls[-1])
         try:
@@ -114,13 +112,9 @@ class Trial:
         if node.op == "get_attr":
             module = node.graph.owning_module
             return None if module is None else torchapi.attribute(module, str(node.target))
-        operands = node.all_input_nodes
-        if torchapi.overload_of(node) is None or (operands and node not in self.constants):
+        if node.all_input_nodes and node not in self.constants:
             return None
-        given = {n: self._integers(n) for n in operands}
-        if None in given.values():
-            return None
-        found = torchapi.evaluate(node, given)
+        found = folded(node, {n: self._integers(n) for n in node.all_input_nodes})
         return found if isinstance(found, Tensor) else None
 
     def made(self, b: Lowering, node: fx.Node, kind: d.DType, quant: Quant | None) -> Value:

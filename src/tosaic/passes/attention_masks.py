@@ -1,4 +1,4 @@
-"""Masks of attention: where scores count, and what is added to them.
+"""Masks of attention: conditions where scores count, and numbers that are added to them.
 
 A softmax that is no attention known as a whole reads its scores and one number far below: a sum
 with −10000 or −∞ leaves no room for the others. What then is far below the largest of its row does
@@ -16,7 +16,8 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.passes.match import hold, values_of
+from tosaic.passes.engine import Call, Replacement, node_pass
+from tosaic.passes.match import BOTH, CASTS, PRODUCTS, hold, name_of, number_of, values_of
 
 aten = torch.ops.aten
 FAR = -1e3  # what adds this much, or is this little, counts for nothing
@@ -26,9 +27,6 @@ _MOVES = frozenset({
     "aten.slice.Tensor", "aten.permute.default", "aten.transpose.int", "aten.clone.default",
     "aten.contiguous.default", "aten.select.int", "aten.squeeze.dim", "aten.repeat.default",
 })  # fmt: skip
-_SUMS = frozenset({"aten.add.Tensor", "aten.add_.Tensor"})
-_CASTS = frozenset({"aten.to.dtype", "aten.to.dtype_layout", "aten._to_copy.default",
-                    "aten.type_as.default", "aten.to.device"})  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,14 +45,6 @@ class Masking:
     @property
     def is_known(self) -> bool:
         return values_of(self.node) is not None
-
-
-def number(value: Any) -> float | None:
-    """The one number that an argument is, be it in a tensor of its own."""
-    if isinstance(value, (int, float)):
-        return float(value)
-    known = values_of(value) if isinstance(value, fx.Node) else None
-    return float(known) if known is not None and known.numel() == 1 else None
 
 
 def conditions(home: fx.Node, masks: Sequence[Masking]) -> list[Masking] | None:
@@ -80,7 +70,7 @@ def terms(home: fx.Node, mask: Masking, sign: int = 1) -> list[Masking]:
     if made is not None:
         return [replace(made, shape=mask.shape)]
     bound = torchapi.bound_arguments(mask.node)
-    if torchapi.target_name(mask.node) not in _SUMS or bound["alpha"] != 1:
+    if name_of(mask.node) != "aten.add.Tensor" or bound["alpha"] != 1:
         return [mask]
     if not all(isinstance(bound[k], fx.Node) for k in ("self", "other")):
         return [mask]
@@ -141,7 +131,7 @@ def _condition(home: fx.Node, node: fx.Node, sign: int = 1) -> Masking | None:
     if node.op != "call_function":
         return None
     name, bound = torchapi.target_name(node), torchapi.bound_arguments(node)
-    if name in _CASTS:
+    if name in CASTS:
         return _condition(home, bound["self"], sign)
     if name == "aten.neg.default":
         return _condition(home, bound["self"], -sign)
@@ -152,8 +142,10 @@ def _condition(home: fx.Node, node: fx.Node, sign: int = 1) -> Masking | None:
         moved = torchapi.new_call(home, node.target, (inner.node, *node.args[1:]))
         return replace(inner, node=moved)
     found = _two_numbers(home, name, bound, sign)
-    if found is None or found.node.meta["val"].shape == node.meta["val"].shape:
+    if found is None or torchapi.same_shape(found.node, node):
         return found
+    if torchapi.known_shape(node.meta["val"]) is None:
+        return None
     spread = torchapi.new_call(home, aten.expand.default, (found.node, [*node.meta["val"].shape]))
     return replace(found, node=spread)
 
@@ -162,7 +154,7 @@ def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any], sign: int) -> 
     """A condition from a call that chooses between 0 and a number far below."""
 
     def far(value: Any) -> float | None:
-        known = number(value)
+        known = number_of(value)
         return known * sign if known is not None and known * sign <= FAR else None
 
     if name.startswith("aten.masked_fill."):
@@ -170,12 +162,12 @@ def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any], sign: int) -> 
         if value is not None and _is_zero(bound["self"]):
             return Masking(bound["mask"], value, is_allowed=False)
     if name.startswith("aten.where."):
-        for one, other in (("self", "other"), ("other", "self")):
+        for one, other in BOTH:
             value = far(bound[other])
             if value is not None and _is_zero(bound[one]):
                 return Masking(bound["condition"], value, is_allowed=one == "self")
-    if name in ("aten.mul.Tensor", "aten.mul.Scalar"):
-        for one, other in (("self", "other"), ("other", "self")):
+    if name == PRODUCTS:
+        for one, other in BOTH:
             value = far(bound[other])
             if value is not None and isinstance(bound[one], fx.Node):
                 return _indicated(home, bound[one], value)
@@ -183,10 +175,8 @@ def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any], sign: int) -> 
 
 
 def _is_zero(value: Any) -> bool:
-    if isinstance(value, fx.Node):
-        known = values_of(value)
-        return known is not None and not bool(known.any())
-    return bool(value == 0)
+    known = values_of(value)
+    return not bool(known.any()) if known is not None else number_of(value) == 0
 
 
 def _indicated(home: fx.Node, node: fx.Node, value: float) -> Masking | None:
@@ -195,9 +185,9 @@ def _indicated(home: fx.Node, node: fx.Node, value: float) -> Masking | None:
     allowed = False
     if name == "aten.rsub.Scalar" and bound["other"] == 1 and bound["alpha"] == 1:
         node, allowed = bound["self"], True
-    elif name == "aten.sub.Tensor" and number(bound["self"]) == 1 and bound["alpha"] == 1:
+    elif name == "aten.sub.Tensor" and number_of(bound["self"]) == 1 and bound["alpha"] == 1:
         node, allowed = bound["other"], True
-    while torchapi.target_name(node) in _CASTS:
+    while name_of(node) in CASTS:
         node = torchapi.bound_arguments(node)["self"]
     kind = node.meta["val"].dtype
     if kind is not torch.bool:
@@ -207,50 +197,85 @@ def _indicated(home: fx.Node, node: fx.Node, value: float) -> Masking | None:
 
 
 SOFTMAXES = frozenset({"aten.softmax.int", "aten._softmax.default"})
-_SIGNS = {
-    "aten.add.Tensor": 1,
-    "aten.add_.Tensor": 1,
-    "aten.sub.Tensor": -1,
-    "aten.sub_.Tensor": -1,
-}
+_SIGNS = {"aten.add.Tensor": 1, "aten.sub.Tensor": -1}
 
 
-def part_masks(module: fx.GraphModule) -> None:
-    """Let each softmax read its scores where a mask allows them, and ``FAR`` elsewhere."""
+@node_pass(*SOFTMAXES)
+def select_masked_scores(node: fx.Node) -> Replacement:
+    """Let a softmax read its scores where a mask allows them, and ``FAR`` elsewhere."""
     found = False
-    for node in list(module.graph.nodes):
-        if node.op == "call_function" and torchapi.target_name(node) in SOFTMAXES:
-            while (made := _parted(node, node.args[0])) is not None:
-                node.replace_input_with(node.args[0], made)
-                found = True
-    if found:
-        module.graph.eliminate_dead_code()
-        module.recompile()
+    while (made := _parted(node, node.args[0])) is not None:
+        node.replace_input_with(node.all_input_nodes[0], made)
+        found = True
+    return found
+
+
+@node_pass(*_SIGNS, "aten.where.self")
+def select_infinities(node: fx.Node) -> Replacement:
+    """Write a sum with a known mask of infinities as a choice of a number, which has no scale."""
+    bound, sign = torchapi.bound_arguments(node), _SIGNS.get(name_of(node))
+    for one, other in BOTH[: 1 if sign == -1 else 2]:
+        known = values_of(bound[other])
+        if known is None or not known.is_floating_point() or not bool(known.isinf().any()):
+            continue
+        if sign is not None:
+            return _added(node, bound[one], known * sign, bound["alpha"])
+        if known.numel() == 1 and node.meta["val"].dim() >= known.dim():
+            condition = bound["condition"]
+            if other == "self":
+                condition = torchapi.new_call(node, aten.logical_not.default, (condition,))
+            return Call(aten.where.ScalarOther, (condition, bound[one], float(known)))
+    return None
+
+
+def _added(node: fx.Node, base: Any, mask: Tensor, alpha: Any) -> Replacement:
+    """A value plus a mask, of which infinities are all of one sign."""
+    limits = set(mask[mask.isinf()].tolist())
+    if alpha != 1 or len(limits) > 1 or not isinstance(base, fx.Node):
+        return None
+    near = mask.detach().masked_fill(mask.isinf(), 0.0)
+    if near.any() or not torchapi.same_shape(base, node):
+        base = torchapi.new_call(node, aten.add.Tensor, (base, held(node, near)))
+    return Call(aten.where.ScalarOther, (held(node, mask.isfinite()), base, limits.pop()))
 
 
 def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
     """Scores and a mask that are added up, chosen instead; None if they are something else."""
     if not isinstance(scores, fx.Node) or len(scores.users) != 1 or scores.op != "call_function":
         return None
-    sign, bound = _SIGNS.get(torchapi.target_name(scores)), torchapi.bound_arguments(scores)
-    if sign is None or bound["alpha"] != 1:
+    sign, bound = _SIGNS.get(name_of(scores)), torchapi.bound_arguments(scores)
+    if bound.get("alpha") != 1:
         return None
-    for one, other in (("self", "other"), ("other", "self"))[: 2 if sign > 0 else 1]:
+    if name_of(scores) == "aten.baddbmm.default" and bound["beta"] == 1:
+        return _parted_product(home, bound)
+    if sign is None:
+        return None
+    for one, other in BOTH[: 2 if sign > 0 else 1]:
         base, mask = bound[one], bound[other]
         if not all(isinstance(n, fx.Node) for n in (base, mask)) or values_of(base) is not None:
             continue
-        if base.meta["val"].shape != scores.meta["val"].shape:
+        if not torchapi.same_shape(base, scores):
             continue
-        with home.graph.inserting_before(home):
-            known = values_of(mask)
-            made = (
-                _conditional(home, base, mask, sign)
-                if known is None
-                else _limited(home, base, known * sign)
-            )
+        made = _masked(home, base, mask, sign)
         if made is not None:
             return made
     return None
+
+
+def _parted_product(home: fx.Node, bound: dict[str, Any]) -> fx.Node | None:
+    """The same of a product of matrices that a mask is added to."""
+    product = torchapi.new_call(home, aten.bmm.default, (bound["batch1"], bound["batch2"]))
+    made = _masked(home, product, bound["self"], 1)
+    if not product.users:
+        home.graph.erase_node(product)
+    return made
+
+
+def _masked(home: fx.Node, base: fx.Node, mask: fx.Node, sign: int) -> fx.Node | None:
+    known = values_of(mask)
+    if known is None:
+        return _conditional(home, base, mask, sign)
+    return _limited(home, base, known * sign)
 
 
 def _limited(home: fx.Node, base: fx.Node, mask: Tensor) -> fx.Node | None:

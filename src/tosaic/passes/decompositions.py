@@ -16,6 +16,7 @@ from torch.nn import functional as F
 from tosaic.errors import Unsupported
 
 _MOST_ROWS = 64  # of which all pairs are taken one row at a time
+_FEW_ROWS = 4
 
 
 def _hypot(self: Tensor, other: Tensor) -> Tensor:
@@ -137,6 +138,9 @@ def _logcumsumexp(self: Tensor, dim: int) -> Tensor:
     size = x.shape[-1]
     if size > _MOST_ROWS:
         raise Unsupported("so many sums of exponentials")
+    if size <= _FEW_ROWS:  # no sum is rounded before its logarithm
+        few = [x[..., : i + 1].logsumexp(-1) for i in range(size)]
+        return torch.stack(few, dim)
     past = torch.ones(size, size).tril().bool()
     rows = torch.where(past, x.unsqueeze(-2), -math.inf)
     most = torch.cummax(x, -1).values

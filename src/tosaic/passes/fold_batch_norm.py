@@ -1,4 +1,4 @@
-"""Batch norms become what they are: part of the layer before them, or a factor for each channel.
+"""Folds batch norms into the layer before them, or makes a depthwise convolution of them.
 
 None is left to torchao, which cleans the whole graph after each one and, where one remains, looks
 for patterns of training that cost tens of seconds.
@@ -14,6 +14,8 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.row_blocks import by_rows
+from tosaic.passes.engine import Call, Replacement, node_pass, replace
+from tosaic.passes.match import constant_of, name_of, values_of
 
 _NORMS = {
     "aten.batch_norm.default",
@@ -40,102 +42,82 @@ class Norm:
     offset: Tensor
 
 
-def fold_batch_norms(module: fx.GraphModule) -> None:
-    """Layers get new weights, the old ones may be the user's own; the rest become layers."""
-    graph = module.graph
-    for node in list(graph.nodes):
-        if node.op != "call_function" or torchapi.target_name(node) not in _NORMS:
-            continue
-        norm = _constant_norm(module, node)
-        if norm is None:
-            continue
-        result = _into_layer(module, norm) or as_layer(module, norm)
-        for user in list(node.users):
-            if torchapi.target_name(user) == "getitem":
-                user.replace_all_uses_with(result)
-                graph.erase_node(user)
-        node.replace_all_uses_with(result)
-        graph.erase_node(node)
-    graph.eliminate_dead_code()
-    module.recompile()
+@node_pass(*_NORMS)
+def fold_batch_norm(node: fx.Node) -> Replacement:
+    """Layers get new weights, the old ones may be the user's own; other norms become layers."""
+    norm = _constant_norm(node)
+    if norm is None:
+        return None
+    result = _into_layer(norm) or as_layer(norm)
+    for user in list(node.users):
+        if torchapi.target_name(user) == "getitem":
+            replace(user, result)
+    return result
 
 
-def add_biases(module: fx.GraphModule) -> None:
-    """Layers without a bias get one of zeros: it costs nothing, and can be corrected."""
-    for node in list(module.graph.nodes):
-        if node.op != "call_function" or torchapi.target_name(node) not in LAYERS:
-            continue
-        bound = torchapi.bound_arguments(node)
-        weight = bound["weight"]
-        if bound["bias"] is not None or weight.op != "get_attr":
-            continue
-        values = torchapi.attribute(module, str(weight.target))
-        behind = _is_transposed(node, bound)
-        channels = values.shape[1] * int(bound["groups"]) if behind else values.shape[0]
-        made = torch.zeros(channels, dtype=values.dtype, device=values.device)
-        (bound["bias"],) = parameters(module, node, node, bias=made)
-        node.args, node.kwargs = tuple(bound.values()), {}
-    module.recompile()
+@node_pass(*LAYERS)
+def add_bias(node: fx.Node) -> Replacement:
+    """A layer without a bias gets one of zeros: it costs nothing, and can be corrected."""
+    bound = torchapi.bound_arguments(node)
+    values = values_of(bound["weight"])
+    if bound["bias"] is not None or values is None:
+        return None
+    behind = _is_transposed(node, bound)
+    channels = values.shape[1] * int(bound["groups"]) if behind else values.shape[0]
+    made = torch.zeros(channels, dtype=values.dtype, device=values.device)
+    (bound["bias"],) = parameters(node, bias=made)
+    return Call(node.target, tuple(bound.values()))
 
 
 def _is_transposed(layer: fx.Node, bound: dict[str, Any]) -> bool:
     return "transpose" in torchapi.target_name(layer) or bool(bound.get("transposed"))
 
 
-def _constant_norm(module: fx.GraphModule, node: fx.Node) -> Norm | None:
+def _constant_norm(node: fx.Node) -> Norm | None:
     """The factors of an inference batch norm whose statistics are constants."""
     bound = torchapi.bound_arguments(node)
     given = [bound.get(name) for name in _STATISTICS]
-    known = all(t is None or (isinstance(t, fx.Node) and t.op == "get_attr") for t in given)
-    if bound.get("training") or given[0] is None or given[1] is None or not known:
+    mean, variance, weight, bias = (constant_of(t) for t in given)
+    known = all(t is None or constant_of(t) is not None for t in given)
+    if bound.get("training") or mean is None or variance is None or not known:
         return None
     if any(user.args[1] != 0 for user in node.users if torchapi.target_name(user) == "getitem"):
         return None
-    mean, variance, weight, bias = (
-        None if t is None else torchapi.attribute(module, str(t.target)).detach().double()
-        for t in given
-    )
-    assert mean is not None
-    assert variance is not None
     eps = next(bound[name] for name in ("eps", "epsilon") if name in bound)
     factor = torch.rsqrt(variance + eps) * (1.0 if weight is None else weight)
     return Norm(node, node.args[0], factor, (0.0 if bias is None else bias) - mean * factor)
 
 
-def _into_layer(module: fx.GraphModule, norm: Norm) -> fx.Node | None:
+def _into_layer(norm: Norm) -> fx.Node | None:
     """The layer before the norm, with the norm in its weights; None if others read its result."""
     layer = norm.source
     if not isinstance(layer, fx.Node) or not is_layer(layer) or len(layer.users) != 1:
         return None
     if torchapi.target_name(layer) == "aten.linear.default" and _rank(layer) != 2:
         return None  # the norm is over axis 1, the layer over the last
-    scale_layer(module, layer, norm.factor, norm.offset)
+    scale_layer(layer, norm.factor, norm.offset)
     return layer
 
 
 def is_layer(node: fx.Node) -> bool:
     """Whether a call is a layer whose weights and bias are constants."""
-    if node.op != "call_function" or torchapi.target_name(node) not in LAYERS:
+    if name_of(node) not in LAYERS:
         return False
     bound = torchapi.bound_arguments(node)
     return all(v is None or v.op == "get_attr" for v in (bound["weight"], bound["bias"]))
 
 
-def scale_layer(module: fx.GraphModule, layer: fx.Node, factor: Tensor, offset: Tensor) -> None:
+def scale_layer(layer: fx.Node, factor: Tensor, offset: Tensor) -> None:
     """A layer gives factor · result + offset, for each channel, by new weights."""
     bound = torchapi.bound_arguments(layer)
-    weight = torchapi.attribute(module, str(bound["weight"].target))
-    before = (
-        torch.zeros_like(offset)
-        if bound["bias"] is None
-        else torchapi.attribute(module, str(bound["bias"].target)).detach().double()
-    )
+    weight, before = values_of(bound["weight"]), constant_of(bound["bias"])
+    assert weight is not None
     factors = _along_weight(factor, layer, bound, weight)
     made = by_rows(_multiplied, weight.detach(), factors)
-    bias = (before * factor + offset).to(weight.dtype)
-    nodes = parameters(module, layer, layer, weight=made, bias=bias)
+    bias = (offset if before is None else before * factor + offset).to(weight.dtype)
+    nodes = parameters(layer, weight=made, bias=bias)
     bound |= dict(zip(("weight", "bias"), nodes))
-    layer.args, layer.kwargs = tuple(bound.values()), {}
+    replace(layer, Call(layer.target, tuple(bound.values())))
 
 
 def _multiplied(weight: Tensor, factors: Tensor) -> Tensor:
@@ -151,41 +133,36 @@ def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight:
     return each.reshape(weight.shape[0], weight.shape[1], *[1] * (weight.dim() - 2))
 
 
-def as_layer(module: fx.GraphModule, norm: Norm) -> fx.Node:
+def as_layer(norm: Norm) -> fx.Node:
     """A convolution of size 1 for each channel; other ranks than 3 and 4 take the shape of 3."""
-    source, graph, aten = norm.source, module.graph, torch.ops.aten
+    source, node, aten = norm.source, norm.node, torch.ops.aten
     example, channels = source.meta["val"], len(norm.factor)
     rank = example.dim() if example.dim() in (3, 4) else 3
     shape = channels, *[1] * (rank - 1)
     real = norm.factor.reshape(shape).to(example.dtype), norm.offset.to(example.dtype)
-    nodes = parameters(module, norm.node, norm.node, weight=real[0], bias=real[1])
+    nodes = parameters(node, weight=real[0], bias=real[1])
     ones, zeros = [1] * (rank - 2), [0] * (rank - 2)
     convolve = aten.conv1d.default if rank == 3 else aten.conv2d.default
-    with graph.inserting_before(norm.node):
+    with node.graph.inserting_before(node):
         x = source
         if rank != example.dim():
-            x = call_for(norm.node, aten.reshape.default, source, [example.shape[0], channels, -1])
-        y = call_for(norm.node, convolve, x, *nodes, ones, zeros, ones, channels)
+            rows = source, [example.shape[0], channels, -1]
+            x = torchapi.new_call(node, aten.reshape.default, rows)
+        y = torchapi.new_call(node, convolve, (x, *nodes, ones, zeros, ones, channels))
         if rank != example.dim():
-            y = call_for(norm.node, aten.reshape.default, y, list(example.shape))
+            y = torchapi.new_call(node, aten.reshape.default, (y, list(example.shape)))
     return y
 
 
-def call_for(origin: fx.Node, target: Any, *args: Any) -> fx.Node:
-    """A call in the place of another, with its origin, and its own shape and type."""
-    return torchapi.new_call(origin, target, args)
-
-
-def parameters(
-    module: fx.GraphModule, owner: fx.Node, place: fx.Node, **values: Tensor
-) -> list[fx.Node]:
-    """New parameters, named after a node, which is unique in its graph."""
-    nodes: list[fx.Node] = []
+def parameters(owner: fx.Node, **values: Tensor) -> list[fx.Node]:
+    """New parameters before a node, which they are named after: it is unique in its graph."""
+    nodes, module = list[fx.Node](), owner.graph.owning_module
+    assert module is not None
     for name, value in values.items():
         path = f"_{owner.name}_{name}"
         module.register_parameter(path, torch.nn.Parameter(value, requires_grad=False))
-        with module.graph.inserting_before(place):
-            nodes.append(module.graph.get_attr(path))
+        with owner.graph.inserting_before(owner):
+            nodes.append(owner.graph.get_attr(path))
         nodes[-1].meta["val"] = torchapi.stand_in_beside(owner, value)
     return nodes
 

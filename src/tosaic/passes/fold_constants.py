@@ -1,4 +1,4 @@
-"""What a program computes from no input: masks, positions, tables. It becomes buffers."""
+"""Folds constants: masks, positions and tables that depend on no input are computed here."""
 
 from __future__ import annotations
 
@@ -6,28 +6,31 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.passes.engine import graph_pass
 from tosaic.passes.match import hold
 
 _LARGEST = 1 << 24  # elements that are computed here; more are left to the target
 
 
-def fold_known(module: fx.GraphModule) -> None:
-    """Calls that read no input and nothing random are replaced by their results.
+@graph_pass
+def fold_constants(module: fx.GraphModule) -> bool:
+    """Calls that read no input and nothing random are replaced by buffers with their results.
 
-    What is inside is then never observed, such as the −∞ of a mask, which has no scale. Calls that
-    write to what they read make new values instead, or a run would change a buffer; a program
-    with a write that has no such form is left.
+    What is inside is then never observed, such as the −∞ of a mask, which has no scale. A program
+    that writes to what it reads is left, as a run would change a buffer.
     """
     graph, made = module.graph, dict[fx.Node, Any]()
-    values = {n: torchapi.attribute(module, str(n.target)) for n in graph.nodes if _is_held(n)}
+    values = {n: torchapi.attribute(module, str(n.target)) for n in graph.nodes
+              if n.op == "get_attr"}  # fmt: skip
     for node in graph.nodes:
-        if node.op == "call_function" and is_known(node, values):
-            values[node] = made[node] = torchapi.computed(node, values)
-    if not made or not all(_is_new(node) for node in graph.nodes if node not in made):
-        return
+        if (value := folded(node, values)) is not None:
+            values[node] = made[node] = value
+    if not made or any(torchapi.written_positions(n) for n in graph.nodes if n not in made):
+        return False
     for node, value in made.items():
         if not isinstance(value, Tensor) or all(user in made for user in node.users):
             continue
@@ -36,21 +39,18 @@ def fold_known(module: fx.GraphModule) -> None:
     for node in reversed(made):  # dead code to PyTorch is no call that writes
         if not node.users:
             graph.erase_node(node)
-    graph.eliminate_dead_code()
-    module.recompile()
+    return True
 
 
-def _is_held(node: fx.Node) -> bool:
-    return node.op == "get_attr"
+def folded(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    """What a call gives where it reads nothing but what is known; None for any other."""
+    if node.op != "call_function" or not _is_known(node, values):
+        return None
+    with torch.no_grad():
+        return torchapi.computed(node, values)
 
 
-def _is_new(node: fx.Node) -> bool:
-    """Whether a call makes a new value; one that writes to an old one does so from here on."""
-    torchapi.make_new(node)
-    return not torchapi.written_positions(node)
-
-
-def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
+def _is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
     """Whether a call reads tensors alone that are known, so that its result is, too, or all are."""
     if torchapi.target_name(node) == "getitem":
         return are_tensors(values.get(node.all_input_nodes[0]))

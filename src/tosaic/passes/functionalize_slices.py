@@ -1,4 +1,4 @@
-"""Values that are written to part by part, as their parts side by side.
+"""Turns slice writes into concatenations: a value that is written to part by part is its parts.
 
 ``boxes[..., :2] = a; boxes[..., 2:] = b`` changes one value twice. Each part of it has a range of
 its own, and what is overwritten, such as zeros, none that counts; the parts of a concatenation
@@ -14,9 +14,10 @@ from typing import Any
 
 import torch
 from torch import fx
-from torch.export import ExportedProgram
 
 from tosaic.front import torchapi
+from tosaic.passes.engine import Call, graph_pass, replace
+from tosaic.passes.match import name_of
 
 aten = torch.ops.aten
 _LONGEST = 4096  # rows of a value that is followed row by row
@@ -40,21 +41,17 @@ class _Rows:
     rows: list[_Row]
 
 
-def in_pieces(exported: ExportedProgram) -> ExportedProgram:
-    """The program without writes to parts of what it computes itself; the given one is left."""
-    if not any(torchapi.target_name(node) in _WRITES for node in exported.graph.nodes):
-        return exported
-    made = torchapi.copied_program(exported)
+@graph_pass
+def functionalize_slices(module: fx.GraphModule) -> bool:
+    """The program without writes to parts of what it computes itself."""
     known: dict[fx.Node, _Rows] = {}
-    for node in list(made.graph.nodes):
-        name = torchapi.target_name(node) if node.op == "call_function" else ""
+    for node in list(module.graph.nodes):
+        name = name_of(node)
         if name in _WRITES:
             _write(node, known)
-        elif name in ("aten.slice.Tensor", "aten.select.int"):
+        elif name in ("aten.slice.Tensor", "aten.select.int") and known:
             _read(node, known)
-    made.graph.eliminate_dead_code()
-    made.graph_module.recompile()
-    return made
+    return bool(known)
 
 
 def _write(node: fx.Node, known: dict[fx.Node, _Rows]) -> None:
@@ -78,7 +75,7 @@ def _write(node: fx.Node, known: dict[fx.Node, _Rows]) -> None:
     if len(parts) <= _MOST:
         with node.graph.inserting_before(node):
             given = [_part(node, axis, part) for part in parts]
-        node.target, node.args, node.kwargs = aten.cat.default, (given, axis), {}
+        replace(node, Call(aten.cat.default, (given, axis)))
         known[node] = _Rows(axis, rows)
 
 
@@ -89,6 +86,8 @@ def _read(node: fx.Node, known: dict[fx.Node, _Rows]) -> None:
     if found is None or found.axis != bound["dim"] % bound["self"].meta["val"].dim():
         return
     read = [found.rows[place] for place in _places(bound, len(found.rows))]
+    if not read:
+        return
     source, index = read[0].source, read[0].index
     if index is None:
         if "index" in bound:
@@ -115,8 +114,7 @@ def _copied(value: Any) -> fx.Node | None:
         if given.dtype != old.dtype:
             break
         if given.shape != old.shape:
-            value.target, value.args = aten.expand.default, (source, list(old.shape))
-            value.kwargs = {}
+            replace(value, Call(aten.expand.default, (source, list(old.shape))))
             break
         value = source
     return value if isinstance(value, fx.Node) else None

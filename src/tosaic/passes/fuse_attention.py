@@ -1,4 +1,4 @@
-"""Attention that is written out becomes the one operator, whose scores have 16 bits and more.
+"""Recognises attention that is written out as the one operator.
 
 softmax(q · kᵀ · scale, masked) · v is found by its two products and the softmax between them, with
 masks in the ways that people write them: numbers added, or put where a condition holds. In int8 a
@@ -15,17 +15,25 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.passes.attention_masks import SOFTMAXES, Masking, conditions, joined, number
-from tosaic.passes.match import values_of
+from tosaic.passes.attention_masks import FAR, SOFTMAXES, Masking, conditions, joined
+from tosaic.passes.engine import Call, Replacement, node_pass
+from tosaic.passes.match import (
+    ADDS,
+    BOTH,
+    CASTS,
+    COPIES,
+    PRODUCTS,
+    QUOTIENTS,
+    VIEWS,
+    before,
+    name_of,
+    number_of,
+    values_of,
+)
 
 aten = torch.ops.aten
-_PRODUCTS = frozenset({"aten.matmul.default", "aten.bmm.default"})
-_OPERATOR = frozenset({"aten.scaled_dot_product_attention.default"})
-_SAME = frozenset({"aten.contiguous.default", "aten.clone.default", "aten.type_as.default",
-                   "aten.to.dtype", "aten.to.dtype_layout", "aten.to.device",
-                   "aten._to_copy.default"})  # fmt: skip
-_VIEWS = frozenset({"aten.view.default", "aten.reshape.default", "aten._unsafe_view.default",
-                    "aten.unsqueeze.default", "aten.squeeze.dim"})  # fmt: skip
+_PRODUCTS = ("aten.matmul.default", "aten.bmm.default")
+OPERATOR = "aten.scaled_dot_product_attention.default"
 _LOWEST = -1e30  # a bound below this one bounds nothing
 
 
@@ -43,34 +51,49 @@ class _Scores:
         return replace(self, masks=(*self.masks, mask))
 
 
-def attend(module: fx.GraphModule) -> None:
-    """Put the operator in the place of the last product of each attention that is written out."""
-    found = False
-    for node in list(module.graph.nodes):
-        found = _with_condition(node) or found
-        scores = _attention(node)
-        if scores is not None and _replace(node, scores):
-            found = True
-    if found:
-        module.graph.eliminate_dead_code()
-        module.recompile()
+@node_pass(*_PRODUCTS, OPERATOR)
+def fuse_attention(node: fx.Node) -> Replacement:
+    """The operator in the place of the last product of an attention that is written out."""
+    if name_of(node) == OPERATOR:
+        return _with_condition(node)
+    scores = _attention(node)
+    return None if scores is None else _operator(node, scores, conditions(node, scores.masks))
+
+
+@node_pass(*_PRODUCTS)
+def fuse_exact_attention(node: fx.Node) -> Replacement:
+    """The same for floats, where masks mean the same for all inputs: numbers that are added, or
+    a constant that leaves something of each row."""
+    scores = _attention(node)
+    if scores is None or not (_is_sum(scores) or all(map(_leaves_rows, scores.masks))):
+        return None
+    return _operator(node, scores, list(scores.masks))
+
+
+def _is_sum(scores: _Scores) -> bool:
+    return len(scores.masks) == 1 and scores.masks[0].value is None
+
+
+def _leaves_rows(mask: Masking) -> bool:
+    known = values_of(mask.node)
+    if known is None or mask.value is None:
+        return known is not None
+    allowed = (known.bool() == mask.is_allowed).expand(mask.shape)
+    return mask.value <= FAR and bool(allowed.any(-1).all())
 
 
 def _with_condition(node: fx.Node) -> bool:
     """Give the operator a condition in the place of computed numbers that stand for one."""
-    if not _is_call(node, _OPERATOR):
-        return False
     bound = torchapi.bound_arguments(node)
     query, key, mask = bound["query"], bound["key"], bound["attn_mask"]
     if not isinstance(mask, fx.Node) or not mask.meta["val"].dtype.is_floating_point:
         return False
     whole = (*_shape(query)[:-1], _shape(key)[-2])
     given = Masking(mask, shape=whole)
-    with node.graph.inserting_before(node):
-        found = conditions(node, [given])
-        if found is None or found == [given] or not all(_fits(m, whole) for m in found):
-            return False
-        made = joined(node, found, whole)
+    found = conditions(node, [given])
+    if found is None or found == [given] or not all(_fits(m, whole) for m in found):
+        return False
+    made = joined(node, found, whole)
     assert made is not None
     node.replace_input_with(mask, made)
     return True
@@ -78,14 +101,12 @@ def _with_condition(node: fx.Node) -> bool:
 
 def _attention(node: fx.Node) -> _Scores | None:
     """The scores of the attention that a product of shares and values ends."""
-    if not _is_call(node, _PRODUCTS):
-        return None
     shares = _bare(node.args[0])
-    while shares is not None and _is_call(shares, _VIEWS):
+    while shares is not None and name_of(shares) in VIEWS:
         source = shares.args[0]
         assert isinstance(source, fx.Node)
         shares = _bare(source) if _shape(source)[-2:] == _shape(shares)[-2:] else None
-    if shares is None or not _is_call(shares, SOFTMAXES) or len(shares.users) != 1:
+    if shares is None or name_of(shares) not in SOFTMAXES:
         return None
     bound = torchapi.bound_arguments(shares)
     last = shares.meta["val"].dim() - 1
@@ -96,14 +117,9 @@ def _attention(node: fx.Node) -> _Scores | None:
 
 def _bare(node: Any) -> fx.Node | None:
     """What a value is that nothing else reads, before it is copied or cast to what it is."""
-    while isinstance(node, fx.Node) and len(node.users) == 1:
-        if not _is_call(node, _SAME):
-            return node
-        source = node.args[0]
-        if not isinstance(source, fx.Node) or source.meta["val"].dtype != node.meta["val"].dtype:
-            return None
-        node = source
-    return None
+    source = before(node, names=COPIES | CASTS)
+    is_bare = isinstance(source, fx.Node) and len(source.users) == 1
+    return source if is_bare and name_of(source) not in COPIES | CASTS else None
 
 
 def _scores(given: Any) -> _Scores | None:
@@ -117,7 +133,7 @@ def _scores(given: Any) -> _Scores | None:
             return None
         (query, first), (turned, second) = (_factored(operand) for operand in operands)
         return _Scores(query, turned, first * second)
-    if name in _VIEWS:  # other axes for the heads, as windows have them
+    if name in VIEWS:  # other axes for the heads, as windows have them
         source = bound["self"]
         return _scores(source) if _shape(source)[-2:] == _shape(node)[-2:] else None
     reads = _FORMS.get(name)
@@ -130,28 +146,28 @@ def _scores(given: Any) -> _Scores | None:
 
 def _factored(node: fx.Node) -> tuple[fx.Node, float]:
     """What is multiplied by a number for this reader alone, and the number."""
-    name = torchapi.target_name(node) if node.op == "call_function" else ""
-    if len(node.users) == 1 and name in ("aten.mul.Tensor", "aten.mul.Scalar"):
+    name = name_of(node)
+    if len(node.users) == 1 and name == PRODUCTS:
         bound = torchapi.bound_arguments(node)
-        for one, other in (("self", "other"), ("other", "self")):
-            factor = number(bound[other])
+        for one, other in BOTH:
+            factor = number_of(bound[other])
             if factor is not None and factor > 0 and _is_as_large(bound[one], node):
                 return bound[one], factor
-    elif len(node.users) == 1 and name in ("aten.div.Tensor", "aten.div.Scalar"):
+    elif len(node.users) == 1 and name == QUOTIENTS:
         bound = torchapi.bound_arguments(node)
-        divisor = number(bound["other"])
+        divisor = number_of(bound["other"])
         if divisor is not None and divisor > 0 and _is_as_large(bound["self"], node):
             return bound["self"], 1 / divisor
     return node, 1.0
 
 
 def _is_as_large(source: Any, node: fx.Node) -> bool:
-    return isinstance(source, fx.Node) and source.meta["val"].shape == node.meta["val"].shape
+    return isinstance(source, fx.Node) and torchapi.same_shape(source, node)
 
 
 def _multiplied(bound: dict[str, Any]) -> _Scores | None:
-    for one, other in (("self", "other"), ("other", "self")):
-        factor, found = number(bound[other]), _scores(bound[one])
+    for one, other in BOTH:
+        factor, found = number_of(bound[other]), _scores(bound[one])
         if factor is not None and found is not None:
             return _scaled(found, factor)
         if found is not None and _is_of_heads(bound[other], found):
@@ -161,7 +177,7 @@ def _multiplied(bound: dict[str, Any]) -> _Scores | None:
 
 def _is_of_heads(factor: Any, scores: _Scores) -> bool:
     """Whether a constant has one positive number for each head, or for some of them."""
-    known = values_of(factor) if isinstance(factor, fx.Node) else None
+    known = values_of(factor)
     if (
         known is None
         or known.dim() < 2
@@ -175,8 +191,8 @@ def _is_of_heads(factor: Any, scores: _Scores) -> bool:
 
 
 def _divided(bound: dict[str, Any]) -> _Scores | None:
-    divisor, found = number(bound["other"]), _scores(bound["self"])
-    if not divisor or found is None or bound.get("rounding_mode") is not None:
+    divisor, found = number_of(bound["other"]), _scores(bound["self"])
+    if not divisor or found is None:
         return None
     return _scaled(found, 1 / divisor)
 
@@ -189,7 +205,7 @@ def _scaled(scores: _Scores, factor: float) -> _Scores | None:
 def _added(bound: dict[str, Any]) -> _Scores | None:
     if bound.get("alpha", 1) != 1:
         return None
-    for one, other in (("self", "other"), ("other", "self")):
+    for one, other in BOTH:
         found = _scores(bound[one])
         if found is not None and isinstance(bound[other], fx.Node):
             return found.masked(Masking(bound[other]))
@@ -197,15 +213,15 @@ def _added(bound: dict[str, Any]) -> _Scores | None:
 
 
 def _filled(bound: dict[str, Any]) -> _Scores | None:
-    found, value = _scores(bound["self"]), number(bound["value"])
+    found, value = _scores(bound["self"]), number_of(bound["value"])
     if found is None or value is None:
         return None
     return found.masked(Masking(bound["mask"], value, is_allowed=False))
 
 
 def _chosen(bound: dict[str, Any]) -> _Scores | None:
-    for one, other in (("self", "other"), ("other", "self")):
-        found, value = _scores(bound[one]), number(bound[other])
+    for one, other in BOTH:
+        found, value = _scores(bound[one]), number_of(bound[other])
         if found is not None and value is not None:
             return found.masked(Masking(bound["condition"], value, is_allowed=one == "self"))
     return None
@@ -215,7 +231,7 @@ def _bounded(bound: dict[str, Any]) -> _Scores | None:
     """A bound that is as low as numbers get changes nothing."""
     for one, other in (("self", "other"), ("other", "self"), ("self", "min")):
         if one in bound and other in bound and bound.get("max") is None:
-            least, found = number(bound[other]), _scores(bound[one])
+            least, found = number_of(bound[other]), _scores(bound[one])
             if found is not None and least is not None and least <= _LOWEST:
                 return found
     return None
@@ -229,41 +245,33 @@ def _product_and_mask(bound: dict[str, Any]) -> _Scores | None:
 
 
 _FORMS: dict[str, Callable[[dict[str, Any]], _Scores | None]] = {
-    "aten.mul.Tensor": _multiplied, "aten.mul.Scalar": _multiplied,
-    "aten.mul_.Tensor": _multiplied, "aten.div.Tensor": _divided, "aten.div.Scalar": _divided,
-    "aten.div_.Tensor": _divided, "aten.add.Tensor": _added, "aten.add_.Tensor": _added,
-    "aten.masked_fill.Scalar": _filled, "aten.masked_fill_.Scalar": _filled,
-    "aten.masked_fill.Tensor": _filled, "aten.masked_fill_.Tensor": _filled,
-    "aten.where.self": _chosen, "aten.where.ScalarOther": _chosen,
-    "aten.where.ScalarSelf": _chosen, "aten.maximum.default": _bounded,
-    "aten.max.other": _bounded, "aten.clamp.default": _bounded,
+    PRODUCTS: _multiplied, QUOTIENTS: _divided, ADDS: _added, "aten.masked_fill.Scalar": _filled,
+    "aten.masked_fill.Tensor": _filled, "aten.where.self": _chosen,
+    "aten.where.ScalarOther": _chosen, "aten.where.ScalarSelf": _chosen,
+    "aten.maximum.default": _bounded, "aten.clamp.default": _bounded,
     "aten.clamp_min.default": _bounded, "aten.baddbmm.default": _product_and_mask,
 }  # fmt: skip
 
 
-def _replace(node: fx.Node, scores: _Scores) -> bool:
-    """Make the product the operator, if all of it has the shapes that the operator takes."""
+def _operator(node: fx.Node, scores: _Scores, masks: list[Masking] | None) -> Call | None:
+    """The operator, if all of it has the shapes that it takes."""
     value, shape = node.args[1], _shape(scores.query)
     assert isinstance(value, fx.Node)
     rows, columns = shape[-2], _shape(scores.turned)[-1]
     batches = {_shape(n)[:-2] for n in (scores.query, scores.turned, value)}
     kinds = {n.meta["val"].dtype for n in (scores.query, scores.turned, value)}
     if len(batches) != 1 or len(kinds) != 1 or len(shape) < 2 or None in (*shape, columns):
-        return False  # it would spread, or be cast
+        return None  # it would spread, or be cast
     whole = (*shape[:-2], rows, columns)
-    with node.graph.inserting_before(node):
-        found = conditions(node, scores.masks)
-        if found is None or not all(_fits(mask, whole) for mask in found):
-            return False
-        mask = joined(node, found, whole)
-        turned = torchapi.new_call(node, aten.transpose.int, (scores.turned, -2, -1))
-        query = scores.query
-        if scores.heads is not None:
-            query = torchapi.new_call(node, aten.mul.Tensor, (query, scores.heads))
-    node.target = aten.scaled_dot_product_attention.default
-    node.args = query, turned, value, mask
-    node.kwargs = {"scale": scores.scale}
-    return True
+    if masks is None or not all(_fits(mask, whole) for mask in masks):
+        return None
+    mask = joined(node, masks, whole)
+    turned = torchapi.new_call(node, aten.transpose.int, (scores.turned, -2, -1))
+    query = scores.query
+    if scores.heads is not None:
+        query = torchapi.new_call(node, aten.mul.Tensor, (query, scores.heads))
+    operator = aten.scaled_dot_product_attention.default
+    return Call(operator, (query, turned, value, mask), {"scale": scores.scale})
 
 
 def _fits(mask: Masking, whole: tuple[int, ...]) -> bool:
@@ -277,7 +285,3 @@ def _fits(mask: Masking, whole: tuple[int, ...]) -> bool:
 def _shape(node: fx.Node) -> tuple[Any, ...]:
     example: Tensor = node.meta["val"]
     return torchapi.known_shape(example) or (None,)
-
-
-def _is_call(node: fx.Node, names: frozenset[str]) -> bool:
-    return node.op == "call_function" and torchapi.target_name(node) in names

@@ -88,8 +88,8 @@ class Curve:
 
 
 def _plain(call: fx.Node) -> str:
-    """``aten.floor_.default`` as ``floor``."""
-    return torchapi.target_name(call).partition(".")[2].partition(".")[0].rstrip("_")
+    """``aten.floor.default`` as ``floor``."""
+    return torchapi.target_name(call).partition(".")[2].partition(".")[0]
 
 
 def _as_kind(value: Any, kind: torch.dtype) -> Any:

@@ -13,10 +13,14 @@ from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.devices import on_cpu
 from tosaic.front.functionalize import is_functional
+from tosaic.front.hints import HELD
 from tosaic.front.imported import KEPT, Imported
 from tosaic.front.state import explicit
-from tosaic.passes.canonicalize import composed
-from tosaic.passes.functionalize_slices import in_pieces
+from tosaic.passes.attention_masks import SOFTMAXES
+from tosaic.passes.engine import run
+from tosaic.passes.fuse_attention import OPERATOR
+from tosaic.passes.match import name_of
+from tosaic.passes.phases import CANONICAL, FLOAT, IMPORT
 
 _OBSERVER = "activation_post_process_"  # what torchao calls them
 
@@ -28,9 +32,12 @@ def import_model(
     if isinstance(model, (str, os.PathLike)):
         model = torchapi.load(model)
     if isinstance(model, fx.GraphModule) and _is_converted(model) and is_functional(model):
+        made = model if torchapi.is_canonical(model) else torchapi.copied(model)
+        run(made, CANONICAL if made is not model else ())
         if isinstance(kept := model.meta.get(KEPT), Imported):
-            return kept.with_model(model)
-        return Imported(model, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
+            return kept.with_model(made)
+        return Imported(made, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
+    given = model
     if isinstance(model, torch.nn.Module):
         if any(name.startswith(_OBSERVER) for name, _ in model.named_children()):
             raise InvalidInput("the model is prepared, and not converted yet: see tosaic.convert")
@@ -44,7 +51,7 @@ def import_model(
             f"a .pt2 file, not {type(model).__name__}"
         )
     _check_arguments(model)
-    return _from_exported(on_cpu(torchapi.with_own_operators(model)))
+    return _from_exported(on_cpu(torchapi.with_own_operators(model)), given)
 
 
 def _check_arguments(exported: ExportedProgram) -> None:
@@ -58,12 +65,35 @@ def _check_arguments(exported: ExportedProgram) -> None:
             )
 
 
-def _from_exported(exported: ExportedProgram) -> Imported:
+def _from_exported(exported: ExportedProgram, given: Any) -> Imported:
+    """The program in canonical form; what the user gave is left as it was."""
     call = exported.call_spec
     if not is_functional(exported.graph_module):
         exported = torchapi.functional(exported)
     made, changes = explicit(exported)
-    return Imported(in_pieces(composed(made)), call.in_spec, call.out_spec, changes)
+    made = torchapi.copied_program(made) if made is given else made
+    signature = made.graph_signature
+    held = {*signature.inputs_to_parameters, *signature.inputs_to_buffers}
+    held |= signature.inputs_to_lifted_tensor_constants.keys()
+    for node in made.graph.find_nodes(op="placeholder"):
+        node.meta[HELD] = node.name in held
+    made.graph.eliminate_dead_code()  # what nothing reads would count as a consumer
+    run(made.graph_module, IMPORT)
+    return Imported(made, call.in_spec, call.out_spec, changes)
+
+
+def with_attention(source: Imported) -> Imported:
+    """The program with attention that is written out as the operator, for a target of floats."""
+    if not isinstance(source.model, ExportedProgram):
+        return source
+    names = [name_of(node) for node in source.model.graph.nodes]
+    if SOFTMAXES.isdisjoint(names):
+        return source
+    with torch.no_grad():
+        module = torchapi.module_of(source.model)
+        run(module, FLOAT)
+    found = sum(name_of(node) == OPERATOR for node in module.graph.nodes)
+    return source.with_model(module) if found > names.count(OPERATOR) else source
 
 
 def _is_converted(module: fx.GraphModule) -> bool:

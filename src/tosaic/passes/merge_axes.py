@@ -16,26 +16,27 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.passes.engine import Call, graph_pass, replace
 from tosaic.rewrite.axes import merged_axes
 
 aten = torch.ops.aten
 MOST = 6  # axes that level 8K of TOSA has
 _VIEWS = frozenset(
-    {"view", "reshape", "_unsafe_view", "flatten", "unflatten", "unsqueeze", "squeeze",
-     "contiguous", "clone", "view_as", "reshape_as", "_reshape_alias"}
+    {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "contiguous", "clone",
+     "view_as", "reshape_as", "_reshape_alias"}
 )  # fmt: skip
-_PERMUTATIONS = frozenset({"permute", "transpose", "movedim", "moveaxis", "swapaxes", "swapdims"})
+_PERMUTATIONS = frozenset({"permute", "transpose", "movedim"})
 _OVER_AXES = frozenset(
     {"softmax", "_softmax", "log_softmax", "_log_softmax", "sum", "mean", "amax", "amin"}
 )
 
 
-def has_high_ranks(graph: fx.Graph) -> bool:
-    return any(_rank(node) > MOST for node in graph.nodes)
-
-
-def lower_ranks(graph: fx.Graph) -> None:
+@graph_pass
+def merge_axes(module: fx.GraphModule) -> bool:
     """Have calls on fewer axes compute what calls on more than six do, where there are such."""
+    graph = module.graph
+    if not any(_rank(node) > MOST for node in graph.nodes):
+        return False
     held: dict[fx.Node, fx.Node] = {}  # values of more axes by those with the same elements
     for node in list(graph.nodes):
         if node.op != "call_function" or not isinstance(node.meta.get("val"), Tensor):
@@ -47,8 +48,8 @@ def lower_ranks(graph: fx.Graph) -> None:
         if made is not None and _rank(node) > MOST:
             held[node] = made
         elif made is not None:
-            node.target, node.args = aten.reshape.default, (made, list(_shape(node)))
-            node.kwargs = {}
+            replace(node, Call(aten.reshape.default, (made, list(_shape(node)))))
+    return True
 
 
 def _lowered(node: fx.Node, held: dict[fx.Node, fx.Node]) -> fx.Node | None:

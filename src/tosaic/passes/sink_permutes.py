@@ -1,4 +1,4 @@
-"""Transpositions behind a layer wait until what is computed number by number is done.
+"""Sinks permutations below elementwise calls, and merges those that meet.
 
 Networks written for channels behind the others have them around each layer. A layer and its
 activation are one only where nothing stands between them, and two that undo each other are none.
@@ -13,32 +13,32 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.functionalize import is_functional
+from tosaic.passes.engine import Call, graph_pass, replace
 from tosaic.passes.fold_batch_norm import is_layer
-from tosaic.passes.match import hold, values_of
+from tosaic.passes.match import COPIES, before, hold, name_of, values_of
 
 aten = torch.ops.aten
 _TRANSPOSITIONS = frozenset({"aten.permute.default", "aten.transpose.int"})
-_COPIES = frozenset({"aten.contiguous.default", "aten.clone.default"})
 _JOINS = frozenset({"aten.cat.default", "aten.batch_norm.default"})
 
 
-def sink_permutes(module: fx.GraphModule) -> None:
-    """Move each behind the calls that it can stand behind, and join those that meet."""
+@graph_pass
+def sink_permutes(module: fx.GraphModule) -> bool:
+    """Move each behind the calls that it can stand behind, and merge those that meet."""
     nodes = list(module.graph.nodes)
     if not any(_order(node) for node in nodes) or not is_functional(module):
-        return
+        return False
     for node in nodes:
         if (order := _order(node)) is not None:
             _join(node, order)
         elif node.op == "call_function" and (torchapi.is_pointwise(node) or _is_cat(node)):
             _sink(node)
-    module.graph.eliminate_dead_code()
-    module.recompile()
+    return True
 
 
 def _order(node: fx.Node) -> list[int] | None:
     """Which axes a transposition takes, in their order; None for another call."""
-    if node.op != "call_function" or torchapi.target_name(node) not in _TRANSPOSITIONS:
+    if name_of(node) not in _TRANSPOSITIONS:
         return None
     bound, rank = torchapi.bound_arguments(node), node.meta["val"].dim()
     if not rank:
@@ -53,9 +53,8 @@ def _order(node: fx.Node) -> list[int] | None:
 
 def _before(node: fx.Node) -> fx.Node:
     """What a copy is made of: layouts in memory are no matter here."""
-    while node.op == "call_function" and torchapi.target_name(node) in _COPIES:
-        node = node.all_input_nodes[0]
-    return node
+    source: fx.Node = before(node, only_reader=False, names=COPIES)
+    return source
 
 
 def _join(node: fx.Node, order: Sequence[int]) -> None:
@@ -67,7 +66,7 @@ def _join(node: fx.Node, order: Sequence[int]) -> None:
     if whole == sorted(whole):
         node.replace_all_uses_with(source)
     else:
-        node.target, node.args, node.kwargs = aten.permute.default, (source, whole), {}
+        replace(node, Call(aten.permute.default, (source, whole)))
 
 
 def _sink(node: fx.Node) -> None:
@@ -103,7 +102,7 @@ def _sink(node: fx.Node) -> None:
 
 
 def _is_cat(node: fx.Node) -> bool:
-    return torchapi.target_name(node) == "aten.cat.default"
+    return name_of(node) == "aten.cat.default"
 
 
 def _is_of_layer(node: fx.Node) -> bool:

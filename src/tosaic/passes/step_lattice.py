@@ -62,7 +62,7 @@ class Steps:
             return None if _is_float(node) else 1.0
         if name == "getitem":
             return self.of(node.args[0]) if _is_float(node) else 1.0
-        plain = name.split(".")[1].rstrip("_") if name.startswith("aten.") else ""
+        plain = name.split(".")[1] if name.startswith("aten.") else ""
         found = self._followed(node, name, plain)
         if _is_float(node):
             return found
@@ -195,7 +195,7 @@ def _pooled(s: Steps, node: fx.Node, bound: dict[str, Any]) -> Step:
     even = bound.get("count_include_pad", True) or not any(bound.get("padding") or [0])
     if given is None or not even or bound.get("ceil_mode") or bound.get("divisor_override"):
         return None
-    rank = int(torchapi.target_name(node).split(".")[1].rstrip("_")[-2])
+    rank = int(torchapi.target_name(node).split(".")[1][-2])
     return given / float(math.prod(size if len(size) == rank else size * rank))
 
 
@@ -215,7 +215,7 @@ def _layer(s: Steps, node: fx.Node, bound: dict[str, Any]) -> Step:
 
 _WEIGHTS = 127  # the largest integer that a weight is
 _DENSE = "aten.prod", "aten.cumprod"
-_DIFFERENCES = frozenset({"aten.sub.Tensor", "aten.sub_.Tensor"})
+_DIFFERENCES = frozenset({"aten.sub.Tensor"})
 _ENDS = frozenset({"min", "max", "min_val", "max_val"})
 _ROUNDED = frozenset({
     "floor", "ceil", "round", "trunc", "fix", "sign", "sgn", "floor_divide", "heaviside",

@@ -5,8 +5,8 @@ gates and the cell want 16 bits where the target has them, and what stands for t
 every step has one range. All steps read the same weights, the products with the inputs of several
 steps are one call, and a layer that runs backwards turns nothing round. How many steps follows from
 memory: their products, of 16 bits, take less of it than a long sequence, and half of that where
-the results of the other direction wait. Vela computes last operands first: where the order is free,
-what is needed longest comes last.
+the results of the other direction wait. Compilers compute last operands first: where the order is
+free, what is needed longest comes last.
 """
 
 from __future__ import annotations
@@ -240,7 +240,7 @@ def _layers(
                 for kind, s in enumerate(states)
             )
             room = x.length * max(x.width, wide)
-            room //= 2 if (way, ways) == (0, 2) else 1  # Vela computes it behind the other
+            room //= 2 if (way, ways) == (0, 2) else 1  # computed behind the other
             found, state = _direction(p, step, weights, x, state, way == 1, room, str(number))
             seen.append(found)
             last.append(state)

@@ -59,9 +59,8 @@ def _is_sum(node: fx.Node) -> bool:
     """Whether a call adds two tensors that fill the result."""
     if node.op != "call_function" or torchapi.target_name(node) != "aten.add.Tensor":
         return False
-    shape = node.meta["val"].shape
     operands = node.all_input_nodes
-    return len(operands) == 2 and all(n.meta["val"].shape == shape for n in operands)
+    return len(operands) == 2 and all(torchapi.same_shape(n, node) for n in operands)
 
 
 def _is_norm(node: fx.Node) -> bool:

@@ -1,4 +1,4 @@
-"""Roots of squares: what is between them has twice the decibels of what comes in and goes out.
+"""Asks for 16 bits between squares and their root, which need twice the dynamic range.
 
 A magnitude of 1/256 of the largest has a square of 1/65536: int8 has no number for it, int16 has.
 So the squares, their sums and the layer before them have 16 bits, and the root gives what it gave.
@@ -13,19 +13,20 @@ from torch import fx
 from tosaic.front import torchapi
 from tosaic.front.hints import MARK, mark_of
 from tosaic.front.registry import RULES
+from tosaic.passes.engine import graph_pass
+from tosaic.passes.match import name_of
 
-_ROOTS = frozenset({"aten.sqrt.default", "aten.sqrt_.default"})
+_ROOT = "aten.sqrt.default"
 _SUMS = frozenset({"aten.add.Tensor", "aten.sum.dim_IntList", "aten.mean.dim"})
 
 
-def mark_wide(graph: fx.Graph) -> None:
+@graph_pass
+def widen_squares(module: fx.GraphModule) -> bool:
     """Ask for 16 bits from the layers whose squares are added up to where the root is taken, and
     for what a rule wants so."""
-    for call in graph.nodes:
-        if call.op != "call_function":
-            continue
-        name, found = torchapi.target_name(call), []
-        if name in _ROOTS:
+    for call in module.graph.nodes:
+        name, found = name_of(call), []
+        if name == _ROOT:
             found = _squares(call.all_input_nodes[0]) or []
         elif name in RULES and RULES[name].wide:
             bound = torchapi.bound_arguments(call)
@@ -33,12 +34,13 @@ def mark_wide(graph: fx.Graph) -> None:
             found = [n for n in wanted if n.op == "call_function" and len(n.users) == 1]
         for node in found:
             node.meta[MARK] = replace(mark_of(node), wide=True)
+    return False
 
 
 def _squares(node: fx.Node) -> list[fx.Node] | None:
     """The calls that make a sum of squares, and those that only move what is squared; None if it
     is no such sum."""
-    if node.op != "call_function" or len(node.users) != 1:
+    if not name_of(node) or len(node.users) != 1:
         return None
     if _is_square(node):
         return [node, *_moved(node.all_input_nodes[0])]

@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -21,30 +21,33 @@ from tosaic.front.program import Program
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
 from tosaic.lowering.partition import Partition, Piece
+from tosaic.lowering.target import Engine, Target
 from tosaic.pipeline import execution, formats
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
-from tosaic.targets.ethosu.delegate import Delegate
-
-if TYPE_CHECKING:
-    from tosaic.sim.ethosu.simulation import Simulation
+from tosaic.targets.catalog import target_of
 
 
 @dataclass(eq=False)
 class Artifact:
     """A compiled program: TOSA graphs, and what PyTorch runs round them.
 
-    ``run`` takes and gives what the program does, in its own structure. For an Ethos-U,
-    ``delegates`` are the graphs as Vela compiled them, in the order of ``partition.graphs``.
-    ``options`` are what it was compiled with beside the target.
+    ``run`` takes and gives what the program does, in its own structure. ``delegates`` are the
+    graphs as the target's compiler made them, in the order of ``partition.graphs``; TOSA has none.
+    ``options`` are what it was compiled with beside the target, ``device`` is the target itself.
     """
 
     program: Program
     partition: Partition
     target: str
-    delegates: tuple[Delegate, ...] = ()
+    delegates: tuple[Any, ...] = ()  # of Compiled, with what each target adds to it
     options: Mapping[str, Any] = field(default_factory=dict)
+    made_for: Target | None = None
+
+    @cached_property
+    def device(self) -> Target:
+        return self.made_for or target_of(self.target)
 
     @property
     def graph(self) -> Graph:
@@ -81,14 +84,15 @@ class Artifact:
         }
 
     @cached_property
-    def _streams(self) -> dict[int, Simulation]:
-        return {id(d.graph): d.simulation for d in self.delegates}
+    def _engines(self) -> dict[tuple[str, int], Engine]:
+        made = self.device.engines.items()
+        return {(name, id(d.graph)): engine(d) for name, engine in made for d in self.delegates}
 
     def _arrays(self, graph: Graph, ready: list[Tensor], engine: str) -> list[Any]:
-        """What a graph gives, by the interpreter or by the NPU's stream."""
+        """What a graph gives, by the interpreter or by an engine of the target."""
         if engine == "tosa":
             return list(self._models[id(graph)].run(*ready))
-        found = self._streams[id(graph)].run(*(tensor.numpy() for tensor in ready))
+        found = self._engines[engine, id(graph)].run(*(tensor.numpy() for tensor in ready))
         shaped = zip(found, graph.outputs, strict=True)
         return [array.reshape(out.shape).astype(out.dtype.array) for array, out in shaped]
 
@@ -125,8 +129,8 @@ class Artifact:
     ) -> Any:
         """The program's outputs for its inputs; graphs run as their compiled bytes do.
 
-        ``engine`` is what runs them: "npu" runs the stream of an Ethos-U, which is what such a
-        target does unless told otherwise; "tosa" interprets the TOSA graphs.
+        ``engine`` is what runs them: "tosa" interprets the TOSA graphs. A device has engines of its
+        own, such as "npu", which run what it would get; unless told otherwise, the first of them.
 
         An input that ``boundary`` has as integers with a scale may be given as such, or as the
         floats they stand for. The outputs come as the boundary has them with ``raw=True`` and as
@@ -160,7 +164,7 @@ class Artifact:
         return self._trace([leaf.value for leaf in given], self._engine(None))
 
     def _engine(self, name: str | None) -> str:
-        known = ("npu", "tosa") if self.delegates else ("tosa",)
+        known = (*(self.device.engines if self.delegates else ()), "tosa")
         if name is not None and name not in known:
             said = " and ".join(map(repr, known))
             raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")
@@ -189,8 +193,10 @@ class Artifact:
         also shows how far each layer is from the original. ``.json`` is for Model Explorer.
         """
         suffix = os.path.splitext(os.fspath(path))[1]
-        writer = formats.WRITERS.get(suffix)
-        if writer is not None:
+        writer, own = formats.WRITERS.get(suffix), self.device.formats
+        if suffix in own:
+            own[suffix].write(self, path, **options)
+        elif writer is not None:
             writer(self, path, **options)
         elif options:
             raise InvalidInput(f"a {suffix} file has no option {next(iter(options))!r}")
@@ -199,5 +205,5 @@ class Artifact:
         elif suffix == ".mlir":
             write_whole(path, print_graph(self.graph).encode())
         else:
-            known = ", ".join((".mlir", *formats.WRITERS))
-            raise InvalidInput(f"cannot save '{path}': the suffixes are .tosa, {known}")
+            known = ", ".join((".tosa", ".mlir", *formats.WRITERS, *own))
+            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")

@@ -33,19 +33,15 @@ from tosaic.quant.regions import functions, region_calls
 from tosaic.quant.statistics import Statistics
 from tosaic.quant.value_names import OUTLINE, name_of
 from tosaic.quant.weight_rounding import Together, together
-from tosaic.targets.catalog import target_of
+from tosaic.targets.catalog import known_families, target_of
 
-# What a model may be compiled for: each form of its program that one of these needs is recorded.
-_TARGETS = (
-    "TOSA-1.0+INT", "TOSA-1.0+INT+int16+int4", "TOSA-1.0+INT+int16+int4+cf",
-    "TOSA-1.0+INT+FP+int16+int4+cf", "ethos-u55-128", "ethos-u65-256", "ethos-u85-256",
-)  # fmt: skip
 _SCHEMES = "int8", "a16w8", "a8w4"
 
 
 def forms(source: Imported, target: str | None = None) -> Iterator[fx.GraphModule]:
     """The program as targets and schemes want it; one more target may be named."""
-    for device in (*_TARGETS, *([] if target is None else [target])):
+    known = [name for family in known_families() for name in family.kinds]
+    for device in (*known, *([] if target is None else [target])):
         for scheme in _SCHEMES:
             try:
                 quantizer = TosaicQuantizer(scheme, target=target_of(device))

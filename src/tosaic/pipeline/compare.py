@@ -83,10 +83,10 @@ def compare_models(
     original = _original(model, artifact, sets[0])
     names = {node.name: node for node in (*original.inputs, *original.calls)}
     target = target_of(artifact.target)
-    found = partition(artifact.program, target.env, expose=True, constraints=target.constraints)
+    found = partition(artifact.program, target, expose=True)
     for piece in found.pieces:
         take_unsigned(piece, target)
-    exposed = Artifact(artifact.program, found, artifact.target)
+    exposed = Artifact(artifact.program, found, artifact.target, made_for=target)
     pairs = _pairs(artifact.program, names)
     sums = {node: _Sums() for node, _, _ in pairs}
     seen = {node: Histogram() for node, _, _ in pairs if histograms}

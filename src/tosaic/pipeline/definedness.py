@@ -33,15 +33,19 @@ def prove_defined(piece: Piece) -> str | None:
     given = [f for f in findings.values() if _reads_integers(f.op)]
     rest = [f for f in findings.values() if f not in given]
     if given:
-        which = f"indices and whole numbers for which {given[0]}"
+        which = f"indices and whole numbers for which {_named(given)}"
         piece.checks.append(f"defined for all inputs but {which}")
     if not rest:
         return None
     reason = _counterexample(graph, rest)
     if reason is None:
-        more = f" and {len(rest) - 1} more" if len(rest) > 1 else ""
-        piece.checks.append(f"not proved to be defined for all inputs: {rest[0]}{more}")
+        piece.checks.append(f"not proved to be defined for all inputs: {_named(rest)}")
     return reason
+
+
+def _named(findings: list[Finding]) -> str:
+    """Each operator with its line, once."""
+    return "; ".join(dict.fromkeys(map(str, findings)))
 
 
 def _reads_integers(op: Op) -> bool:

@@ -63,7 +63,7 @@ def explain_model(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", UserWarning)  # ranges of the examples do for this
         program = program_for(model, example_inputs, chosen, scheme, None)
-    found = partition(program, chosen.env, constraints=chosen.constraints)
+    found = partition(program, chosen)
     return Explanation(chosen.name, len(found.graphs), tuple(_calls(program, found)))
 
 

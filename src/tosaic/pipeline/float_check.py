@@ -122,9 +122,8 @@ def _at_fault(
     program: Program, target: Target, piece: Piece, values: Values, lower: Lower
 ) -> dict[str, str]:
     """The first call that is wrong even if it is given PyTorch's own operands."""
-    options = {"constraints": target.constraints, "has_casts": target.has_casts}
     inside, members = dict(values), set(piece.calls)
-    for part in partition(program, target.env, expose=True, **options).pieces:  # type: ignore[arg-type]
+    for part in partition(program, target, expose=True, has_casts=target.has_casts).pieces:
         made = _run(part, values) if part.graph is not None else None
         inside.update(made or {})
     agree = {n for n, right in values.items() if not _differs(inside.get(n), right)}

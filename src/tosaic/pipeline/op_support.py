@@ -7,12 +7,13 @@ from dataclasses import dataclass
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
+from tosaic.front import torchapi
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Op
 from tosaic.lowering.samples import Case, cases, emitted
 from tosaic.lowering.target import Target
 from tosaic.spec.dtypes import I8, I16, DType
-from tosaic.targets.catalog import target_of
+from tosaic.targets.catalog import known_families, target_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,14 +25,10 @@ class Column:
     kind: DType | None
 
 
-COLUMNS = (
+_PLAIN = (
     Column("float", "TOSA-1.0+FP", None),
     Column("int8", "TOSA-1.0+INT", I8),
     Column("int16", "TOSA-1.0+INT+int16", I16),
-    Column("U55 and U65 int8", "ethos-u55-128", I8),
-    Column("U55 and U65 int16", "ethos-u55-128", I16),
-    Column("U85 int8", "ethos-u85-256", I8),
-    Column("U85 int16", "ethos-u85-256", I16),
 )
 
 
@@ -60,27 +57,38 @@ class Row:
 def columns_for(name: str | None) -> tuple[Column, ...]:
     """The columns of one target: what it has of floats, int8 and int16; all of them without."""
     if name is None:
-        return COLUMNS
+        kinds = [each for family in known_families() for each in family.kinds.items()]
+        return (*_PLAIN, *(c for target, title in kinds if title for c in _columns(target, title)))
+    return _columns(name, name)
+
+
+def _columns(name: str, title: str) -> tuple[Column, ...]:
     env = target_of(name).env
     kinds: list[tuple[str, DType | None]] = [("float", None)] if "FP" in env.profiles else []
     kinds += [("int8", I8)] if "INT" in env.profiles else []
     kinds += [("int16", I16)] if "int16" in env.extensions else []
-    return tuple(Column(f"{name} {title}", name, kind) for title, kind in kinds)
+    return tuple(Column(f"{title} {word}", name, kind) for word, kind in kinds)
 
 
 def support(
-    columns: Sequence[Column] = COLUMNS, wanted: Callable[[str], bool] = lambda _: True
+    columns: Sequence[Column] | None = None, wanted: Callable[[str], bool] = lambda _: True
 ) -> list[Row]:
-    """The table of all operators, or of those that are wanted, in alphabetic order."""
-    samples: dict[str, list[Case]] = {target: [] for target in RULES if wanted(target)}
+    """The table of all operators, or of those that are wanted, in alphabetic order.
+
+    Overloads that programs may have in the place of a canonical one have its answers.
+    """
+    columns = columns_for(None) if columns is None else columns
+    known = {target: (target, *torchapi.aliases(target)) for target in RULES}
+    names = {target: [n for n in every if wanted(n)] for target, every in known.items()}
+    samples: dict[str, list[Case]] = {target: [] for target in RULES if names[target]}
     for case in cases():
         if case.target in samples:
             samples[case.target].append(case)
-    return [
-        Row(target, tuple(_answers(uses, columns)))
-        for target, uses in sorted(samples.items())
-        if uses
-    ]
+    rows = []
+    for target, uses in samples.items():
+        answers = tuple(_answers(uses, columns)) if uses else ()
+        rows += [Row(name, answers) for name in names[target] if uses]
+    return sorted(rows, key=lambda row: row.op)
 
 
 def _answers(uses: Sequence[Case], columns: Sequence[Column]) -> Iterator[Answer]:
@@ -106,6 +114,6 @@ def _answers(uses: Sequence[Case], columns: Sequence[Column]) -> Iterator[Answer
 def _form(case: Case, target: Target, kind: DType | None) -> Sequence[Op] | str:
     """The operators that a sample becomes, or why it becomes none."""
     try:
-        return emitted(case, target.env, kind, target.constraints)
+        return emitted(case, target, kind)
     except Unsupported as refusal:
         return refusal.reason

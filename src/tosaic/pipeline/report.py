@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
 from tosaic.lowering.partition import Partition, Refusal
+from tosaic.lowering.target import Compiled, Estimate
 from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.runtime.printed import Printed, grid
-from tosaic.targets.ethosu.delegate import Delegate as Compiled
 
 if TYPE_CHECKING:
     from tosaic.pipeline.quantization import Quantization
@@ -40,7 +40,7 @@ class Boundary:
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What a module of the model costs on the NPU, by Vela's estimate."""
+    """What a module of the model costs on a device, by its compiler's estimate."""
 
     module: str
     cycles: int
@@ -48,9 +48,10 @@ class Cost:
 
 
 @dataclass(frozen=True, slots=True)
-class Npu:
-    """Vela's estimate of a graph: cycles in all, bytes of memory, and cycles by module."""
+class Costs:
+    """What a graph costs, and who says so: cycles, bytes of memory, and cycles by module."""
 
+    by: str
     cycles: int
     scratch: int
     flash: int
@@ -67,7 +68,7 @@ class Delegate:
     macs: int
     inputs: tuple[Boundary, ...]
     outputs: tuple[Boundary, ...]
-    npu: Npu | None = None
+    estimate: Costs | None = None
     checks: tuple[str, ...] = ()
 
 
@@ -108,8 +109,8 @@ class Report(Printed):
             yield _interface_table(self.boundary)
         for number, delegate in enumerate(self.delegates):
             yield _boundary_table(number, delegate)
-            if delegate.npu is not None:
-                yield from _npu_tables(number, delegate.npu)
+            if delegate.estimate is not None:
+                yield from _cost_tables(number, delegate.estimate)
             for sentence in delegate.checks:
                 yield f"Graph {number}, {sentence}."
         if self.quantization is not None:
@@ -121,8 +122,9 @@ def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
     quantization: Quantization | None,
 ) -> Report:  # fmt: skip
-    """A report on the graphs of a partition, with Vela's estimates where it has compiled them."""
-    estimates: dict[int, Npu] = {id(each.graph): _npu(each) for each in compiled}
+    """A report on the graphs of a partition, with estimates where a compiler has made them."""
+    known = ((each.graph, each.estimate) for each in compiled)
+    estimates = {id(graph): _costs(told) for graph, told in known if told is not None}
     made = [
         _delegate(piece.graph, estimates.get(id(piece.graph)), tuple(piece.checks))
         for piece in partition.pieces
@@ -131,36 +133,35 @@ def report_of(
     return Report(target, tuple(made), list(partition.refused), boundary, quantization)
 
 
-def _npu(made: Compiled) -> Npu:
+def _costs(made: Estimate) -> Costs:
     modules: dict[str, list[int]] = {}
     for cost in made.operators:
         total = modules.setdefault((cost.loc and cost.loc.module) or "", [0, 0])
         total[0], total[1] = total[0] + cost.cycles, total[1] + cost.macs
     costs = [Cost(name, *total) for name, total in modules.items()]
-    performance = made.result.performance
-    return Npu(
-        performance.total_cycles, made.result.scratch_size, performance.flash,
-        dict(performance.memories), sum(c.cycles for c in made.operators if c.op == "TRANSPOSE"),
+    return Costs(
+        made.by, made.cycles, made.scratch, made.flash, dict(made.memories),
+        sum(c.cycles for c in made.operators if c.op == "TRANSPOSE"),
         tuple(sorted(costs, key=lambda cost: -cost.cycles)),
     )  # fmt: skip
 
 
-def _npu_tables(number: int, npu: Npu) -> Iterable[Any]:
-    share = npu.transposes / max(npu.cycles, 1)
+def _cost_tables(number: int, told: Costs) -> Iterable[Any]:
+    share = told.transposes / max(told.cycles, 1)
     turned = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
-    memories = ", ".join(f"{n} {size:,}" for n, size in npu.memories.items() if size)
+    memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
     yield (
-        f"Graph {number} on the NPU, by Vela's estimate: {npu.cycles:,} cycles{turned}; "
-        f"bytes: scratch {npu.scratch:,}, flash {npu.flash:,} ({memories})"
+        f"Graph {number} on the device, by {told.by}'s estimate: {told.cycles:,} cycles{turned}; "
+        f"bytes: scratch {told.scratch:,}, flash {told.flash:,} ({memories})"
     )
     numbers = ["cycles", "share", "multiplications"]
     table = grid("module", *numbers, numbers=numbers)
-    for cost in npu.modules[:_SHOWN]:
-        part = f"{cost.cycles / max(npu.cycles, 1):.0%}"
+    for cost in told.modules[:_SHOWN]:
+        part = f"{cost.cycles / max(told.cycles, 1):.0%}"
         table.add_row(cost.module or "(none)", f"{cost.cycles:,}", part, f"{cost.macs:,}")
-    if len(npu.modules) > _SHOWN:
-        rest = sum(cost.cycles for cost in npu.modules[_SHOWN:])
-        table.add_row(f"{len(npu.modules) - _SHOWN} more", f"{rest:,}")
+    if len(told.modules) > _SHOWN:
+        rest = sum(cost.cycles for cost in told.modules[_SHOWN:])
+        table.add_row(f"{len(told.modules) - _SHOWN} more", f"{rest:,}")
     yield table
 
 
@@ -185,14 +186,14 @@ def source_line(where: str) -> str:
     return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
 
 
-def _delegate(graph: Graph, npu: Npu | None, checks: tuple[str, ...]) -> Delegate:
+def _delegate(graph: Graph, estimate: Costs | None, checks: tuple[str, ...]) -> Delegate:
     ops = list(graph.walk())
     return Delegate(
         dict(Counter(op.name for op in ops)),
         sum(map(macs, ops)),
         tuple(map(_boundary, graph.inputs)),
         tuple(map(_boundary, graph.outputs)),
-        npu,
+        estimate,
         checks,
     )
 

@@ -17,20 +17,10 @@ from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
 from tosaic.front.imported import Imported
 from tosaic.lowering.target import Target
-from tosaic.passes.attention_masks import part_masks
-from tosaic.passes.drop_noops import drop_idle
-from tosaic.passes.fold_affine import fold_affine
-from tosaic.passes.fold_batch_norm import add_biases, fold_batch_norms
-from tosaic.passes.fold_constants import fold_known
-from tosaic.passes.fuse_attention import attend
+from tosaic.passes.engine import run
 from tosaic.passes.importer import import_model
-from tosaic.passes.merge_scales import join_factors
-from tosaic.passes.promote_integers import promote
-from tosaic.passes.sink_permutes import sink_permutes
-from tosaic.passes.split_reductions import reduce_parts
-from tosaic.passes.truncate_casts import truncate_casts
+from tosaic.passes.phases import quantization
 from tosaic.passes.widen_residuals import mark_residuals, outliers
-from tosaic.passes.widen_squares import mark_wide
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate, check_parameters, take
 from tosaic.quant.calibration import Calibration
@@ -39,7 +29,7 @@ from tosaic.quant.inputs import Arguments, with_tensors
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.reach import mark_reach, seen_in
-from tosaic.quant.regions import apart, each_region, move_constants_in
+from tosaic.quant.regions import apart, move_constants_in
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
 from tosaic.quant.value_names import OUTLINE, mark_calls, name_of, name_points
@@ -161,41 +151,9 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
         move_constants_in(module)
         check_names(module, quantizer.schemes)
         mark_calls(module)
-        module = _ready(module, quantizer)
+        run(module, quantization(quantizer.expand))
         name_points(module)
         return module
-
-
-def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
-    each_region(module, lambda region: _ready(region, quantizer))
-    torchapi.reshape_views(module.graph)
-    simplify(module)
-    express(module, quantizer)
-    fold_batch_norms(module)
-    add_biases(module)
-    return module
-
-
-def simplify(module: fx.GraphModule) -> None:
-    """Attention whole, results of what is known, constants in one place: as for inference."""
-    drop_idle(module.graph)
-    promote(module)
-    fold_known(module)
-    attend(module)
-    part_masks(module)
-    sink_permutes(module)
-    fold_affine(module)
-    join_factors(module)
-
-
-def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
-    """Calls as the quantizer knows them: what is refused as its parts, of which some are known."""
-    mark_wide(module.graph)
-    quantizer.expand(module)
-    reduce_parts(module)
-    fold_known(module)
-    fold_affine(module)
-    truncate_casts(module)
 
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:

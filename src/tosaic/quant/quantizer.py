@@ -83,7 +83,7 @@ class TosaicQuantizer:
     ) -> None:
         join_torchao()
         self.target = target
-        self.sums_ride = not training and (target is None or target.sums_ride)
+        self.sums_ride = not training and (target is None or target.traits.sums_ride)
         self.schemes = schemes_of(scheme)
         if target is not None:
             self.schemes.check(target.env)
@@ -96,7 +96,7 @@ class TosaicQuantizer:
         self._curves: dict[fx.Node, Curve] = {}
         self._steps = Steps()
 
-    def expand(self, module: fx.GraphModule) -> None:
+    def expand(self, module: fx.GraphModule) -> bool:
         """Replace calls that are refused by their parts, if none of these is."""
         mark(module.graph, self.schemes)
         known, self._made = constants(module.graph), {}
@@ -106,7 +106,8 @@ class TosaicQuantizer:
             judge = plain if self._scheme(node) is None else trial
             return node not in known and judge is not None and judge.refusal(node) is not None
 
-        expand(module, refuses, constants=known, steps_at_once=self._device.steps_at_once)
+        steps = self._device.traits.steps_at_once
+        return expand(module, refuses, constants=known, steps_at_once=steps) > 0
 
     @property
     def _device(self) -> Target:
@@ -120,7 +121,7 @@ class TosaicQuantizer:
         target = self.target
         if target is None or "FP" not in target.env.profiles:
             return None
-        return front.Trial(target.env, known, target.constraints)
+        return front.Trial(target, known)
 
     def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
         """The integers that a call reads an operand in, or gives its result in."""

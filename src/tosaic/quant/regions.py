@@ -36,13 +36,6 @@ def functions(module: fx.GraphModule, call: fx.Node) -> list[tuple[str, fx.Graph
     return [(path, torchapi.attribute(module, path)) for path in paths]
 
 
-def each_region(module: fx.GraphModule, change: Callable[[fx.GraphModule], fx.GraphModule]) -> None:
-    """Put another in the place of every function, those inside it first."""
-    for call in region_calls(module):
-        for path, function in functions(module, call):
-            module.set_submodule(path, change(function))
-
-
 def apart(
     module: fx.GraphModule, step: Callable[[fx.GraphModule], fx.GraphModule]
 ) -> fx.GraphModule:

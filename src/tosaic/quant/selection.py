@@ -57,6 +57,18 @@ class Schemes:
                 raise InvalidInput(f"{name} is a dict of schemes, not {kind}")
         for part in self._parts():
             resolved(part)
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """InvalidInput unless ``order`` is empty or lists every key."""
+        if not isinstance(self.order, (tuple, list)):
+            raise InvalidInput(f"order is a tuple of keys, not {type(self.order).__name__}")
+        for key in (*self.module_names, *self.module_types, *self.nodes) if self.order else ():
+            if key not in self.order:
+                raise InvalidInput(
+                    f"order leaves {key!r} out: list every key of module_names, module_types and "
+                    "nodes, or leave order away"
+                )
 
     def _parts(self) -> Iterator[Part]:
         yield self.global_
@@ -180,7 +192,7 @@ def resolved(part: Any) -> Scheme | None:
 
 
 def _is_operator(node: fx.Node, key: Any) -> bool:
-    return key is node.target or key == torchapi.target_name(node)
+    return torchapi.canonical_name(str(key)) == torchapi.target_name(node)
 
 
 def _innermost(paths: Iterable[str], names: Iterable[str]) -> list[str]:
@@ -211,7 +223,8 @@ def check_names(module: fx.GraphModule, schemes: Schemes, written: bool = False)
     for kind in () if written else schemes.module_types:
         _check(qualified(kind), types, lambda n: f"the model calls no module of type {n}")
     for key in (key for key in schemes.nodes if isinstance(key, str) or not written):
-        _check(str(key), names | operators, lambda n: f"the exported model has no call {n!r}")
+        name = torchapi.canonical_name(str(key))
+        _check(name, names | operators, lambda n: f"the exported model has no call {n!r}")
 
 
 def _check(name: str, known: set[str], sentence: Callable[[str], str]) -> None:

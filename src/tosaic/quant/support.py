@@ -39,7 +39,7 @@ class Trial(trial.Trial):
         kind: Callable[[fx.Node, fx.Node | None], d.DType],
         scheme: Callable[[fx.Node], Scheme | None],
     ) -> None:
-        super().__init__(target.env, constants, target.constraints)
+        super().__init__(target, constants)
         self.kind, self.scheme = kind, scheme
 
     def wanted(self, call: fx.Node) -> tuple[Quant, d.DType] | None:
@@ -48,11 +48,11 @@ class Trial(trial.Trial):
 
     def refuses_curve(self, curve: Curve) -> Unsupported | None:
         """Why no table does what several calls do with one value; None if one does."""
-        b = Lowering(self.env, constraints=self.constraints)
+        b = Lowering.of(self.target)
         b.wanted, source = self.wanted(curve.last), curve.sources[0]
         kind = next(self.kind(call, source) for call in curve.calls if curve.read_by(call))
-        x = self.made(b, source, kind, Quant(_STEPS.get(kind, _STEP), _zero(kind)))
         try:
+            x = self.made(b, source, kind, Quant(_STEPS.get(kind, _STEP), _zero(kind)))
             if kind is self.kind(curve.last, None) is d.I8:
                 b.table(x, curve)
             else:

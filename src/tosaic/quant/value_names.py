@@ -84,8 +84,12 @@ def _plain(node: fx.Node) -> str:
 
 
 def _operator(node: fx.Node) -> str:
+    """The operator as the model's author called it: ``relu_`` stays, be it canonical since."""
     name = torchapi.target_name(node)
-    return name.split(".")[1] if name.count(".") > 1 else name
+    if name.count(".") < 2:
+        return name
+    written, made = node.meta.get(torchapi.WRITTEN_AS, ("", ""))
+    return str(written) if made == name else name.split(".")[1]
 
 
 def _size(node: fx.Node) -> str:

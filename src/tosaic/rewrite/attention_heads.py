@@ -2,8 +2,8 @@
 
 Heads that are channels of one linear layer have to be moved apart before they are multiplied, and
 together again behind that. Where a layer for each head writes what that head needs, nothing moves:
-Vela computes a product of several matrices one by one anyway, and turns the right one of each,
-which costs nothing where a convolution makes it.
+a target that transposes the right operand of a product computes several matrices one by one
+anyway, and the transposition costs nothing where a convolution makes the operand.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.ir.graph import Array, Graph, Op, Value
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.axes import merged_axes
 from tosaic.rewrite.epilogue import again, chain, product_of
 from tosaic.rewrite.match import Allowed, Cost, Matcher, sizes
@@ -24,12 +25,13 @@ _ELEMENTS = 1 << 22  # of which the places are followed
 _MOVES = ("RESHAPE", "TRANSPOSE", "SLICE")
 
 
-def part_heads(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> None:
+def part_heads(
+    graph: Graph, env: Env, allowed: Allowed | None, cost: Cost | None, traits: Traits = PLAIN
+) -> None:
     """Part products of several matrices where a target has to turn one of each."""
-    found = [op for op in graph.ops if op.name == "MATMUL" and op.ins[0].shape[0] > 1 and cost(op)]
-    if not found:
+    if not any(op.name == "MATMUL" and op.ins[0].shape[0] > 1 for op in graph.ops):
         return
-    m = Matcher(graph, env, allowed, cost)
+    m = Matcher(graph, env, allowed, cost, traits=traits)
     for op in list(graph.ops):
         if op in m.place and op.name == "RESCALE":
             m.attempt(multiply_each, op)
@@ -52,7 +54,7 @@ class _Origin:
 class _Matrix:
     """A matrix [1, H, W], or [1, W, H] that is still to be turned.
 
-    Next to what multiplies it, Vela leaves both its own transposition and this one out.
+    Next to a product that transposes its right operand, both transpositions are left out.
     """
 
     value: Value

@@ -15,6 +15,7 @@ import numpy as np
 from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.epilogue import FUNCTIONS
 from tosaic.rewrite.match import Allowed, Cost
 from tosaic.rewrite.peak_memory import ENOUGH, MOST, peak
@@ -41,7 +42,9 @@ class Part:
         self.joined.ins[self.position] = value
 
 
-def compute_copies(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> None:
+def compute_copies(
+    graph: Graph, env: Env, allowed: Allowed | None, cost: Cost, traits: Traits = PLAIN
+) -> None:
     """Have parts computed in their place, where that takes less time and no more memory."""
     if not any(op.name == "CONCAT" for op in graph.ops):
         return
@@ -49,21 +52,21 @@ def compute_copies(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) 
     parts = list(_parts(graph, b, cost))
     if not parts:
         return
-    least, _ = _estimate(graph)
+    least, _ = _estimate(graph, traits)
     for part in parts:
         part.put(part.product)
-    now, largest = _estimate(graph)
+    now, largest = _estimate(graph, traits)
     for _ in range(MOST):
         if now <= least:
             break
         for part in parts:
             if part.joined.outs[0] in largest:
                 part.put(part.value)
-        now, largest = _estimate(graph)
+        now, largest = _estimate(graph, traits)
     if now > least:
         for part in parts:
             part.put(part.value)
-    _recompute(graph, parts)
+    _recompute(graph, parts, traits)
     _insert(graph, parts)
 
 
@@ -81,16 +84,16 @@ def _insert(graph: Graph, parts: list[Part]) -> None:
     graph.ops = [each for op in graph.ops for each in (*new.get(op, ()), op)]
 
 
-def _recompute(graph: Graph, parts: list[Part]) -> None:
+def _recompute(graph: Graph, parts: list[Part], traits: Traits) -> None:
     """Make parts once more that are kept when most memory is needed, as long as that helps."""
-    least, largest = _estimate(graph)
+    least, largest = _estimate(graph, traits)
     for _ in range(MOST):
         kept = [p for p in parts if p.value in largest and p.again is not None]
         for part in kept:
             before = part.joined.ins[part.position]
             assert part.again is not None
             part.put(part.again)
-            now, there = _estimate(graph)
+            now, there = _estimate(graph, traits)
             if now <= ENOUGH * least:
                 least, largest = now, there
                 break
@@ -102,7 +105,7 @@ def _recompute(graph: Graph, parts: list[Part]) -> None:
 def _parts(graph: Graph, b: Builder, cost: Cost) -> Iterator[Part]:
     """Parts that are copied and need not be, but none that would be written before others are made.
 
-    The whole is kept from the first part on; an NPU's compiler goes through them in their order,
+    The whole is kept from the first part on; a compiler goes through them in their order,
     and copies those last that it copies.
     """
     uses = graph.uses()
@@ -197,13 +200,13 @@ def _cost(made: Value, source: Value | None, cost: Cost) -> float:
     return total
 
 
-def _estimate(graph: Graph) -> tuple[int, list[Value]]:
-    """The most memory at once, and what is there then, in the order in which an NPU runs it."""
-    return peak(Graph(graph.name, graph.inputs, graph.outputs, _ordered(graph)))
+def _estimate(graph: Graph, traits: Traits) -> tuple[int, list[Value]]:
+    """The most memory at once, and what is there then, in the order in which a device runs it."""
+    return peak(Graph(graph.name, graph.inputs, graph.outputs, _ordered(graph)), traits)
 
 
 def _ordered(graph: Graph) -> list[Op]:
-    """Operators after those that they read, as an NPU's compiler goes back from the results.
+    """Operators after those that they read, as a compiler goes back from the results.
 
     Of a whole, parts that are written come first; those that are copied wait for them.
     """

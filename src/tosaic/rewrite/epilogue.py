@@ -42,12 +42,12 @@ def reshape_later(m: Matcher, op: Op) -> Value | None:
 def weigh(m: Matcher, op: Op) -> Value | None:
     """A constant matrix times another as a layer: rows that are added up in known places.
 
-    An NPU that has products of matrices turns the right one, which costs. One that has none
-    computes each element of the result by itself, but for a constant on the right.
+    A target without products of matrices computes each element of the result by itself, but for
+    a constant on the right.
     """
     matrix, x, its_zero, zero = op.ins
     array, own, kind = known(matrix), one_number(its_zero), op.outs[0].dtype
-    if m.cost is None or m.cost(op) or array is None or own is None:
+    if m.traits.matmul != "elementwise" or array is None or own is None:
         return None
     weights = array[0].astype(np.int32) - int(own)
     if (array != array[:1]).any() or abs(weights).max() > I8.range[1] or not kind.is_int:

@@ -21,7 +21,6 @@ SMALL = 4096
 # The numbers of larger constants are not looked at to find equal ones, but for their first bytes.
 GLANCE = 256
 _MOVES = {"RESHAPE", "TRANSPOSE", "SLICE", "REVERSE", "IDENTITY"}
-# Ethos-U fuses an operator that widens integers into the one that reads it: each has its own.
 _WIDENING = {"RESCALE", "CAST"}
 
 
@@ -35,7 +34,7 @@ def compute(m: Matcher, op: Op) -> Value | None:
         return None
     if _bytes(op.outs[0]) > max(SMALL, sum(map(_bytes, op.ins))):
         return None
-    if m.cost is not None and widens(op):
+    if m.traits.fuses_widening and widens(op):
         return None
     result = op.outs[0]
     if op.name in _MOVES:  # cannot fail, so it can wait

@@ -1,6 +1,6 @@
 """im2col: a convolution at few positions as a product over its windows.
 
-The weights of a kernel lie in an NPU's memory in fives, whose gaps are stored as well; those of a
+The weights of a kernel may lie in memory in fives, whose gaps are stored as well; those of a
 product of one element have none. What a kernel reads side by side, copied as the channels of one
 element each, makes the one into the other. It takes place where the copies are smaller than the
 gaps: for kernels of a sequence, and at the small end of a network.

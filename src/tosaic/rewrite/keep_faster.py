@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import chain
 
 from tosaic.ir.graph import Graph, Op, Value
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.candidates import Figures, Judge, cut, in_order, neighbours
 from tosaic.rewrite.match import Allowed, Cost, Matcher
 from tosaic.spec.env import Env
@@ -29,7 +30,8 @@ class Region:
 
 def keep_faster(
     graph: Graph, env: Env, allowed: Allowed | None, cost: Cost, judge: Judge | None,
-    step: Callable[[], None], before_forms: bool = False, saves_memory: bool = False,
+    step: Callable[[], object], before_forms: bool = False, saves_memory: bool = False,
+    traits: Traits = PLAIN,
 ) -> None:  # fmt: skip
     """Run a step that changes a graph, and undo it where it is slower by a judge.
 
@@ -44,7 +46,7 @@ def keep_faster(
         return
     graphs = [changes.cut(region, is_new) for region in found for is_new in (False, True)]
     for each in graphs if before_forms else ():
-        Matcher(each, env, allowed, cost, forms=True).run()
+        Matcher(each, env, allowed, cost, forms=True, traits=traits).run()
     figures = judge(graphs)
     slack = _ALLOWED * sum(map(cost, graph.ops)) / len(found) if saves_memory else 0.0
     sides = zip(found, figures[::2], figures[1::2])

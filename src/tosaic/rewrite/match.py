@@ -18,10 +18,11 @@ from typing import TypeVar
 
 import numpy as np
 
-from tosaic.errors import Unsupported
+from tosaic.errors import InvalidGraph, Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.int_intervals import Intervals
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.candidates import Candidate, Judge, Site, best_of, made_for, needless, site
 from tosaic.spec.env import Env
 
@@ -40,7 +41,7 @@ MARGIN = 0.98
 # What has to happen even if nothing reads a result, and what may give another one each time.
 LASTING = {"VARIABLE", "VARIABLE_WRITE", "ASSERT_EQUAL_SHAPE", "CUSTOM"}
 EFFECTS = {*LASTING, "VARIABLE_READ"}
-# Rewrites for each operator of the graph, far more than any needs: a guard against a loop.
+# Rewrites for each operator of the graph, far more than any needs: what takes more does not end.
 MOST = 40
 
 
@@ -90,11 +91,11 @@ class Matcher:
 
     def __init__(
         self, graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-        forms: bool = False, judge: Judge | None = None,
+        forms: bool = False, judge: Judge | None = None, traits: Traits = PLAIN,
     ) -> None:  # fmt: skip
         self.graph, self.env, self.allowed, self.cost = graph, env, allowed, cost
-        self.forms, self.judge = forms and cost is not None, judge
-        self.b = Builder(env, Graph(graph.name), (allowed,) if allowed else ())
+        self.forms, self.judge, self.traits = forms and cost is not None, judge, traits
+        self.b = Builder(env, Graph(graph.name), (allowed,) if allowed else (), traits)
         self.uses: dict[Value, Counter[Op]] = {}
         self.place: dict[Op, int] = {}  # where an operator, or the one it came from, stood
         self.results = Counter(graph.outputs)
@@ -122,20 +123,34 @@ class Matcher:
 
     def run(self) -> None:
         self._settle()
-        for _ in range(MOST):
+        for _ in range(MOST + len(self.graph.ops)):
             if not self.settled or not self._take_forms():
                 break
             self._settle()
+        else:
+            raise self._endless()
         self.graph.ops = self._ordered()
 
     def _settle(self) -> None:
         """Apply rewrites until none is left."""
-        left = MOST * len(self.graph.ops)
+        left = MOST * max(len(self.graph.ops), 1)
         while self.queue and left:
             op = self.queue.popleft()
             self.waiting.discard(op)
             if op in self.place:
                 left -= self._step(op)
+        if self.queue:
+            raise self._endless()
+
+    def _endless(self) -> InvalidGraph:
+        """Tosaic's own fault: rewrites that undo one another."""
+        op = next(iter((*self.queue, *self.settled)), None)
+        where = f"; the next is {op.name}" if op is not None else ""
+        return InvalidGraph(
+            f"rewriting the graph '{self.graph.name}' does not end: some rewrites undo one "
+            f"another{where}; please report it",
+            op.loc if op is not None else None,
+        )
 
     def _step(self, op: Op) -> bool:
         if self._is_dead(op):
@@ -210,7 +225,7 @@ class Matcher:
         for at in sites:
             # What a candidate makes possible counts as well: forms that formulas take behind it.
             for graph, forms in at.graphs(self):
-                Matcher(graph, self.env, self.allowed, self.cost, forms).run()
+                Matcher(graph, self.env, self.allowed, self.cost, forms, traits=self.traits).run()
                 graphs.append(graph)
         figures = iter(self.judge(graphs))
         return [best_of(at, list(islice(figures, 2 * len(at.candidates) + 1))) for at in sites]
@@ -308,13 +323,13 @@ def lasts(op: Op) -> bool:
 
 def simplify(
     graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-    forms: bool = False, judge: Judge | None = None,
+    forms: bool = False, judge: Judge | None = None, traits: Traits = PLAIN,
 ) -> None:  # fmt: skip
     """Apply every local rewrite, in the regions of control flow first, until none is left."""
     for op in graph.ops:
         for region in op.regions:
-            simplify(region, env, allowed, cost, forms, judge)
-    Matcher(graph, env, allowed, cost, forms, judge).run()
+            simplify(region, env, allowed, cost, forms, judge, traits)
+    Matcher(graph, env, allowed, cost, forms, judge, traits).run()
 
 
 def known(value: Value) -> Array | None:

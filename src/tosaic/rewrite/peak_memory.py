@@ -12,6 +12,7 @@ import math
 import numpy as np
 
 from tosaic.ir.graph import Array, Graph, Op, Value
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.arithmetic import only_widens
 from tosaic.rewrite.epilogue import FUNCTIONS, again, chain, product_of
 from tosaic.rewrite.match import Allowed, Cost, Matcher, form
@@ -22,7 +23,6 @@ from tosaic.spec.env import Env
 _APART = ("DEPTHWISE_CONV2D", "MAX_POOL2D", "AVG_POOL2D")
 _PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D")
 _VIEWS = ("RESHAPE", "SLICE", "IDENTITY")
-_BRICK = 16  # channels that lie together in an NPU's memory
 MOST = 8  # values that are parted, at most
 _SUM = 64  # bytes that a sum takes which is no channel: one of a brick of int32
 _TALL = 64  # elements of a kernel, at most
@@ -30,15 +30,17 @@ _FEW = 16  # terms of a sum up to which windows take little more time
 ENOUGH = 0.97  # of the peak before: what is worth it
 
 
-def lower_peak(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> None:
+def lower_peak(
+    graph: Graph, env: Env, allowed: Allowed | None, cost: Cost, traits: Traits = PLAIN
+) -> None:
     """Part values at the moment when most memory is needed, as long as that helps."""
-    least, largest = peak(graph)
+    least, largest = peak(graph, traits)
     for _ in range(MOST):
         before, outputs = [(op, op.ins) for op in graph.ops], list(graph.outputs)
-        m = Matcher(graph, env, allowed, cost)
+        m = Matcher(graph, env, allowed, cost, traits=traits)
         changed = any(_relieve(m, value) for value in largest)
         m.run()
-        now, largest = peak(graph)
+        now, largest = peak(graph, traits)
         if not changed or now > ENOUGH * least:
             for op, ins in before:
                 op.ins = ins
@@ -56,13 +58,13 @@ def _relieve(m: Matcher, value: Value) -> bool:
     if end is not None:
         return m.attempt(part_channels, end)
     reader = next(m.readers(value)) if m.only(value) else None
-    gaps = value.type.rank == 4 and value.shape[-1] % _BRICK
+    gaps = value.type.rank == 4 and value.shape[-1] % m.traits.channel_block
     if reader is None or reader.name != "TRANSPOSE" or not gaps:
         return False
     return m.attempt(merge_axes, reader)
 
 
-def peak(graph: Graph) -> tuple[int, list[Value]]:
+def peak(graph: Graph, traits: Traits = PLAIN) -> tuple[int, list[Value]]:
     """Bytes of memory when most are needed, and the ends of the values that are there then.
 
     Those that take it first; a value that only becomes another as it is computed has none.
@@ -86,7 +88,7 @@ def peak(graph: Graph) -> tuple[int, list[Value]]:
         )
     changes = [0] * (len(graph.ops) + 2)
     bricks = _bricks(graph, readers)
-    need = {value: _bytes(value, value in bricks) for value in lives}
+    need = {v: _bytes(v, traits.channel_block if v in bricks else 1) for v in lives}
     for index, op in enumerate(graph.ops):
         if op.name == "REDUCE_SUM" and op.attrs["axis"] != op.ins[0].type.rank - 1:
             (total,) = op.outs
@@ -101,7 +103,7 @@ def peak(graph: Graph) -> tuple[int, list[Value]]:
 
 
 def _bricks(graph: Graph, readers: dict[Value, list[int]]) -> set[Value]:
-    """Images that lie in memory by 16 channels each: those that no shape or border touches."""
+    """Images that lie in memory by blocks of channels: those that no shape or border touches."""
     found = set()
     for op in graph.ops:
         for value in op.outs if op.name not in (*_VIEWS, "CONCAT") else ():
@@ -111,9 +113,9 @@ def _bricks(graph: Graph, readers: dict[Value, list[int]]) -> set[Value]:
     return found.difference(graph.outputs)
 
 
-def _bytes(value: Value, in_bricks: bool) -> int:
+def _bytes(value: Value, block: int) -> int:
     channels = value.shape[-1] if value.shape else 1
-    whole = -(-channels // _BRICK) * _BRICK if in_bricks else channels
+    whole = -(-channels // block) * block
     return value.type.size // channels * whole * max(value.dtype.bits // 8, 1)
 
 
@@ -176,7 +178,8 @@ def part_channels(m: Matcher, end: Op) -> Value | None:
     if reducing is None or widening is None or not m.only(reducing[0].ins[0]):
         return None
     channels = end.outs[0].shape[-1]
-    half = -(-channels // (2 * _BRICK)) * _BRICK
+    block = m.traits.channel_block
+    half = -(-channels // (2 * block)) * block
     if half >= channels or channels != widening[-1].outs[0].shape[-1]:
         return None
     if not all(_is_plain(ops[0]) for ops in (widening, reducing)):

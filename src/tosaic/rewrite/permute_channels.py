@@ -101,7 +101,7 @@ def _chain(m: Matcher, value: Value) -> list[Op] | None:
 
 @rewrite("TRANSPOSE")
 def transpose_narrow(m: Matcher, op: Op) -> Value | None:
-    """Integers are moved before they become wider, next to which the NPU wants their reader."""
+    """Integers are moved before they become wider: what widens them is fused into its consumer."""
     wide = m.made_by(op.ins[0], "RESCALE", "CAST")
     if wide is None or not m.only(op.ins[0]) or wide.attrs.get("per_channel"):
         return None

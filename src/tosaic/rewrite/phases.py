@@ -1,4 +1,4 @@
-"""The phases of rewriting, in order, and which local rewrites belong to them.
+"""The phases of rewriting TOSA graphs, in order, and which local rewrites belong to them.
 
 The lists below decide the order, not the order of imports: an operator's rewrites are tried in the
 order of ``MODULES`` and, within a module, of its lines.
@@ -6,9 +6,14 @@ order of ``MODULES`` and, within a module, of its lines.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
 
+from tosaic.files.text import print_graph
 from tosaic.ir.graph import Graph
+from tosaic.ir.traits import PLAIN, Traits
+from tosaic.ir.verify import verify
 from tosaic.rewrite import (
     arithmetic,
     data_movement,
@@ -39,6 +44,7 @@ from tosaic.rewrite.lowest_rank import lower_ranks
 from tosaic.rewrite.match import Allowed, Cost, register, simplify
 from tosaic.rewrite.peak_memory import lower_peak
 from tosaic.rewrite.reshape_sharing import share_shapes
+from tosaic.runtime.phases import ended, is_verifying
 from tosaic.spec.env import Env
 
 MODULES = (
@@ -64,27 +70,93 @@ MODULES = (
 register(MODULES)
 
 
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What graphs are rewritten for: environment, constraint, costs, judge and traits.
+
+    ``allowed`` is a reason why the target cannot have an operator, or None. ``cost`` is what an
+    operator costs there by formulas, which drop the forms that cost too much; ``judge`` says what
+    the region of a form takes, and decides. Without it formulas do. Without ``forms`` there are
+    only the rewrites that are better everywhere.
+    """
+
+    env: Env
+    allowed: Allowed | None
+    cost: Cost | None
+    judge: Judge | None
+    forms: bool
+    traits: Traits
+
+
+@dataclass(frozen=True, slots=True)
+class Phase:
+    """A step over a whole graph, changed in place or given back, on machines that it is for.
+
+    With ``keeps`` the judge looks at each region that the step has changed, and what is slower is
+    undone; the step is a form then, for machines with costs.
+    """
+
+    name: str
+    run: Callable[[Graph, Machine], Graph | None]
+    is_for: Callable[[Machine], bool] = lambda _: True
+    keeps: Mapping[str, bool] | None = None
+
+    def apply(self, graph: Graph, m: Machine) -> Graph:
+        """The graph after this phase."""
+        if self.keeps is None:
+            return self.run(graph, m) or graph if self.is_for(m) else graph
+        if m.cost is not None and m.forms and self.is_for(m):
+            step = partial(self.run, graph, m)
+            keep_faster(
+                graph, m.env, m.allowed, m.cost, m.judge, step, traits=m.traits, **self.keeps
+            )
+        return graph
+
+
+def _lower_peak(graph: Graph, m: Machine) -> None:
+    assert m.cost is not None
+    lower_peak(graph, m.env, m.allowed, m.cost, m.traits)
+
+
+def _concat_in_place(graph: Graph, m: Machine) -> None:
+    assert m.cost is not None
+    compute_copies(graph, m.env, m.allowed, m.cost, m.traits)
+
+
+_MEMORY = {"saves_memory": True}
+PHASES = (
+    Phase("simplify", lambda g, m: simplify(g, m.env, m.allowed, m.cost, traits=m.traits)),
+    Phase("sink_transposes", lambda g, m: sink_transposes(g, m.env, m.allowed, m.cost, m.traits)),
+    Phase(
+        "lower_ranks", lambda g, m: lower_ranks(g, m.env, m.allowed, m.traits.most_axes),
+        lambda m: m.traits.most_axes > 0,
+    ),
+    Phase(
+        "part_heads", lambda g, m: part_heads(g, m.env, m.allowed, m.cost, m.traits),
+        lambda m: m.traits.matmul == "transposes", {"before_forms": True},
+    ),
+    Phase(
+        "forms", lambda g, m: simplify(g, m.env, m.allowed, m.cost, m.forms, m.judge, m.traits)
+    ),
+    Phase(
+        "share_shapes", lambda g, m: share_shapes(g, m.env, m.allowed, m.cost, m.traits),
+        lambda m: m.traits.one_shape, {},
+    ),
+    Phase("lower_peak", _lower_peak, keeps=_MEMORY),
+    Phase("concat_in_place", _concat_in_place, keeps=_MEMORY),
+    Phase("share_constants", lambda g, m: share_constants(g)),
+)  # fmt: skip
+
+
 def improve(
     graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-    judge: Judge | None = None, forms: bool = True,
+    judge: Judge | None = None, forms: bool = True, traits: Traits = PLAIN,
 ) -> Graph:  # fmt: skip
-    """The graph with every rewrite applied; the given one is used up.
-
-    ``allowed`` is a constraint of the target: a reason why it cannot have an operator, or None.
-    ``cost`` is what an operator costs there by formulas, which drop the forms that cost too much;
-    ``judge`` says what the region of a form takes, and decides. Without it formulas do.
-    Without ``forms`` there are only the rewrites that are better everywhere.
-    """
-    simplify(graph, env, allowed, cost)
-    graph = sink_transposes(graph, env, allowed, cost)
-    if cost is not None:
-        lower_ranks(graph, env, allowed)
-    if cost is not None and forms:
-        judged = partial(keep_faster, graph, env, allowed, cost, judge)
-        judged(lambda: part_heads(graph, env, allowed, cost), before_forms=True)
-        simplify(graph, env, allowed, cost, True, judge)
-        judged(lambda: share_shapes(graph, env, allowed, cost))
-        judged(lambda: lower_peak(graph, env, allowed, cost), saves_memory=True)
-        judged(lambda: compute_copies(graph, env, allowed, cost), saves_memory=True)
-    share_constants(graph)
+    """The graph with every rewrite applied, phase by phase; the given one is used up."""
+    machine = Machine(env, allowed, cost, judge, forms, traits)
+    keeps = allowed is not None and is_verifying() and not any(map(allowed, graph.walk()))
+    constraints = (allowed,) if keeps and allowed is not None else ()
+    for phase in PHASES:
+        graph = phase.apply(graph, machine)
+        ended(phase.name, partial(print_graph, graph), partial(verify, graph, env, constraints))
     return graph

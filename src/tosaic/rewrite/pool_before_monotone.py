@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.match import Matcher, form, known, numbers
-from tosaic.spec.dtypes import I8
+from tosaic.spec.dtypes import I8, I32, I48
 
 _ROUNDED = ("SINGLE_ROUND", "DOUBLE_ROUND")
 _RIDERS = ("CLAMP", "TABLE")
@@ -48,7 +48,9 @@ def _through(m: Matcher, pool: Op, value: Value, found: dict[Value, Value | None
 def _is_free(m: Matcher, op: Op, pooled: Value) -> bool:
     """Whether a function costs nothing next to sums, and the pool goes past nothing else."""
     is_next = pooled.producer is not None and pooled.producer.name == "MAX_POOL2D"
-    return is_next and op.name in _RIDERS and m.cost is not None and m.cost(op) == 0
+    made = op.ins[0].producer
+    ends_sums = made is not None and made.name == "RESCALE" and made.ins[0].dtype in (I32, I48)
+    return is_next and op.name in _RIDERS and m.traits.fuses_epilogue and ends_sums
 
 
 def _grows(op: Op, images: int) -> bool:

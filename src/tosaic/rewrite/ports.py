@@ -53,7 +53,7 @@ def unsigned_output(b: Builder, index: int) -> None:
     if alone and maker is not None and maker.name == "IDENTITY":  # a copy, which this is as well
         graph.ops.remove(maker)
         old = maker.ins[0]
-    # Behind a zero point of 0 Vela 5.2 makes one RESCALE of two and loses half of the range;
+    # Behind a zero point of 0 a compiler may make one RESCALE of two and lose half of the range;
     # any two zero points that differ by 128 do the same.
     zero = _zero(old.quant) or -_HALF
     made = _step(b, old, zero, zero + _HALF, "output")

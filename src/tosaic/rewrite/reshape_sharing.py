@@ -1,8 +1,8 @@
 """Shares one shape among the consumers of a value, so that RESHAPE copies nothing.
 
-An NPU's compiler gives a tensor one shape: where another operator reads the same tensor through a
-RESHAPE, it is copied. Operators on single elements work in any shape, so they take the one that
-their operand has, and the RESHAPE follows them until nobody else reads what it reads.
+A compiler may give a tensor one shape in memory: where another operator reads the same tensor
+through a RESHAPE, it is copied. Operators on single elements work in any shape, so they take the
+one that their operand has, and the RESHAPE follows them until nobody else reads what it reads.
 """
 
 from __future__ import annotations
@@ -11,9 +11,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from tosaic.ir.graph import Graph, Op, Value
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.layout import UNARY, groups_of
 from tosaic.rewrite.match import Allowed, Cost, Matcher
-from tosaic.rewrite.transpose_forms import AXES
 from tosaic.spec.env import Env
 from tosaic.spec.ops_elementwise import BROADCASTS
 
@@ -21,11 +21,13 @@ _REDUCTIONS = ("REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN")
 Groups = list[tuple[list[int], list[int]]]
 
 
-def share_shapes(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) -> None:
+def share_shapes(
+    graph: Graph, env: Env, allowed: Allowed | None, cost: Cost | None, traits: Traits = PLAIN
+) -> None:
     """Let operators read values in the shape that they have, where a RESHAPE would copy them."""
     if not any(op.name == "RESHAPE" for op in graph.ops):
         return
-    m = Matcher(graph, env, allowed, cost)
+    m = Matcher(graph, env, allowed, cost, traits=traits)
     m.queue.clear()
     m.waiting.clear()
     for op in list(graph.ops):
@@ -35,7 +37,7 @@ def share_shapes(graph: Graph, env: Env, allowed: Allowed | None, cost: Cost) ->
 
 
 def fill_channels(m: Matcher, op: Op) -> Value | None:
-    """Rows of columns as columns of channels: of a single channel an NPU computes one at a time.
+    """Rows of columns as columns of channels: single channels compute one at a time.
 
     Where an operand is repeated, that is; others are read as one row of channels anyway.
     """
@@ -94,7 +96,8 @@ def _rebuilt(m: Matcher, op: Op, source: Value, given: Value, groups: Groups) ->
         ins, attrs["axis"] = [source], axis
     elif op.name == "TRANSPOSE":
         perms = _perms(groups, source.shape, given.shape, op.attrs["perms"])
-        if perms is None:
+        axes = m.traits.transposed_axes
+        if perms is None or sum(source.shape[p] != 1 for p in perms) > axes:
             return None
         ins, attrs["perms"] = [source], perms
     elif op.name in BROADCASTS and given.shape == op.outs[0].shape:
@@ -126,8 +129,7 @@ def _perms(
         if sum(given[a] != 1 for a in after) > 1:
             return None
         found += before
-    moved_axes = sum(source[axis] != 1 for axis in found)
-    return tuple(found) if moved_axes <= AXES else None
+    return tuple(found)
 
 
 def _operand(

@@ -1,7 +1,7 @@
 """Fuses a TABLE of a slice, or of a shared sum, with an ADD or MUL of its own.
 
 A table behind a SLICE, or of a sum that others read as well, is an operation of its own, for which
-an NPU loads the whole table. Where the piece itself is added up, or the sum multiplied by 1, the
+the whole table is loaded. Where the piece itself is added up, or the sum multiplied by 1, the
 table is part of that operation; pieces of operands are free.
 """
 
@@ -42,7 +42,7 @@ def add_pieces(m: Matcher, op: Op) -> Value | None:
 def table_again(m: Matcher, op: Op) -> Value | None:
     """A table of few sums that others read, too, as a table of their product with 1."""
     x = op.ins[0]
-    if not m.forms or m.cost is None or op.outs[0].type.size > _FEW.get(x.dtype, 0):
+    if not m.forms or not m.traits.loads_tables or op.outs[0].type.size > _FEW.get(x.dtype, 0):
         return None
     rounded = m.made_by(x, "RESCALE")
     if rounded is None or m.only(x) or rounded.attrs["per_channel"]:

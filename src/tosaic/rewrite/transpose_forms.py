@@ -12,8 +12,6 @@ from tosaic.rewrite.axes import merged_axes
 from tosaic.rewrite.match import Matcher, form, rewrite, sizes
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
-AXES = 3  # that an NPU moves in one operation; more take many
-_MOST_AXES = 4
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
 _SUMS = {I8: I32, I16: I48}  # types that a product can pick, and what it adds them up in
 _BLOCKS = (8, 4, 2, 1)  # neighbours that are moved together; more are more work for products
@@ -45,14 +43,15 @@ def merge_axes(m: Matcher, op: Op) -> Value | None:
 @rewrite("TRANSPOSE")
 def merge_many_axes(m: Matcher, op: Op) -> Value | None:
     """The same for a tensor of more than four axes, which a device's compiler is not made for."""
-    return merge_axes(m, op) if m.forms and op.ins[0].type.rank > _MOST_AXES else None
+    many = 0 < m.traits.most_axes < op.ins[0].type.rank
+    return merge_axes(m, op) if m.forms and many else None
 
 
 @form("TRANSPOSE")
 def turn_in_steps(m: Matcher, op: Op) -> Value | None:
     """A block of axes past its neighbours at a time: three axes, of which two change places."""
     extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
-    if len(extents) <= AXES:
+    if len(extents) <= m.traits.transposed_axes:
         return None
     value, order = op.ins[0], list(range(len(extents)))
     for place, axis in enumerate(perms):

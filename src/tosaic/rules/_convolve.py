@@ -1,7 +1,7 @@
 """Convolutions in NHWC by TOSA's operators, and equal forms of those that a target refuses.
 
 All forms add the same products, so their results are equal. A form is taken if those before it
-are refused; what each costs on an NPU decided the order.
+are refused; the first that is not refused is the cheapest where it was measured.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.ir.conv_kernels import Phase, fold_of, kernel_of, phases, together
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import first, joined, piece, take
 from tosaic.lowering.builder import Lowering
-from tosaic.rewrite.polyphase_deconv import Phase, kernel_of, phases, together
-from tosaic.rewrite.space_to_depth import fold
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d
-
-_ROWS, _ELEMENTS = 64, 4096  # of a kernel that an NPU takes whole, gaps included
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,7 +109,7 @@ def _is_upright(x: Value, c: Convolution) -> bool:
 
 
 def _lying(b: Lowering, c: Convolution) -> Convolution:
-    """The same along the width, along which an NPU is faster and kernels may be longer."""
+    """The same along the width, along which kernels may be longer."""
     axes = list(c.kernel.shape)
     axes[c.start : c.start + 2] = axes[c.start + 1], axes[c.start]
     kernel = remade(b, c.kernel, axes, lambda a: a.reshape(axes))
@@ -125,7 +122,7 @@ def _lying(b: Lowering, c: Convolution) -> Convolution:
 def _in_blocks(b: Lowering, x: Value, c: Convolution) -> Value:
     """Columns of a stride as channels, where the width is made of whole strides."""
     (batch, height, width, channels), stride = x.shape, c.stride[1]
-    found = fold(width, c.spatial[1], stride, c.padding[1], 1)
+    found = fold_of(width, c.spatial[1], stride, c.padding[1], 1)
     if found is None or stride == 1 or c.dilation[1] != 1:
         raise Unsupported("the width is not made of whole strides")
     shape = (c.kernel.shape[0], c.spatial[0], found.blocks, stride * channels)
@@ -247,9 +244,10 @@ def _parted(b: Lowering, x: Value, c: Convolution) -> Value:
     if accumulator(x) is d.I48:
         raise Unsupported("sums of int48 are not added up, so a kernel cannot be parted")
     counts, (down, right) = c.counts(x), c.dilation
-    width = min(c.spatial[1], (_ELEMENTS - 1) // right + 1)
+    most_rows, most = b.traits.kernel_rows, b.traits.kernel_elements
+    width = min(c.spatial[1], (most - 1) // right + 1)
     reach = (width - 1) * right + 1
-    height = min(c.spatial[0], (min(_ROWS, _ELEMENTS // reach) - 1) // down + 1)
+    height = min(c.spatial[0], (min(most_rows, most // reach) - 1) // down + 1)
     if (height, width) == c.spatial:
         raise Unsupported("the kernel is as small as it gets")
     total: Value | None = None

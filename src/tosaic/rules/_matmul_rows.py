@@ -1,8 +1,8 @@
 """MATMUL of int16 row by row, for targets without it.
 
-Elements are multiplied, rounded to int16 and added up, which is what such an NPU makes of any
+Elements are multiplied, rounded to int16 and added up, which is what such a target makes of any
 product of matrices. A line of the result is a column, which adds up along channels, or a row, which
-adds up along another axis: an NPU counts channels in sixteens, so few terms are better elsewhere.
+adds up along another axis: channels are computed lane by lane, so few terms are better elsewhere.
 """
 
 from __future__ import annotations
@@ -15,20 +15,17 @@ import numpy as np
 from tosaic.ir.graph import Array, Value
 from tosaic.lowering.alternatives.data_movement import first, joined, piece
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._rows import product
 from tosaic.rules._sums import zero_point
 from tosaic.spec import dtypes as d
-
-_LINE = 500  # cycles of an Ethos-U55 that a line takes besides its elements
-_ROW = 1.3  # an element of a row's terms, if one of a column's takes 1
 
 
 def by_lines(b: Lowering, x: Value, y: Value, bits: int) -> Value:
     """Σ x · y / 2^bits as int32, of int16 [N, H, C] and int8 [N, C, W]; each term fits int16."""
     batch, height, terms = x.shape
     width = y.shape[2]
-    column = batch * height * _sixteens(terms) + _LINE
-    row = _ROW * batch * terms * _sixteens(width) + _LINE
+    t = b.traits
+    column = batch * height * _up(terms, t.lanes) + t.op_cycles
+    row = t.row_cost * batch * terms * _up(width, t.lanes) + t.op_cycles
     forms: list[Callable[[], Value]] = [
         lambda: _columns(b, x, y, bits),
         lambda: _rows(b, x, y, bits),
@@ -36,12 +33,12 @@ def by_lines(b: Lowering, x: Value, y: Value, bits: int) -> Value:
     return first(b, *(forms if column * width <= row * height else forms[::-1]))
 
 
-def _sixteens(count: int) -> int:
-    return -(-count // 16) * 16
+def _up(count: int, unit: int) -> int:
+    return -(-count // unit) * unit
 
 
 def _short(b: Lowering, x: Value) -> Value:
-    """int16 of int8, by a product with ones: Vela repeats a RESCALE for each of its readers."""
+    """int16 of int8, by a product with ones: a RESCALE would be repeated for each consumer."""
     flat, ones = (1, 1, math.prod(x.shape[:2]), x.shape[2]), np.ones((1, 1, x.shape[2], 1))
     wide = _convolved(b, b.reshape(x, flat), ones, zero_point(b, x), d.I32)
     return b.reshape(b.rescale(wide, [1.0], 0, d.I16), x.shape)
@@ -55,7 +52,7 @@ def _convolved(b: Lowering, x: Value, weights: Array, zero: Value, kind: d.DType
 
 
 def _terms(b: Lowering, x: Value, y: Value, bits: int) -> Value:
-    return b.rescale(product(b, x, y), [2.0**-bits], 0, d.I16)
+    return b.rescale(b.mul(x, y), [2.0**-bits], 0, d.I16)
 
 
 def _columns(b: Lowering, x: Value, y: Value, bits: int) -> Value:

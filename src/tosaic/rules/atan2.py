@@ -23,13 +23,11 @@ _RATIO, _ANGLE = Quant(1 / 32767), Quant(math.pi / 4 / 32767)
 
 @rule(
     "aten.atan2.default",
-    "aten.atan2_.default",
     samples=[
         Sample(((6, 40), (6, 40)), steps16=2),
         Sample(((3, 4, 5), (4, 1)), domain=(-1.0, 2.0), steps16=2),
     ],
 )
-@rule("aten.arctan2.default")
 def atan2(b: Lowering, self: Value, other: Value) -> Value:
     """The angle of the smaller over the larger, turned to where the point is."""
     y, x = operands(b, self, other)

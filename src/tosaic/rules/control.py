@@ -76,6 +76,6 @@ def while_loop(
 
 def _pass_on(b: Lowering, body: Graph, count: int) -> None:
     """Give the last inputs of a body as its last outputs."""
-    inner = Lowering(b.env, body, b.constraints)
+    inner = Lowering(b.env, body, b.constraints, b.traits)
     for value in body.inputs[len(body.inputs) - count :] if count else []:
         inner.output(inner.with_quant(inner.IDENTITY(value), value.quant))

@@ -106,7 +106,6 @@ _INDEX = [
 ]
 
 
-@shared("aten._unsafe_index.Tensor", samples=_INDEX[:8])
 @shared("aten.index.Tensor", samples=_INDEX)
 def index_tensor(b: Lowering, self: Value, indices: Sequence[Value | None]) -> Value:
     """As numpy does it: axes that are apart leave their places to one in front of all others."""

@@ -14,9 +14,9 @@ from tosaic.spec import dtypes as d
 
 
 def _places(x: Value) -> tuple[int, ...]:
-    """Rows of [..., C] as the places of an image, in the order that the NPU is fastest with.
+    """Rows of [..., C] as the places of an image, in the order that was measured to be fastest.
 
-    Vela's cycles: [16, 1, 1, C] takes half those of [1, 16, 1, C]; tokens are best along W.
+    [16, 1, 1, C] takes half the cycles of [1, 16, 1, C]; tokens are best along W.
     """
     rows, channels = math.prod(x.shape[:-1]), x.shape[-1]
     if x.type.rank == 4:
@@ -36,7 +36,7 @@ def _places(x: Value) -> tuple[int, ...]:
     ],
 )
 def linear(b: Lowering, input: Value, weight: Value, bias: Value | None = None) -> Value:
-    """A 1×1 convolution, which the NPU runs far faster than a matrix product."""
+    """A 1×1 convolution, which runs far faster than a matrix product."""
     if weight.type.rank != 2:
         raise Unsupported(f"a layer whose weight has {weight.type.rank} axes and a bias")
     return by_weights(b, weight, lambda kernel: _linear(b, input, kernel, bias))

@@ -273,9 +273,7 @@ def _largest(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
 
 
 adaptive_avg_pool2d = partial(_adaptive, axes=2, pool=_averaged)
-shared("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", samples=_ADAPTIVE)(
-    adaptive_avg_pool2d
-)
+shared("aten.adaptive_avg_pool2d.default", samples=_ADAPTIVE)(adaptive_avg_pool2d)
 shared("aten.adaptive_avg_pool1d.default", samples=_ADAPTIVE1D)(
     partial(_adaptive, axes=1, pool=_averaged)
 )

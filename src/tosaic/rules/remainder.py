@@ -58,18 +58,18 @@ def _left_over(
     return minus(b, left, times(b, div_rounded(b, left, right, mode), right))
 
 
-@shared("aten.remainder.Tensor", "aten.remainder_.Tensor", samples=_APART)
+@shared("aten.remainder.Tensor", samples=_APART)
 def remainder(b: Lowering, self: Operand, other: Operand) -> Value:
     return _left_over(b, self, other, "floor", modulo, torch.remainder)
 
 
-@shared("aten.fmod.Tensor", "aten.fmod_.Tensor", samples=_APART)
+@shared("aten.fmod.Tensor", samples=_APART)
 def fmod(b: Lowering, self: Operand, other: Operand) -> Value:
     return _left_over(b, self, other, "trunc", rest, torch.fmod)
 
 
-rule("aten.remainder.Scalar", "aten.remainder_.Scalar", samples=_NUMBERS)(remainder)
-rule("aten.fmod.Scalar", "aten.fmod_.Scalar", samples=_NUMBERS)(fmod)
+rule("aten.remainder.Scalar", samples=_NUMBERS)(remainder)
+rule("aten.fmod.Scalar", samples=_NUMBERS)(fmod)
 rule(
     "aten.remainder.Scalar_Tensor",
     samples=[Sample(((5, 6),), (4.5,), domain=(0.5, 4.0), integers=())],

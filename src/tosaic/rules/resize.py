@@ -64,7 +64,7 @@ def _corners(size: int, out: int) -> Grid:
 def _floors(ratio: Fraction) -> Grid:
     """i / ratio rounded down, which is to the nearest of half a pixel less.
 
-    With whole ratios, half pixels give the same, in the form that an NPU has.
+    With whole ratios, half pixels give the same, in the form that most devices have.
     """
     n, m = ratio.numerator, ratio.denominator
     return _half_pixels(ratio) if m == 1 else Grid(2 * n, 2 * m, -n)

@@ -57,7 +57,6 @@ def _new_lines(b: Lowering, src: Value, index: Value, dim: int) -> Value:
 
 @shared(
     "aten.scatter.src",
-    "aten.scatter_.src",
     samples=[
         Sample(((3, 6), (3, 4), (3, 4)), (1,), kinds=("", "distinct:6")),
         Sample(((2, 5, 4), (2, 5, 3), (2, 5, 4)), (-1,), kinds=("", "distinct:4")),
@@ -72,7 +71,6 @@ def scatter(b: Lowering, self: Value, dim: int, index: Value, src: Value) -> Val
 
 @rule(
     "aten.scatter.value",
-    "aten.scatter_.value",
     samples=[
         Sample(((3, 6), (3, 4)), (1, 2.5), kinds=("", "index:6")),
         Sample(((4, 2, 3), (2, 2, 2)), (0, -1), kinds=("", "index:4")),
@@ -85,7 +83,6 @@ def scatter_value(b: Lowering, self: Value, dim: int, index: Value, value: float
 
 @rule(
     "aten.scatter_add.default",
-    "aten.scatter_add_.default",
     samples=[
         Sample(((3, 6), (3, 4), (3, 4)), (1,), kinds=("", "index:6")),
         Sample(((2, 3, 4), (2, 5, 3), (2, 5, 4)), (1,), kinds=("", "index:3")),
@@ -99,7 +96,6 @@ def scatter_add(b: Lowering, self: Value, dim: int, index: Value, src: Value) ->
 
 @rule(
     "aten.scatter_reduce.two",
-    "aten.scatter_reduce_.two",
     samples=[Sample(((3, 6), (3, 4), (3, 4)), (1, "sum"), kinds=("", "index:6"))],
 )
 def scatter_reduce(
@@ -125,7 +121,6 @@ def _for_each(b: Lowering, index: Value, batch: int) -> Value:
 
 @shared(
     "aten.index_copy.default",
-    "aten.index_copy_.default",
     samples=[
         Sample(((5, 4), (2,), (2, 4)), (0,), kinds=("", "distinct:5")),
         Sample(((2, 6, 3), (1,), (2, 1, 3)), (1,), kinds=("", "index:6")),
@@ -140,7 +135,6 @@ def index_copy(b: Lowering, self: Value, dim: int, index: Value, source: Value) 
 
 @rule(
     "aten.index_add.default",
-    "aten.index_add_.default",
     samples=[
         Sample(((5, 4), (7,), (7, 4)), (0,), kinds=("", "index:5")),
         Sample(((2, 6, 3), (4,), (2, 4, 3)), (1,), (("alpha", 0.5),), kinds=("", "index:6")),
@@ -157,7 +151,6 @@ def index_add(
 
 @rule(
     "aten.index_fill.int_Scalar",
-    "aten.index_fill_.int_Scalar",
     samples=[
         Sample(((5, 4), (3,)), (0, 1.5), kinds=("", "signed:5")),
         Sample(((2, 6),), (-1, torch.tensor([4, 0, -1]), -2)),
@@ -171,7 +164,6 @@ def index_fill(b: Lowering, self: Value, dim: int, index: Value, value: Operand)
 
 rule(
     "aten.index_fill.int_Tensor",
-    "aten.index_fill_.int_Tensor",
     samples=[Sample(((5, 4), (3,), ()), (0,), kinds=("", "index:5"))],
 )(index_fill)
 
@@ -192,7 +184,7 @@ _PUT = [
 ]  # fmt: skip
 
 
-@shared("aten.index_put.default", "aten.index_put_.default", samples=_PUT)
+@shared("aten.index_put.default", samples=_PUT)
 def index_put(
     b: Lowering, self: Value, indices: Sequence[Value | None], values: Value,
     accumulate: bool = False,

@@ -43,7 +43,6 @@ def pixel_unshuffle(b: Lowering, self: Value, downscale_factor: int) -> Value:
 
 @shared(
     "aten.channel_shuffle.default",
-    "aten.native_channel_shuffle.default",
     samples=[Sample(((1, 6, 2, 3),), (2,)), Sample(((2, 8, 3, 2),), (4,))],
 )
 def channel_shuffle(b: Lowering, self: Value, groups: int) -> Value:

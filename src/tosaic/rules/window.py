@@ -14,7 +14,6 @@ from tosaic.rules._windows import each
 
 @shared(
     "aten.unfold.default",
-    "aten.unfold_copy.default",
     samples=[
         Sample(((2, 9),), (1, 3, 2)),
         Sample(((8, 3),), (0, 4, 4)),

@@ -2,7 +2,7 @@
 
 Where a target has no bool, a mask is int8 with 0 and 1, and its ``quant`` says so: a Mask. Each
 function tries TOSA's own operator first and then an exact expression by arithmetic, whose
-cycles on an Ethos-U55 are stated per element where they were measured.
+cycles are stated per element where they were measured.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def _numbers(x: Value) -> np.ndarray[Any, Any]:
 def _sign(b: Lowering, name: str, x: Value, small: bool) -> Value:
     """Whether an int32 is 0 ("=="), positive (">") or not negative (">=").
 
-    A difference of int8 saturates to int8 at once, which the NPU does in the same operation.
+    A difference of int8 saturates to int8 at once, which is the same operation where it is fused.
     """
     if small:
         y = _byte(b, x, 1 if name == ">=" else 0)
@@ -292,7 +292,7 @@ def chosen(b: Lowering, mask: Value, one: Value, two: Value) -> Value:
 
 
 def _blended8(b: Lowering, mask: Value, one: Value, two: Value, zero: int) -> Value:
-    """m·one − (m − 1)·two: three operations of the NPU, each with its zero points.
+    """m·one − (m − 1)·two: three operations, each with its zero points.
 
     The second product is −two or 0, which int8 holds with the zero point −1 − z.
     """

@@ -12,9 +12,6 @@ from tosaic.lowering.alternatives.data_movement import first, piece
 from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
-_LANES = 16  # elements side by side that an NPU compares at once
-_PIECES = 4  # axes of a tensor of which an NPU reads pieces for nothing
-
 
 def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
     """REDUCE_MAX or REDUCE_MIN; a target may have none along the last axis."""
@@ -28,12 +25,12 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
     def turned() -> Value:
         if axis != last:
             raise Unsupported("the axis is not the last")
-        size = x.shape[last]
+        size, lanes = x.shape[last], b.traits.lanes
         rows = b.reshape(x, (x.type.size // size, size))  # matrices turn fastest
-        if size >= 2 * _LANES and not size % _LANES:
-            lanes = b.reshape(rows, (rows.shape[0], size // _LANES, _LANES))
-            found = extreme(b, name, lanes, 1)
-            rows = b.reshape(b.with_quant(found, None), (rows.shape[0], _LANES))
+        if size >= 2 * lanes and not size % lanes:
+            wide = b.reshape(rows, (rows.shape[0], size // lanes, lanes))
+            found = extreme(b, name, wide, 1)
+            rows = b.reshape(b.with_quant(found, None), (rows.shape[0], lanes))
         found = extreme(b, name, b.permute(rows, (1, 0)), 0)
         return b.reshape(b.with_quant(found, None), (*x.shape[:axis], 1))
 
@@ -48,10 +45,11 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
 def _of_halves(b: Lowering, name: str, x: Value) -> Value:
     """Each element of one half of the rows beside one of the other, until a single one is left.
 
-    That is far less work for an NPU than what it has for a reduction. The halves of an odd number
+    That is far less work for vector units than a reduction. The halves of an odd number
     of elements overlap, which changes nothing.
     """
-    rows = x if x.type.rank <= _PIECES else b.reshape(x, (x.type.size // x.shape[-1], x.shape[-1]))
+    few = x.type.rank <= b.traits.view_axes
+    rows = x if few else b.reshape(x, (x.type.size // x.shape[-1], x.shape[-1]))
     found, axis = rows, rows.type.rank - 1
     while (size := found.shape[axis]) > 1:
         half = (size + 1) // 2
@@ -120,7 +118,7 @@ def _counted(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
     apart = b.SUB(best, here) if largest else b.SUB(here, best)
     other = b.MINIMUM(apart, b.number(1, apart))  # 0 where the extreme is
     places = numbered(b, x, axis, d.I32)
-    far = b.MUL(other, b.number(most, other), b.const([0], d.I8))
+    far = b.mul(other, b.number(most, other))
     number = b.levels(b.MAXIMUM(far, places), d.I16)
     found = b.levels(extreme(b, "REDUCE_MIN", number, axis), d.I32)
     return b.reshape(found, (*x.shape[:axis], *x.shape[axis + 1 :]))

@@ -68,14 +68,18 @@ def _computed(*names: str) -> Callable[[Op], bool]:
     return lambda op: not all(op.operand(name).is_const for name in names)
 
 
+def _taps(op: Op) -> tuple[int, ...]:
+    """Height and width of the weights of a convolution."""
+    shape = op.operand("weight").shape
+    return shape[:2] if op.name == "DEPTHWISE_CONV2D" else shape[-3:-1]
+
+
 def _kernel(op: Op) -> tuple[int, ...]:
-    """Height and width of a window, with the gaps in it."""
+    """Height and width of a window, dilation included."""
     if op.name in _POOLS:
         return tuple(op.attrs["kernel"])
-    shape = op.operand("weight").shape
-    sizes = shape[:2] if op.name == "DEPTHWISE_CONV2D" else shape[-3:-1]
     gaps = op.attrs.get("dilation", (1, 1))[-2:]
-    return tuple((k - 1) * n + 1 for k, n in zip(sizes, gaps))
+    return tuple((k - 1) * n + 1 for k, n in zip(_taps(op), gaps))
 
 
 def _large_kernel(op: Op) -> bool:
@@ -109,10 +113,18 @@ def _last_axis(op: Op) -> bool:
     return int(op.attrs["axis"]) == _given(op).type.rank - 1
 
 
-def _small_for_gaps(op: Op) -> bool:
-    """Gaps that the NPU has no kernel for, between elements of an input that is not as long."""
-    sizes, gaps = _given(op).shape[-3:-1], op.attrs["dilation"][-2:]
-    return any(2 < gap > size for size, gap in zip(sizes, gaps))
+def _small_for_dilation(op: Op) -> bool:
+    return is_small_for_dilation(op, _given(op))
+
+
+def is_small_for_dilation(op: Op, given: Value) -> bool:
+    """Whether Vela takes a convolution apart by its dilation, and parts of the input are empty.
+
+    It does so along both axes where the dilation of one exceeds 2, for which there is no kernel.
+    """
+    dilation = op.attrs["dilation"][-2:]
+    axes = zip(given.shape[-3:-1], dilation, _taps(op))
+    return max(dilation) > 2 and any(gap > size and taps > 1 for size, gap, taps in axes)
 
 
 def _cut_to_one(op: Op) -> bool:
@@ -140,8 +152,8 @@ EVERY = (
          "the NPU shifts products of int32 only"),
     Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", *_POOLS), _far_padding,
          "padding at the top and left ends at 127 elements; more is computed wrongly"),
-    Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D"), _small_for_gaps,
-         "a dilation above 2 that is longer than the input is computed wrongly"),
+    Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D"), _small_for_dilation,
+         "a dilation above 2 on an input that is shorter than a dilation is computed wrongly"),
     Form(("TRANSPOSE_CONV2D",), _cut_to_one,
          "a transposed convolution that is cut to one row or column is computed wrongly"),
     Form(_CONVOLUTIONS, _large_kernel,
@@ -346,8 +358,8 @@ NEWER = (
 
 # Where the NPU has fast memory of its own beside the arena.
 DEDICATED = (
-    Form(("WHILE_LOOP",), _always,
-         "with dedicated SRAM a loop uses memory that Vela does not ask for; "
+    Form(("COND_IF", "WHILE_LOOP"), _always,
+         "with dedicated SRAM a branch or a loop uses memory that Vela does not ask for; "
          "another memory mode takes it"),
 )  # fmt: skip
 

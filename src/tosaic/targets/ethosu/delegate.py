@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph, Loc, Op
+from tosaic.ir.graph import Graph, Op
+from tosaic.lowering.target import Compiled, Estimate, OperatorCost, PlacedTensor
 from tosaic.targets.ethosu import vela_processes
 from tosaic.targets.ethosu.vela import Table, VelaConfig, VelaResult, run_vela
 
@@ -25,25 +26,6 @@ _KINDS = ("Lut", "FeatureMap", "Weights", "Scales")  # of traffic, in Vela's nam
 
 
 @dataclass(frozen=True, slots=True)
-class OperatorCost:
-    """An operation of the NPU by Vela's estimate, and the operator that it comes from.
-
-    ``traffic`` is cycles of access by Vela's name of the memory, ``moved`` bytes read and written
-    there. ``index`` is the operator's place in the graph, ``time`` the operation's in the stream.
-    """
-
-    name: str
-    op: str
-    loc: Loc | None
-    cycles: int
-    macs: int
-    traffic: Mapping[str, int]
-    moved: Mapping[str, int] = field(default_factory=dict)
-    index: int | None = None
-    time: int = 0
-
-
-@dataclass(frozen=True, slots=True)
 class Origin:
     """The operator that a command computes, None for one of Vela's own, and Vela's name of it."""
 
@@ -51,36 +33,22 @@ class Origin:
     kind: str
 
 
-@dataclass(frozen=True, slots=True)
-class PlacedTensor:
-    """A tensor in memory while the operations from ``start`` to ``end`` run."""
-
-    name: str
-    memory: str
-    address: int
-    size: int
-    start: int
-    end: int
-    loc: Loc | None
-    index: int | None = None  # of the operator that makes it
-
-
 @dataclass(frozen=True, eq=False)
-class Delegate:
+class Delegate(Compiled):
     """One graph for the NPU: what a device gets, what it costs there, and what was checked."""
 
-    graph: Graph
-    tosa: bytes
-    result: VelaResult
-    operators: tuple[OperatorCost, ...]
-    tensors: tuple[PlacedTensor, ...]
-    checks: list[str] = field(default_factory=list)
-    known_model: Model | None = None
+    result: VelaResult = field(kw_only=True)
+    operators: tuple[OperatorCost, ...] = ()
+    tensors: tuple[PlacedTensor, ...] = ()
 
-    @cached_property
-    def model(self) -> Model:
-        """The interpreter of the file that Vela was given."""
-        return self.known_model or _interpreter(self.tosa)
+    @property
+    def estimate(self) -> Estimate:
+        """Vela's own."""
+        told = self.result.performance
+        return Estimate(
+            "Vela", told.total_cycles, self.result.scratch_size, told.flash, told.memories,
+            self.operators, self.tensors,
+        )  # fmt: skip
 
     @cached_property
     def simulation(self) -> Simulation:
@@ -176,8 +144,8 @@ def compile_graph(
                 raise
     sources = _sources(graph, result.database)
     return Delegate(
-        graph, tosa, result, tuple(_costs(graph, result.database, sources)),
-        tuple(_tensors(graph, result.database, sources)), known_model=model,
+        graph, tosa, result=result, operators=tuple(_costs(graph, result.database, sources)),
+        tensors=tuple(_tensors(graph, result.database, sources)), known_model=model,
     )  # fmt: skip
 
 

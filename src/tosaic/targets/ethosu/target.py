@@ -10,14 +10,16 @@ from typing import Any
 from tosaic.errors import InvalidInput
 from tosaic.interp.minimize import copy_graph
 from tosaic.ir.graph import Array, Graph
+from tosaic.ir.traits import Traits
 from tosaic.lowering.target import Target
 from tosaic.spec.env import Env
+from tosaic.targets.ethosu import ACCELERATORS, FAMILY
 from tosaic.targets.ethosu.check import Fault
 from tosaic.targets.ethosu.constraints import DEDICATED, FAMILIES, constraint
 from tosaic.targets.ethosu.costs import cycles
 from tosaic.targets.ethosu.delegate import Delegate
 from tosaic.targets.ethosu.judge import judge
-from tosaic.targets.ethosu.vela import ACCELERATORS, VelaConfig, check
+from tosaic.targets.ethosu.vela import VelaConfig, check
 from tosaic.targets.ethosu.vela_processes import start
 from tosaic.targets.ethosu.vela_workarounds.mend import Compiler, mend
 
@@ -27,8 +29,20 @@ _ENVS = {
     "u65": "TOSA-1.0+INT+int16+int4",
     "u85": "TOSA-1.0+INT+int16+int4+cf",
 }
-# U85 has weights in its memory, beside which the products of a few steps are nothing.
-_STEPS_AT_ONCE = {"u55": 1, "u65": 1, "u85": 8}
+_NPU = Traits(
+    sums_ride=False, sum_bits=(19, 14), lanes=16, narrow_channels=8, channel_block=16,
+    op_cycles=500, row_cost=1.3, transposed_axes=3, view_axes=4, most_axes=4, kernel_rows=64,
+    kernel_elements=4096, fuses_widening=True, fuses_epilogue=True, loads_tables=True,
+    one_shape=True, matmul="elementwise", steps_at_once=1,
+)  # fmt: skip
+# U85 multiplies matrices, and has weights in its memory, beside which the products of a few steps
+# of a recurrent layer are nothing.
+_TRAITS = {"u55": _NPU, "u65": _NPU, "u85": replace(_NPU, matmul="transposes", steps_at_once=8)}
+_ADVICE = (
+    ("Vela",
+     "Vela does not take this form though the target should: another shape, stride or order of "
+     "calls may pass. On the CPU the result is right."),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,14 +68,24 @@ def family(accelerator: str) -> str:
 
 
 def _target(name: str) -> Target:
-    product = family(name)
-    emit = partial(_emit, VelaConfig(name), Options())
+    product, (macs, cores, defaults) = family(name), ACCELERATORS[name]
+    env = Env.parse(_ENVS[product])
     return Target(
-        name, Env.parse(_ENVS[product]), (constraint(FAMILIES[product]),), emit, start,
-        sums_ride=False, steps_at_once=_STEPS_AT_ONCE[product],
-        cost=cycles(product, ACCELERATORS[name][0]),
-        judge=partial(judge, VelaConfig(name), Env.parse(_ENVS[product])),
+        name, env, (constraint(FAMILIES[product]),), _TRAITS[product], cycles(product, macs),
+        partial(judge, VelaConfig(name), env),
+        workarounds=Compiler(VelaConfig(name), env).work_around,
+        emit=partial(_emit, VelaConfig(name), Options()), start=start,
+        engines={"npu": lambda made: made.simulation}, backend="EthosUBackend",
+        verdict=partial(_verdict, name), about=FAMILY.names[name],
+        options=dict(zip(("system_config", "memory_mode"), defaults)),
+        packages={"ethos-u-vela": "ethos-u-vela"}, peak_macs=macs * cores, advice=_ADVICE,
     )  # fmt: skip
+
+
+def _verdict(name: str, *given: Any) -> Any:
+    from tosaic.targets.ethosu.verdict import check as checked  # which knows the targets
+
+    return checked(given[0], name, *given[1:])
 
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
@@ -80,8 +104,11 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     known = ETHOS_U[name]
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
     emit = partial(_emit, config, options)
-    judged = partial(judge, config, known.env)
-    return replace(known, emit=emit, judge=judged, constraints=(*known.constraints, *more))
+    return replace(
+        known, emit=emit, judge=partial(judge, config, known.env),
+        constraints=(*known.constraints, *more), check=options.check,
+        options={**known.options, **given},
+    )  # fmt: skip
 
 
 def _emit(

@@ -20,27 +20,10 @@ from pathlib import Path
 from typing import Any
 
 from tosaic.errors import InvalidInput, ToolFailed, first_line
-from tosaic.files.velabin import Boundary, Stream
-from tosaic.targets.ethosu import vela_processes
+from tosaic.sim.ethosu.velabin import Boundary, Stream
+from tosaic.targets.ethosu import ACCELERATORS, vela_processes
 from tosaic.targets.ethosu.vela_processes import MALFORMED, UNREADABLE, Answer, WorkerLost
 
-_U55 = ("Ethos_U55_High_End_Embedded", "Shared_Sram")
-_U65 = ("Ethos_U65_High_End", "Dedicated_Sram_384KB")
-_U85 = ("Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
-# Accelerator: multiply-accumulates of a core in a cycle, cores, default system and memory.
-ACCELERATORS: dict[str, tuple[int, int, tuple[str, str]]] = {
-    "ethos-u55-32": (32, 1, _U55),
-    "ethos-u55-64": (64, 1, _U55),
-    "ethos-u55-128": (128, 1, _U55),
-    "ethos-u55-256": (256, 1, _U55),
-    "ethos-u65-256": (256, 1, _U65),
-    "ethos-u65-512": (256, 2, _U65),
-    "ethos-u85-128": (128, 1, _U85),
-    "ethos-u85-256": (256, 1, _U85),
-    "ethos-u85-512": (512, 1, _U85),
-    "ethos-u85-1024": (1024, 1, _U85),
-    "ethos-u85-2048": (2048, 1, _U85),
-}
 # The options of Vela's command line that have a meaning in-process: section and key of Regor.
 _OPTIONS = {
     "optimise": ("scheduler", "optimize"),
