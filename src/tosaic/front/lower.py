@@ -22,7 +22,7 @@ from tosaic.front.casts import to_integers
 from tosaic.front.tables import FINE, LIMIT, Zone, table8, table16, zones16
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Quant, Value
-from tosaic.ir.int_intervals import Bounds, Intervals
+from tosaic.ir.int_intervals import Bounds, Intervals, quick
 from tosaic.spec import dtypes as d
 
 # The larger operand of a sum is widened by this many bits: what Ethos-U fuses into one ADD.
@@ -50,7 +50,7 @@ class Lowering(Builder):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._rough, self._exact = Intervals({}, True, False), Intervals()
+        self._rough, self._exact = quick(), Intervals()
 
     def tensor(self, data: Tensor, quant: Quant | None = None) -> Value:
         """A constant from a torch tensor, copied when it is first needed."""
@@ -100,6 +100,7 @@ class Lowering(Builder):
         """
         before = value.limits or value.dtype.range
         value.limits = max(before[0], math.floor(low)), min(before[1], math.ceil(high))
+        value.bounds = None
         return value
 
     def permute(self, x: Value, perms: Sequence[int]) -> Value:

@@ -18,7 +18,7 @@ import numpy as np
 from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Graph, Op, Value
-from tosaic.ir.int_intervals import Intervals
+from tosaic.ir.int_intervals import quick
 from tosaic.spec.env import Env
 
 Allowed = Callable[[Op], str | None]
@@ -70,7 +70,7 @@ class Matcher:
             self._enter(op, index)
         self.queue = deque(graph.ops)
         self.waiting = set(graph.ops)
-        self.intervals = Intervals({}, True, False)  # of integers, computed when asked for
+        self.intervals = quick(graph)  # of integers, computed when asked for
         self.same: dict[object, Value] = {}  # operators seen, for those that compute the same
 
     def readers(self, value: Value) -> Iterator[Op]:
