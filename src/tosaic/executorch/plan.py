@@ -25,6 +25,7 @@ from tosaic.lowering.builder import TYPES
 from tosaic.lowering.graph_boundary import order_of
 from tosaic.lowering.partition import Partition, Piece, partition
 from tosaic.lowering.walk import is_unsigned
+from tosaic.passes.fold_constants import folded
 from tosaic.passes.importer import import_model
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.driver import compiled, lowered
@@ -120,7 +121,7 @@ def _with_numbers(program: Program) -> Program:
     }
     for node in program.calls:
         if node.all_input_nodes and all(n in numbers for n in node.all_input_nodes):
-            made = torchapi.evaluate(node, numbers)
+            made = folded(node, numbers)
             if isinstance(made, Tensor) and made.dim() == 0:
                 numbers[node] = made
     tensors = program.tensors | {n: t.item() for n, t in numbers.items()}

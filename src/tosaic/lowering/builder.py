@@ -105,7 +105,17 @@ class Lowering(Builder):
         """
         before = value.limits or value.dtype.range
         value.limits = max(before[0], math.floor(low)), min(before[1], math.ceil(high))
+        for intervals in (self._rough, self._exact):
+            intervals.forget(value)
         return value
+
+    def magnitude(self, x: Value) -> int:
+        """How far from 0 an integer can be, by interval analysis."""
+        return max(map(abs, self._rough.of(x).ends))
+
+    def mul(self, x: Value, y: Value, shift: int = 0) -> Value:
+        """x · y / 2^shift, rounded once."""
+        return self.MUL(x, y, self.const([shift], d.I8))
 
     def permute(self, x: Value, perms: Sequence[int]) -> Value:
         """A transposition; a constant is turned itself, when it is made."""

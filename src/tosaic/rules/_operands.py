@@ -82,7 +82,7 @@ def with_number(
 def times(b: Lowering, x: Value, factor: Operand) -> Value:
     """A product of plain values."""
     x, y = operands(b, x, factor)
-    return b.MUL(x, y, b.const([0], d.I8))
+    return b.mul(x, y)
 
 
 def plus(b: Lowering, x: Value, term: Operand) -> Value:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
+from typing import Any
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, shared
@@ -11,6 +13,7 @@ from tosaic.ir.graph import Value
 from tosaic.lowering.alternatives import data_movement as moves
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import converted
+from tosaic.rules.shape import meta_result
 
 
 @shared(
@@ -52,40 +55,22 @@ def vstack(b: Lowering, tensors: Sequence[Value]) -> Value:
     return cat(b, [b.reshape(t, (1,) * (2 - t.type.rank) + t.shape) for t in tensors], 0)
 
 
-@shared(
-    "aten.split_with_sizes.default",
-    samples=[Sample(((6, 4),), ([1, 2, 3],)), Sample(((2, 3, 5),), ([4, 1], -1))],
-)
-def split_with_sizes(
-    b: Lowering, self: Value, split_sizes: Sequence[int], dim: int = 0
-) -> list[Value]:
-    ends = list(accumulate(split_sizes))
-    axis = dim % self.type.rank
-    return [moves.piece(b, self, axis, e - n, e) for e, n in zip(ends, split_sizes)]
+def _parts(name: str, b: Lowering, self: Value, dim: int = 0, **arguments: Any) -> list[Value]:
+    """Parts along an axis, as long as those that PyTorch makes."""
+    made = meta_result(name, self.shape, {**arguments, "dim": dim})
+    ends, axis = accumulate(part.shape[dim] for part in made), dim % self.type.rank
+    return [moves.piece(b, self, axis, e - part.shape[dim], e) for e, part in zip(ends, made)]
 
 
-@shared(
-    "aten.split.Tensor",
-    samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (4, -1))],
-)
-def split(b: Lowering, self: Value, split_size: int, dim: int = 0) -> list[Value]:
-    size = self.shape[dim]
-    sizes = [min(split_size, size - i) for i in range(0, size, split_size)]
-    return split_with_sizes(b, self, sizes, dim)
-
-
-@shared(
-    "aten.chunk.default",
-    samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (2, -1))],
-)
-def chunk(b: Lowering, self: Value, chunks: int, dim: int = 0) -> list[Value]:
-    return split(b, self, -(-self.shape[dim] // chunks), dim)
-
-
-@shared("aten.tensor_split.sections", samples=[Sample(((7, 4),), (3,)), Sample(((2, 8),), (2, -1))])
-def tensor_split(b: Lowering, self: Value, sections: int, dim: int = 0) -> list[Value]:
-    each, more = divmod(self.shape[dim], sections)
-    return split_with_sizes(b, self, [each + (i < more) for i in range(sections)], dim)
+_CHUNKS = [Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (4, -1))]
+for _name, _samples in {
+    "split_with_sizes.default": [Sample(((6, 4),), ([1, 2, 3],)),
+                                 Sample(((2, 3, 5),), ([4, 1], -1))],
+    "split.Tensor": _CHUNKS,
+    "chunk.default": [*_CHUNKS[:2], Sample(((2, 8),), (2, -1))],
+    "tensor_split.sections": [Sample(((7, 4),), (3,)), Sample(((2, 8),), (2, -1))],
+}.items():  # fmt: skip
+    shared(f"aten.{_name}", samples=_samples)(partial(_parts, _name))
 
 
 @shared("aten.unbind.int", samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))])
@@ -111,13 +96,9 @@ def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
     ],
 )
 def slice_tensor(
-    b: Lowering,
-    self: Value,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    b: Lowering, self: Value, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
-) -> Value:
+) -> Value:  # fmt: skip
     indices = range(*slice(start, end, step).indices(self.shape[dim]))
     return moves.take(b, self, dim % self.type.rank, indices)
 
@@ -133,14 +114,9 @@ def slice_tensor(
     ],
 )
 def slice_scatter(
-    b: Lowering,
-    self: Value,
-    src: Value,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
-) -> Value:
+    b: Lowering, self: Value, src: Value, dim: int = 0, start: int | None = None,
+    end: int | None = None, step: int = 1,
+) -> Value:  # fmt: skip
     """What is before, the new part, and what is behind; with a step, one from each in turns."""
     axis, size = dim % self.type.rank, self.shape[dim]
     src = src if src.quant is not None else converted(b, src, self.dtype)
@@ -181,14 +157,12 @@ def flip(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     return self
 
 
-@shared("aten.fliplr.default", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])
-def fliplr(b: Lowering, self: Value) -> Value:
-    return flip(b, self, [1])
-
-
-@shared("aten.flipud.default", samples=[Sample(((5,),)), Sample(((2, 3, 4),))])
-def flipud(b: Lowering, self: Value) -> Value:
-    return flip(b, self, [0])
+shared("aten.fliplr.default", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])(
+    partial(flip, dims=[1])
+)
+shared("aten.flipud.default", samples=[Sample(((5,),)), Sample(((2, 3, 4),))])(
+    partial(flip, dims=[0])
+)
 
 
 @shared(

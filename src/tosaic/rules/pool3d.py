@@ -13,7 +13,6 @@ from tosaic.lowering.alternatives.data_movement import joined, piece, take
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
-from tosaic.rules._rows import product
 from tosaic.rules._sums import summed
 from tosaic.rules._windows import each, steps
 from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d, values_alone
@@ -82,13 +81,13 @@ def _divided(b: Lowering, sums: Value, counts: Array) -> Value:
         count = int(counts.flat[0])
         if sums.quant is not None:
             return b.with_quant(sums, Quant(scale_of(sums) / count))
-        return b.MUL(sums, b.number(1.0 / count, sums), b.const([0], d.I8))
+        return b.mul(sums, b.number(1.0 / count, sums))
     inverse = np.reshape(1.0 / counts, (1, 1, *counts.shape))
     if sums.quant is None:
-        return b.MUL(sums, b.const(inverse, sums.dtype), b.const([0], d.I8))
+        return b.mul(sums, b.const(inverse, sums.dtype))
     shares = b.const(np.round(inverse * 2.0**30), d.I32)
     meaning = Quant(scale_of(sums) / 2.0**_FINE)
-    return b.with_quant(product(b, b.with_quant(sums, None), shares, 30 - _FINE), meaning)
+    return b.with_quant(b.mul(b.with_quant(sums, None), shares, 30 - _FINE), meaning)
 
 
 @rule(

@@ -15,7 +15,7 @@ from tosaic.lowering.alternatives.mask import is_mask
 from tosaic.lowering.alternatives.reduce_extreme import extreme, place_of_extreme
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of, times
-from tosaic.rules._products import factors, meant, product
+from tosaic.rules._products import factors, meant, product, unit_of
 from tosaic.rules.compare import truth
 from tosaic.rules.pool import adaptive_avg_pool2d
 from tosaic.spec import dtypes as d
@@ -159,7 +159,7 @@ def prod(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False,
     value = given.value
     for axis in axes:
         value = product(b, value, axis)
-    return _kept(b, meant(b, value, (given.unit_of(count),), None, count), axes, keepdim)
+    return _kept(b, meant(b, value, (unit_of(given.unit, count),), None, count), axes, keepdim)
 
 
 rule("aten.prod.default", samples=[Sample(((2, 3),))])(prod)
