@@ -109,7 +109,7 @@ def _write_whole(
     nodes = {n.name: n for n in graph.nodes if n.op == "placeholder"}
     homes = {s.target: s.arg.name for s in given.input_specs}
     end = next(reversed(graph.nodes))
-    values: list[Any] = list(end.args[0])  # type: ignore[arg-type]
+    values: list[Any] = list(end.args[0])
     for spec, place in zip(outputs, order, strict=True):
         change, new = given.output_specs[place], values[place]
         if change.kind not in _CHANGES or not isinstance(new, fx.Node):
