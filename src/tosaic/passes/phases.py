@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 from torch import fx
 
-from tosaic.passes.attention_masks import select_masked_scores
+from tosaic.passes.attention_masks import select_infinities, select_masked_scores
 from tosaic.passes.canonicalize import canonical_overloads, reshape_views
 from tosaic.passes.compose import compose
 from tosaic.passes.drop_noops import drop_inner_noops, drop_noops
@@ -41,8 +41,8 @@ _ATTENTION: Passes = (fold_constants, fuse_attention)
 _AFFINE: Passes = (linear_of_matmul, fold_affine, affine_to_depthwise)
 # What is quantized: operators whole, constants in one place.
 SIMPLIFY: Passes = (
-    drop_noops, promote_integers, *_ATTENTION, select_masked_scores, sink_permutes, *_AFFINE,
-    merge_scales,
+    drop_noops, promote_integers, *_ATTENTION, select_masked_scores, select_infinities,
+    sink_permutes, *_AFFINE, merge_scales,
 )  # fmt: skip
 
 
