@@ -18,7 +18,7 @@ from tosaic.spec.dtypes import I8, I32
 from tosaic.targets.ethosu.delegate import Delegate, compile_graph
 from tosaic.targets.ethosu.target import ETHOS_U, family
 from tosaic.targets.ethosu.vela import VelaConfig
-from tosaic.targets.ethosu.vela_workarounds.repairs import repair
+from tosaic.targets.ethosu.vela_workarounds import apply_workarounds
 
 Random = np.random.Generator
 Case = Callable[[Builder, Random], Value]
@@ -66,7 +66,7 @@ def improved(target_name: str, graph: Graph) -> Graph:
 
 def emitted(target_name: str, graph: Graph) -> Delegate:
     """An improved graph as Vela compiles it; the graph is changed where Vela needs it."""
-    repair(graph, ETHOS_U[target_name].env, family(target_name))
+    apply_workarounds(graph, ETHOS_U[target_name].env, family(target_name))
     return compile_graph(graph, VelaConfig(target_name))
 
 

@@ -162,7 +162,7 @@ def curve(m: Maker, x: Value) -> Value:
 
 
 def root(m: Maker, x: Value) -> Value:
-    squares = call(m, "add.Scalar", call(m, "mul.Tensor", x, x), 0.01)
+    squares = call(m, "add.Tensor", call(m, "mul.Tensor", x, x), 0.01)
     return call(m, m.pick("rsqrt.default", "sqrt.default"), squares)
 
 
@@ -204,12 +204,12 @@ def of_two(m: Maker, x: Value) -> Value:
 
 
 def quotient(m: Maker, x: Value) -> Value:
-    below = call(m, "add.Scalar", call(m, "abs.default", other(m, x, broadcast(m, x))), 0.5)
+    below = call(m, "add.Tensor", call(m, "abs.default", other(m, x, broadcast(m, x))), 0.5)
     return call(m, "div.Tensor", x, below)
 
 
 def with_number(m: Maker, x: Value) -> Value:
-    return call(m, m.pick("add.Scalar", "mul.Scalar"), x, float(m.rng.uniform(-2, 2)))
+    return call(m, m.pick("add.Tensor", "mul.Tensor"), x, float(m.rng.uniform(-2, 2)))
 
 
 def linear(m: Maker, x: Value) -> Value:

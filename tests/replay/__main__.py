@@ -1,6 +1,7 @@
 """``make replay``: compile everything again and print what is emitted otherwise than before.
 
 ``--write`` keeps what is emitted now. Names of cases, as ``zoo/yolo`` or ``net/1*``, choose some.
+``--since`` compiles nothing: it compares the file with that of another commit.
 """
 
 from __future__ import annotations
@@ -33,7 +34,12 @@ def main() -> int:
     parser.add_argument("names", nargs="*", default=["*"], help="cases; all of them if none")
     parser.add_argument("--write", action="store_true", help="keep what is emitted now")
     parser.add_argument("--jobs", type=int, default=os.cpu_count())
+    parser.add_argument("--since", help="a commit of git, whose file is compared with this one")
     given = parser.parse_args()
+    if given.since:
+        old, new = kept.load_rows(given.since), kept.load_rows()
+        print("\n".join(kept.told({k: r for k, r in old.items() if k in new}, new)))
+        return 0
     names = [name for name in CASES if _is_chosen(name, given.names)]
     old, ranges = kept.load_rows(), kept.load_ranges()
     before = {k: row for k, row in old.items() if _is_chosen(k.partition(",")[0], given.names)}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import subprocess
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
 from importlib.metadata import version
@@ -27,8 +28,13 @@ def _versions() -> str:
     return f"# ethos-u-vela {version('ethos-u-vela')}"
 
 
-def load_rows() -> dict[str, Row]:
-    lines = ROWS.read_text().splitlines() if ROWS.exists() else []
+def load_rows(commit: str = "") -> dict[str, Row]:
+    """The rows of the file, as it is or as it was at a commit."""
+    words = ["git", "show", f"{commit}:./{ROWS.name}"]
+    text = ROWS.read_text() if ROWS.exists() else ""
+    if commit:
+        text = subprocess.run(words, cwd=FOLDER, capture_output=True, text=True, check=True).stdout
+    lines = text.splitlines()
     parts = [line.split(",") for line in lines if line[0] != "#" and line != HEADER]
     return {
         f"{case},{target},{scheme}": Row(digest, *map(int, figures))

@@ -34,7 +34,9 @@ CASES = [
 @pytest.fixture
 def unrepaired(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graphs as they are, without the copies that keep Vela's faults away."""
-    monkeypatch.setattr("tosaic.targets.ethosu.vela_workarounds.mend.repair", lambda *given: None)
+    monkeypatch.setattr(
+        "tosaic.targets.ethosu.vela_workarounds.mend.apply_workarounds", lambda *given: None
+    )
     monkeypatch.setattr("tosaic.targets.ethosu.target.mend", lambda *given: None)
 
 

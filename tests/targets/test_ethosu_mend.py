@@ -27,7 +27,7 @@ NAMES = [
 @pytest.fixture
 def without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing were known of Vela's faults."""
-    monkeypatch.setattr(ethosu_mend, "repair", lambda *_: None)
+    monkeypatch.setattr(ethosu_mend, "apply_workarounds", lambda *_: None)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -15,6 +15,7 @@ from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.mask import is_mask, mask_input
 from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.lowering.target import Target
+from tosaic.passes.fold_constants import folded
 from tosaic.spec import dtypes as d
 
 
@@ -111,13 +112,9 @@ class Trial:
         if node.op == "get_attr":
             module = node.graph.owning_module
             return None if module is None else torchapi.attribute(module, str(node.target))
-        operands = node.all_input_nodes
-        if torchapi.overload_of(node) is None or (operands and node not in self.constants):
+        if node.all_input_nodes and node not in self.constants:
             return None
-        given = {n: self._integers(n) for n in operands}
-        if None in given.values():
-            return None
-        found = torchapi.evaluate(node, given)
+        found = folded(node, {n: self._integers(n) for n in node.all_input_nodes})
         return found if isinstance(found, Tensor) else None
 
     def made(self, b: Lowering, node: fx.Node, kind: d.DType, quant: Quant | None) -> Value:

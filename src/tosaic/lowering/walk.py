@@ -23,7 +23,7 @@ from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.lowering.int64_ranges import Interval, Ranges
 from tosaic.lowering.reals import Reals
 from tosaic.lowering.result_check import check_result
-from tosaic.passes.fold_constants import is_known
+from tosaic.passes.fold_constants import folded
 from tosaic.passes.fuse_unary import Curve, curves_of
 from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
@@ -81,8 +81,11 @@ class Walker:
     def call(self, node: fx.Node) -> Any:
         """What a call becomes; Unsupported with the reason and the user's own line."""
         self.b.loc, known = torchapi.location(node), len(self._reals.made)
-        if is_known(node, self.values):
-            return self._evaluate(node)
+        if (made := folded(node, self.values)) is not None:
+            self.values[node] = made
+            if self.ranges is not None and isinstance(made, torch.Tensor):
+                self.ranges.learn(node, made)
+            return made
         try:
             if self.ranges is not None:
                 self.ranges.check(node)
@@ -93,15 +96,6 @@ class Walker:
             raise Unsupported(refusal.reason, refusal.where or self.b.loc) from None
         self.values[node] = result
         return result
-
-    def _evaluate(self, node: fx.Node) -> Any:
-        """What a call makes of the program's own tensors: no target has to compute it."""
-        with torch.no_grad():
-            made = torchapi.computed(node, self.values)
-        self.values[node] = made
-        if self.ranges is not None and isinstance(made, torch.Tensor):
-            self.ranges.learn(node, made)
-        return made
 
     def _lower(self, node: fx.Node, target: str) -> Any:
         if target == "getitem":

@@ -17,7 +17,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.passes.engine import Replacement, node_pass
-from tosaic.passes.match import BOTH, CASTS, hold, name_of, number_of, values_of
+from tosaic.passes.match import BOTH, CASTS, PRODUCTS, hold, name_of, number_of, values_of
 
 aten = torch.ops.aten
 FAR = -1e3  # what adds this much, or is this little, counts for nothing
@@ -166,7 +166,7 @@ def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any], sign: int) -> 
             value = far(bound[other])
             if value is not None and _is_zero(bound[one]):
                 return Masking(bound["condition"], value, is_allowed=one == "self")
-    if name in ("aten.mul.Tensor", "aten.mul.Scalar"):
+    if name == PRODUCTS:
         for one, other in BOTH:
             value = far(bound[other])
             if value is not None and isinstance(bound[one], fx.Node):

@@ -27,7 +27,7 @@ _MOVES = frozenset({
     "aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.default", "aten.slice.Tensor",
     "aten.select.int", "aten.clone.default", "aten.contiguous.default", "aten.expand.default",
     "aten.flatten.using_ints", "aten.neg.default", "aten.sum.dim_IntList", "aten.mean.dim",
-    "aten.flip.default", "aten.roll.default", "aten.alias.default", "aten.t.default",
+    "aten.flip.default", "aten.roll.default", "aten.alias.default",
 })  # fmt: skip
 
 
@@ -289,7 +289,7 @@ _PAIRS: dict[str, Callable[[_Calls], Pair | None]] = {
     "aten.fft_rfft.default": _transform, "aten.fft_fft.default": _transform,
     "aten.fft_ifft.default": _transform,
     "aten.fft_fft2.default": _several, "aten.fft_fftn.default": _several,
-    "aten.mul.Tensor": _product, "aten.mul.Scalar": _product,
+    "aten.mul.Tensor": _product,
     "aten.add.Tensor": _sum, "aten.sub.Tensor": _sum,
     "aten._conj.default": _conjugate, "aten.conj.default": _conjugate,
     "aten.conj_physical.default": _conjugate,

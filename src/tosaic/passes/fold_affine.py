@@ -27,7 +27,7 @@ from tosaic.passes.match import ADDS, COPIES, PRODUCTS, QUOTIENTS, constant_of, 
 from tosaic.passes.sink_permutes import sink_permutes
 
 aten = torch.ops.aten
-_DIFFERENCES = frozenset({"aten.sub.Tensor", "aten.sub.Scalar"})
+_DIFFERENCE = "aten.sub.Tensor"
 _BACKWARD = frozenset({"aten.rsub.Tensor", "aten.rsub.Scalar"})
 
 
@@ -134,7 +134,7 @@ def _composed(steps: list[Step], channels: int) -> tuple[Tensor, Tensor] | None:
 
 def _is_free(call: fx.Node, factor: Tensor) -> bool:
     """Whether integers stay as they are and only mean something else."""
-    is_product = torchapi.target_name(call) in PRODUCTS + QUOTIENTS
+    is_product = torchapi.target_name(call) in (PRODUCTS, QUOTIENTS)
     return is_product and factor.numel() == 1 and bool(factor > 0)
 
 
@@ -165,13 +165,13 @@ def _constants(call: fx.Node, name: str, value: fx.Node, axis: int) -> tuple[Ten
     if known is None:
         return None
     alpha = float(bound.get("alpha", 1))
-    if name in PRODUCTS:
+    if name == PRODUCTS:
         return known, zero
-    if name in QUOTIENTS and is_first and bound.get("rounding_mode") is None:
+    if name == QUOTIENTS and is_first:
         return 1 / known, zero
-    if name in ADDS:
+    if name == ADDS:
         return (one, alpha * known) if is_first else (alpha * one, known)
-    if name in _DIFFERENCES:
+    if name == _DIFFERENCE:
         return (one, -alpha * known) if is_first else (-alpha * one, known)
     if name in _BACKWARD:
         return (-alpha * one, known) if is_first else (one, -alpha * known)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
@@ -26,8 +27,8 @@ def fold_constants(module: fx.GraphModule) -> bool:
     values = {n: torchapi.attribute(module, str(n.target)) for n in graph.nodes
               if n.op == "get_attr"}  # fmt: skip
     for node in graph.nodes:
-        if node.op == "call_function" and is_known(node, values):
-            values[node] = made[node] = torchapi.computed(node, values)
+        if (value := folded(node, values)) is not None:
+            values[node] = made[node] = value
     if not made or any(torchapi.written_positions(n) for n in graph.nodes if n not in made):
         return False
     for node, value in made.items():
@@ -41,7 +42,15 @@ def fold_constants(module: fx.GraphModule) -> bool:
     return True
 
 
-def is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
+def folded(node: fx.Node, values: Mapping[fx.Node, Any]) -> Any:
+    """What a call gives where it reads nothing but what is known; None for any other."""
+    if node.op != "call_function" or not _is_known(node, values):
+        return None
+    with torch.no_grad():
+        return torchapi.computed(node, values)
+
+
+def _is_known(node: fx.Node, values: Mapping[fx.Node, Any]) -> bool:
     """Whether a call reads tensors alone that are known, so that its result is, too, or all are."""
     if torchapi.target_name(node) == "getitem":
         return are_tensors(values.get(node.all_input_nodes[0]))

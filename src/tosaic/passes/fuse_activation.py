@@ -6,9 +6,9 @@ import torch
 from torch import fx
 
 from tosaic.passes.engine import Call, Replacement, node_pass
-from tosaic.passes.match import Op, Var, matched
+from tosaic.passes.match import matched, op, var
 
-_SILU = Op("mul.Tensor", Var("x"), Op("sigmoid.default", Var("x")), commutes=True)
+_SILU = op("mul.Tensor", var("x"), op("sigmoid.default", var("x")), commutes=True)
 
 
 @node_pass("aten.mul.Tensor")

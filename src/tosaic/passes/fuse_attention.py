@@ -17,7 +17,19 @@ from torch import Tensor, fx
 from tosaic.front import torchapi
 from tosaic.passes.attention_masks import FAR, SOFTMAXES, Masking, conditions, joined
 from tosaic.passes.engine import Call, Replacement, node_pass
-from tosaic.passes.match import BOTH, CASTS, COPIES, VIEWS, before, name_of, number_of, values_of
+from tosaic.passes.match import (
+    ADDS,
+    BOTH,
+    CASTS,
+    COPIES,
+    PRODUCTS,
+    QUOTIENTS,
+    VIEWS,
+    before,
+    name_of,
+    number_of,
+    values_of,
+)
 
 aten = torch.ops.aten
 _PRODUCTS = ("aten.matmul.default", "aten.bmm.default")
@@ -135,13 +147,13 @@ def _scores(given: Any) -> _Scores | None:
 def _factored(node: fx.Node) -> tuple[fx.Node, float]:
     """What is multiplied by a number for this reader alone, and the number."""
     name = name_of(node)
-    if len(node.users) == 1 and name in ("aten.mul.Tensor", "aten.mul.Scalar"):
+    if len(node.users) == 1 and name == PRODUCTS:
         bound = torchapi.bound_arguments(node)
         for one, other in BOTH:
             factor = number_of(bound[other])
             if factor is not None and factor > 0 and _is_as_large(bound[one], node):
                 return bound[one], factor
-    elif len(node.users) == 1 and name in ("aten.div.Tensor", "aten.div.Scalar"):
+    elif len(node.users) == 1 and name == QUOTIENTS:
         bound = torchapi.bound_arguments(node)
         divisor = number_of(bound["other"])
         if divisor is not None and divisor > 0 and _is_as_large(bound["self"], node):
@@ -180,7 +192,7 @@ def _is_of_heads(factor: Any, scores: _Scores) -> bool:
 
 def _divided(bound: dict[str, Any]) -> _Scores | None:
     divisor, found = number_of(bound["other"]), _scores(bound["self"])
-    if not divisor or found is None or bound.get("rounding_mode") is not None:
+    if not divisor or found is None:
         return None
     return _scaled(found, 1 / divisor)
 
@@ -233,8 +245,7 @@ def _product_and_mask(bound: dict[str, Any]) -> _Scores | None:
 
 
 _FORMS: dict[str, Callable[[dict[str, Any]], _Scores | None]] = {
-    "aten.mul.Tensor": _multiplied, "aten.mul.Scalar": _multiplied, "aten.div.Tensor": _divided,
-    "aten.div.Scalar": _divided, "aten.add.Tensor": _added, "aten.masked_fill.Scalar": _filled,
+    PRODUCTS: _multiplied, QUOTIENTS: _divided, ADDS: _added, "aten.masked_fill.Scalar": _filled,
     "aten.masked_fill.Tensor": _filled, "aten.where.self": _chosen,
     "aten.where.ScalarOther": _chosen, "aten.where.ScalarSelf": _chosen,
     "aten.maximum.default": _bounded, "aten.clamp.default": _bounded,

@@ -16,49 +16,48 @@ from tosaic.passes.match import (
     ADDS,
     PRODUCTS,
     VIEWS,
-    Number,
-    Op,
     Pattern,
-    Var,
     before,
+    either,
     matched,
     name_of,
+    number,
+    op,
     orders,
+    var,
 )
 
 aten = torch.ops.aten
-_X, _DIM, _EPS = Var("x"), Var("dim"), Number("eps")
-_FLOATS = (None, torch.float32)
+_X, _DIM, _EPS = var("x"), var("dim"), number("eps")
 
 
 def _mean(value: Pattern) -> Pattern:
-    return Op("mean.dim", value, dim=_DIM, keepdim=True, dtype=_FLOATS)
+    return op("mean.dim", value, dim=_DIM, keepdim=True, dtype=(None, torch.float32))
 
 
 def _square(value: Pattern) -> Pattern:
-    power = Op("square.default", value) | Op("pow.Tensor_Scalar", value, 2)
-    return power | Op("mul.Tensor", value, value)
+    power = op("pow.Tensor_Scalar", value, 2)
+    return either(op("square.default", value), power, op("mul.Tensor", value, value))
 
 
 def _variance(value: Pattern) -> Pattern:
     """PyTorch's own, without Bessel's correction."""
-    own = Op("var.correction", value, dim=_DIM, keepdim=True, correction=0)
-    return own | Op("var.dim", value, dim=_DIM, keepdim=True, unbiased=False)
+    own = op("var.correction", value, dim=_DIM, keepdim=True, correction=0)
+    return either(own, op("var.dim", value, dim=_DIM, keepdim=True, unbiased=False))
 
 
 def _over_root(value: Pattern, square: Pattern) -> Pattern:
     """A value over the root of a square and eps."""
-    total = Op("add.Tensor add.Scalar", square, _EPS, commutes=True)
-    root = Op("sqrt.default", total)
-    inverse = Op("rsqrt.default", total) | Op("pow.Tensor_Scalar", total, -0.5)
-    inverse |= Op("reciprocal.default", root)
-    product = Op("mul.Tensor mul.Scalar", value, inverse, commutes=True)
-    return product | Op("div.Tensor", value, root)
+    total = op("add.Tensor", square, _EPS, commutes=True)
+    root, power = op("sqrt.default", total), op("pow.Tensor_Scalar", total, -0.5)
+    inverse = either(op("rsqrt.default", total), power, op("reciprocal.default", root))
+    product = op("mul.Tensor", value, inverse, commutes=True)
+    return either(product, op("div.Tensor", value, root))
 
 
-_CENTRED = Op("sub.Tensor", _X, _mean(_X))
-_LAYER = _over_root(_CENTRED, _mean(_square(_CENTRED)) | _variance(_X) | _variance(_CENTRED))
-_RMS = _over_root(_X, _mean(_square(_X)))
+_CENTRED = op("sub.Tensor", _X, _mean(_X))
+_SPREAD = either(_mean(_square(_CENTRED)), _variance(_X), _variance(_CENTRED))
+_LAYER, _RMS = _over_root(_CENTRED, _SPREAD), _over_root(_X, _mean(_square(_X)))
 
 
 @dataclass(frozen=True, slots=True)

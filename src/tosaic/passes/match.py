@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Container, Iterator
+from collections.abc import Callable, Container, Iterator
 from typing import Any
 
 import torch
@@ -10,9 +10,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 
-ADDS = ("aten.add.Tensor", "aten.add.Scalar")
-PRODUCTS = ("aten.mul.Tensor", "aten.mul.Scalar")
-QUOTIENTS = ("aten.div.Tensor", "aten.div.Scalar")
+ADDS, PRODUCTS, QUOTIENTS = "aten.add.Tensor", "aten.mul.Tensor", "aten.div.Tensor"
 COPIES = frozenset({"aten.clone.default", "aten.contiguous.default"})
 CASTS = frozenset({"aten.to.dtype", "aten.to.dtype_layout", "aten.to.device", "aten.to.other",
                    "aten._to_copy.default", "aten.type_as.default"})  # fmt: skip
@@ -38,21 +36,11 @@ def before(value: Any, only_reader: bool = True, names: Container[str] = COPIES 
     return value
 
 
-def pair_of(node: Any, names: Container[str]) -> tuple[Any, Any] | None:
-    """The two operands of a call of that kind, each as it was before copies."""
-    if name_of(node) not in names:
-        return None
-    bound = torchapi.bound_arguments(node)
-    if bound.get("alpha", 1) != 1:
-        return None
-    return before(bound["self"]), before(bound["other"])
-
-
-def orders(node: Any, names: Container[str]) -> Iterator[tuple[Any, Any]]:
-    """Both orders of the operands of a commutative call."""
-    if (pair := pair_of(node, names)) is not None:
-        yield pair
-        yield pair[1], pair[0]
+def orders(node: Any, name: str) -> Iterator[tuple[Any, Any]]:
+    """Both orders of the operands of a commutative call, each as it was before copies."""
+    bound = torchapi.bound_arguments(node) if name_of(node) == name else {"alpha": None}
+    if bound.get("alpha", 1) == 1:
+        yield from ((before(bound[one]), before(bound[other])) for one, other in BOTH)
 
 
 def number_of(value: Any) -> float | None:
@@ -111,97 +99,74 @@ def only_user(node: fx.Node) -> fx.Node | None:
 
 
 Found = dict[str, Any]
+Pattern = Callable[[Any, Found], Iterator[Found]]  # all ways in which a value has a form
 
 
-class Pattern:
-    """A form of an expression: ``match`` binds its variables to the operands of a call."""
+def var(name: str) -> Pattern:
+    """Any value, the same wherever the variable stands: nodes by identity, others by equality."""
 
-    def match(self, value: Any, found: Found) -> Iterator[Found]:
-        """Every way in which a value has this form, given what variables are bound to."""
-        raise NotImplementedError
+    def match(value: Any, found: Found) -> Iterator[Found]:
+        bound = found.get(name, value)
+        if bound is value or (not isinstance(value, fx.Node) and bound == value):
+            yield {**found, name: value}
 
-    def __or__(self, other: Pattern) -> Pattern:
-        return _Either(self, other)
-
-
-class Var(Pattern):
-    """Any value, the same wherever the variable stands: operands by identity, axes by place."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def match(self, value: Any, found: Found) -> Iterator[Found]:
-        if self.name not in found:
-            yield {**found, self.name: value}
-        elif value is found[self.name] or (
-            not isinstance(value, fx.Node) and value == found[self.name]
-        ):
-            yield found
+    return match
 
 
-class Number(Var):
+def number(name: str) -> Pattern:
     """A number that is known."""
 
-    def match(self, value: Any, found: Found) -> Iterator[Found]:
-        if (number := number_of(value)) is not None:
-            yield from super().match(number, found)
+    def match(value: Any, found: Found) -> Iterator[Found]:
+        known = number_of(value)
+        return var(name)(known, found) if known is not None else iter(())
+
+    return match
 
 
-class _Either(Pattern):
-    def __init__(self, *forms: Pattern) -> None:
-        self.forms = forms
-
-    def match(self, value: Any, found: Found) -> Iterator[Found]:
-        for form in self.forms:
-            yield from form.match(value, found)
+def either(*forms: Pattern) -> Pattern:
+    """Any of several forms."""
+    return lambda value, found: (m for form in forms for m in form(value, found))
 
 
-class Op(Pattern):
-    """A call of one of some operators; ``commutes`` takes its operands in either order.
+def op(names: str, *operands: Any, commutes: bool = False, **arguments: Any) -> Pattern:
+    """A call of one of some operators, whose operands have forms, or are what is given here.
 
-    Other arguments are variables, or what they have to be: one of several in a tuple.
+    ``commutes`` takes them in either order. Other arguments are variables, or what they have to
+    be: one of several in a tuple. Axes count from the front.
     """
+    targets = frozenset(f"aten.{name}" for name in names.split())
 
-    def __init__(
-        self, names: str, *operands: Any, commutes: bool = False, **arguments: Any
-    ) -> None:
-        self.names = frozenset(f"aten.{name}" for name in names.split())
-        self.operands, self.commutes, self.arguments = operands, commutes, arguments
-
-    def match(self, value: Any, found: Found) -> Iterator[Found]:
-        if name_of(value) not in self.names:
+    def match(value: Any, found: Found) -> Iterator[Found]:
+        if name_of(value) not in targets:
             return
         bound = torchapi.bound_arguments(value)
-        given = [before(v) for v in list(bound.values())[: len(self.operands)]]
-        for name, wanted in self.arguments.items():
-            have = bound.get(name)
-            if name == "dim" and have is not None:
-                rank = given[0].meta["val"].dim()
-                have = sorted(a % rank for a in ([have] if isinstance(have, int) else have))
-            if isinstance(wanted, Var):
-                found = next(wanted.match(have, found), {}) if have is not None else {}
-            elif have not in (wanted if isinstance(wanted, tuple) else (wanted,)):
-                found = {}
-            if not found:
-                return
         if bound.get("alpha", 1) != 1:
             return
-        for order in (given, given[::-1])[: 2 if self.commutes else 1]:
-            yield from _all(list(zip(self.operands, order, strict=True)), found)
+        given = [before(v) for v in list(bound.values())[: len(operands)]]
+        if isinstance(bound.get("dim"), (list, tuple)):
+            bound["dim"] = sorted(axis % given[0].meta["val"].dim() for axis in bound["dim"])
+        rest = [(form, bound.get(name)) for name, form in arguments.items()]
+        for order in (given, given[::-1])[: 2 if commutes else 1]:
+            yield from _all([*rest, *zip(operands, order, strict=True)], found)
+
+    return match
 
 
 def _all(pairs: list[tuple[Any, Any]], found: Found) -> Iterator[Found]:
+    """Every way in which values have forms one by one."""
     if not pairs:
         yield found
         return
     (form, value), *rest = pairs
-    if isinstance(form, Pattern):
-        for inner in form.match(value, found):
-            yield from _all(rest, inner)
-    elif not isinstance(value, fx.Node) and value == form:
-        yield from _all(rest, found)
+    if not callable(form):
+        wanted = form if isinstance(form, tuple) else (form,)
+        inner = iter([found] if not isinstance(value, fx.Node) and value in wanted else [])
+    else:
+        inner = form(value, found) if value is not None else iter(())
+    for each in inner:
+        yield from _all(rest, each)
 
 
 def matched(node: fx.Node, form: Pattern) -> Found | None:
-    """What the variables of a form are where a node has it, the node itself as ``node``."""
-    return next(form.match(node, {"node": node}), None)
+    """What the variables of a form are where a node has it."""
+    return next(form(node, {}), None)

@@ -22,10 +22,10 @@ from tosaic.rewrite.axes import merged_axes
 aten = torch.ops.aten
 MOST = 6  # axes that level 8K of TOSA has
 _VIEWS = frozenset(
-    {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze",
-     "contiguous", "clone", "view_as", "reshape_as", "_reshape_alias"}
+    {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "contiguous", "clone",
+     "view_as", "reshape_as", "_reshape_alias"}
 )  # fmt: skip
-_PERMUTATIONS = frozenset({"permute", "transpose", "movedim"})
+_PERMUTATIONS = frozenset({"permute", "transpose"})
 _OVER_AXES = frozenset(
     {"softmax", "_softmax", "log_softmax", "_log_softmax", "sum", "mean", "amax", "amin"}
 )

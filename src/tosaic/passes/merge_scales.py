@@ -32,8 +32,8 @@ def merge_scales(module: fx.GraphModule) -> bool:
 
 def _factor(node: fx.Node) -> tuple[fx.Node, Tensor] | None:
     """What a call multiplies by a constant, and the constant."""
-    divides = name_of(node) in QUOTIENTS
-    if not (divides or name_of(node) in PRODUCTS) or real_type(node) is None:
+    divides = name_of(node) == QUOTIENTS
+    if not (divides or name_of(node) == PRODUCTS) or real_type(node) is None:
         return None
     bound = torchapi.bound_arguments(node)
     for one, other in BOTH[: 1 if divides else 2]:

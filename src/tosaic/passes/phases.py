@@ -7,7 +7,8 @@ from collections.abc import Callable
 from torch import fx
 
 from tosaic.passes.attention_masks import select_masked_scores
-from tosaic.passes.canonicalize import canonical_overloads, compose, reshape_views
+from tosaic.passes.canonicalize import canonical_overloads, normal_forms, reshape_views
+from tosaic.passes.compose import compose
 from tosaic.passes.drop_noops import drop_inner_noops, drop_noops
 from tosaic.passes.engine import Pass
 from tosaic.passes.expand_complex import expand_complex
@@ -28,11 +29,11 @@ from tosaic.passes.truncate_casts import truncate_casts
 from tosaic.passes.widen_squares import widen_squares
 
 Passes = tuple[Pass, ...]
-CANONICAL: Passes = (canonical_overloads,)
+CANONICAL: Passes = (canonical_overloads, normal_forms)
 # Every program that is imported, be it compiled in float or quantized.
 IMPORT: Passes = (
-    *CANONICAL, drop_inner_noops, compose, merge_axes, expand_complex, fuse_norms,
-    fuse_activation, fuse_einsum, functionalize_slices,
+    canonical_overloads, drop_inner_noops, normal_forms, compose, merge_axes, expand_complex,
+    fuse_norms, fuse_activation, fuse_einsum, functionalize_slices,
 )  # fmt: skip
 # Attention, whose masks are known only when constants are: in float, and quantized.
 FLOAT: Passes = (reshape_views, fold_constants, fuse_exact_attention)

@@ -88,8 +88,8 @@ def _operator(node: fx.Node) -> str:
     name = torchapi.target_name(node)
     if name.count(".") < 2:
         return name
-    written, plain = str(node.meta.get(torchapi.WRITTEN_AS, "")), name.split(".")[1]
-    return written if name in torchapi.canonical_names(written) else plain
+    written, made = node.meta.get(torchapi.WRITTEN_AS, ("", ""))
+    return str(written) if made == name else name.split(".")[1]
 
 
 def _size(node: fx.Node) -> str:

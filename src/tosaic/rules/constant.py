@@ -166,14 +166,9 @@ _REAL = "a quantized value stands for real numbers, of whatever float type"
     integers=(),
     why=_REAL,
 )
-@shared("dim_order_ops._to_dim_order_copy.default", "aten.to.device", "aten.to.dtype_layout")
+@shared("dim_order_ops._to_dim_order_copy.default")
 def to_copy(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _cast(b, self, _kind(dtype, self.dtype))
-
-
-@shared("aten.type_as.default", "aten.to.other", samples=[Sample(((2, 3), (4,)))])
-def type_as(b: Lowering, self: Value, other: Value, **memory: Any) -> Value:
-    return _cast(b, self, other.dtype if other.quant is None else d.F32)
 
 
 def _created(name: str, b: Lowering, self: Value | None = None, **arguments: Any) -> Value:

@@ -72,10 +72,6 @@ def sub(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
     return _sum(b, -1, self, other, alpha)
 
 
-rule("aten.add.Scalar", samples=_NUMBERS)(add)
-rule("aten.sub.Scalar", samples=_NUMBERS)(sub)
-
-
 @rule("aten.rsub.Scalar", samples=(*_NUMBERS, Sample(((3, 9),), (1.5, 2.0))))
 def rsub(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
     return _sum(b, -1, other, self, alpha)
@@ -96,9 +92,6 @@ def mul(b: Lowering, self: Value, other: Operand) -> Value:
         same = self if other > 0 else negated(b, b.with_quant(b.IDENTITY(self), None))
         return b.with_quant(b.IDENTITY(same), Quant(scale))
     return _product(b, *operands(b, self, other))
-
-
-rule("aten.mul.Scalar", samples=_NUMBERS)(mul)
 
 
 def _product(b: Lowering, x: Value, y: Value) -> Value:
@@ -127,14 +120,14 @@ def div(b: Lowering, self: Value, other: Operand) -> Value:
     return times(b, converted(b, x, kind), b.RECIPROCAL(converted(b, y, kind)))
 
 
-rule("aten.div.Scalar", samples=_NUMBERS)(div)
-
-
 _MODES = (
     Sample(((5, 6), (5, 6)), (), (("rounding_mode", "floor"),), (-9.0, 5.0)),
     Sample(((5, 6), (6,)), (), (("rounding_mode", "trunc"),), (-9.0, 5.0)),
     Sample(((4, 5), (5,)), (), (("rounding_mode", None),), (0.5, 3.0)),
     Sample(((5, 6), (5, 6)), (), (("rounding_mode", "floor"),), (-9.0, -1.0), kinds=("i32",) * 2),
+    Sample(((5, 6),), (0.7,), (("rounding_mode", "floor"),)),
+    Sample(((5, 6),), (-0.4,), (("rounding_mode", "trunc"),)),
+    Sample(((5, 6),), (-0.3,), (("rounding_mode", "floor"),)),
 )
 
 
@@ -182,16 +175,6 @@ def _whole_quotient(b: Lowering, x: Value, y: Value, rounding_mode: str) -> Valu
     return b.with_quant(
         floored(b, x, y) if rounding_mode == "floor" else b.INTDIV(x, y), Quant(1.0)
     )
-
-
-rule(
-    "aten.div.Scalar_mode",
-    samples=(
-        Sample(((5, 6),), (0.7,), (("rounding_mode", "floor"),)),
-        Sample(((5, 6),), (-0.4,), (("rounding_mode", "trunc"),)),
-        Sample(((5, 6),), (-0.3,), (("rounding_mode", "floor"),)),
-    ),
-)(div_rounded)
 
 
 @rule(

@@ -32,7 +32,6 @@ from tosaic.front.torchapi.overloads import (
     Effects,
     aliases,
     canonical_name,
-    canonical_names,
     effects,
 )
 from tosaic.front.torchapi.parts import decomposed
@@ -71,7 +70,7 @@ from tosaic.front.torchapi.trees import (
 __all__ = [
     "WRITTEN_AS", "Effects", "aliases", "argument_names", "arguments_of", "attribute",
     "bound_arguments", "by_position",
-    "canonical_name", "canonical_names", "canonicalize", "captured", "computed",
+    "canonical_name", "canonicalize", "captured", "computed",
     "computed_beside", "copied", "copied_program", "decomposed",
     "drop_unread", "effects", "evaluate", "export", "flatten", "flatten_as", "functional",
     "give_fakes", "graphs_of", "is_canonical", "is_number_argument", "is_pointwise",

@@ -16,7 +16,7 @@ import torch
 from torch import fx
 from torch._ops import OpOverload
 
-WRITTEN_AS = "tosaic.written_as"  # the name of the call that a node was before, in node.meta
+WRITTEN_AS = "tosaic.written_as"  # in node.meta: what a call was written as, and made
 _NONE = object()  # the default value of an argument that has to be given
 
 # Operators by their synonyms; named overloads go first.
@@ -117,14 +117,6 @@ def canonical_name(name: str) -> str:
 
 
 @cache
-def canonical_names(operator: str) -> frozenset[str]:
-    """The canonical overloads of those that an operator has."""
-    packet = getattr(torch.ops.aten, operator, None) if operator else None
-    known = packet.overloads() if packet is not None else []
-    return frozenset(str(canonical(getattr(packet, o))) for o in known)
-
-
-@cache
 def aliases(target: str) -> tuple[str, ...]:
     """Overloads that programs may have in the place of a canonical one, by their names."""
     space, name, *_ = (*target.split("."), "", "")
@@ -177,7 +169,7 @@ def make_canonical(node: fx.Node, overload: OpOverload) -> bool:
         node.args, node.kwargs = tuple(bind(overload, node.args, node.kwargs).values()), {}
     name = overload.overloadpacket.__name__
     if name.removesuffix("_") not in _SYNONYMS:
-        node.meta[WRITTEN_AS] = name
+        node.meta[WRITTEN_AS] = name, str(other)
     node.target = other
     return True
 

@@ -14,9 +14,7 @@ from tosaic.ir.graph import Graph
 from tosaic.rewrite.candidates import Figures
 from tosaic.spec.env import Env
 from tosaic.targets.ethosu.vela import VelaConfig, has_constants_in_sram, run_many
-from tosaic.targets.ethosu.vela_workarounds.outputs import own_outputs
-from tosaic.targets.ethosu.vela_workarounds.repairs import repair
-from tosaic.targets.ethosu.vela_workarounds.twins import tell_apart
+from tosaic.targets.ethosu.vela_workarounds import apply_workarounds
 
 _KNOWN: dict[tuple[VelaConfig, bytes], Figures | None] = {}
 _MOST = 1 << 14
@@ -41,9 +39,7 @@ def judge(config: VelaConfig, env: Env, graphs: Sequence[Graph]) -> list[Figures
 def _file(config: VelaConfig, env: Env, graph: Graph) -> bytes:
     """A graph as Vela gets it, nothing where it cannot be written."""
     try:
-        repair(graph, env, config.accelerator.split("-")[1])
-        own_outputs(graph, env)
-        tell_apart(graph, env)
+        apply_workarounds(graph, env, config.accelerator.split("-")[1])
         return flatbuffer.write(graph)
     except TosaicError:
         return b""

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from tosaic.errors import InvalidInput, ToolFailed
@@ -60,6 +60,7 @@ def check(
         raise InvalidInput(f"a check is for an Ethos-U, not {target!r}; there are {known}")
     env = ETHOS_U[target].env
     verify(graph, env)
+    graph, inputs = _without_unread(graph, inputs)
     count = len(graph.ops)
     plain = Compiler(VelaConfig(target), env, has_workarounds=False)
     made = plain.compile(copy_graph(graph), inputs)
@@ -70,6 +71,16 @@ def check(
         case = reduce(graph, given, plain.alike(made.failure), _COMPILES)
     told = _repaired(graph, inputs, Compiler(VelaConfig(target), env))
     return Verdict(target, made.failure, (told,), count, case)
+
+
+def _without_unread(
+    graph: Graph, inputs: Sequence[Array] | None
+) -> tuple[Graph, Sequence[Array] | None]:
+    """A graph without inputs that nothing reads: Vela leaves them out of its stream."""
+    read = {value for op in graph.walk() for value in op.ins}.union(graph.outputs)
+    kept = [place for place, value in enumerate(graph.inputs) if value in read]
+    made = replace(graph, inputs=[graph.inputs[place] for place in kept])
+    return made, None if inputs is None else [inputs[place] for place in kept]
 
 
 def _repaired(graph: Graph, inputs: Sequence[Array] | None, compiler: Compiler) -> str:

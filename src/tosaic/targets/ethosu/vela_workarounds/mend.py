@@ -17,10 +17,14 @@ from tosaic.spec.env import Env
 from tosaic.targets.ethosu.check import Fault, WrongResult, inputs_for, trial
 from tosaic.targets.ethosu.delegate import Delegate
 from tosaic.targets.ethosu.vela import VelaConfig, VelaLost
-from tosaic.targets.ethosu.vela_workarounds.outputs import copy_output, own_outputs
-from tosaic.targets.ethosu.vela_workarounds.repairs import COPIED, copy_of, repair
-from tosaic.targets.ethosu.vela_workarounds.shapes import keeps_order, twin_of
-from tosaic.targets.ethosu.vela_workarounds.twins import tell_apart
+from tosaic.targets.ethosu.vela_workarounds import apply_workarounds
+from tosaic.targets.ethosu.vela_workarounds.rows import (
+    COPIED,
+    copy_of,
+    copy_output,
+    keeps_order,
+    twin_of,
+)
 
 BUDGET = 60  # compiles that a reduction takes at most
 _TRIED = 40  # workarounds of one fault
@@ -59,9 +63,7 @@ class Compiler:
 
     def work_around(self, graph: Graph) -> None:
         """Change a graph by the known workarounds; a second time changes nothing."""
-        repair(graph, self.env, self.config.accelerator.split("-")[1])
-        own_outputs(graph, self.env)
-        tell_apart(graph, self.env)
+        apply_workarounds(graph, self.env, self.config.accelerator.split("-")[1])
 
     def with_flag(self, flag: str) -> Compiler:
         flags = self.config.flags
@@ -93,7 +95,7 @@ def _words(failure: ToolFailed) -> str:
 
 
 @dataclass(frozen=True, slots=True)
-class Workaround:
+class Attempt:
     """A copy, or another RESHAPE, for an operand of an operator; a copy of a result."""
 
     kind: str
@@ -167,7 +169,7 @@ def some_input(graph: Graph, given: Sequence[Array] | None) -> list[Array] | Non
     return None
 
 
-def _first_that_helps(case: Case, compiler: Compiler) -> Workaround | str | None:
+def _first_that_helps(case: Case, compiler: Compiler) -> Attempt | str | None:
     for number, chosen in enumerate(_workarounds(case)):
         if number == _TRIED:
             break
@@ -178,14 +180,14 @@ def _first_that_helps(case: Case, compiler: Compiler) -> Workaround | str | None
     return next((f for f in _FLAGS if not compiler.with_flag(f).judge(case.fresh())), None)
 
 
-def _workarounds(case: Case) -> Iterator[Workaround]:
+def _workarounds(case: Case) -> Iterator[Attempt]:
     for place, op in enumerate(case.graph.ops):
         for operand, value in enumerate(op.ins):
             if value.is_const or value.dtype not in COPIED:
                 continue
             if value.producer is not None and keeps_order(value.producer):
-                yield Workaround("reshape", place, operand)
-            yield Workaround("copy", place, operand)
+                yield Attempt("reshape", place, operand)
+            yield Attempt("copy", place, operand)
     for place, op in enumerate(case.graph.ops):
         if op.outs[0] in case.graph.outputs and op.outs[0].dtype in COPIED:
-            yield Workaround("output", place)
+            yield Attempt("output", place)
