@@ -44,6 +44,8 @@ def names(model: Any, *examples: Tensor) -> list[str]:
         ("aten.__and__.Tensor", "aten.bitwise_and.Tensor"),
         ("aten.swapaxes.default", "aten.transpose.int"),
         ("aten.max.other", "aten.maximum.default"),
+        ("aten.add_.Scalar", "aten.add.Tensor"),
+        ("aten.div.Scalar_mode", "aten.div.Tensor_mode"),
         ("aten.index_copy.default", "aten.index_copy.default"),
         ("aten._to_copy.default", "aten._to_copy.default"),
         ("aten.max.dim", "aten.max.dim"),

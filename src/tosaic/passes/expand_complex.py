@@ -27,7 +27,7 @@ _MOVES = frozenset({
     "aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.default", "aten.slice.Tensor",
     "aten.select.int", "aten.clone.default", "aten.contiguous.default", "aten.expand.default",
     "aten.flatten.using_ints", "aten.neg.default", "aten.sum.dim_IntList", "aten.mean.dim",
-    "aten.flip.default", "aten.roll.default", "aten.alias.default",
+    "aten.flip.default", "aten.roll.default", "aten.alias.default", "aten.t.default",
 })  # fmt: skip
 
 

@@ -36,7 +36,7 @@ _EXACT = frozenset({
     "relu6", "hardtanh", "maximum", "minimum", "where", "masked_fill", "square", "to", "_to_copy",
 })  # fmt: skip
 _TESTS = frozenset(f"aten.{name}.Scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
-_CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default"})
+_CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -25,7 +25,7 @@ _VIEWS = frozenset(
     {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "contiguous", "clone",
      "view_as", "reshape_as", "_reshape_alias"}
 )  # fmt: skip
-_PERMUTATIONS = frozenset({"permute", "transpose"})
+_PERMUTATIONS = frozenset({"permute", "transpose", "movedim"})
 _OVER_AXES = frozenset(
     {"softmax", "_softmax", "log_softmax", "_log_softmax", "sum", "mean", "amax", "amin"}
 )

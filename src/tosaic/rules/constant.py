@@ -166,7 +166,7 @@ _REAL = "a quantized value stands for real numbers, of whatever float type"
     integers=(),
     why=_REAL,
 )
-@shared("dim_order_ops._to_dim_order_copy.default")
+@shared("dim_order_ops._to_dim_order_copy.default", "aten.to.device", "aten.to.dtype_layout")
 def to_copy(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _cast(b, self, _kind(dtype, self.dtype))
 

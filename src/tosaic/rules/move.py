@@ -131,6 +131,15 @@ def select_scatter(b: Lowering, self: Value, src: Value, dim: int, index: int) -
     return slice_scatter(b, self, one, axis, at, at + 1)
 
 
+@shared(
+    "aten.narrow.default",
+    samples=[Sample(((6, 4),), (0, 1, 4)), Sample(((2, 9, 3),), (-2, -4, 3))],
+)
+def narrow(b: Lowering, self: Value, dim: int, start: int, length: int) -> Value:
+    begin = start % self.shape[dim]
+    return moves.piece(b, self, dim % self.type.rank, begin, begin + length)
+
+
 @shared("aten.flip.default", samples=[Sample(((3, 4),), ([0],)), Sample(((2, 3, 4),), ([-1, 1],))])
 def flip(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     for axis in dims:
