@@ -20,7 +20,7 @@ SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere npu benchmark docs clean distclean
+.PHONY: help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -30,6 +30,7 @@ help:
 	@echo "make fuzz         programs that a generator writes, on every target (COUNT=10000 MINUTES=60)"
 	@echo "make hunt         random graphs on the NPU simulator beside the interpreter (MINUTES=60)"
 	@echo "make everywhere   what could differ between processors, with other instruction sets and threads"
+	@echo "make replay       everything compiled again: bytes, cycles, SRAM and flash beside those kept"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
@@ -113,6 +114,12 @@ everywhere: $(STAMP)
 	    $(BIN)/python -m pytest -q -n $(JOBS) $(SHAKY); \
 	done; done; done
 	PYTHONPATH=tests:examples $(BIN)/python -m judges.everywhere $(ARGS)
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 \
+	  PYTHONPATH=tests:examples $(BIN)/python -m replay --jobs $(JOBS)
+
+replay: $(STAMP)
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m replay --jobs $(JOBS) \
+	  $(if $(WRITE),--write) $(ARGS)
 
 npu: $(STAMP)
 	PYTHONPATH=tests:examples $(BIN)/python -m judges.npu --exact $(ARGS)

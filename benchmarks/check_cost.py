@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 import tosaic
 import zoo
-from tosaic.targets import vela_processes, vela_worker
+from tosaic.targets.ethosu import vela_processes, vela_worker
 
 TARGETS = ("ethos-u55-128", "ethos-u85-256")
 # Times as many seconds with the checks as without them.

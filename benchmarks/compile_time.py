@@ -24,7 +24,7 @@ from networks import whole
 
 import tosaic
 import tosaic.quant  # registers what converted programs call
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 

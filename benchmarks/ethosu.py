@@ -28,7 +28,7 @@ sys.path.pop(0)  # this file must not be taken for Vela's package of the same na
 import tosaic
 from tosaic.errors import ToolFailed
 from tosaic.files import flatbuffer
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
 sys.path.append(str(Path(__file__).resolve().parent.parent / "examples"))
 

@@ -275,7 +275,7 @@ def convert(name: str, path: str) -> None:
 
 def theirs(file: bytes, target: str) -> tuple[int, int]:
     """Vela's cycles and SRAM of a TFLite file."""
-    from tosaic.targets.vela import VelaConfig, run_vela
+    from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
     found = run_vela(file, VelaConfig(target), "TFLITE").performance
     return found.total_cycles, found.memories.get("Sram", 0)

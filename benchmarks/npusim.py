@@ -20,7 +20,7 @@ from networks.reference import run_reference
 sys.path.pop(0)  # beside this file lies one with the name of Vela's package
 
 from tosaic.sim import ethosu
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
 FASTER = 3
 WARM = 16

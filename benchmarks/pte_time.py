@@ -41,14 +41,14 @@ def cpu() -> float:
 def tosaic_side(net: Any, calibration: list[tuple[Any, ...]], target: str, path: str) -> float:
     """CPU seconds when everything is imported, the file written after them."""
     import tosaic
-    from tosaic.front.garbage import of_new_objects
+    from tosaic.runtime.gc import of_new_objects
 
     with of_new_objects():  # as tosaic.compile imports it
         import tosaic.executorch.package
+        import tosaic.pipeline.driver
         import tosaic.quant
-        import tosaic.targets.driver
 
-    from tosaic.targets.vela_processes import stop
+    from tosaic.targets.ethosu.vela_processes import stop
 
     imported = cpu()
     tosaic.compile(net, calibration[0], target=target, calibration=calibration).save(path)

@@ -14,7 +14,7 @@ from pathlib import Path
 import torch
 
 import tosaic
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 from zoo import digits
 
 FOLDER = Path(__file__).resolve().parent.parent / "build"
@@ -43,7 +43,7 @@ def main() -> int:
     graph = torch.cat([art.run(each, engine="tosa") for each in scanned.split(1)])
     FOLDER.mkdir(exist_ok=True)
     written = save(art, net, calibration)
-    npu = art.report.delegates[0].npu
+    npu = art.report.delegates[0].estimate
     print(f"trained in {trained - start:.1f} s, compiled in {compiled - trained:.1f} s, "
           f"{len(unseen)} digits on the simulated NPU in {ran - compiled:.1f} s")  # fmt: skip
     print(f"{TARGET}: {npu.cycles:,} cycles, SRAM {npu.scratch:,} bytes, flash {npu.flash:,} bytes")

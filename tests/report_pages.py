@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from tosaic.pipeline.report import Report
 from tosaic.report.layout import layout
 from tosaic.report.page import Page, View
-from tosaic.targets.report import Report
 
 
 def deep_page(count: int) -> Page:
@@ -12,7 +12,7 @@ def deep_page(count: int) -> Page:
     edges = [(n - 1, n, 0) for n in range(1, count)]
     edges += [(n, n + 7, 0) for n in range(0, count - 7, 7)]
     nodes = [
-        {"op": ("CONV2D", "DEPTHWISE_CONV2D", "ADD", "RESCALE")[n % 4], "place": "npu",
+        {"op": ("CONV2D", "DEPTHWISE_CONV2D", "ADD", "RESCALE")[n % 4], "place": "device",
          "cycles": 1000 + n * 37 % 900, "macs": 5000 * (n % 4 < 2), "moved": {"Sram": 100 + n},
          "loc": {"node": "aten.conv2d.default", "module": f"stage{n // 100}.layer{n}",
                  "file": "net.py", "line": n},

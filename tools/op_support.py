@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from tosaic.targets.support import COLUMNS, Row, support
+from tosaic.pipeline.op_support import Row, columns_for, support
 
 PAGE = Path(__file__).parents[1] / "docs" / "op-support.md"
 
@@ -36,8 +36,8 @@ def page() -> str:
     """The page as text."""
     rows, notes = support(), dict[str, int]()
     lines = [_line(row, notes) for row in rows]
-    totals = [sum(row.answers[i].taken > 0 for row in rows) for i in range(len(COLUMNS))]
-    told = ", ".join(f"{n} in {c.title} (`{c.target}`)" for n, c in zip(totals, COLUMNS))
+    totals = [sum(row.answers[i].taken > 0 for row in rows) for i in range(len(columns_for(None)))]
+    told = ", ".join(f"{n} in {c.title} (`{c.target}`)" for n, c in zip(totals, columns_for(None)))
     return "\n".join([
         "# Operators",
         "",
@@ -48,8 +48,8 @@ def page() -> str:
         "",
         f"{len(rows)} overloads: {told}.",
         "",
-        "| operator | " + " | ".join(c.title for c in COLUMNS) + " |",
-        "|---" * (len(COLUMNS) + 1) + "|",
+        "| operator | " + " | ".join(c.title for c in columns_for(None)) + " |",
+        "|---" * (len(columns_for(None)) + 1) + "|",
         *lines,
         "",
         "## Not here",

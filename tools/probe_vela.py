@@ -21,7 +21,7 @@ from pathlib import Path
 
 from judges.velaforms import Form, forms
 from tosaic.errors import ToolFailed
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
 ANSWERS = Path(__file__).resolve().parent.parent / "tests" / "judges" / "vela_answers.csv"
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")

@@ -25,11 +25,11 @@ def main(file: str) -> None:
     given = torch.load(file, weights_only=False)
     reading = cpu() - start
     import tosaic
-    from tosaic.front.garbage import of_new_objects
+    from tosaic.runtime.gc import of_new_objects
 
     with of_new_objects():  # as tosaic.compile imports it
+        import tosaic.pipeline.driver
         import tosaic.quant
-        import tosaic.targets.driver
 
     imports = cpu() - reading
     calibration = given["calibration"]

@@ -8,9 +8,11 @@ that run it exactly, here and now. ``explain`` says what would be compiled and w
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tosaic.boundary.types import IO
 from tosaic.errors import (
     InvalidGraph,
     InvalidInput,
@@ -19,22 +21,21 @@ from tosaic.errors import (
     Unpredictable,
     Unsupported,
 )
-from tosaic.front.garbage import of_new_objects
-from tosaic.front.io import IO
-from tosaic.front.turns import in_turn
-from tosaic.targets import formats
+from tosaic.pipeline import formats
+from tosaic.runtime.gc import of_new_objects
+from tosaic.runtime.lock import in_turn
 
 if TYPE_CHECKING:
     from torch import fx
 
     from tosaic.executorch.runner import Paths, Runner
     from tosaic.interp.model import Model
+    from tosaic.pipeline.artifact import Artifact
+    from tosaic.pipeline.compare import Comparison
+    from tosaic.pipeline.explain import Explanation
     from tosaic.quant.calibration import Calibration
     from tosaic.quant.selection import Schemes
-    from tosaic.sim.compare import Comparison
-    from tosaic.targets.artifact import Artifact
-    from tosaic.targets.ethosu_verdict import Verdict
-    from tosaic.targets.explain import Explanation
+    from tosaic.targets.ethosu.verdict import Verdict
 
 __all__ = [
     "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
@@ -59,6 +60,8 @@ def load(
 ) -> Model | Runner:
     """Read a ``.tosa``, ``.pte`` or ``.bpte`` file (a path, or its bytes), and prepare it to run.
 
+    So is a file of a target's own, by its suffix.
+
     The result has ``run(*inputs)``, ``inputs`` and ``outputs``. A file that breaks a rule of
     TOSA or of its format raises InvalidGraph or InvalidInput. ``external_weights`` is the ``.ptd``
     file of a ``.pte`` whose weights lie outside of it, or a list of such files.
@@ -67,6 +70,9 @@ def load(
         from tosaic.executorch.runner import load_pte
 
         return load_pte(source, external_weights)
+    if (own := _own_reader(source)) is not None:
+        made: Model = own(Path(os.fspath(source)).read_bytes())  # type: ignore[arg-type]
+        return made
     from tosaic.files.flatbuffer import read
     from tosaic.interp.model import Model
     from tosaic.ir.verify import verify
@@ -75,6 +81,17 @@ def load(
     graph = read(source)
     verify(graph, everything(graph.version, level="none"))
     return Model(graph)
+
+
+def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
+    """What reads a file of a target's own, by its suffix; None for TOSA."""
+    suffix = "" if isinstance(source, bytes) else os.path.splitext(os.fspath(source))[1]
+    if suffix in ("", ".tosa"):
+        return None
+    from tosaic.targets.catalog import formats
+
+    own = formats().get(suffix)
+    return own.read if own is not None else None
 
 
 def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:
@@ -100,7 +117,7 @@ def compile(
     preserve_io_quantization: bool = False,
     **options: Any,
 ) -> Artifact:
-    """Lower a PyTorch model to TOSA, and compile it for an Ethos-U where one is the target.
+    """Lower a PyTorch model to TOSA, and compile it for a device where one is the target.
 
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
     path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
@@ -117,13 +134,14 @@ def compile(
     Floats are quantized outside of the graphs, and within them where the target has floats, too,
     unless ``preserve_io_quantization``.
 
-    ``target`` is a TOSA specification or an accelerator such as "ethos-u55-128", which takes
-    ``options``: system_config, memory_mode, vela_ini (a file of your own), vela_flags, and the
-    limits max_scratch_bytes and max_flash_bytes. ``check=False`` leaves out what is checked
+    ``target`` is a TOSA specification or a device such as "ethos-u55-128" (``tosaic targets`` lists
+    them), with ``options`` of its own. An Ethos-U has system_config, memory_mode, vela_ini (a file
+    of your own), vela_flags, and the limits max_scratch_bytes and max_flash_bytes. ``check=False``
+    leaves out what is checked
     otherwise: float graphs against the model on the example, streams against their graphs.
     """
     with of_new_objects():
-        from tosaic.targets.driver import compile_model
+        from tosaic.pipeline.driver import compile_model
 
         return compile_model(
             model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io,
@@ -144,11 +162,11 @@ def calibrate(
 
     ``compile(..., calibration="net.ranges.json")`` compiles from the file for any target and
     scheme, without the data, and gives the same bytes on every processor. ``target`` is one more
-    that it shall be for: TOSA's profiles and extensions and Ethos-U are known. What the model is
+    that it shall be for: those that ``tosaic targets`` lists are known. What the model is
     trained to may change after that; its structure may not.
     """
     with of_new_objects():
-        from tosaic.quant.record import calibrated
+        from tosaic.pipeline.calibration import calibrated
 
         return calibrated(model, example_inputs, calibration, target, dynamic_shapes)
 
@@ -185,7 +203,7 @@ def prepare_qat(
     Its weights are those of the model; batch norms are part of the layers before them. The batch
     is that of the examples. ``convert`` makes a quantized program of it when it is trained.
     """
-    from tosaic.quant.training import prepare_qat as prepared
+    from tosaic.pipeline.training import prepare_qat as prepared
 
     return prepared(model, example_inputs, scheme=scheme)
 
@@ -193,7 +211,7 @@ def prepare_qat(
 @in_turn
 def convert(prepared: fx.GraphModule) -> fx.GraphModule:
     """What ``prepare_qat`` has made, trained, as the quantized program that ``compile`` takes."""
-    from tosaic.quant.training import convert as converted
+    from tosaic.pipeline.training import convert as converted
 
     return converted(prepared)
 
@@ -210,7 +228,7 @@ def explain(
 
     The result prints as a table; ``calls`` and ``refused`` hold the same as data.
     """
-    from tosaic.targets.explain import explain_model
+    from tosaic.pipeline.explain import explain_model
 
     return explain_model(model, example_inputs, target, scheme)
 
@@ -223,18 +241,22 @@ def check(
     *,
     reduce: bool = False,
 ) -> Verdict:
-    """Compile a ``.tosa`` for an Ethos-U as it stands, and compare the stream with it.
+    """Compile a ``.tosa`` for a device as it stands, and compare what it gets with it.
 
     ``inputs`` are arrays for the graph; random ones are tried as well. With ``reduce`` a verdict
     that something is wrong holds the fewest operators with which it is, and ``save`` writes them.
     """
     from tosaic.interp.model import Model
-    from tosaic.targets.ethosu_verdict import check as checked
+    from tosaic.targets.catalog import target_of
 
     model = load(source)
     if not isinstance(model, Model):
         raise InvalidInput("a .pte holds streams without their TOSA graphs; check a .tosa")
-    return checked(model.graph, target, inputs, reduce)
+    device = target_of(target)
+    if device.verdict is None:
+        raise InvalidInput(f"{device.name} has no compiler to check: name a device")
+    verdict: Verdict = device.verdict(model.graph, inputs, reduce)
+    return verdict
 
 
 def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
@@ -243,7 +265,7 @@ def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     ``inputs`` is one set of arguments as a tuple, or an iterable of them. The result prints as a
     table with signal-to-noise ratio, largest error and saturation, worst layers named.
     """
-    from tosaic.sim.compare import compare_models
+    from tosaic.pipeline.compare import compare_models
 
     return compare_models(model, artifact, inputs)
 

@@ -13,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from tosaic.cli import main, options, show
+from tosaic.cli import main, show
 from tosaic.cli.examples import NAMES
-from tosaic.progress import shown
-from tosaic.targets.vela import ACCELERATORS
+from tosaic.runtime.progress import shown
+from tosaic.targets import catalog
+from tosaic.targets.ethosu import ACCELERATORS
 
 COMMAND = (sys.executable, "-m", "tosaic.cli")
 SLOW = """
@@ -76,7 +77,7 @@ def test_completion_offers_targets_and_examples() -> None:
 
 
 def test_targets_of_help_are_those_of_the_catalog() -> None:
-    assert set(ACCELERATORS) == {name for name in options.TARGETS if name.startswith("ethos")}
+    assert set(ACCELERATORS) == {name for name in catalog.names() if name.startswith("ethos")}
 
 
 def test_a_full_disk_is_a_sentence_and_leaves_no_file(tmp_path: Path) -> None:

@@ -140,7 +140,7 @@ def test_an_example_compiles_for_an_ethos_u_within_limits(
     mode = ("--system-config", "Ethos_U55_Deep_Embedded", "--memory-mode", "Sram_Only")
     assert tosaic(*words, *mode, "--max-scratch", "64K") == 0
     told = json.loads(capsys.readouterr().out)
-    assert 0 < told["delegates"][0]["npu"]["scratch"] <= 64 << 10
+    assert 0 < told["delegates"][0]["estimate"]["scratch"] <= 64 << 10
     assert "tosa.conv2d" in (tmp_path / "m.mlir").read_text(encoding="utf-8")
     assert tosaic(*words, "--max-scratch", "2K") == 2
     assert "bytes of scratch memory, and 2,048 are allowed" in capsys.readouterr().err
@@ -290,7 +290,10 @@ def test_compare_prints_decibels(file: Path, capsys: pytest.CaptureFixture[str])
         (["compile", "{file}", "-t", "ethos-u99"], "there is no target 'ethos-u99'"),
         (["compile", "{file}", "--scheme", "int3"], "int3"),
         (["compile", "{file}", "--max-scratch", "many"], "'many' is no size"),
-        (["compile", "{file}", "--max-scratch", "2K"], "option of Ethos-U targets only"),
+        (
+            ["compile", "{file}", "--max-scratch", "2K"],
+            "has no option 'max_scratch_bytes'",
+        ),
         (["compile", "{file}", "--report", "r.pdf"], "r.pdf"),
         (["compile", "{file}", "-o", "{folder}"], "cannot save"),
         (["explain", "absent.py"], "there is no file 'absent.py'"),
@@ -308,7 +311,7 @@ def test_compare_prints_decibels(file: Path, capsys: pytest.CaptureFixture[str])
         (["evaluate", "{file}", "-d", "{folder}/flat.npz", "--batch", "0"], "at least 1"),
         (["run", "absent.tosa"], "there is no file 'absent.tosa'"),
         (["run", "{folder}/bad.tosa"], "this is no .tosa file"),
-        (["run", "{folder}/bad.tosa", "--engine", "cpu"], "there is no accelerator 'cpu'"),
+        (["run", "{folder}/bad.tosa", "--engine", "cpu"], "there is no target 'cpu'"),
         (["dump", "absent.tosa"], "there is no file 'absent.tosa'"),
         (["dump", "{folder}/bad.tosa"], "this is no .tosa file"),
         (["ops", "nothing_like_it"], "no operator is like 'nothing_like_it'"),

@@ -14,8 +14,8 @@ from torch import Tensor, nn
 import tosaic
 from judges.programs import FLOAT, INTEGER, assert_same, check, compiled
 from tosaic.errors import InvalidInput
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.driver import compile_model
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.driver import compile_model
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 

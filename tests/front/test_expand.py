@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.front import torchapi
-from tosaic.front.expand import expand
 from tosaic.front.registry import RULES
+from tosaic.passes.decompose import expand
 
 ELEMENTARY = {
     "aten.relu.default", "aten.sigmoid.default", "aten.tanh.default", "aten.mul.Tensor",

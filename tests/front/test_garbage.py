@@ -6,7 +6,7 @@ import gc
 
 import pytest
 
-from tosaic.front.garbage import of_new_objects
+from tosaic.runtime.gc import of_new_objects
 
 
 class Loop:

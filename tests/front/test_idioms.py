@@ -13,7 +13,7 @@ from torch.nn import functional as F
 import tosaic
 from judges.programs import Function
 from tosaic.front import torchapi
-from tosaic.front.imported import import_model
+from tosaic.passes.importer import import_model
 
 ATTENTION = "aten.scaled_dot_product_attention.default"
 LAYER, RMS, SILU = "aten.layer_norm.default", "aten.rms_norm.default", "aten.silu.default"

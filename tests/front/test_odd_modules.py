@@ -160,7 +160,7 @@ def test_a_rule_that_gives_another_shape_or_type_is_a_refusal(
 
     def flip(b: Any, self: Any, dims: Any) -> Any:
         if wrong == "shape":
-            return b.marked(b.RESHAPE(self, b.shape([32])), self.quant)
+            return b.with_quant(b.RESHAPE(self, b.shape([32])), self.quant)
         return b.GREATER(self, b.number(0, self))
 
     good = RULES["aten.flip.default"]
@@ -174,12 +174,12 @@ def test_a_rule_that_gives_another_shape_or_type_is_a_refusal(
 
 
 def test_unsupported_is_what_a_fault_of_a_rule_raises() -> None:
-    from tosaic.front.result_check import check_result
+    from tosaic.lowering.result_check import check_result
 
     graph = torch.fx.Graph()
     node = graph.call_function(torch.ops.aten.relu.default, (graph.placeholder("x"),))
     node.meta["val"] = torch.zeros(2, 3)
-    from tosaic.front.lower import Lowering
+    from tosaic.lowering.builder import Lowering
 
     b = Lowering("TOSA-1.0+FP")
     check_result(node, b.input("f32", (2, 3)))

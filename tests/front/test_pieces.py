@@ -99,3 +99,18 @@ def test_a_part_is_quantized_by_its_own_range(make: type[nn.Module], decibels: f
     expected, got = net(*data[1]).detach(), art.run(*data[1])
     noise = ((expected - got) ** 2).sum() / (expected**2).sum()
     assert float(-10 * torch.log10(noise)) > decibels
+
+
+class Nothing(nn.Module):
+    """Writes to parts that have no elements."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = x * 1.5
+        y[1:] += 2.0
+        y[:, 3:3] = 1.0
+        return y
+
+
+def test_a_part_without_elements_is_written_and_read() -> None:
+    x = torch.rand(1, 3)
+    torch.testing.assert_close(compiled(Nothing(), (x,), "TOSA-1.0+FP").run(x), x * 1.5)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import pytest
 import torch
 
-from tosaic.front.tables import LIMIT, Function, table16
 from tosaic.ir.graph import Quant
+from tosaic.lowering.alternatives.lut import LIMIT, Function, table16
 
 
 @pytest.mark.parametrize("function", [torch.tanh, torch.sigmoid], ids=["tanh", "sigmoid"])

@@ -33,6 +33,7 @@ REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
     "batch norm by its own batch": (lambda x: F.batch_norm(x, None, None, training=True),
                                     ((2, 4, 3, 3),)),
     "logcumsumexp": (lambda x: torch.logcumsumexp(x, 1), ((4, 8, 2),)),
+    "logcumsumexp of few": (lambda x: torch.logcumsumexp(x, -2), ((4, 3, 2),)),
     "scatter_reduce amax": (lambda x: torch.full((4, 3), -1.0).scatter_reduce(
         1, PLACES, x, "amax"), ((4, 8),)),
     "scatter_reduce mean": (lambda x: torch.zeros(4, 3).scatter_reduce(
@@ -117,6 +118,19 @@ def test_a_written_operator_runs_in_int8(name: str, target: str) -> None:
     assert float(10 * torch.log10(real.square().sum() / error.square().sum())) > 24
     if target == "TOSA-1.0+INT":
         agrees_with_reference(art.graph)
+
+
+def test_few_sums_of_exponentials_are_not_rounded_before_their_logarithm() -> None:
+    """In int8 the sum of one exponential, 1, would be 128/255 of 2, and its logarithm not 0."""
+    inputs = [(0.01 * x,) for (x,) in data(((8, 2, 4),))]
+    art = compiled(
+        Function(lambda x: torch.logcumsumexp(x, 1)), inputs[0], "TOSA-1.0+INT", calibration=inputs
+    )
+    quant = art.graph.outputs[0].quant
+    assert quant is not None
+    for (x,) in inputs:
+        off = (art.run(x)[:, 0] - x[:, 0]).abs().max() / quant.one_scale
+        assert float(off) < 0.6
 
 
 @pytest.mark.parametrize("name", WHOLE)

@@ -14,16 +14,15 @@ import numpy as np
 
 import tosaic.rules  # noqa: F401  (registers them)
 from tosaic.errors import Unpredictable, Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import Case, cases, lowered, operands
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Value
 from tosaic.ir.int_intervals import Intervals, analysed, tracked
-from tosaic.rewrite import improve
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import Case, cases, lowered, operands
+from tosaic.lowering.target import Target
+from tosaic.pipeline.definedness import extreme_inputs
 from tosaic.spec.dtypes import I8, I16, DType
-from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
-from tosaic.targets.definedness import extreme_inputs
 
 Limits = Mapping[Value, tuple[int, int]]
 
@@ -60,7 +59,7 @@ def _tried(model: Model, arrays: Sequence[np.ndarray]) -> tuple[Sequence[np.ndar
 
 def sample_graph(case: Case, target: Target, kind: DType) -> Graph | None:
     """The graph of a sample with what its integer inputs are limited to; None without a form."""
-    b = Lowering(target.env, constraints=target.constraints)
+    b = Lowering.of(target)
     try:
         made = operands(b, case, kind)
         result = lowered(b, case, made, kind)
@@ -73,7 +72,7 @@ def sample_graph(case: Case, target: Target, kind: DType) -> Graph | None:
         name, _, size = case.sample.kind(index).partition(":")
         if size:
             value.limits = (-int(size) if name == "signed" else 0, int(size) - 1)
-    return improve(b.graph, target.env, target.refuses, target.cost)
+    return target.improve(b.graph)
 
 
 def samples(target: Target, every: int = 1) -> Iterator[tuple[str, DType, Graph]]:

@@ -8,10 +8,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from judges.rules import finish
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import Case, lowered, operands
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
+from tosaic.ir.traits import PLAIN, Traits
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import Case, lowered, operands
 from tosaic.rewrite import Cost
 from tosaic.spec.dtypes import DType
 from tosaic.spec.env import Env
@@ -30,9 +31,9 @@ class Integers:
 
 def in_integers(
     case: Case, kind: DType, env: Env, constraints: Sequence[Constraint] = (),
-    cost: Cost | None = None,
+    cost: Cost | None = None, traits: Traits = PLAIN,
 ) -> Integers:  # fmt: skip
     """The sample lowered in int8 or int16; Unsupported where the target refuses it."""
-    b = Lowering(env, constraints=constraints)
+    b = Lowering(env, None, constraints, traits)
     made = operands(b, case, kind)
     return Integers(finish(b, lowered(b, case, made, kind), env, constraints, cost), made.arrays)

@@ -22,13 +22,13 @@ from npu.families import difference
 from npu.runner import typed
 from tosaic.errors import ToolFailed, TosaicError, Unsupported
 from tosaic.interp.model import Model
+from tosaic.pipeline.artifact import Artifact
 from tosaic.quant import quantize
 from tosaic.sim import ethosu
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.vela import VelaResult
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela import VelaResult
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 PLAIN = Env.parse("TOSA-1.0+INT+int16")
@@ -65,7 +65,9 @@ def count(chosen: Iterable[Case], target: str, kind: DType, exact: bool = False)
             continue
         found.all += 1
         try:
-            made = in_integers(case, kind, device.env, device.constraints, device.cost)
+            made = in_integers(
+                case, kind, device.env, device.constraints, device.cost, device.traits
+            )
         except Unsupported as refusal:
             found.refused.setdefault(refusal.reason, []).append(str(case))
             continue

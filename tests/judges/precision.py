@@ -13,13 +13,13 @@ import torch
 from torch import Tensor
 
 from judges.rules import called, dequantized, finish, quantized, range_quant
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import mask_input
 from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.alternatives.mask import mask_input
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.target import Target
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
-from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.ethosu.target import ETHOS_U
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,14 +99,14 @@ def inputs_of(
         quant = range_quant(tensor, kind)
         arrays.append(quantized(tensor, quant, kind))
         real.append(dequantized(arrays[-1], quant))
-        values.append(b.marked(b.input(kind, tensor.shape, f"x{i}"), quant))
+        values.append(b.with_quant(b.input(kind, tensor.shape, f"x{i}"), quant))
     return values, real, arrays
 
 
 def made(use: Use, form: Form) -> Made:
     """Lowered as a compiler does it, with ranges that cover operands and result."""
     device, kind = form.device, form.kind
-    b = Lowering(device.env, constraints=device.constraints)
+    b = Lowering.of(device)
     values, real, arrays = inputs_of(b, use.tensors, kind)
     expected = use.real(*real)
     wanted = range_quant(expected, kind)
@@ -114,7 +114,9 @@ def made(use: Use, form: Form) -> Made:
     rest = [b.tensor(v) if isinstance(v, Tensor) else v for v in use.rest]
     result = called(b, use.target, *values, *rest, **use.keywords)
     result = result[0] if isinstance(result, tuple) else result
-    graph = finish(b, b.settle(result, wanted, kind), device.env, device.constraints, device.cost)
+    graph = finish(
+        b, b.requantize(result, wanted, kind), device.env, device.constraints, device.cost
+    )
     ideal = expected.numpy() / wanted.scale + wanted.zero_point
     beyond = np.abs(ideal - np.clip(ideal, *kind.range)).max()
     assert beyond < 0.51, "the result saturates"

@@ -15,7 +15,7 @@ from torch.utils import _pytree as pytree
 
 import tosaic
 from judges.reference import run_reference
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 FLOAT, INTEGER = "TOSA-1.0+FP", "TOSA-1.0+INT"
 

@@ -11,9 +11,13 @@ import torch
 import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.reference import run_reference
 from tosaic.files.flatbuffer import write
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
-from tosaic.front.samples import (
+from tosaic.interp.model import Model
+from tosaic.ir import verify
+from tosaic.ir.build import Constraint
+from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import (
     Case,
     bias_constant,
     cases,
@@ -22,10 +26,6 @@ from tosaic.front.samples import (
     range_quant,
     weight_constant,
 )
-from tosaic.interp.model import Model
-from tosaic.ir import verify
-from tosaic.ir.build import Constraint
-from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import Cost, improve
 from tosaic.spec.env import Env
 
@@ -50,7 +50,7 @@ def finish(
     """The graph with its output, rewritten and verified; an input that passes through is copied."""
     b.output(result if result.producer is not None else b.IDENTITY(result))
     refuses = constraints[0] if constraints else None
-    graph = improve(b.graph, env, refuses, cost)
+    graph = improve(b.graph, env, refuses, cost, traits=b.traits)
     verify(graph, env, constraints)
     return graph
 

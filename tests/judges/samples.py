@@ -8,10 +8,11 @@ import numpy as np
 
 from judges.rules import finish, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import USUAL, Case, Weights, emitted, lowered, operands, quantized
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Graph
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import USUAL, Case, Weights, emitted, lowered, operands, quantized
+from tosaic.lowering.target import Target
 from tosaic.spec.dtypes import I16, DType
 from tosaic.spec.env import Env
 
@@ -26,7 +27,7 @@ def refusal(
 ) -> str | None:
     """Why a sample has no form for a target, in float or quantized to a type; None if it has."""
     try:
-        emitted(case, env, kind, constraints)
+        emitted(case, Target(str(env), env, tuple(constraints)), kind)
     except Unsupported as problem:
         return problem.reason
     return None

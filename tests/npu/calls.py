@@ -16,9 +16,9 @@ import torch
 import tosaic.rules  # noqa: F401  (registers them)
 from npu.maker import Maker
 from tosaic.errors import Unsupported
-from tosaic.front.masks import Mask
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.mask import Mask
 from tosaic.spec.dtypes import BOOL, I8, I16, I32
 
 Call = Callable[[Maker, Value], Value]
@@ -69,7 +69,7 @@ def call(m: Maker, name: str, *given: Any, to: Any = None) -> Value:
             m.b.wanted = (_parameters(m, result, kind), kind)
     made = rule.lower(m.b, **dict(zip(names, given)))
     if m.b.wanted is not None and isinstance(made, Value):
-        made = m.b.settle(made, *m.b.wanted)
+        made = m.b.requantize(made, *m.b.wanted)
     if not isinstance(made, Value):
         made = m.pick(*(each for each in made if isinstance(each, Value)))
     return made
@@ -162,7 +162,7 @@ def curve(m: Maker, x: Value) -> Value:
 
 
 def root(m: Maker, x: Value) -> Value:
-    squares = call(m, "add.Scalar", call(m, "mul.Tensor", x, x), 0.01)
+    squares = call(m, "add.Tensor", call(m, "mul.Tensor", x, x), 0.01)
     return call(m, m.pick("rsqrt.default", "sqrt.default"), squares)
 
 
@@ -204,12 +204,12 @@ def of_two(m: Maker, x: Value) -> Value:
 
 
 def quotient(m: Maker, x: Value) -> Value:
-    below = call(m, "add.Scalar", call(m, "abs.default", other(m, x, broadcast(m, x))), 0.5)
+    below = call(m, "add.Tensor", call(m, "abs.default", other(m, x, broadcast(m, x))), 0.5)
     return call(m, "div.Tensor", x, below)
 
 
 def with_number(m: Maker, x: Value) -> Value:
-    return call(m, m.pick("add.Scalar", "mul.Scalar"), x, float(m.rng.uniform(-2, 2)))
+    return call(m, m.pick("add.Tensor", "mul.Tensor"), x, float(m.rng.uniform(-2, 2)))
 
 
 def linear(m: Maker, x: Value) -> Value:
@@ -285,7 +285,9 @@ def chosen(m: Maker, x: Value) -> Value:
 def joined(m: Maker, x: Value) -> Value:
     where = axis(m, x)
     shape = (*x.shape[:where], m.size(1, 4), *x.shape[where + 1 :])
-    parts = [m.b.settle(v, x.quant, x.dtype) for v in (x, other(m, x, shape), other(m, x, x.shape))]
+    parts = [
+        m.b.requantize(v, x.quant, x.dtype) for v in (x, other(m, x, shape), other(m, x, x.shape))
+    ]
     return call(m, "cat.default", parts[: m.size(2, 3)], where)
 
 
@@ -334,7 +336,7 @@ def scanned(m: Maker, x: Value) -> Value:
 
 def requantized(m: Maker, x: Value) -> Value:
     kind = m.pick(I8, I16)
-    return m.b.settle(x, _parameters(m, real(m, x), kind), kind)
+    return m.b.requantize(x, _parameters(m, real(m, x), kind), kind)
 
 
 MOVES: tuple[Call, ...] = (

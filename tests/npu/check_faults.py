@@ -21,12 +21,12 @@ from torch import Tensor, nn
 import tosaic
 from npu.edit import commands, edited
 from tosaic.errors import ToolFailed, TosaicError
+from tosaic.pipeline import execution
 from tosaic.sim.ethosu.stream import Command
-from tosaic.targets import execution
-from tosaic.targets.delegate import Delegate, origins
-from tosaic.targets.ethosu_check import check_stream, compare, expected_of
-from tosaic.targets.ethosu_dataflow import Misread, check_dataflow
-from tosaic.targets.vela import VelaResult
+from tosaic.targets.ethosu.check import check_stream, compare, expected_of
+from tosaic.targets.ethosu.dataflow import Misread, check_dataflow
+from tosaic.targets.ethosu.delegate import Delegate, origins
+from tosaic.targets.ethosu.vela import VelaResult
 
 MACHINES = {"u55": "ethos-u55-128", "u65": "ethos-u65-512", "u85": "ethos-u85-256"}
 CHECKS = ("dataflow", "simulator", "arithmetic")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tosaic.targets.vela import VelaConfig, VelaResult, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, VelaResult, run_vela
 
 ACCELERATORS = {
     "u55": ("u55-32", "u55-64", "u55-128", "u55-256", "u65-256", "u65-512"),

@@ -10,7 +10,7 @@ import numpy as np
 from npu.configurations import Configuration, compile_stream
 from npu.families import Case, case
 from tosaic.sim.ethosu.stream import Command, decode
-from tosaic.targets.vela import VelaResult
+from tosaic.targets.ethosu.vela import VelaResult
 
 PLAIN = {
     "u55": Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram"),

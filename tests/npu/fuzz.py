@@ -28,9 +28,10 @@ import numpy as np
 from npu.configurations import compile_stream, configuration
 from npu.families import build
 from tosaic.errors import TosaicError
-from tosaic.files import flatbuffer, velabin
-from tosaic.files.velabin import Stream
+from tosaic.files import flatbuffer
 from tosaic.sim import ethosu
+from tosaic.sim.ethosu import velabin
+from tosaic.sim.ethosu.velabin import Stream
 
 SECONDS = 60  # far above what any undamaged graph here takes
 MEMORY = 12 << 30

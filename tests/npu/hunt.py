@@ -1,12 +1,10 @@
 """The hunt: random TOSA graphs as Tosaic emits them, on the NPU simulator beside the interpreter.
 
-A graph has many steps, each a TOSA operator (``npu.operators``) or an ATen call lowered by Tosaic's
-rules (``npu.calls``). A step reads any earlier value, so values have several consumers, several
-shapes and long lives; constants are shared, and some values in the middle are outputs. What Vela
-compiles wrongly is reduced and printed, one line for each cause; what crashes it as well.
+``npu.drawn`` makes the graphs. What Vela compiles wrongly is reduced and printed, one line for each
+form; what crashes it as well.
 
-``make hunt MINUTES=60`` is this; ``python -m npu.hunt --target ethos-u85-256 --seed 17`` repeats
-one graph.
+``make hunt MINUTES=60`` is this, for all configurations in turn; ``python -m npu.hunt --target
+ethos-u85-256 --seed 17`` repeats one graph.
 """
 
 from __future__ import annotations
@@ -14,32 +12,27 @@ from __future__ import annotations
 import argparse
 import os
 import pickle
+import select
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from npu import calls, operators
-from npu.maker import Maker
+from npu.drawn import graph_of, setting
 from tosaic.errors import TosaicError
 from tosaic.files import text
-from tosaic.front.lower import Lowering
+from tosaic.interp.minimize import copy_graph, reduce
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Array, Graph, Value
-from tosaic.rewrite import improve
-from tosaic.spec.dtypes import I8, I16, I32
-from tosaic.targets.delegate import Delegate
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.ethosu_mend import Compiler
-from tosaic.targets.reduce import copy_graph, reduce
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.ethosu import ACCELERATORS
+from tosaic.targets.ethosu.delegate import Delegate
+from tosaic.targets.ethosu.vela_workarounds.mend import Compiler
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
-_MOST = 3000  # elements of a value
-_LONGEST = 90.0  # seconds that one graph may take
+_LONGEST = 120.0  # seconds that one graph may take
+_BATCH = 24  # graphs of one process
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,74 +44,36 @@ class Found:
     what: str
     names: str
     text: str
+    flags: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.target} {self.seed} {self.flags}: {self.what}\n{self.text}"
 
 
-def graph_of(target: str, seed: int, most: int = 14) -> tuple[Graph, list[Array]]:
-    """A graph by number, and numbers for its inputs; the same on every run."""
-    known = ETHOS_U[target]
-    m = Maker((seed, len(target), ord(target[-1])), "u85" in target)
-    m.b = Lowering(known.env, constraints=known.constraints)
-    style = m.pick("calls", "calls", "operators", "both")
-    pool = [_input(m, style) for _ in range(m.size(1, 2))]
-    steps, tries = m.size(2, most), 6 * most
-    while steps and tries:
-        tries -= 1
-        x = pool[-1 - min(int(m.rng.geometric(0.35)) - 1, len(pool) - 1)]
-        try:
-            with m.b.scratch() as trial:
-                made = _step(m, style)(m, x)
-                operators.need(made.type.size <= _MOST and made not in pool)
-                trial.commit()
-        except (TosaicError, ValueError, IndexError, RuntimeError):  # PyTorch refuses it, too
-            continue
-        pool.append(made)
-        steps -= 1
-    return _finish(m, pool)
-
-
-def _input(m: Maker, style: str) -> Value:
-    rank = m.pick(1, 2, 3, 3, 4, 4, 4, 5)
-    kind = m.pick(I8, I8, I16) if style == "calls" else m.pick(I8, I8, I16, I32)
-    return m.input(kind, [m.size(1, 9 if rank < 5 else 5) for _ in range(rank)])
-
-
-def _step(m: Maker, style: str) -> Callable[[Maker, Value], Value]:
-    source = style if style != "both" else m.pick("calls", "operators")
-    if source == "operators":
-        return m.pick(*(operators.MOVES if m.chance(0.4) else operators.OPERATORS))
-    chosen = m.pick(*(calls.MOVES if m.chance(0.35) else calls.OPERATORS))
-    return lambda maker, x: chosen(maker, calls.quantized(maker, x))
-
-
-def _finish(m: Maker, pool: Sequence[Value]) -> tuple[Graph, list[Array]]:
-    graph = m.b.graph
-    read = {value for op in graph.ops for value in op.ins}
-    outputs = [v for op in graph.ops for v in op.outs if v not in read]
-    outputs += [v for v in pool if v.producer in graph.ops and v in read and m.chance(0.1)]
-    for number, value in enumerate(outputs):
-        value.name = f"output_{number}"
-    graph.outputs = outputs
-    kept = [(v, a) for v, a in zip(graph.inputs, m.data, strict=True) if v in read]
-    graph.inputs = [v for v, _ in kept]
-    return graph, [a for _, a in kept]
+def in_turn(seed: int) -> list[str]:
+    """A configuration of each product, each in its turn."""
+    groups = ([n for n in ACCELERATORS if f"-{u}-" in n] for u in ("u55", "u65", "u85"))
+    return [names[seed % len(names)] for names in groups]
 
 
 def examine(target: str, seed: int) -> Found | None:
     """Compile and run one graph; what is wrong with it, reduced."""
-    graph, data = graph_of(target, seed)
+    known, config = setting(target, seed)
+    graph, data = graph_of(target, seed, known=known)
     if not graph.ops:
         return None
-    known = ETHOS_U[target]
     try:
         Model(graph).run(*data)
         if seed % 3:  # as a compile does
             inputs = dict(zip(graph.inputs, data))
-            graph = improve(graph, known.env, known.refuses, known.cost)
+            graph = replace(known, judge=known.judge if seed % 3 == 1 else None).improve(graph)
+            read = {value for op in graph.ops for value in op.ins}.union(graph.outputs)
+            graph.inputs = [value for value in graph.inputs if value in read]
             data = [inputs[value] for value in graph.inputs]
             Model(graph).run(*data)
     except TosaicError:
         return None  # outside of what TOSA defines
-    compiler = Compiler(VelaConfig(target), known.env)
+    compiler = Compiler(config, known.env)
     made = compiler.compile(copy_graph(graph), data)
     if isinstance(made, Delegate):
         return None
@@ -126,42 +81,76 @@ def examine(target: str, seed: int) -> Found | None:
     case = reduce(graph, data, judge)
     names = " ".join(op.name for op in case.graph.ops)
     what = judge(case.fresh()) or made.failure.reason
-    return Found(target, seed, what, names, text.print_graph(case.graph))
+    flags = " ".join((config.system_config, config.memory_mode, *config.flags)).strip()
+    return Found(target, seed, what, names, text.print_graph(case.graph), flags)
 
 
-def apart(target: str, seed: int, seconds: float = _LONGEST) -> Found | str | None:
-    """The same in a process of its own, which Vela may end."""
-    reads, writes = os.pipe()
-    child = os.fork()
-    if child == 0:
+Answer = Found | str | None
+
+
+def apart(jobs: Sequence[tuple[str, int]], seconds: float = _LONGEST) -> Iterator[Answer]:
+    """What is found in graphs, by processes of their own: a crash costs one graph."""
+    left = list(jobs)
+    while left:
+        reads, writes = os.pipe()
+        child = os.fork()
+        if child == 0:
+            os.close(reads)
+            _answer(left, writes)
+        os.close(writes)
+        with os.fdopen(reads, "rb", buffering=0) as answers:
+            while left:
+                answer = _read(answers.fileno(), seconds)
+                if answer is None:
+                    break
+                left.pop(0)
+                yield pickle.loads(answer)
+        status = _end(child)
+        if left:
+            target, seed = left.pop(0)
+            yield f"{target} {seed}: " + (f"ends with {status}" if status else "takes too long")
+
+
+def _answer(jobs: Sequence[tuple[str, int]], pipe: int) -> None:
+    """Write what is found in each graph to a pipe, and end the process."""
+    for target, seed in jobs:
         try:
-            with os.fdopen(writes, "wb") as answer:
-                answer.write(pickle.dumps(examine(target, seed)))
+            found: Answer = examine(target, seed)
         except Exception as problem:  # noqa: BLE001  (a fault of the hunt, which is told)
-            sys.stderr.write(f"{target} {seed}: {type(problem).__name__}: {problem}\n")
-            os._exit(3)
-        os._exit(0)
-    os.close(writes)
-    ended = _wait(child, seconds)
-    with os.fdopen(reads, "rb") as answer:
-        data = answer.read()
-    if ended == 0:
-        found: Found | None = pickle.loads(data)
-        return found
-    return f"{target} {seed}: " + ("takes too long" if ended is None else f"ends with {ended}")
+            found = f"{target} {seed}: {type(problem).__name__}: {problem}"
+        data = pickle.dumps(found)
+        os.write(pipe, len(data).to_bytes(8, "little"))
+        while data:
+            data = data[os.write(pipe, data) :]
+    os._exit(0)
 
 
-def _wait(child: int, seconds: float) -> int | None:
-    """The exit status of a child, which is ended if it takes longer."""
-    end = time.monotonic() + seconds
-    while time.monotonic() < end:
+def _read(pipe: int, seconds: float) -> bytes | None:
+    """A message of a process; None if it ended, or takes longer."""
+    end, data, size = time.monotonic() + seconds, b"", 8
+    while len(data) < size:
+        left = max(0.0, end - time.monotonic())
+        if not select.select([pipe], [], [], left)[0]:
+            return None
+        more = os.read(pipe, size - len(data))
+        if not more:
+            return None
+        data += more
+        if len(data) == 8 and size == 8:
+            size += int.from_bytes(data, "little")
+    return data[8:]
+
+
+def _end(child: int) -> int:
+    """The exit status of a process that has ended, 0 of one that is ended here."""
+    for _ in range(100):
         pid, status = os.waitpid(child, os.WNOHANG)
         if pid:
             return status
-        time.sleep(0.005)
+        time.sleep(0.01)
     os.kill(child, 9)
     os.waitpid(child, 0)
-    return None
+    return 0
 
 
 def main() -> int:
@@ -171,26 +160,26 @@ def main() -> int:
     parser.add_argument("--target", action="append", help="one of the Ethos-U targets")
     parser.add_argument("--seed", type=int, help="one graph only")
     options = parser.parse_args()
-    targets = options.target or TARGETS
     if options.seed is not None:
-        for target in targets:
+        for target in options.target or TARGETS:
             print(examine(target, options.seed) or f"{target} {options.seed}: right")
         return 0
     end, seed, causes, others, count = (
         time.monotonic() + 60 * options.minutes, options.first, Counter[str](), 0, 0
     )  # fmt: skip
     while time.monotonic() < end:
-        for target in targets:
+        seeds = range(seed, seed + _BATCH // 3)
+        jobs = [(target, n) for n in seeds for target in options.target or in_turn(n)]
+        for found in apart(jobs):
             count += 1
-            found = apart(target, seed)
             if isinstance(found, Found):
                 if not causes[found.names]:
-                    print(f"{target} {seed}: {found.what}\n{found.text}", flush=True)
+                    print(found, flush=True)
                 causes[found.names] += 1
             elif found:
                 others += 1
                 print(found, flush=True)
-        seed += 1
+        seed = seeds.stop
     for names, times in causes.most_common():
         print(f"{times:4} {names}")
     print(f"{sum(causes.values())} of {count} graphs are wrong, of {len(causes)} forms; "

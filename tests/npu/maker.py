@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,8 +30,18 @@ class Maker:
         self.data: list[np.ndarray] = []
         self.dedicated = True  # may the NPU have fast memory of its own beside the arena?
         self.fewest = 24  # distinct values that every result must have, if it is large enough
+        self.sharing = 0.0  # how often weights and tables are those of another operator
+        self.arrays: dict[object, list[np.ndarray]] = {}
 
     # Choices
+
+    def shared(self, key: object, make: Callable[[], np.ndarray]) -> np.ndarray:
+        """An array that was made for the same key before, now and then."""
+        known = self.arrays.setdefault(key, [])
+        if self.sharing and known and self.chance(self.sharing):
+            return self.pick(*known)
+        known.append(make())
+        return known[-1]
 
     def pick(self, *options: Any) -> Any:
         return options[int(self.rng.integers(len(options)))]
@@ -182,11 +192,11 @@ class Maker:
     def table(self, x: Value) -> Value:
         """TABLE of int8 or int16 with a rough curve that jumps about."""
         if x.dtype is I8:
-            steps = self.pick(
+            steps = self.shared("table", lambda: self.pick(
                 lambda: np.sort(self.draw(I8, (256,))),
                 lambda: self.draw(I8, (256,)),
                 lambda: (120 * np.sin(np.arange(256) / self.size(9, 50))).astype(np.int8),
-            )()
+            )())  # fmt: skip
             return self.b.TABLE(x, self.b.const(steps, I8))
         curve = 30000 * np.sin(np.arange(513) / self.rng.uniform(20, 200)) + self.rng.normal(
             0, 300, 513
@@ -197,6 +207,9 @@ class Maker:
 
     def weights(self, kind: DType, shape: Sequence[int]) -> np.ndarray:
         """Random weights: dense, small, or with many zeros, which compress differently."""
+        return self.shared((kind, tuple(shape)), lambda: self._weights(kind, shape))
+
+    def _weights(self, kind: DType, shape: Sequence[int]) -> np.ndarray:
         data = self.draw(kind, shape)
         if kind is I4:
             return np.clip(data, -7, 7)

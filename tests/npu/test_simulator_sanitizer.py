@@ -15,7 +15,7 @@ from npu.families import Case, difference
 from npu.runner import simulate
 from tosaic.errors import InvalidInput
 from tosaic.sim import ethosu
-from tosaic.targets.vela import VelaResult
+from tosaic.targets.ethosu.vela import VelaResult
 
 DMA_WAIT, KERNEL_WAIT = 17, 18
 _PLACE = r"command \d+, NPU_OP_\w+, at offset 0x[0-9a-f]+"

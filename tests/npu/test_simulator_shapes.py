@@ -8,16 +8,15 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npu.configurations import compile_stream
+from npu.configurations import Configuration, compile_stream
 from npu.maker import UNIT, Maker
-from npu.test_simulator_pieces import U55, U85, Configuration, problem
+from npu.test_simulator_pieces import problem
+from npu.wrong_forms import U55, U85
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I4, I8, I16, I32, I48, DType
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.ethosu_outputs import own_outputs
-from tosaic.targets.ethosu_repairs import repair
-from tosaic.targets.ethosu_twins import tell_apart
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela_workarounds import apply_workarounds
 
 U65 = Configuration("u65-256", "Ethos_U65_High_End", "Dedicated_Sram_384KB")
 EACH = pytest.mark.parametrize("machine", [U55, U65, U85], ids=["u55", "u65", "u85"])
@@ -26,9 +25,7 @@ OLDER = pytest.mark.parametrize("machine", [U55, U65], ids=["u55", "u65"])
 
 def prepared(graph: Graph, machine: Configuration) -> Graph:
     env = ETHOS_U[f"ethos-{machine.accelerator}"].env
-    repair(graph, env, machine.accelerator[:3])
-    own_outputs(graph, env)
-    tell_apart(graph, env)
+    apply_workarounds(graph, env, machine.accelerator[:3])
     return graph
 
 
@@ -84,6 +81,44 @@ def test_a_result_between_two_transpositions(machine: Configuration) -> None:
     graph = m.finish(turned, m.b.TRANSPOSE(turned, perms=(2, 0, 3, 1)))
     assert len(compile_stream(flatbuffer.write(graph), machine).outputs) == 1
     assert not problem(prepared(graph, machine), m.data, machine)
+
+
+@EACH
+@pytest.mark.parametrize("kind", [I8, I16, I32])
+def test_a_result_between_an_axis_of_one_element_and_a_transposition(
+    machine: Configuration, kind: DType
+) -> None:
+    """Vela makes a TRANSPOSE of the RESHAPE, then one of both, and forgets what is between them."""
+    m = Maker((7,), machine is U85)
+    shaped = m.b.RESHAPE(m.input(kind, (10, 3)), m.b.shape((1, 10, 3)))
+    graph = m.finish(shaped, m.b.TRANSPOSE(shaped, perms=(0, 2, 1)))
+    assert len(compile_stream(flatbuffer.write(graph), machine).outputs) == 1
+    assert not problem(prepared(graph, machine), m.data, machine)
+
+
+@EACH
+@pytest.mark.parametrize("via", [(5, 1, 2), (10,), (2, 5)])
+def test_a_rescaled_tensor_that_two_consumers_read_in_another_shape(
+    machine: Configuration, via: tuple[int, ...]
+) -> None:
+    m = Maker((7,), machine is U85)
+    x = m.b.RESHAPE(m.rescale(m.input(I8, via), (1273507745, 31), I8), m.b.shape((5, 2)))
+    products = [m.b.MUL(x, m.input(I8, (5, 2)), m.zero(I8)) for _ in range(2)]
+    graph = assert_repaired(m, machine, *products)
+    assert [op.name for op in graph.ops] == ["RESCALE", "RESHAPE", "MUL", "RESHAPE", "MUL"]
+
+
+@EACH
+def test_a_piece_of_a_rescaled_tensor_in_another_shape_that_is_read_twice(
+    machine: Configuration,
+) -> None:
+    m = Maker((7,), machine is U85)
+    x = m.rescale(m.input(I8, (4, 1, 3, 2, 1)), (1771712275, 31), I8, (0, 9))
+    x = m.b.RESHAPE(x, m.b.shape((4, 1, 3, 2)))
+    x = m.b.SLICE(x, m.b.shape((0, 0, 1, 0)), m.b.shape((4, 1, 1, 2)))
+    graph = assert_repaired(m, machine, m.b.MUL(x, x, m.zero(I8)))
+    names = ["RESCALE", "RESHAPE", "SLICE", "RESHAPE", "SLICE", "MUL"]
+    assert [op.name for op in graph.ops] == names
 
 
 def test_two_rescales_by_one_of_a_48_bit_sum_are_kept_apart() -> None:

@@ -7,7 +7,7 @@ import pytest
 
 from tosaic.files import flatbuffer
 from tosaic.ir.build import Builder
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
 
 def test_vela_writes_nothing_to_standard_output(capfd: pytest.CaptureFixture[str]) -> None:

@@ -17,7 +17,7 @@ from judges.edgenets import Indices, Island, Plain, Several, pictures, seeded
 from judges.etorch import blobs, deserialized, executorch_or_skip
 from judges.reference import run_reference
 from judges.velablob import Tensor, parse
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 executorch_or_skip()
 

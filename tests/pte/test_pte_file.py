@@ -21,7 +21,7 @@ from judges.etorch import deserialized, executorch_or_skip
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.executorch.api import quiet
 from tosaic.executorch.specs import LinuxOptions
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 executorch_or_skip()
 

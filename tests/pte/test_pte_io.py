@@ -13,7 +13,7 @@ import tosaic
 from judges.edgenets import Island, Plain, pictures, seeded
 from judges.etorch import deserialized, executorch_or_skip
 from tosaic.executorch.api import quiet
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 executorch_or_skip()
 

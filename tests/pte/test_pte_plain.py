@@ -18,7 +18,7 @@ from judges.etorch import deserialized, executorch_or_skip
 from tosaic.executorch.package import executorch_program, plain_file
 from tosaic.executorch.programfile import Call, Method, Numbers, TensorValue, write_program
 from tosaic.executorch.specs import LinuxOptions
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 executorch_or_skip()
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 import tosaic
-from tosaic.front.imported import import_model
+from tosaic.passes.importer import import_model
 from tosaic.quant.flow import float_module
 from tosaic.quant.quantizer import TosaicQuantizer
 

@@ -27,9 +27,9 @@ import tosaic
 from judges.reference import run_reference
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
+from tosaic.pipeline.artifact import Artifact
 from tosaic.quant import TosaicQuantizer
 from tosaic.quant.boundary import Bytes
-from tosaic.targets.artifact import Artifact
 
 KEY = "quantization_annotation"
 UINT8 = QuantizationSpec(

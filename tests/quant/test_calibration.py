@@ -12,8 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from tosaic.errors import InvalidInput
-from tosaic.progress import shown
 from tosaic.quant import quantize
+from tosaic.runtime.progress import shown
 
 
 class Two(nn.Module):

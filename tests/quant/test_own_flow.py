@@ -10,7 +10,7 @@ from torch import Tensor, fx, nn
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
 
 from tosaic.front import torchapi
-from tosaic.front.imported import import_model
+from tosaic.passes.importer import import_model
 from tosaic.quant import TosaicQuantizer
 from tosaic.quant.calibrate import calibrate
 from tosaic.quant.convert import convert

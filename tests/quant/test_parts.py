@@ -10,7 +10,7 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tosaic.quant.parts import by_rows
+from tosaic.front.row_blocks import by_rows
 from tosaic.quant.statistics import Statistics
 from tosaic.quant.weights import PerChannelWeightObserver, PerTensorWeightObserver
 

@@ -126,3 +126,17 @@ def test_quantize_keeps_what_a_program_changes() -> None:
     for ours, theirs in zip(got, real, strict=True):
         torch.testing.assert_close(ours, theirs, rtol=0, atol=0.05)
     assert not torch.allclose(real[0], real[1], atol=0.1)
+
+
+def test_parts_read_operands_that_lie_in_any_order() -> None:
+    """torch.inner is a view and a product; its operand lies in memory as the mean leaves it."""
+
+    class Inner(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            y = x.square().mean(-2, keepdim=True).add(1e-3).rsqrt() * x
+            return torch.inner(y, y)
+
+    net, data = Inner(), inputs(2)
+    art = tosaic.compile(net, data[0], target="TOSA-1.0+INT", calibration=data)
+    assert not art.report.refused
+    torch.testing.assert_close(art.run(*data[0]), net(*data[0]), rtol=0, atol=0.5)

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 import tosaic
 from judges.programs import fed
 from judges.reference import run_reference
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 SCHEMES = [("TOSA-1.0+INT+cf", "int8", 25.0), ("TOSA-1.0+INT+int16+cf", "a16w8", 35.0)]
 pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")

@@ -12,12 +12,14 @@ from torch.nn import functional as F
 from torchao.quantization.pt2e.quantize_pt2e import prepare_pt2e
 
 import tosaic
+from judges.programs import Function
 from judges.reference import run_reference
 from tosaic.front import torchapi
+from tosaic.ir.traits import Traits
+from tosaic.lowering.target import Target
 from tosaic.quant import TosaicQuantizer
 from tosaic.quant.observer import RangeObserver
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
 
 torch.manual_seed(0)
 
@@ -152,7 +154,20 @@ def test_sums_that_do_not_ride_round_each_layer() -> None:
     counts = []
     for ride in (True, False):
         module = torchapi.module_of(torchapi.export(Block().eval(), (torch.randn(1, 8, 9, 7),)))
-        target = Target("some", Env.parse("TOSA-1.0+INT"), sums_ride=ride)
+        target = Target("some", Env.parse("TOSA-1.0+INT"), traits=Traits(sums_ride=ride))
         prepared = prepare_pt2e(module, TosaicQuantizer(target=target))
         counts.append(sum(isinstance(m, RangeObserver) for m in prepared.modules()))
     assert counts[1] == counts[0] + 4
+
+
+def test_zeros_do_not_coarsen_a_sum() -> None:
+    """A constant of zeros has no scale of its own: in int16 the sum has the precision of x."""
+    zeros, data = torch.zeros(7), [(0.01 * torch.randn(6, 7),) for _ in range(4)]
+    for function in (lambda x: x + zeros, lambda x: torch.add(x, zeros + 1, alpha=0)):
+        net = Function(function)
+        art = tosaic.compile(
+            net, data[0], target="TOSA-1.0+INT+int16", scheme="a16w8", calibration=data
+        )
+        real = torch.cat([x for (x,) in data])
+        noise = (torch.cat([art.run(x) for (x,) in data]) - real).square().sum()
+        assert float(10 * torch.log10(real.square().sum() / noise)) > 84

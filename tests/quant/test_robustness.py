@@ -14,8 +14,8 @@ from torch.nn import functional as F
 
 import tosaic
 from judges.reference import run_reference
+from tosaic.pipeline.artifact import Artifact
 from tosaic.quant import quantize
-from tosaic.targets.artifact import Artifact
 
 TARGETS = {"int8": "TOSA-1.0+INT", "a16w8": "TOSA-1.0+INT+int16"}
 SHAPE = (1, 3, 8, 8)

@@ -15,7 +15,7 @@ from judges.reference import run_reference
 from tosaic.errors import InvalidInput
 from tosaic.files.flatbuffer import write
 from tosaic.interp.model import Model
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 ALL = "TOSA-1.0+INT+FP+int16+int4"
 INTEGERS = "TOSA-1.0+INT+int16+int4"
@@ -161,9 +161,9 @@ def test_between_int8_and_int16_is_a_rescale() -> None:
 @pytest.mark.parametrize("zero_point", [0, 3, -7, -128])
 def test_casts_inside_of_a_graph_are_pytorchs_quantize_and_dequantize(zero_point: int) -> None:
     """In every bit, ties and what saturates included."""
-    from tosaic.front.casts import to_integers, to_real
-    from tosaic.front.lower import Lowering
     from tosaic.ir.graph import Quant
+    from tosaic.lowering.alternatives.cast import to_integers, to_real
+    from tosaic.lowering.builder import Lowering
     from tosaic.spec import dtypes as d
     from tosaic.spec.env import Env
 

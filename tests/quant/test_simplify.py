@@ -8,7 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from tosaic.front.imported import import_model
+from tosaic.passes.importer import import_model
 from tosaic.quant.flow import float_module
 from tosaic.quant.quantizer import TosaicQuantizer
 

@@ -18,8 +18,8 @@ from torch import Tensor, fx, nn
 
 import tosaic
 from tosaic.front import torchapi
+from tosaic.passes.step_lattice import Steps, common
 from tosaic.quant.flow import quantize
-from tosaic.quant.steps import Steps, common
 from tosaic.targets.catalog import target_of
 
 Function = Callable[..., Any]

@@ -102,7 +102,7 @@ def test_mobilenet_v2_loads_without_a_complaint_in_both_themes(
         assert visit.complaints == []
         assert visit.asked == [(tmp_path / "r.html").as_uri()]
         assert visit.page.title() == "MobileNetV2 on ethos-u55-128"
-        npu = art.report.delegates[0].npu
+        npu = art.report.delegates[0].estimate
         assert npu is not None
         assert f"{npu.scratch:,} bytes" in visit.text("#cards")
         assert visit.page.locator("#treemap button").count() > 50

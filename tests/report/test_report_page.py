@@ -15,7 +15,7 @@ from torch import Tensor, nn
 import tosaic
 from tosaic.cli.examples import example
 from tosaic.errors import InvalidInput
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 
@@ -73,7 +73,7 @@ def any_page(request: pytest.FixtureRequest) -> Made:
 
 def test_every_operator_and_every_call_in_pytorch_is_a_node(any_page: Made) -> None:
     art, data, _ = any_page
-    inside = Counter(n["op"] for n in data["nodes"] if n["place"] in ("npu", "tosa"))
+    inside = Counter(n["op"] for n in data["nodes"] if n["place"] in ("device", "tosa"))
     assert inside == Counter(art.report.ops)
     outside = [p for p in art.partition.pieces if p.graph is None]
     assert sum(n["place"] == "cpu" for n in data["nodes"]) == len(outside)

@@ -120,7 +120,7 @@ def test_a_transposition_takes_a_value_in_its_own_shape(target: str) -> None:
 
 def test_shapes_are_left_alone_without_costs() -> None:
     from tosaic.rewrite import improve
-    from tosaic.targets.ethosu import ETHOS_U
+    from tosaic.targets.ethosu.target import ETHOS_U
 
     b = Builder(ETHOS_U["ethos-u85-256"].env, Graph("case"))
     b.output(two_shapes(b, np.random.default_rng(0)))

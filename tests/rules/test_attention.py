@@ -14,9 +14,9 @@ import tosaic
 from judges.precision import inputs_of
 from judges.rules import finish, range_quant, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
 from tosaic.ir.graph import Graph, Op, Quant
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 
@@ -56,7 +56,7 @@ def attention(form: str, tensors: list[torch.Tensor], mask: Any = None, **keywor
     wanted = range_quant(expected, kind)
     b.wanted = (wanted, kind)
     made = rule_of(TARGET).lower(b, *values, **keywords)
-    return finish(b, b.settle(made, wanted, kind), env), arrays, expected, wanted
+    return finish(b, b.requantize(made, wanted, kind), env), arrays, expected, wanted
 
 
 def steps_off(made: Made) -> float:

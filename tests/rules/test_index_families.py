@@ -11,9 +11,9 @@ import torch
 import tosaic
 from judges.rules import finish, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import TYPES, Lowering
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.spec.dtypes import I8
 from tosaic.spec.env import Env
 
@@ -79,7 +79,7 @@ def test_a_sort_is_stable(descending: bool) -> None:
 
 def test_topk_of_int8_takes_the_least_integer_for_a_value_like_others() -> None:
     b = Lowering(INT)
-    x = b.marked(b.input(I8, (1, 4), "x"), Quant(0.5, 3))
+    x = b.with_quant(b.input(I8, (1, 4), "x"), Quant(0.5, 3))
     _, indices = lowered(b, "topk.default", [x, 4])
     given = np.array([[-128, 7, -128, -128]], np.int8)
     ours, theirs = run_both(finish(b, indices, INT), [given])

@@ -10,12 +10,12 @@ from torch import Tensor, nn
 import tosaic
 from judges.programs import FLOAT, INTEGER, Function, check, compiled
 from judges.rules import run_both
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import compared
 from tosaic.ir.graph import Quant
+from tosaic.lowering.alternatives.mask import compared
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._quotient import quotient
 from tosaic.spec import dtypes as d
-from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.ethosu.target import ETHOS_U
 
 ENDS = np.array([-(2**31), -(2**31) + 1, -5, -1, 0, 1, 4, 5, 6, 2**31 - 2, 2**31 - 1], np.int32)
 NUMPY = {"==": np.equal, ">": np.greater, ">=": np.greater_equal, "<": np.less, "<=": np.less_equal}
@@ -26,7 +26,7 @@ NUMPY = {"==": np.equal, ">": np.greater, ">=": np.greater_equal, "<": np.less, 
 def test_any_int32_is_compared_with_a_constant_without_bool(name: str, is_left: bool) -> None:
     device = ETHOS_U["ethos-u55-128"]
     for number in (0, 5, -(2**31) + 1, 2**31 - 2):
-        b = Lowering(device.env, constraints=device.constraints)
+        b = Lowering.of(device)
         sides = [b.input(d.I32, ENDS.shape, "x"), b.const([number], d.I32)]
         numbers = [ENDS, np.int32(number)]
         if is_left:
@@ -72,10 +72,10 @@ def test_quotients_of_int16_are_near_whatever_the_divisor(reach: float) -> None:
     wanted = Quant(reach / 32767)
     b.wanted = wanted, d.I16
     values = [
-        b.marked(b.input(d.I16, (size,), name), Quant(scale))
+        b.with_quant(b.input(d.I16, (size,), name), Quant(scale))
         for name, scale in (("x", 0.02), ("y", 0.01))
     ]
-    b.output(b.settle(quotient(b, *values), wanted, d.I16))
+    b.output(b.requantize(quotient(b, *values), wanted, d.I16))
     ours, theirs = run_both(b.graph, [x.astype(np.int16), y.astype(np.int16)])
     np.testing.assert_array_equal(ours, theirs)
     real = np.clip(2 * x / y / (reach / 32767), -32768, 32767)

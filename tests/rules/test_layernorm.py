@@ -13,10 +13,10 @@ import torch.nn.functional as F
 import tosaic
 from judges.rules import called, dequantized, finish, range_quant, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Quant
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 
@@ -61,12 +61,12 @@ def lowered(
 ) -> Graph:
     (kind, result), env = SPECS[spec], env_of(spec)
     b = Lowering(env)
-    value = b.marked(b.input(kind, x.shape, "x"), given)
+    value = b.with_quant(b.input(kind, x.shape, "x"), given)
     b.wanted = (wanted, result)
     constants = [b.tensor(a) if isinstance(a, torch.Tensor) else a for a in arguments]
     made = called(b, target, value, *constants)
     made = made[0] if isinstance(made, tuple) else made
-    return finish(b, b.settle(made, wanted, result), env)
+    return finish(b, b.requantize(made, wanted, result), env)
 
 
 def steps_off(
@@ -184,7 +184,7 @@ def test_rows_that_vary_in_one_place_have_their_deviation() -> None:
 
 def test_a_row_too_long_for_int32_is_refused_with_its_length() -> None:
     b = Lowering("TOSA-1.0+INT")
-    x = b.marked(b.input(I8, (1, 1 << 17), "x"), Quant(0.1))
+    x = b.with_quant(b.input(I8, (1, 1 << 17), "x"), Quant(0.1))
     with pytest.raises(Unsupported, match="a norm over 131072 elements; 65536 is the most"):
         rule_of(LAYER[0]).lower(b, x, [1 << 17])
 

@@ -13,11 +13,11 @@ import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.reference import run_reference
 from tosaic.errors import Unsupported
 from tosaic.files.flatbuffer import write
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import take
 from tosaic.front.registry import RULES
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Quant
+from tosaic.lowering.alternatives.data_movement import take
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.spec.dtypes import F32, I8, I16
 
 aten = torch.ops.aten
@@ -63,15 +63,15 @@ def test_a_constant_that_the_program_quantizes_is_rounded_like_pytorch(kind: Any
     quantize = torch.ops.quantized_decomposed.quantize_per_tensor
     low, high = kind.range
     expected = quantize(numbers, 0.1, zero, low, high, getattr(torch, f"int{kind.bits}"))
-    made = b.settle(b.tensor(numbers), Quant(0.1, zero), kind)
+    made = b.requantize(b.tensor(numbers), Quant(0.1, zero), kind)
     assert made.is_const
     assert np.array_equal(made.const.array, expected.numpy())
 
 
 def test_parts_with_other_parameters_are_rescaled_to_the_results() -> None:
     b = Lowering("TOSA-1.0+INT")
-    x = b.marked(b.input(I8, (2, 3)), Quant(0.1, 5))
-    y = b.marked(b.input(I8, (1, 3)), Quant(0.02, -7))
+    x = b.with_quant(b.input(I8, (2, 3)), Quant(0.1, 5))
+    y = b.with_quant(b.input(I8, (1, 3)), Quant(0.02, -7))
     b.wanted = Quant(0.1, 5), I8
     joined = RULES["aten.cat.default"].lower(b, tensors=[x, y], dim=0)
     assert joined.quant == b.wanted[0]
@@ -85,7 +85,7 @@ def test_parts_with_other_parameters_are_rescaled_to_the_results() -> None:
 
 def test_parts_with_other_parameters_are_refused_where_the_result_has_none() -> None:
     b = Lowering("TOSA-1.0+INT")
-    parts = [b.marked(b.input(I8, (2, 3)), Quant(scale)) for scale in (0.1, 0.2)]
+    parts = [b.with_quant(b.input(I8, (2, 3)), Quant(scale)) for scale in (0.1, 0.2)]
     with pytest.raises(Unsupported, match="the parts are quantized differently"):
         RULES["aten.cat.default"].lower(b, tensors=parts, dim=0)
 

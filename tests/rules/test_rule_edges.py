@@ -8,9 +8,9 @@ import torch
 
 from judges.rules import finish, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Quant
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16
 from tosaic.spec.env import Env
 
@@ -56,11 +56,11 @@ def test_a_number_beside_a_scalar_tensor_leaves_it_a_scalar() -> None:
 
 def test_a_constant_of_one_element_counts_as_a_number_beside_a_quantized_tensor() -> None:
     b = Lowering(INT)
-    x = b.marked(b.input(I8, (256,), "x"), Quant(0.5, 3))
+    x = b.with_quant(b.input(I8, (256,), "x"), Quant(0.5, 3))
     b.wanted = wanted = (Quant(0.25, -7), I8)
     y = RULES["aten.mul.Tensor"].lower(b, x, b.tensor(torch.tensor(0.3)))
     given = np.arange(-128, 128).astype(np.int8)
-    ours, theirs = run_both(finish(b, b.settle(y, *wanted), INT), [given])
+    ours, theirs = run_both(finish(b, b.requantize(y, *wanted), INT), [given])
     assert np.array_equal(ours, theirs)
     real = (given.astype(np.float64) - 3) * 0.5 * np.float32(0.3) / 0.25 - 7
     assert np.abs(ours - np.clip(np.round(real), -128, 127)).max() <= 1
@@ -68,7 +68,7 @@ def test_a_constant_of_one_element_counts_as_a_number_beside_a_quantized_tensor(
 
 def test_minus_infinity_fills_a_mask_with_the_least_integer() -> None:
     b = Lowering(INT)
-    x = b.marked(b.input(I8, (4,), "x"), Quant(0.5, 3))
+    x = b.with_quant(b.input(I8, (4,), "x"), Quant(0.5, 3))
     mask = b.input("bool", (4,), "mask")
     graph = finish(b, RULES["aten.masked_fill.Scalar"].lower(b, x, mask, -np.inf), INT)
     ours, _ = run_both(graph, [np.array([1, 2, 3, 4], np.int8), np.array([1, 0, 1, 0], bool)])
@@ -87,7 +87,7 @@ def test_all_int16_inputs_of_a_curve_are_near_it(name: str, reach: float, steps:
     rule, overload = RULES[f"aten.{name}.default"], getattr(torch.ops.aten, name).default
     real = overload(torch.from_numpy(given * np.float64(scale))).numpy()
     b = Lowering(INT16)
-    x = b.marked(b.input(I16, given.shape, "x"), Quant(scale))
+    x = b.with_quant(b.input(I16, given.shape, "x"), Quant(scale))
     b.wanted = Quant(np.abs(real).max() / 32767), I16
     graph = finish(b, rule.lower(b, x), INT16)
     ours, theirs = run_both(graph, [given])
@@ -98,7 +98,7 @@ def test_all_int16_inputs_of_a_curve_are_near_it(name: str, reach: float, steps:
 
 def test_a_function_that_int16_tables_cannot_follow_is_refused() -> None:
     b = Lowering(INT16)
-    x = b.marked(b.input(I16, (4,), "x"), Quant(40 / 32767))
+    x = b.with_quant(b.input(I16, (4,), "x"), Quant(40 / 32767))
     b.wanted = Quant(4 / 32767), I16
     with pytest.raises(Unsupported, match=r"5 tables of 513 int16 entries are \d+ steps off"):
         RULES["aten.tan.default"].lower(b, x)
@@ -118,7 +118,7 @@ def test_where_one_int16_table_is_coarse_a_few_are_near(
     x = torch.from_numpy(given * np.float64(reach / 32767))
     real = getattr(torch.ops.aten, name).default(x).numpy()
     b = Lowering(INT16)
-    value = b.marked(b.input(I16, given.shape, "x"), Quant(reach / 32767))
+    value = b.with_quant(b.input(I16, given.shape, "x"), Quant(reach / 32767))
     b.wanted = Quant(most / 32767), I16
     ours, theirs = run_both(
         finish(b, RULES[f"aten.{name}.default"].lower(b, value), INT16), [given]
@@ -132,6 +132,6 @@ def test_where_one_int16_table_is_coarse_a_few_are_near(
 
 def test_a_float_tensor_beside_a_quantized_one_is_refused() -> None:
     b = Lowering(INT)
-    x = b.marked(b.input(I8, (4,), "x"), Quant(0.5, 3))
+    x = b.with_quant(b.input(I8, (4,), "x"), Quant(0.5, 3))
     with pytest.raises(Unsupported, match="must be quantized too"):
         RULES["aten.add.Tensor"].lower(b, x, b.input("f32", (4,), "y"))

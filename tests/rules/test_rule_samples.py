@@ -7,8 +7,8 @@ import pytest
 from judges.samples import check_float, check_integers, graph_of, refusal
 from tosaic.errors import Unsupported
 from tosaic.files.text import print_graph
-from tosaic.front.samples import Case, cases
 from tosaic.ir.graph import Graph
+from tosaic.lowering.samples import Case, cases
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import pytest
 
 from judges.samples import check_integers
-from tosaic.front.samples import Case, Weights, cases
+from tosaic.lowering.samples import Case, Weights, cases
 from tosaic.spec.dtypes import I4, I8, I16, DType
 from tosaic.spec.env import Env
 

@@ -9,9 +9,9 @@ import torch
 import tosaic
 from judges.rules import finish, run_both
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule_of
 from tosaic.ir.graph import Quant
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
 
@@ -40,10 +40,10 @@ def rows(length: int, scale: float, kind: DType) -> dict[str, np.ndarray]:
 
 def lowered(target: str, env: Env, kind: DType, x: np.ndarray, given: Quant, wanted: Quant):
     b = Lowering(env)
-    value = b.marked(b.input(kind, x.shape, "x"), given)
+    value = b.with_quant(b.input(kind, x.shape, "x"), given)
     b.wanted = (wanted, kind)
     made = rule_of(target).lower(b, value, 1)
-    return finish(b, b.settle(made, wanted, kind), env)
+    return finish(b, b.requantize(made, wanted, kind), env)
 
 
 def covering(real: np.ndarray, kind: DType) -> list[Quant]:
@@ -96,7 +96,7 @@ def test_without_int16_no_operator_needs_it() -> None:
 
 def test_a_row_too_long_for_int32_is_refused_with_its_length() -> None:
     b = Lowering("TOSA-1.0+INT")
-    x = b.marked(b.input(I8, (1, 1 << 21), "x"), Quant(0.1))
+    x = b.with_quant(b.input(I8, (1, 1 << 21), "x"), Quant(0.1))
     with pytest.raises(Unsupported, match="a softmax over 2097152 elements"):
         rule_of("aten.softmax.int").lower(b, x, 1)
 

@@ -20,8 +20,8 @@ from judges.rules import (
     weight_constant,
 )
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Graph, Quant, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.spec.dtypes import I8, I16, I32, DType
 from tosaic.spec.env import Env
 
@@ -37,7 +37,7 @@ def _within_one_step(
     b: Lowering, result: Value, expected: torch.Tensor, inputs: list[np.ndarray], kind: DType
 ) -> Graph:
     quant = range_quant(expected, kind)
-    graph = finish(b, b.settle(result, quant, kind), INTEGERS[kind])
+    graph = finish(b, b.requantize(result, quant, kind), INTEGERS[kind])
     ours, theirs = run_both(graph, inputs)
     assert np.array_equal(ours, theirs)
     ideal = quantized(expected, quant, kind).astype(np.int64)
@@ -62,7 +62,7 @@ def test_sums_that_nothing_is_wanted_of_stay_sums(
 ) -> None:
     b, x = Lowering(INTEGERS[kind]), _values(*shape)
     quant = range_quant(x, kind)
-    value, q = b.marked(b.input(kind, shape, "x"), quant), quantized(x, quant, kind)
+    value, q = b.with_quant(b.input(kind, shape, "x"), quant), quantized(x, quant, kind)
     weight, real = weight_constant(b, _values(*weights, seed=1))
     bias, offset = bias_constant(b, _values(weights[0], seed=2), quant, weight, kind)
     sums = called(b, target, value, weight, bias, *arguments)
@@ -76,7 +76,7 @@ def test_sums_that_nothing_is_wanted_of_stay_sums(
 def test_a_product_with_constant_weights_is_a_convolution(target: str, kind: DType) -> None:
     b, x = Lowering(INTEGERS[kind]), _values(5, 12)
     quant = range_quant(x, kind)
-    value, q = b.marked(b.input(kind, (5, 12), "x"), quant), quantized(x, quant, kind)
+    value, q = b.with_quant(b.input(kind, (5, 12), "x"), quant), quantized(x, quant, kind)
     weight, real = weight_constant(b, _values(12, 7, seed=1), axis=1)
     expected = dequantized(q, quant) @ real
     graph = _within_one_step(b, called(b, target, value, weight), expected, [q], kind)
@@ -86,7 +86,7 @@ def test_a_product_with_constant_weights_is_a_convolution(target: str, kind: DTy
 def test_a_weight_with_a_zero_point_keeps_it() -> None:
     b, x = Lowering(INTEGERS[I8]), _values(4, 12)
     quant, levels = range_quant(x, I8), torch.arange(-60, 60, dtype=torch.int8).reshape(10, 12)
-    value, q = b.marked(b.input(I8, (4, 12), "x"), quant), quantized(x, quant, I8)
+    value, q = b.with_quant(b.input(I8, (4, 12), "x"), quant), quantized(x, quant, I8)
     weight = b.tensor(levels, Quant(0.02, 11))
     expected = dequantized(q, quant) @ ((levels.double() - 11) * 0.02).T
     _within_one_step(b, called(b, "aten.linear.default", value, weight), expected, [q], I8)
@@ -94,7 +94,7 @@ def test_a_weight_with_a_zero_point_keeps_it() -> None:
 
 def test_int16_with_a_zero_point_is_refused() -> None:
     b = Lowering(INTEGERS[I16])
-    value = b.marked(b.input(I16, (1, 12), "x"), Quant(0.01, 3))
+    value = b.with_quant(b.input(I16, (1, 12), "x"), Quant(0.01, 3))
     weight, _ = weight_constant(b, _values(4, 12))
     with pytest.raises(Unsupported, match="input_zp must be 0"):
         called(b, "aten.linear.default", value, weight)
@@ -152,7 +152,7 @@ def test_what_tosa_cannot_say_is_refused_with_a_sentence(
 def test_whole_nearest_scales_have_the_form_that_an_npu_takes(times: int) -> None:
     """Half pixels: scale (2k, 2), offset 1 - k, border k - 1 (facts/vela-forms.md, RESIZE)."""
     b = Lowering(INTEGERS[I8])
-    x = b.marked(b.input(I8, (1, 3, 5, 6), "x"), Quant(0.1, 3))
+    x = b.with_quant(b.input(I8, (1, 3, 5, 6), "x"), Quant(0.1, 3))
     called(b, "aten.upsample_nearest2d.vec", x, None, [float(times)] * 2)
     (op,) = [op for op in b.graph.ops if op.name == "RESIZE"]
     scale, offset, border = (v.const.array.tolist() for v in op.ins[1:])
@@ -171,7 +171,7 @@ def test_nearest_pixels_of_any_fraction_are_one_resize(sizes: list[int]) -> None
 def test_long_sums_of_int16_do_not_leave_int32() -> None:
     b, x = Lowering(INTEGERS[I16]), _values(40, 2048).abs()
     quant = range_quant(x, I16)
-    value, q = b.marked(b.input(I16, (40, 2048), "x"), quant), quantized(x, quant, I16)
+    value, q = b.with_quant(b.input(I16, (40, 2048), "x"), quant), quantized(x, quant, I16)
     weight, real = weight_constant(b, _values(8, 2048, seed=1).abs() + 1)
     expected = dequantized(q, quant) @ real.T
     assert float((expected / quant.scale).max()) / max(weight.quant.scale) > 2**31
@@ -185,7 +185,7 @@ def test_batch_norm_takes_factors_of_any_sign_and_size(kind: DType, wanted: bool
     gamma, beta = torch.tensor([1.5, -0.7, 0.0, 1e-6, -0.02]), torch.tensor([0.3, -1, 0.8, -2, 1])
     mean, var = _values(5, seed=3), _values(5, seed=4).abs() + 0.1
     quant = range_quant(x, kind)
-    value, q = b.marked(b.input(kind, tuple(x.shape), "x"), quant), quantized(x, quant, kind)
+    value, q = b.with_quant(b.input(kind, tuple(x.shape), "x"), quant), quantized(x, quant, kind)
     parameters = [p.double() for p in (mean, var, gamma, beta)]
     expected = F.batch_norm(dequantized(q, quant), *parameters)
     b.wanted = (range_quant(expected, kind), kind) if wanted else None

@@ -11,7 +11,7 @@ import numpy as np
 
 from npu.families import Case, case
 from tosaic.sim.ethosu.stream import Command, decode
-from tosaic.targets.vela import VelaConfig, VelaResult, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, VelaResult, run_vela
 
 HEAD = 8
 """Words of a COP1 payload before the first command."""

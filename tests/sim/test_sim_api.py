@@ -11,10 +11,10 @@ import pytest
 
 from sim.patching import compiled
 from tosaic.errors import InvalidInput, Unsupported
-from tosaic.files import velabin
 from tosaic.sim import ethosu
+from tosaic.sim.ethosu import velabin
 from tosaic.sim.ethosu.stream import decode
-from tosaic.targets.vela import VelaResult
+from tosaic.targets.ethosu.vela import VelaResult
 
 
 def equal(got: list[np.ndarray], wanted: list[np.ndarray]) -> bool:

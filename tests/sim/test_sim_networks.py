@@ -10,7 +10,7 @@ import pytest
 import tosaic
 from judges.reference import run_reference
 from tosaic.sim import ethosu
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 from zoo import build
 
 NPUS = ("u55-128", "u65-512", "u85-256", "u85-2048")

@@ -10,7 +10,7 @@ from sim.patching import Compiled, compiled
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.sim import ethosu
 from tosaic.sim.ethosu.memory import Sanitizer
-from tosaic.targets.vela import VelaResult
+from tosaic.targets.ethosu.vela import VelaResult
 
 NPUS = ("u55-128", "u65-512", "u85-256")
 

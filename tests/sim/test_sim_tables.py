@@ -10,7 +10,7 @@ from npu.maker import Maker
 from tosaic.files import flatbuffer
 from tosaic.sim import ethosu
 from tosaic.spec.dtypes import I16
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
 
 @pytest.mark.parametrize("npu", ["u55-128", "u65-512", "u85-256"])

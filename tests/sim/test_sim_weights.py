@@ -14,10 +14,11 @@ from npu.maker import Maker
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.sim import ethosu
-from tosaic.sim.ethosu import codec, mlw
+from tosaic.sim.ethosu import mlw
 from tosaic.sim.ethosu.convolution import ConvolutionRun
-from tosaic.targets.vela import VelaConfig, run_vela
-from tosaic.targets.vela_processes import decode_weights
+from tosaic.targets.ethosu import weight_codec as codec
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.vela_processes import decode_weights
 
 EVERY = tuple(itertools.chain(*ACCELERATORS.values()))
 

@@ -16,8 +16,8 @@ import tosaic
 from tosaic.errors import Unpredictable
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array
-from tosaic.targets import ethosu_check
-from tosaic.targets.delegate import Delegate
+from tosaic.targets.ethosu import check as ethosu_check
+from tosaic.targets.ethosu.delegate import Delegate
 
 U55 = "ethos-u55-128"
 

@@ -7,13 +7,15 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from npu.convolutions import convolve, layer
+from npu.maker import Maker
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8
-from tosaic.targets.delegate import compile_graph, origins
-from tosaic.targets.ethosu_check import Fault, check_stream, expected_of, trial
-from tosaic.targets.ethosu_dataflow import Misread, check_dataflow
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.ethosu.check import Fault, check_stream, expected_of, trial
+from tosaic.targets.ethosu.dataflow import Misread, check_dataflow
+from tosaic.targets.ethosu.delegate import compile_graph, origins
+from tosaic.targets.ethosu.vela import VelaConfig
 
 TARGETS = ("ethos-u55-128", "ethos-u65-512", "ethos-u85-256")
 
@@ -58,6 +60,27 @@ def test_a_stream_with_the_weights_of_another_operator_is_a_fault(target: str) -
 @pytest.mark.parametrize("target", TARGETS)
 def test_weights_that_are_equal_may_be_shared(target: str) -> None:
     assert not isinstance(trial(twins((-126, -126)), VelaConfig(target)), Fault)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+@pytest.mark.parametrize(
+    ("dilation", "stride", "pad"),
+    [
+        ((3, 2), (1, 3), (6, 1, 0, 2)),
+        ((4, 1), (2, 3), (4, 0, 0, 2)),
+        ((3, 1), (1, 1), (3, 3, 0, 0)),
+    ],
+)
+def test_a_dilated_convolution_may_read_and_write_every_so_many_rows(
+    target: str, dilation: tuple[int, int], stride: tuple[int, int], pad: tuple[int, ...]
+) -> None:
+    """Vela takes dilation of 3 and more apart by rows; layers before and after it have all rows."""
+    m = Maker((7,), "u85" in target)
+    x = layer(m, m.input(I8, (1, 17, 17, 4)), 20, 1, rounding="SINGLE_ROUND", per_channel=False)
+    acc = convolve(m, x, m.draw(I8, (20, 3, 1, 20)), pad=pad, stride=stride, dilation=dilation)
+    x = m.settle(acc, I8, per_channel=False, rounding="SINGLE_ROUND")
+    graph = m.finish(layer(m, x, 5, 1, rounding="SINGLE_ROUND", per_channel=False))
+    assert not isinstance(trial(graph, VelaConfig(target), m.data), Fault)
 
 
 def test_where_vela_says_nothing_of_its_commands_the_report_says_that() -> None:

@@ -14,16 +14,17 @@ from torch import Tensor, nn
 
 import tosaic
 from judges.definedness import assert_sound, samples
-from tosaic.front.lower import Lowering
-from tosaic.front.samples import range_quant
+from tosaic.errors import Unpredictable
 from tosaic.ir.int_intervals import Intervals, analysed
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import range_quant
+from tosaic.pipeline import definedness
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.definedness import DEFINED, extreme_inputs
 from tosaic.rules.layernorm import layer_norm
 from tosaic.rules.softmax import log_softmax, softmax
 from tosaic.spec.dtypes import I8, I16, DType
-from tosaic.targets import definedness
-from tosaic.targets.artifact import Artifact
 from tosaic.targets.catalog import target_of
-from tosaic.targets.definedness import DEFINED, extreme_inputs
 
 WIDE = "TOSA-1.0+INT+int16"
 
@@ -226,9 +227,9 @@ def test_what_norms_say_of_their_rows_holds_for_extreme_rows(
     for scale in (0.01, 3.0):
         b = Lowering(WIDE)
         quant = range_quant(torch.tensor([-scale, scale * 0.7]), kind)
-        x = b.marked(b.input(kind, rows.shape, "x"), quant)
+        x = b.with_quant(b.input(kind, rows.shape, "x"), quant)
         b.wanted = (range_quant(torch.tensor([-4.0, 4.0]), kind), kind)
-        b.output(b.settle(layer_norm(b, x, [length], None, None, eps), *b.wanted))
+        b.output(b.requantize(layer_norm(b, x, [length], None, None, eps), *b.wanted))
         found = analysed(b.graph)
         assert not found.findings
         assert assert_sound(b.graph, {}, [[rows]], found) == 1
@@ -244,9 +245,9 @@ def test_what_softmax_says_of_its_sums_holds_for_extreme_rows(
     for scale in (1e-4, 1.0, 200.0):
         b = Lowering(WIDE)
         quant = range_quant(torch.tensor([-scale, scale]), kind)
-        x = b.marked(b.input(kind, rows.shape, "x"), quant)
+        x = b.with_quant(b.input(kind, rows.shape, "x"), quant)
         b.wanted = (range_quant(torch.tensor([-1.0, 1.0]), kind), kind)
-        b.output(b.settle(function(b, x, 1), *b.wanted))
+        b.output(b.requantize(function(b, x, 1), *b.wanted))
         found = analysed(b.graph)
         assert not found.findings
         assert assert_sound(b.graph, {}, [[rows]], found) == 1
@@ -310,3 +311,20 @@ def test_a_rough_analysis_is_no_tighter_than_an_exact_one() -> None:
         for value in op.outs:
             wide, narrow = rough.of(value).ends, exact.of(value).ends
             assert wide[0] <= narrow[0] <= narrow[1] <= wide[1]
+
+
+def test_every_operator_that_is_not_proved_is_named_with_its_line() -> None:
+    """A float beyond int32 becomes the last int32, of which a sum or a difference overflows."""
+
+    class Whole(nn.Module):
+        def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+            return x.int() + 3, x.int() - 5
+
+    x = torch.rand(4)
+    made = tosaic.compile(Whole(), (x,), target="TOSA-1.0+FP")
+    (sentence,) = (s for p in made.partition.pieces for s in p.checks if "not proved" in s)
+    for operator in ("ADD (aten.add.Tensor, ", "SUB (aten.sub.Tensor, "):
+        with_line = operator + Path(__file__).name
+        assert with_line in sentence.replace(str(Path(__file__).parent) + "/", "")
+    with pytest.raises(Unpredictable, match="overflows"):
+        made.run(torch.full((4,), 1e15))

@@ -16,8 +16,8 @@ from tosaic.files.flatbuffer import write
 from tosaic.front.registry import RULES, Sample
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.spec.env import Env
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 
 U55 = ETHOS_U["ethos-u55-128"]
 PLAIN = Env.parse("TOSA-1.0+INT+int16")

@@ -34,8 +34,10 @@ CASES = [
 @pytest.fixture
 def unrepaired(monkeypatch: pytest.MonkeyPatch) -> None:
     """The graphs as they are, without the copies that keep Vela's faults away."""
-    monkeypatch.setattr("tosaic.targets.ethosu_mend.repair", lambda *given: None)
-    monkeypatch.setattr("tosaic.targets.ethosu.mend", lambda *given: None)
+    monkeypatch.setattr(
+        "tosaic.targets.ethosu.vela_workarounds.mend.apply_workarounds", lambda *given: None
+    )
+    monkeypatch.setattr("tosaic.targets.ethosu.target.mend", lambda *given: None)
 
 
 @pytest.mark.usefixtures("unrepaired")

@@ -5,16 +5,17 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npu.configurations import Configuration
 from npu.maker import Maker
-from npu.test_simulator_pieces import BOTH, FORMS, U85, Configuration
+from npu.wrong_forms import BOTH, FORMS, U85
 from tosaic.errors import ToolFailed
+from tosaic.interp.minimize import copy_graph, reduce
 from tosaic.interp.model import Model
 from tosaic.spec.dtypes import I8, I32
-from tosaic.targets import ethosu_mend
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.ethosu_mend import Compiler
-from tosaic.targets.reduce import copy_graph, reduce
-from tosaic.targets.vela import VelaConfig
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela import VelaConfig
+from tosaic.targets.ethosu.vela_workarounds import mend as ethosu_mend
+from tosaic.targets.ethosu.vela_workarounds.mend import Compiler
 
 NAMES = [
     "a padded convolution of a piece, in batches",
@@ -27,7 +28,7 @@ NAMES = [
 @pytest.fixture
 def without_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     """As if nothing were known of Vela's faults."""
-    monkeypatch.setattr(ethosu_mend, "repair", lambda *_: None)
+    monkeypatch.setattr(ethosu_mend, "apply_workarounds", lambda *_: None)
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -12,7 +12,7 @@ from torch import nn
 
 import tosaic
 from targets.patterns import FORECASTERS, IMAGES, SPELLINGS, example, network
-from tosaic.targets.vela import ACCELERATORS
+from tosaic.targets.ethosu import ACCELERATORS
 
 ONE_EACH = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 

@@ -12,9 +12,9 @@ from torch import Tensor, nn
 import tosaic
 from tosaic.errors import InvalidInput
 from tosaic.ir.build import Constraint
-from tosaic.targets import catalog, ethosu
-from tosaic.targets.ethosu import ETHOS_U
-from tosaic.targets.vela import VelaConfig, check
+from tosaic.targets.ethosu import target as ethosu
+from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.ethosu.vela import VelaConfig, check
 
 X = torch.randn(1, 3, 16, 16, generator=torch.Generator().manual_seed(0))
 
@@ -107,7 +107,7 @@ def test_the_options_reach_vela(tmp_path: Path) -> None:
         ("ethos-u55-128", {"memory_mode": "Moon"}, "has no Memory_Mode 'Moon'; it has Sram_Only"),
         ("ethos-u55-128", {"vela_flags": ("--warp",)}, "Vela's flag --warp has no meaning here"),
         ("ethos-u55-128", {"speed": 3}, "ethos-u55-128 has no option 'speed'; it has system_con"),
-        ("TOSA-1.0+INT", {"memory_mode": "x"}, "memory_mode is an option of Ethos-U targets only"),
+        ("TOSA-1.0+INT", {"memory_mode": "x"}, "INT has no option 'memory_mode'; it has check"),
         ("ethos-u55-128", {"max_scratch_bytes": 100},
          r"the graph needs [\d,]+ bytes of scratch memory, and 100 are allowed; the largest: "
          r"[\d,]+ bytes of "),
@@ -189,7 +189,6 @@ def test_a_call_that_vela_refuses_after_all_stays_in_pytorch(
     none: tuple[Constraint, ...] = ()
     bare = {name: replace(target, constraints=none) for name, target in ETHOS_U.items()}
     monkeypatch.setattr(ethosu, "ETHOS_U", bare)
-    monkeypatch.setattr(catalog, "ETHOS_U", bare)
     art = compiled(net=Fallen().eval())
     (refusal,) = art.report.refused
     assert refusal.op == "aten.flip.default"

@@ -108,7 +108,7 @@ def test_an_example_without_values_is_said() -> None:
 
 def test_parts_that_compute_something_else_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """Of two operators that are written with others one is written wrongly."""
-    from tosaic.front.decompositions import DECOMPOSITIONS
+    from tosaic.passes.decompositions_indexing import DECOMPOSITIONS
 
     def wrong(x: Tensor, N: Any = None, increasing: bool = False) -> Tensor:
         return torch.stack([x, x, x], -1)

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 import tosaic
 from judges.reference import run_reference
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 BOTH = "TOSA-1.0+INT+FP"
 

@@ -18,7 +18,7 @@ from judges.reference import run_reference
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph, Op, Value
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 INTEGERS = "TOSA-1.0+INT"
 NPUS = ("ethos-u55-128", "ethos-u85-256")

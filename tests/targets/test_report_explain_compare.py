@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 import tosaic
 from tosaic.errors import InvalidInput
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 
 class Mixed(nn.Module):

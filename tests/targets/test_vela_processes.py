@@ -22,9 +22,9 @@ from tosaic.errors import InvalidInput, ToolFailed
 from tosaic.files import flatbuffer
 from tosaic.interp.model import Model
 from tosaic.ir.build import Builder
-from tosaic.targets import vela, vela_processes, vela_worker
-from tosaic.targets.delegate import compile_graph
-from tosaic.targets.vela import Table, VelaConfig, VelaResult, run_many, run_vela
+from tosaic.targets.ethosu import vela, vela_processes, vela_worker
+from tosaic.targets.ethosu.delegate import compile_graph
+from tosaic.targets.ethosu.vela import Table, VelaConfig, VelaResult, run_many, run_vela
 
 CONFIG = VelaConfig("ethos-u55-128")
 

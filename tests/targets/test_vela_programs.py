@@ -12,14 +12,14 @@ from pathlib import Path
 import pytest
 
 from judges.velagraphs import FAULTY, pooled
-from tosaic.targets import vela_worker
+from tosaic.targets.ethosu import vela_worker
 
 # A program that compiles at its top level, tells its worker's process, and ends somehow.
 PROGRAM = """
 import os, signal, sys, threading, time
 sys.path[:0] = {path!r}
-from tosaic.targets import vela_processes
-from tosaic.targets.vela import Table, VelaConfig, run_vela
+from tosaic.targets.ethosu import vela_processes
+from tosaic.targets.ethosu.vela import Table, VelaConfig, run_vela
 from pathlib import Path
 def tell():
     while not (known := [w for w in list(vela_processes._POOL.all) if w.answered == 0]): pass
@@ -96,8 +96,8 @@ import os, signal, sys
 sys.path[:0] = {path!r}
 from pathlib import Path
 from tosaic.errors import ToolFailed
-from tosaic.targets import vela_processes
-from tosaic.targets.vela import VelaConfig, run_vela
+from tosaic.targets.ethosu import vela_processes
+from tosaic.targets.ethosu.vela import VelaConfig, run_vela
 vela_processes.PROGRAM = Path({faulty!r})
 os.environ.update(VELA_WORKER={worker!r}, VELA_FAULT="killed", VELA_MARK="marked")
 {habit}

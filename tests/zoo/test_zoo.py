@@ -16,7 +16,7 @@ import tosaic
 import zoo
 from judges.programs import fed
 from judges.reference import run_reference
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 # Decibels of int8 against float over pictures that calibration has not seen, about 3 below what
 # was measured; of two outputs the lesser counts. Weights are random: noise grows with depth.

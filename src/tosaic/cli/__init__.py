@@ -16,7 +16,7 @@ import typer
 
 from tosaic.cli import about, commands, files
 from tosaic.errors import ToolFailed, TosaicError
-from tosaic.front.garbage import rarely
+from tosaic.runtime.gc import rarely
 
 
 class Interrupted(Exception):

@@ -1,9 +1,12 @@
-"""The commands that tell about Tosaic itself and the machine it is on."""
+"""The commands about Tosaic itself and the machine: version, targets, operators, doctor."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Iterator
 from fnmatch import fnmatchcase
-from typing import Annotated
+from functools import partial
+from types import ModuleType
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,6 +14,10 @@ from tosaic import __version__
 from tosaic.cli import options as o
 from tosaic.cli.show import busy, show_data, show_table
 from tosaic.errors import InvalidInput
+from tosaic.targets.catalog import Absent, families
+
+if TYPE_CHECKING:
+    from tosaic.lowering.target import Target
 
 
 def ops(
@@ -22,7 +29,7 @@ def ops(
 ) -> None:
     """List the PyTorch operators that lower, and to what."""
     with busy("running every rule's samples"):
-        from tosaic.targets.support import columns_for, support
+        from tosaic.pipeline.op_support import columns_for, support
 
         columns = columns_for(target)
         rows = support(columns, lambda op: _matches(op, pattern))
@@ -46,12 +53,9 @@ def _matches(op: str, pattern: str) -> bool:
 
 def targets(as_json: o.Json = False) -> None:
     """List what can be compiled for."""
-    from tosaic.targets.vela import ACCELERATORS
+    from tosaic.targets.catalog import names
 
-    plain = "plain TOSA; profiles and extensions join with +, as in TOSA-1.1+INT+FP+int16"
-    rows = [(name, plain) for name in o.TARGETS if name.startswith("TOSA")]
-    for name, (macs, cores, (system, memory)) in ACCELERATORS.items():
-        rows.append((name, f"{macs * cores} multipliers; {system}, {memory} unless told otherwise"))
+    rows = list(names().items())
     if as_json:
         show_data([{"target": name, "about": about} for name, about in rows])
     else:
@@ -62,7 +66,16 @@ def doctor(as_json: o.Json = False) -> None:
     """Say what is installed, which engines work, and how to get the rest."""
     with busy("trying the engines"):
         packages = [("tosaic", __version__, "this"), *(_package(*each) for each in _PACKAGES)]
-        engines = [_engine(*each) for each in _ENGINES]
+        engines = [_engine("interpreter", "TOSA graphs", lambda trials: trials.interpreter())]
+        for target in _targets():
+            if isinstance(target, Absent):
+                engines.append((target.entry, f"does not load: {target.reason}", "its targets"))
+                continue
+            packages += [
+                _package(p, f"{target.name} and its kin", get) for p, get in target.packages.items()
+            ]
+            engines += [_engine(name, target.name, partial(_run_engine, target, name))
+                        for name in target.engines]  # fmt: skip
     if as_json:
         keys = ("name", "state", "use")
         show_data({"packages": [dict(zip(keys, row)) for row in packages],
@@ -83,11 +96,21 @@ def _package(name: str, use: str, get: str) -> tuple[str, str, str]:
         return name, f"absent: pip install {get}", use
 
 
-def _engine(name: str, use: str, attempt: str) -> tuple[str, str, str]:
+def _targets() -> Iterator[Target | Absent]:
+    """A target of each family that has engines of its own, and what does not load."""
+    for family in families():
+        yield family if isinstance(family, Absent) else family.make(next(iter(family.names)), {})
+
+
+def _run_engine(target: Target, name: str, trials: ModuleType) -> bool:
+    return bool(trials.device(target, name))
+
+
+def _engine(name: str, use: str, attempt: Callable[[ModuleType], bool]) -> tuple[str, str, str]:
     try:
         from tosaic.cli import trials
 
-        return name, "works" if getattr(trials, attempt)() else "gives a wrong result", use
+        return name, "works" if attempt(trials) else "gives a wrong result", use
     except Exception as problem:  # noqa: BLE001  (whatever is wrong with it is the answer)
         lines = str(problem).strip().splitlines() or [""]
         return name, f"fails: {type(problem).__name__}: {lines[0]}", use
@@ -97,12 +120,7 @@ _PACKAGES = (
     ("torch", "models", '"torch==2.13.*"'),
     ("torchao", "quantization", '"torchao==0.18.*"'),
     ("tosa-tools", "the reference model", "tosa-tools"),
-    ("ethos-u-vela", "Ethos-U targets", "ethos-u-vela"),
     ("executorch", ".pte files", '"tosaic[executorch]"'),
-)
-_ENGINES = (
-    ("interpreter", "TOSA graphs", "interpreter"),
-    ("Vela and the NPU simulator", "streams of Ethos-U", "npu"),
 )
 
 ALL = (ops, targets, doctor)

@@ -5,8 +5,8 @@ from __future__ import annotations
 from fractions import Fraction
 from typing import Any
 
+from tosaic.boundary.types import IO
 from tosaic.errors import InvalidInput
-from tosaic.front.io import IO
 
 HELP = (
     "uint8, int8, int16 or float; for all, or as inputs=uint8, outputs=float, NAME=uint8, 0=uint8; "

@@ -13,6 +13,7 @@ from tosaic.cli import boundary
 from tosaic.cli import options as o
 from tosaic.cli.show import bar, busy, console, show, show_data
 from tosaic.errors import InvalidInput
+from tosaic.runtime.phases import printing
 
 if TYPE_CHECKING:
     from tosaic.cli.sources import Source
@@ -35,6 +36,8 @@ def compile(
     memory_mode: o.MemoryMode = None,
     max_scratch: o.MaxScratch = None,
     max_flash: o.MaxFlash = None,
+    option: o.Option = None,
+    print_after: o.PrintAfter = None,
     strict: o.Strict = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -42,12 +45,14 @@ def compile(
     """Compile a model, and write the file that a device runs."""
     import tosaic
 
+    if _lists_phases(print_after):
+        return
     for path in filter(None, (output, report)):
-        _check_output(path)
+        _check_output(path, target)
     if report is not None and report.suffix != ".html":
         raise InvalidInput(f"a report is an .html file, not '{report}'")
-    given = o.vela_options(vela_ini, system_config, memory_mode, max_scratch, max_flash)
-    with busy("loading the model", quiet):
+    given = o.target_options(option, vela_ini, system_config, memory_mode, max_scratch, max_flash)
+    with busy("loading the model", quiet), printing(print_after):
         source, kept = _source(model, shape), _Kept(_COMPARED)
         chosen = _calibration(source, calibration)
         artifact = tosaic.compile(
@@ -113,7 +118,7 @@ def evaluate(
     labels: Annotated[str, typer.Option("--data", "-d", help=_LABELS)],
     target: o.Target = "TOSA-1.0+INT", shape: o.Shape = None,
     calibration: o.Calibration = None, scheme: o.Scheme = None, io: o.Io = None,
-    engine: Annotated[str | None, typer.Option(help="npu or tosa")] = None,
+    engine: Annotated[str | None, typer.Option(help="tosa, or the target's own, as npu")] = None,
     batch: Annotated[int, typer.Option(help="inputs at a time for the float model")] = 32,
     limit: Annotated[int | None, typer.Option(help="take so many inputs only")] = None,
     as_json: o.Json = False, quiet: o.Quiet = False,
@@ -182,13 +187,17 @@ def calibrate(
 ALL = (compile, calibrate, explain, compare, evaluate)
 
 
-def _check_output(path: Path) -> None:
+def _check_output(path: Path, target: str = "TOSA-1.0+INT") -> None:
     """What can be known before a long run about writing its result."""
-    from tosaic.targets import formats
+    from tosaic.pipeline import formats
 
-    if path.suffix not in (".tosa", ".mlir", *formats.WRITERS):
-        known = ", ".join((".tosa", ".mlir", *formats.WRITERS))
-        raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")
+    known = (".tosa", ".mlir", *formats.WRITERS)
+    if path.suffix not in known:
+        from tosaic.targets.catalog import target_of
+
+        known = (*known, *target_of(target).formats)
+    if path.suffix not in known:
+        raise InvalidInput(f"cannot save '{path}': the suffixes are {', '.join(known)}")
     if not path.parent.is_dir():
         raise InvalidInput(f"there is no folder '{path.parent}' to write to")
     if path.is_dir():
@@ -199,6 +208,16 @@ def _check_output(path: Path) -> None:
         from tosaic.executorch.api import require_executorch
 
         require_executorch()
+
+
+def _lists_phases(print_after: str | None) -> bool:
+    """Whether the phases are asked for instead of a compilation; then they are listed."""
+    if print_after != "list":
+        return False
+    from tosaic.pipeline.phases import PHASES
+
+    typer.echo("\n".join(PHASES))
+    return True
 
 
 def _title(source: Source, name: str) -> str:

@@ -1,4 +1,4 @@
-"""What is in a compiled file, in lines to read."""
+"""Lists the contents of a compiled file as lines of text."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tosaic.executorch.executors import EthosUExecutor, Executor, TosaExecutor
 from tosaic.executorch.runner import Runner
 from tosaic.files.flatbuffer import read
 from tosaic.files.text import print_graph
-from tosaic.files.velabin import Boundary
+from tosaic.sim.ethosu.velabin import Boundary
 
 
 def lines(file: Path, npu: bool, tosa: bool, weights: list[Path]) -> Iterator[str]:

@@ -1,4 +1,4 @@
-"""The data that a command line names: to calibrate, run, compare and judge with."""
+"""Loads the data that a command line names, for calibration, running and comparing."""
 
 from __future__ import annotations
 

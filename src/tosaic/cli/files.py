@@ -13,8 +13,10 @@ from tosaic.cli.show import busy, show_data
 from tosaic.errors import InvalidInput
 from tosaic.executorch.api import SUFFIXES
 
-_ENGINE = "tosa (the interpreter), or an accelerator such as ethos-u55-128 for a .tosa"
-File = Annotated[Path, typer.Argument(help=".tosa, .pte or .bpte", show_default=False)]
+_ENGINE = "tosa (the interpreter), or a device to compile a .tosa for (`tosaic targets`)"
+File = Annotated[
+    Path, typer.Argument(help=".tosa, .pte, .bpte, or a target's own", show_default=False)
+]
 
 
 Weights = Annotated[
@@ -90,7 +92,7 @@ def _results(file: Path, given: list[Any], engine: str | None, weights: list[Pat
     if not file.is_file():
         raise InvalidInput(f"there is no file '{file}'")
     if engine not in (None, "tosa"):
-        return _on_npu(file, given, str(engine))
+        return _on_device(file, given, str(engine))
     loaded = tosaic.load(file, external_weights=weights)
     if engine and file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
@@ -98,20 +100,22 @@ def _results(file: Path, given: list[Any], engine: str | None, weights: list[Pat
     return [np.asarray(result) for result in flat]
 
 
-def _on_npu(file: Path, given: list[Any], accelerator: str) -> list[Any]:
-    """Compile a ``.tosa`` for an Ethos-U, and run the stream."""
+def _on_device(file: Path, given: list[Any], name: str) -> list[Any]:
+    """Compile a ``.tosa`` for a device, and run what it would get."""
     import numpy as np
 
     import tosaic
     from tosaic.interp.model import Model
-    from tosaic.sim.ethosu import load
-    from tosaic.targets.vela import VelaConfig, run_vela
+    from tosaic.targets.catalog import target_of
 
     if file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
-    config, model = VelaConfig(accelerator), tosaic.load(file)
+    target, model = target_of(name, {"check": False}), tosaic.load(file)
+    if target.emit is None or not target.engines:
+        raise InvalidInput(f"{target.name} has no engine of its own; --engine tosa interprets TOSA")
     assert isinstance(model, Model)
-    found = load(run_vela(file.read_bytes(), config)).run(*(np.asarray(each) for each in given))
+    made = target.emit(model.graph, None, False)
+    found = next(iter(target.engines.values()))(made).run(*(np.asarray(each) for each in given))
     ports = zip(found, model.outputs, strict=True)
     return [array.reshape(port.shape).astype(port.dtype.array) for array, port in ports]
 
@@ -151,7 +155,7 @@ def _difference(result: Any, right: Any) -> float:
 
 def dump(
     file: File,
-    npu: Annotated[bool, typer.Option("--npu", help="disassemble the NPU's streams")] = False,
+    npu: Annotated[bool, typer.Option("--npu", help="disassemble the streams of NPUs")] = False,
     tosa: Annotated[bool, typer.Option("--tosa", help="print TOSA delegates as text")] = False,
     weights: Weights = None,
 ) -> None:
@@ -175,7 +179,7 @@ def check(
     ] = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Compile a .tosa for an Ethos-U as it stands, and compare the stream with it."""
+    """Compile a .tosa for a device as it stands, and compare what it gets with it."""
     import tosaic
 
     with busy("compiling", quiet):

@@ -1,4 +1,4 @@
-"""How often a classifier is right: the original, and the compiled one."""
+"""Accuracy of a classifier: the original model beside the compiled one."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from torch.export import ExportedProgram
 from tosaic.cli.sources import Source
 from tosaic.errors import InvalidInput, first_line
 from tosaic.front import torchapi
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.printed import Printed, grid
+from tosaic.pipeline.artifact import Artifact
+from tosaic.runtime.printed import Printed, grid
 
 Step = Callable[[int], None]
 

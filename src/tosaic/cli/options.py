@@ -11,16 +11,11 @@ from tosaic.cli.boundary import HELP
 from tosaic.cli.examples import NAMES
 from tosaic.errors import InvalidInput
 
-# Known without importing Vela or torch, for help and completion; a test holds it to the catalog.
-TARGETS = (
-    "TOSA-1.0+INT", "TOSA-1.0+INT+int16", "TOSA-1.0+FP", "ethos-u55-32", "ethos-u55-64",
-    "ethos-u55-128", "ethos-u55-256", "ethos-u65-256", "ethos-u65-512", "ethos-u85-128",
-    "ethos-u85-256", "ethos-u85-512", "ethos-u85-1024", "ethos-u85-2048",
-)  # fmt: skip
-
 
 def _targets(incomplete: str) -> list[str]:
-    return [name for name in TARGETS if name.lower().startswith(incomplete.lower())]
+    from tosaic.targets.catalog import names  # which loads neither torch nor a compiler
+
+    return [name for name in names() if name.lower().startswith(incomplete.lower())]
 
 
 def _models(incomplete: str) -> list[str]:
@@ -41,7 +36,12 @@ Model = Annotated[
 ]
 Target = Annotated[
     str,
-    typer.Option("--target", "-t", help="ethos-u55-128, TOSA-1.0+INT, …", autocompletion=_targets),
+    typer.Option(
+        "--target",
+        "-t",
+        help="TOSA-1.0+INT, … (`tosaic targets` lists them)",
+        autocompletion=_targets,
+    ),
 ]
 Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
 Calibration = Annotated[
@@ -64,6 +64,18 @@ Report = Annotated[Path | None, typer.Option(help="an .html page to look at")]
 VelaIni = Annotated[str | None, typer.Option(help="a Vela configuration file of your own")]
 SystemConfig = Annotated[str | None, typer.Option(help="a System_Config of Vela's")]
 MemoryMode = Annotated[str | None, typer.Option(help="a Memory_Mode of Vela's")]
+Option = Annotated[
+    list[str] | None,
+    typer.Option("--option", "-O", help="an option of the target's own, as name=value"),
+]
+PrintAfter = Annotated[
+    str | None,
+    typer.Option(
+        "--print-after",
+        metavar="PHASE[:FILE]",
+        help="print the program after a phase, to a file or standard error; `list` names them",
+    ),
+]
 MaxScratch = Annotated[str | None, typer.Option(help="bytes of the arena, as 384K or 2M")]
 MaxFlash = Annotated[str | None, typer.Option(help="bytes of weights and stream")]
 
@@ -80,16 +92,21 @@ def size(text: str) -> int:
     return int(digits) * _UNITS[unit]
 
 
-def vela_options(
-    vela_ini: str | None, system_config: str | None, memory_mode: str | None,
-    max_scratch: str | None, max_flash: str | None,
+def target_options(
+    more: list[str] | None, vela_ini: str | None, system_config: str | None,
+    memory_mode: str | None, max_scratch: str | None, max_flash: str | None,
 ) -> dict[str, Any]:  # fmt: skip
-    """What was given of Vela's options, by the names that ``tosaic.compile`` has for them."""
-    given = {
+    """What was given of a target's options, by the names that ``tosaic.compile`` has for them."""
+    given: dict[str, Any] = {
         "vela_ini": vela_ini,
         "system_config": system_config,
         "memory_mode": memory_mode,
         "max_scratch_bytes": size(max_scratch) if max_scratch is not None else None,
         "max_flash_bytes": size(max_flash) if max_flash is not None else None,
     }
+    for text in more or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise InvalidInput(f"--option is name=value, not '{text}'")
+        given[name] = value
     return {name: value for name, value in given.items() if value is not None}

@@ -1,4 +1,4 @@
-"""What commands print: tables, data, and how far they are."""
+"""Printing: tables, data and progress of commands."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 import typer
 
-from tosaic.progress import listening
+from tosaic.runtime.progress import listening
 
 if TYPE_CHECKING:
-    from tosaic.targets.printed import Printed
+    from tosaic.runtime.printed import Printed
 
 _PATIENCE = 2.0  # seconds before a line says what goes on
 
@@ -45,7 +45,7 @@ def show_data(data: Any) -> None:
 
 
 def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-    from tosaic.targets.printed import grid
+    from tosaic.runtime.printed import grid
 
     table = grid(*columns)
     for row in rows:

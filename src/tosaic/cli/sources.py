@@ -1,4 +1,4 @@
-"""The models that a command line names."""
+"""Loads the models that a command line names."""
 
 from __future__ import annotations
 

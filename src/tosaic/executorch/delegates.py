@@ -1,10 +1,10 @@
-"""A TOSA graph as a delegate: the blob that a device's runtime takes, and its backend's name."""
+"""A TOSA graph as a delegate: the blob that a runtime takes, and the name of its backend."""
 
 from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,12 +12,13 @@ import torch
 from torch import Tensor, nn
 
 from tosaic.errors import ToolFailed, Unsupported
-from tosaic.files import flatbuffer, velabin
+from tosaic.files import flatbuffer
 from tosaic.front import torchapi
-from tosaic.front.lower import TYPES
-from tosaic.front.partition import Piece
 from tosaic.ir.graph import Graph, Unsigned, Value
-from tosaic.targets.boundary import restored
+from tosaic.lowering.builder import TYPES
+from tosaic.lowering.graph_boundary import restored
+from tosaic.lowering.partition import Piece
+from tosaic.sim.ethosu import velabin
 
 TOSA_BACKEND, ETHOSU_BACKEND, VGF_BACKEND = "TOSABackend", "EthosUBackend", "VgfBackend"
 # What the runtime of an Ethos-U copies in and out.
@@ -85,6 +86,13 @@ def ethosu_blob(
             key = hashlib.sha256(file.encode() + b"\0" + held[block]).hexdigest()
             outside[key], keys[block] = Outside(file, held[block]), key
     return Blob(ETHOSU_BACKEND, velabin.write(stream, keys), outside)
+
+
+def device_blob(backend: str, placements: Mapping[str, str]) -> Callable[[Graph, Any], Blob]:
+    """How a backend takes a compiled graph: its data as it is, unless the backend has its own."""
+    if backend == ETHOSU_BACKEND:
+        return lambda graph, made: ethosu_blob(graph, made.result.stream, placements)
+    return lambda graph, made: Blob(backend, made.data)
 
 
 def _check_boundary(kind: str, values: Sequence[Value], placed: Sequence[velabin.Boundary]) -> None:

@@ -1,4 +1,4 @@
-"""What runs the delegates of a ``.pte`` here."""
+"""Executors: they run the delegates of a ``.pte`` on this machine."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.executorch.delegates import ETHOSU_BACKEND, TOSA_BACKEND
-from tosaic.files import flatbuffer, velabin
+from tosaic.files import flatbuffer
 from tosaic.interp.kernel import TORCH, to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.verify import verify
-from tosaic.sim.ethosu import load
+from tosaic.sim.ethosu import load, velabin
 from tosaic.spec.env import everything
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}

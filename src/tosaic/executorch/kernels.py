@@ -1,4 +1,4 @@
-"""The operators of a ``.pte`` by PyTorch's own kernels."""
+"""Runs the CPU operators of a ``.pte`` with PyTorch's kernels."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ from typing import Any
 
 import torch
 
+from tosaic.boundary.ports import without_nan
 from tosaic.errors import InvalidInput
 from tosaic.executorch.memory import Memory, torch_dtype
-from tosaic.front.ports import without_nan
 
 Kernel = Callable[[Memory, list[int]], None]
 

@@ -1,4 +1,4 @@
-"""The values of a program: tensors in the memory that the file plans, numbers and lists."""
+"""Values of a ``.pte`` program: tensors in the memory that the file plans, numbers and lists."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The program round the delegates: PyTorch's calls as they are, one call for each graph."""
+"""The CPU part of a program: the ATen calls that stay, and one call for each delegate."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
+from tosaic.boundary.arguments import real_numbers
 from tosaic.errors import Unsupported
 from tosaic.executorch.delegates import torch_type
 from tosaic.front import torchapi
-from tosaic.front.boundary import real_numbers
-from tosaic.front.masks import Mask
-from tosaic.front.partition import Piece
 from tosaic.ir.graph import Quant, Value
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.boundary import FORMATS, order_of, ordered, restored
+from tosaic.lowering.alternatives.mask import Mask
+from tosaic.lowering.graph_boundary import FORMATS, order_of, ordered, restored
+from tosaic.lowering.partition import Piece
+from tosaic.pipeline.artifact import Artifact
 
 STATE = "state_"  # how the names of tensors that the program changes begin
 

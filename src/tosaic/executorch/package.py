@@ -1,4 +1,4 @@
-"""The ``.pte`` of an artifact: what PyTorch keeps as ExecuTorch's operators, graphs as delegates.
+"""Writes an artifact as a ``.pte``: ExecuTorch operators for the CPU part, delegates for graphs.
 
 ExecuTorch gets the remainder and the calls of finished delegates only, so the time it takes does
 not depend on the size of what is delegated.
@@ -16,7 +16,7 @@ import torch
 
 from tosaic.errors import InvalidInput, TosaicError, Unsupported, first_line
 from tosaic.executorch.api import quiet, require_executorch
-from tosaic.executorch.delegates import Blob, ethosu_blob, lowered_module, tosa_blob
+from tosaic.executorch.delegates import Blob, device_blob, lowered_module, tosa_blob
 from tosaic.executorch.outer import STATE, example_inputs, outer_module
 from tosaic.executorch.plain import NotPlain, plain_method
 from tosaic.executorch.programfile import write_program
@@ -24,7 +24,7 @@ from tosaic.executorch.specs import LinuxOptions
 from tosaic.files.whole import write_together
 from tosaic.front import torchapi
 from tosaic.ir.graph import Graph
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 BlobOf = Callable[[Graph], Blob]
 
@@ -106,12 +106,14 @@ def executorch_program(
 
 
 def blobs(artifact: Artifact, placement: str) -> BlobOf:
-    """How the artifact's target makes delegates: of what Vela compiled, or of TOSA itself."""
-    made = {id(d.graph): d.result.stream for d in artifact.delegates}
+    """How the artifact's target makes delegates: of what was compiled, or of TOSA itself."""
+    made = {id(d.graph): d for d in artifact.delegates}
     if not made:
         return tosa_blob
-    placements = {"weight_data": placement} if placement else {}
-    return lambda graph: ethosu_blob(graph, made[id(graph)], placements)
+    if not artifact.device.backend:
+        raise Unsupported(f"ExecuTorch has no delegate for {artifact.target}")
+    blob_of = device_blob(artifact.device.backend, {"weight_data": placement} if placement else {})
+    return lambda graph: blob_of(graph, made[id(graph)])
 
 
 def assemble(

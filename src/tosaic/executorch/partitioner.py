@@ -1,4 +1,4 @@
-"""Partitioners for ``to_edge_transform_and_lower``: tags are the plan, and so is all else."""
+"""Partitioners for ``to_edge_transform_and_lower``, which tag the nodes of the plan."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from tosaic.executorch.specs import (
     VgfCompileSpec,
 )
 from tosaic.front import torchapi
-from tosaic.targets.artifact import Artifact
+from tosaic.pipeline.artifact import Artifact
 
 
 class TosaicPartitioner(Partitioner):  # type: ignore[misc]

@@ -18,9 +18,9 @@ from tosaic.executorch.delegates import Blob, torch_type
 from tosaic.executorch.memory import TYPES
 from tosaic.executorch.programfile import Call, DelegateData, Method, Numbers, TensorValue, Value
 from tosaic.front import torchapi
-from tosaic.front.partition import Piece
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.boundary import order_of
+from tosaic.lowering.graph_boundary import order_of
+from tosaic.lowering.partition import Piece
+from tosaic.pipeline.artifact import Artifact
 
 _CODES = {dtype: code for code, dtype in TYPES.items()}
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"

@@ -1,4 +1,4 @@
-"""What of one of ExecuTorch's programs becomes delegates: the plan of tags and of preprocess.
+"""Plans which nodes of an ExecuTorch program become delegates; tags and preprocess share it.
 
 The program may be in ATen or in the edge dialect. ExecuTorch gives a partitioner stand-ins for
 parameters; real ones that the partitioner has seen under the same name are put in their place.
@@ -19,15 +19,17 @@ from tosaic.errors import Unsupported
 from tosaic.executorch.delegates import torch_type
 from tosaic.executorch.specs import ArmCompileSpec
 from tosaic.front import torchapi
-from tosaic.front.lower import TYPES
-from tosaic.front.partition import Partition, Piece, partition
 from tosaic.front.program import Program, from_exported, program_of
-from tosaic.front.walk import is_unsigned
 from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.builder import TYPES
+from tosaic.lowering.graph_boundary import order_of
+from tosaic.lowering.partition import Partition, Piece, partition
+from tosaic.lowering.walk import is_unsigned
+from tosaic.passes.fold_constants import folded
+from tosaic.passes.importer import import_model
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.driver import compiled, lowered
 from tosaic.spec.dtypes import TensorType
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.boundary import order_of
-from tosaic.targets.lowering import compiled, lowered
 
 _LIFTED = "_lifted_tensor_constant"  # how ExecuTorch names numbers that it made tensors of
 Refuse = Callable[[fx.Node], str | None]
@@ -119,7 +121,7 @@ def _with_numbers(program: Program) -> Program:
     }
     for node in program.calls:
         if node.all_input_nodes and all(n in numbers for n in node.all_input_nodes):
-            made = torchapi.evaluate(node, numbers)
+            made = folded(node, numbers)
             if isinstance(made, Tensor) and made.dim() == 0:
                 numbers[node] = made
     tensors = program.tensors | {n: t.item() for n, t in numbers.items()}
@@ -139,8 +141,7 @@ def _with_values(name: str, tensor: Tensor, seen: Mapping[str, Tensor]) -> Tenso
 
 
 def _partition(program: Program, spec: ArmCompileSpec, kept: Mapping[str, str]) -> Partition:
-    device = spec.device
-    return partition(program, device.env, constraints=device.constraints, kept=kept)
+    return partition(program, spec.device, kept=kept)
 
 
 def whole_graph(exported: ExportedProgram, spec: ArmCompileSpec) -> Graph:
@@ -156,9 +157,9 @@ def whole_graph(exported: ExportedProgram, spec: ArmCompileSpec) -> Graph:
 
 def compiled_artifact(exported: ExportedProgram, spec: ArmCompileSpec) -> Artifact:
     """The whole program as an artifact: what the target takes, and PyTorch round it."""
-    program = program_of(exported)
+    program = program_of(import_model(exported, ()))
     found, delegates = compiled(program, spec.device)
-    return Artifact(program, found, spec.target, delegates)
+    return Artifact(program, found, spec.target, delegates, made_for=spec.device)
 
 
 def _ordered(program: Program, piece: Piece) -> Graph:

@@ -24,11 +24,13 @@ from tosaic.executorch.specs import (
     VgfCompileSpec,
 )
 from tosaic.front import torchapi
+from tosaic.front.functionalize import is_functional
+from tosaic.passes.engine import run
+from tosaic.passes.fuse_attention import fuse_attention
+from tosaic.passes.phases import CANONICAL, SIMPLIFY, expression
 from tosaic.quant import Scheme, Schemes, TosaicQuantizer
 from tosaic.quant.annotations import annotate_ends
-from tosaic.quant.attend import attend
 from tosaic.quant.boundary import Bytes
-from tosaic.quant.flow import express, simplify
 from tosaic.quant.regions import apart
 from tosaic.quant.selection import check_names
 from tosaic.spec.env import Env
@@ -152,8 +154,9 @@ class ArmQuantizer(TosaicQuantizer):
         check_names(model, self.schemes, self.only_written)
         if not keeps_state(model):
             with torch.no_grad():
-                attend(model) if self.training else simplify(model)
-                express(model, self)
+                first = CANONICAL if is_functional(model) else ()
+                then = (fuse_attention,) if self.training else SIMPLIFY
+                run(model, (*first, *then, *expression(self.expand)))
         return super().transform_for_annotation(model)
 
     def quantize_with_submodules(
@@ -204,7 +207,7 @@ class ArmQuantizer(TosaicQuantizer):
         if self._trains not in (None, config.is_qat):
             raise InvalidInput("the configs of a quantizer have is_qat all alike, True or False")
         self._trains = self.training = config.is_qat
-        self.sums_ride = not config.is_qat and self.compile_spec.device.sums_ride
+        self.sums_ride = not config.is_qat and self.compile_spec.device.traits.sums_ride
         return config.scheme
 
 

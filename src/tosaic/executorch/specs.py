@@ -20,12 +20,13 @@ from tosaic.executorch.delegates import (
     ethosu_blob,
     tosa_blob,
 )
-from tosaic.files import flatbuffer, velabin
+from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph
+from tosaic.lowering.target import Target
+from tosaic.sim.ethosu import velabin
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
 from tosaic.targets.catalog import target_of
-from tosaic.targets.ethosu import ETHOS_U
+from tosaic.targets.ethosu.target import ETHOS_U
 
 _KEY = "target"
 _U55 = "+u55"
@@ -267,7 +268,8 @@ class EthosUCompileSpec(ArmCompileSpec):
     def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
         if stream is None:
             assert self.device.emit is not None
-            stream = self.device.emit(graph).result.stream
+            made: Any = self.device.emit(graph)
+            stream = made.result.stream
         return ethosu_blob(graph, stream, self.external_block_placements.to_block_placements())
 
 

@@ -1,4 +1,4 @@
-"""Files that are there as a whole or not at all."""
+"""Atomic file writes: a file is complete or absent."""
 
 from __future__ import annotations
 

@@ -1,6 +1,10 @@
-"""Which calls go together, so that the quantizer puts nothing between them."""
+"""Which calls fuse: an activation or a sum that uses the accumulator of the call before it."""
 
 from __future__ import annotations
+
+from torch import fx
+
+from tosaic.front import torchapi
 
 _NAMESPACE = "quantized_decomposed"
 QUANTIZE = f"{_NAMESPACE}.quantize_per_tensor.default"
@@ -17,7 +21,7 @@ _BENDS = frozenset({"prelu", "_prelu_kernel"})
 _LIMITS = frozenset({"relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max"})
 
 
-def rides(before: str, after: str) -> bool:
+def fuses_activation(before: str, after: str) -> bool:
     """Whether a call of ``after`` is free on the accumulator that ``before`` leaves.
 
     It is for limits of a range, which are part of the rescaling that has to happen anyway.
@@ -34,6 +38,21 @@ def joins(before: str, after: str) -> bool:
 
 
 def _plain(target: str) -> str:
-    """``aten.relu_.default`` as ``relu``; no name for what is no ATen operator."""
+    """``aten.relu.default`` as ``relu``; no name for what is no ATen operator."""
     space, _, rest = target.partition(".")
-    return rest.partition(".")[0].rstrip("_") if space == "aten" else ""
+    return rest.partition(".")[0] if space == "aten" else ""
+
+
+def origin(node: fx.Node) -> fx.Node:
+    """What a value is the quantized form of."""
+    while torchapi.target_name(node) in (QUANTIZE, *DEQUANTIZE):
+        source = node.args[0]
+        if not isinstance(source, fx.Node):
+            break
+        node = source
+    return node
+
+
+def label(node: fx.Node) -> str:
+    """What a tensor is called: an input as the model's author called it."""
+    return str(node.target) if node.op == "placeholder" else node.name

@@ -1,4 +1,4 @@
-"""Programs that were made on another device, moved to the CPU as one."""
+"""Moves programs that were exported on another device to the CPU."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Example inputs: what torch.export would silently take for something else."""
+"""Checks example inputs for kinds that torch.export would silently convert."""
 
 from __future__ import annotations
 

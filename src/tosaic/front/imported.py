@@ -1,25 +1,17 @@
-"""From what users have to a program that only makes new values, on the CPU."""
+"""An imported program: its graph, the structure of arguments and results, and what it changes."""
 
 from __future__ import annotations
 
-import os
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-import torch
-from torch import Tensor, fx
+from torch import fx
 from torch.export import ExportedProgram
 
-from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.compose import composed
-from tosaic.front.devices import on_cpu
-from tosaic.front.pieces import in_pieces
-from tosaic.front.state import Changes, explicit
-from tosaic.front.writes import is_functional
+from tosaic.front.state import Changes
 
-_KEPT = "tosaic.imported"
-_OBSERVER = "activation_post_process_"  # what torchao calls them
+KEPT = "tosaic.imported"
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,77 +42,4 @@ class Imported:
 
     def remember(self, module: fx.GraphModule) -> None:
         """Let a module know what the program changes: its own arguments do not say it."""
-        module.meta[_KEPT] = self.with_model(module)
-
-
-def import_model(
-    model: Any, example_inputs: tuple[Any, ...], dynamic_shapes: Any = None
-) -> Imported:
-    """A module, an exported program, a converted graph module, or the path of a ``.pt2`` file."""
-    if isinstance(model, (str, os.PathLike)):
-        model = torchapi.load(model)
-    if isinstance(model, fx.GraphModule) and _is_converted(model) and is_functional(model):
-        if isinstance(kept := model.meta.get(_KEPT), Imported):
-            return kept.with_model(model)
-        return Imported(model, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
-    if isinstance(model, torch.nn.Module):
-        if any(name.startswith(_OBSERVER) for name, _ in model.named_children()):
-            raise InvalidInput("the model is prepared, and not converted yet: see tosaic.convert")
-        examples = _beside(model, example_inputs)
-        model = torchapi.captured(model, examples, dynamic_shapes)
-    elif dynamic_shapes is not None:
-        raise InvalidInput("dynamic_shapes is for an nn.Module: the program is exported already")
-    if not isinstance(model, ExportedProgram):
-        raise InvalidInput(
-            f"a model is an nn.Module, an ExportedProgram, a converted GraphModule or the path of "
-            f"a .pt2 file, not {type(model).__name__}"
-        )
-    _check_arguments(model)
-    return _from_exported(on_cpu(torchapi.with_own_operators(model)))
-
-
-def _check_arguments(exported: ExportedProgram) -> None:
-    """Weights that only torch's older quantized operators can read are nobody else's."""
-    for node in exported.graph.nodes:
-        if any(isinstance(value, torch.ScriptObject) for value in node.args):
-            raise InvalidInput(
-                f"{torchapi.target_name(node)} has packed weights that it alone reads: give the "
-                "float model, and quantize it with scheme= and calibration=",
-                torchapi.location(node).place,
-            )
-
-
-def _from_exported(exported: ExportedProgram) -> Imported:
-    call = exported.call_spec
-    if not is_functional(exported.graph_module):
-        exported = torchapi.functional(exported)
-    made, changes = explicit(exported)
-    return Imported(in_pieces(composed(made)), call.in_spec, call.out_spec, changes)
-
-
-def _is_converted(module: fx.GraphModule) -> bool:
-    return any("quantized_decomposed" in str(n.target) for n in module.graph.nodes)
-
-
-def _spec(module: fx.GraphModule, name: str) -> Any:
-    return getattr(module, name, None)
-
-
-def _beside(module: torch.nn.Module, example_inputs: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The examples where the model is; one without values becomes zeros, as only sizes count."""
-    own = next((t.device for t in (*module.parameters(), *module.buffers())), None)
-    device = own or torch.device("cpu")
-    if device.type == "meta":
-        name = type(module).__name__
-        raise InvalidInput(f"{name} is on the meta device and has no values: load them first")
-
-    def moved(value: Any) -> Any:
-        if not isinstance(value, Tensor) or value.device == device:
-            return value
-        if value.device.type == "meta":
-            return torch.zeros(value.shape, dtype=value.dtype, device=device)
-        return value.to(device)
-
-    flat, spec = torchapi.flatten(example_inputs)
-    placed: tuple[Any, ...] = torchapi.unflatten([moved(v) for v in flat], spec)
-    return placed
+        module.meta[KEPT] = self.with_model(module)

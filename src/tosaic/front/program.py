@@ -1,4 +1,4 @@
-"""A PyTorch program as Tosaic sees it: calls in order, its tensors, its inputs and outputs."""
+"""A PyTorch program: calls in order, tensors, inputs and outputs."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from torch.export.graph_signature import InputKind
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.imported import Imported, import_model
+from tosaic.front.imported import Imported
 
 
 @dataclass(slots=True)
@@ -64,9 +64,8 @@ class Program:
         return self.inputs[: len(self.inputs) - len(self.states)]
 
 
-def program_of(model: Any, example_inputs: tuple[Any, ...] = ()) -> Program:
-    """A program from what was imported, or from anything that can be."""
-    source = model if isinstance(model, Imported) else import_model(model, example_inputs)
+def program_of(source: Imported) -> Program:
+    """A program from what was imported."""
     graph = source.model
     made = from_exported(graph) if isinstance(graph, ExportedProgram) else from_module(graph)
     made.in_spec, made.out_spec = source.in_spec, source.out_spec

@@ -1,4 +1,4 @@
-"""Operators that move elements without looking at them: views where possible, rows by index."""
+"""Kernels that move elements: views where possible, gathers of rows otherwise."""
 
 from __future__ import annotations
 

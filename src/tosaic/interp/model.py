@@ -1,4 +1,4 @@
-"""A loaded graph that runs: checks what it is given, batches it, gives arrays back."""
+"""A graph that runs: it checks its inputs, batches them and returns arrays."""
 
 from __future__ import annotations
 

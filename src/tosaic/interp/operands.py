@@ -1,4 +1,4 @@
-"""How kernels take their operands: what is constant is prepared once, what is not at each run."""
+"""Operands of kernels: constants are prepared once, other values at each run."""
 
 from __future__ import annotations
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.ir.graph import Array, Const, Graph, Loc, Op, Quant, Value
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.spec import OPS
 from tosaic.spec.check import resolve
 from tosaic.spec.dtypes import ALL, SHAPE, DType, TensorType, dtype
@@ -45,11 +46,12 @@ class Builder:
     """
 
     def __init__(
-        self, env: Env | str, graph: Graph | None = None, constraints: Sequence[Constraint] = ()
-    ) -> None:
+        self, env: Env | str, graph: Graph | None = None, constraints: Sequence[Constraint] = (),
+        traits: Traits = PLAIN,
+    ) -> None:  # fmt: skip
         self.env = Env.parse(env)
         self.graph = graph if graph is not None else Graph(version=self.env.version)
-        self.constraints = tuple(constraints)
+        self.constraints, self.traits = tuple(constraints), traits
         self.loc: Loc | None = None
 
     def __getattr__(self, name: str) -> Callable[..., Value]:
@@ -106,7 +108,7 @@ class Builder:
     def child(self, name: str = "") -> Builder:
         """A Builder for a region of a COND_IF or WHILE_LOOP to come."""
         region = Graph(name or f"{self.graph.name}_region", version=self.env.version)
-        return Builder(self.env, region, self.constraints)
+        return Builder(self.env, region, self.constraints, self.traits)
 
     @contextmanager
     def scratch(self) -> Iterator[Trial]:

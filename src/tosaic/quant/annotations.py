@@ -1,14 +1,15 @@
-"""What annotations are made of: operands by their roles, and calls that go together."""
+"""Quantization annotations of nodes: operands by role, specifications of inputs and outputs."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from torch import Tensor, fx
+from torch import fx
 
 from tosaic.front import torchapi
+from tosaic.front.roles import is_real, role_of
+from tosaic.passes.match import only_user
 from tosaic.quant.pt2e import QuantizationAnnotation
-from tosaic.quant.roles import is_real, role_of
 
 ANNOTATION = "quantization_annotation"  # where torchao keeps it
 
@@ -39,26 +40,6 @@ def brings_numbers(node: fx.Node) -> bool:
     return isinstance(value, (int, float)) and value != 0
 
 
-def values_of(node: fx.Node) -> Tensor | None:
-    """The numbers of a parameter."""
-    module = node.graph.owning_module
-    if node.op != "get_attr" or module is None:
-        return None
-    found: Tensor = torchapi.attribute(module, str(node.target))
-    return found
-
-
-def hold(place: fx.Node, name: str, values: Tensor, meta: dict[str, Any] | None = None) -> fx.Node:
-    """A tensor as a buffer of a node's module, read right before that node."""
-    module = place.graph.owning_module
-    assert module is not None
-    module.register_buffer(name, values, persistent=False)
-    with place.graph.inserting_before(place):
-        made = place.graph.create_node("get_attr", name)
-    made.meta = meta or {**place.meta, "val": torchapi.stand_in_beside(place, values)}
-    return made
-
-
 def operands_of(node: fx.Node, kind: str) -> list[fx.Node]:
     """The tensors of real numbers that a call reads in that role."""
     bound = torchapi.bound_arguments(node)
@@ -82,8 +63,3 @@ def norm_of(node: fx.Node) -> fx.Node | None:
     if user is None or torchapi.target_name(user) != "aten.batch_norm.default":
         return None
     return user if torchapi.target_name(node).startswith("aten.conv") else None
-
-
-def only_user(node: fx.Node) -> fx.Node | None:
-    users = list(node.users)
-    return users[0] if len(users) == 1 and users[0].op == "call_function" else None

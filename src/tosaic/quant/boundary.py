@@ -1,4 +1,4 @@
-"""What is observed at a model's boundary, so that its integers have a scale."""
+"""Observers of inputs and outputs, so that integers at the boundary have a scale."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from tosaic.boundary.ports import Ends
+from tosaic.boundary.types import IO
 from tosaic.front import torchapi
-from tosaic.front.io import IO
-from tosaic.front.ports import Ends
 from tosaic.quant.annotations import ANNOTATION as _KEY
 from tosaic.quant.annotations import annotate_ends, annotation
 from tosaic.quant.observer import LEAST, RangeObserver

@@ -1,4 +1,4 @@
-"""Calibration: run a prepared program on data, and say what is doubtful about the data."""
+"""Runs a prepared program on calibration data, and warns about doubtful data."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput, first_line
 from tosaic.front import torchapi
-from tosaic.front.trial import constants
-from tosaic.progress import shown
+from tosaic.lowering.support import constants
+from tosaic.quant.bias_correction import LayerRun, correct_biases, known_value, layers_of
 from tosaic.quant.calibration import Calibration, row_name
-from tosaic.quant.correct import LayerRun, correct_biases, known_value, layers_of
 from tosaic.quant.inputs import Arguments, InputWatch
 from tosaic.quant.observer import RangeObserver
-from tosaic.quant.points import name_of, parts_of
 from tosaic.quant.pt2e import ObserverBase
 from tosaic.quant.statistics import Statistics
+from tosaic.quant.value_names import name_of, parts_of
 from tosaic.quant.weights import BiasObserver, WeightObserver
+from tosaic.runtime.progress import shown
 
 _CLIPPED = 0.05  # of the values of a tensor
 

@@ -1,4 +1,4 @@
-"""Stored calibration: what the values of a float program were, as text that one can keep.
+"""Stored calibration: statistics of the values of a float program, as a text file.
 
 One line a tensor, with extremes and a histogram, one line a layer, with the mean of each input
 channel, and one with how the inputs go together, for weights that are coarser than they. It holds
@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput
 from tosaic.files.whole import write_whole
-from tosaic.quant.spread import Spread, read_spread
+from tosaic.quant.correlation import Spread, read_spread
 from tosaic.quant.statistics import BINS, FAR, Statistics
 
 FORMAT = "tosaic ranges 1"

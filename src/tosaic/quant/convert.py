@@ -1,4 +1,4 @@
-"""Quantize and dequantize calls in place of observers, as PT2E's converted programs have them."""
+"""Replaces observers by quantize and dequantize calls, as convert_pt2e does."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from torch import fx
 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (registers the operators)
 
 from tosaic.front import torchapi
-from tosaic.front.trial import constants
+from tosaic.lowering.support import constants
 from tosaic.quant.annotations import ANNOTATION
 from tosaic.quant.pt2e import ObserverBase
 

@@ -11,37 +11,28 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
+from tosaic.boundary.ports import Ends
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
-from tosaic.front.idle import drop_idle
-from tosaic.front.imported import Imported, import_model
-from tosaic.front.ports import Ends
-from tosaic.quant.affine import fold_affine
-from tosaic.quant.attend import attend
+from tosaic.front.imported import Imported
+from tosaic.lowering.target import Target
+from tosaic.passes.engine import run
+from tosaic.passes.importer import import_model
+from tosaic.passes.phases import quantization
+from tosaic.passes.widen_residuals import mark_residuals, outliers
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate, check_parameters, take
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.convert import convert
-from tosaic.quant.factors import join_factors
-from tosaic.quant.fold import add_biases, fold_batch_norms
 from tosaic.quant.inputs import Arguments, with_tensors
-from tosaic.quant.joins import reduce_parts
-from tosaic.quant.known import fold_known
-from tosaic.quant.magnitudes import mark_wide
-from tosaic.quant.masking import part_masks
-from tosaic.quant.permutes import sink_permutes
-from tosaic.quant.points import OUTLINE, mark_calls, name_of, name_points
 from tosaic.quant.prepare import prepare
-from tosaic.quant.promote import promote
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.reach import mark_reach, seen_in
-from tosaic.quant.regions import apart, each_region, move_constants_in
-from tosaic.quant.residuals import mark_residuals, outliers
+from tosaic.quant.regions import apart, move_constants_in
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
-from tosaic.quant.truncate import truncate_casts
-from tosaic.targets.base import Target
+from tosaic.quant.value_names import OUTLINE, mark_calls, name_of, name_points
 
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
@@ -160,41 +151,9 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
         move_constants_in(module)
         check_names(module, quantizer.schemes)
         mark_calls(module)
-        module = _ready(module, quantizer)
+        run(module, quantization(quantizer.expand))
         name_points(module)
         return module
-
-
-def _ready(module: fx.GraphModule, quantizer: TosaicQuantizer) -> fx.GraphModule:
-    each_region(module, lambda region: _ready(region, quantizer))
-    torchapi.reshape_views(module.graph)
-    simplify(module)
-    express(module, quantizer)
-    fold_batch_norms(module)
-    add_biases(module)
-    return module
-
-
-def simplify(module: fx.GraphModule) -> None:
-    """Attention whole, results of what is known, constants in one place: as for inference."""
-    drop_idle(module.graph)
-    promote(module)
-    fold_known(module)
-    attend(module)
-    part_masks(module)
-    sink_permutes(module)
-    fold_affine(module)
-    join_factors(module)
-
-
-def express(module: fx.GraphModule, quantizer: TosaicQuantizer) -> None:
-    """Calls as the quantizer knows them: what is refused as its parts, of which some are known."""
-    mark_wide(module.graph)
-    quantizer.expand(module)
-    reduce_parts(module)
-    fold_known(module)
-    fold_affine(module)
-    truncate_casts(module)
 
 
 def _converted(prepared: fx.GraphModule) -> fx.GraphModule:

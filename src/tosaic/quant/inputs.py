@@ -1,4 +1,4 @@
-"""Calibration inputs: which arguments they are, and whether they look like what will come."""
+"""Calibration inputs: matched to arguments, and checked for plausibility."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Observers: what range of real numbers the integers shall cover."""
+"""Observers: they choose the range of real numbers that the integers cover."""
 
 from __future__ import annotations
 
@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tosaic.quant.observer_range import Reader, best_range, lost_share
 from tosaic.quant.pt2e import UniformQuantizationObserverBase
-from tosaic.quant.ranges import Reader, best_range, lost_share
 from tosaic.quant.statistics import Statistics
 
 # Where there are integers enough, half as much again is left for what calibration has not seen:

@@ -1,4 +1,4 @@
-"""Observers where the annotations of a program ask for them."""
+"""Inserts observers where the annotations ask for them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The Quantizer: each rule's policy says what is observed, each rule's answer whether."""
+"""The PT2E Quantizer: annotates each call by the policy of its rule, if its rule lowers it."""
 
 from __future__ import annotations
 
@@ -11,26 +11,28 @@ from torch import Tensor, fx
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front import trial as front
-from tosaic.front.calls import rides
-from tosaic.front.choice import CHOICE, Choice
-from tosaic.front.curves import Curve
-from tosaic.front.expand import expand
-from tosaic.front.lower import TYPES
-from tosaic.front.marks import MARK, mark_of
+from tosaic.front.calls import fuses_activation
+from tosaic.front.hints import MARK, mark_of
+from tosaic.front.precision import CHOICE, Choice
 from tosaic.front.registry import RULES, rule_of
-from tosaic.front.trial import constants
+from tosaic.front.roles import is_real, role_of
+from tosaic.lowering import support as front
+from tosaic.lowering.builder import TYPES
+from tosaic.lowering.support import constants
+from tosaic.lowering.target import Target
+from tosaic.passes.decompose import expand
+from tosaic.passes.fuse_unary import Curve
+from tosaic.passes.match import only_user, values_of
+from tosaic.passes.step_lattice import Steps
+from tosaic.passes.widen_residuals import NORMS
 from tosaic.quant.annotations import ANNOTATION as _KEY
 from tosaic.quant.annotations import (
     annotation,
     brings_numbers,
     inputs_of,
     norm_of,
-    only_user,
     operands_of,
-    values_of,
 )
-from tosaic.quant.curves import curves_in, takes
 from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
     SharedQuantizationSpec,
@@ -38,8 +40,6 @@ from tosaic.quant.pt2e import (
 )
 from tosaic.quant.reach import becomes_integers, exceeds
 from tosaic.quant.readers import tell_readers
-from tosaic.quant.residuals import NORMS
-from tosaic.quant.roles import is_real, role_of
 from tosaic.quant.schemes import SCHEMES, Scheme, wider
 from tosaic.quant.selection import (
     BoundarySpec,
@@ -51,14 +51,13 @@ from tosaic.quant.selection import (
     resolved,
     schemes_of,
 )
-from tosaic.quant.steps import Steps
-from tosaic.quant.ties import share_observers
-from tosaic.quant.trial import Trial, joined_sums
+from tosaic.quant.shared_observers import share_observers
+from tosaic.quant.support import Trial, joined_sums
+from tosaic.quant.unary_chains import curves_in, takes
 from tosaic.quant.weights import BiasObserver, WeightObserver
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import DType
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
 
 
 class TosaicQuantizer:
@@ -84,7 +83,7 @@ class TosaicQuantizer:
     ) -> None:
         join_torchao()
         self.target = target
-        self.sums_ride = not training and (target is None or target.sums_ride)
+        self.sums_ride = not training and (target is None or target.traits.sums_ride)
         self.schemes = schemes_of(scheme)
         if target is not None:
             self.schemes.check(target.env)
@@ -97,7 +96,7 @@ class TosaicQuantizer:
         self._curves: dict[fx.Node, Curve] = {}
         self._steps = Steps()
 
-    def expand(self, module: fx.GraphModule) -> None:
+    def expand(self, module: fx.GraphModule) -> bool:
         """Replace calls that are refused by their parts, if none of these is."""
         mark(module.graph, self.schemes)
         known, self._made = constants(module.graph), {}
@@ -107,7 +106,8 @@ class TosaicQuantizer:
             judge = plain if self._scheme(node) is None else trial
             return node not in known and judge is not None and judge.refusal(node) is not None
 
-        expand(module, refuses, constants=known, steps_at_once=self._device.steps_at_once)
+        steps = self._device.traits.steps_at_once
+        return expand(module, refuses, constants=known, steps_at_once=steps) > 0
 
     @property
     def _device(self) -> Target:
@@ -121,7 +121,7 @@ class TosaicQuantizer:
         target = self.target
         if target is None or "FP" not in target.env.profiles:
             return None
-        return front.Trial(target.env, known, target.constraints)
+        return front.Trial(target, known)
 
     def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
         """The integers that a call reads an operand in, or gives its result in."""
@@ -416,7 +416,7 @@ class TosaicQuantizer:
             return None
         name = torchapi.target_name(node)
         before = name if "batch_norm" not in name else "aten.conv2d.default"
-        return user if rides(before, torchapi.target_name(user)) else None
+        return user if fuses_activation(before, torchapi.target_name(user)) else None
 
     def _ends(self, curve: Curve) -> list[Any]:
         """How what comes into a function of one value and its result are observed."""

@@ -1,4 +1,4 @@
-"""How many steps values of a step reach over, by the example inputs: where 8 bits do not hold them.
+"""How many steps a lattice value spans on the example inputs: whether 8 bits hold it.
 
 ``(x * 100).round()`` with x up to 4 needs 801 integers. With 16 bits they are exact; without, they
 are as int32 if all that reads them makes integers of them.
@@ -13,9 +13,9 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.quant.roles import is_real
+from tosaic.front.roles import is_real
+from tosaic.passes.step_lattice import Steps
 from tosaic.quant.schemes import Scheme
-from tosaic.quant.steps import Steps
 
 Ends = tuple[float, float]
 _REACH = "tosaic.reach"  # the least and the largest multiple

@@ -1,4 +1,4 @@
-"""Who reads an observed value: if it is one function of single numbers, the range can suit it."""
+"""Consumers of an observed value: a consumer that is a unary function shapes the range."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.front.curves import Curve
-from tosaic.quant.masking import SOFTMAXES
+from tosaic.front.roles import is_weighted
+from tosaic.passes.attention_masks import SOFTMAXES
+from tosaic.passes.fuse_unary import Curve
 from tosaic.quant.observer import RangeObserver
-from tosaic.quant.ranges import Reader
-from tosaic.quant.roles import is_weighted
+from tosaic.quant.observer_range import Reader
 
 
 def tell_readers(

@@ -1,4 +1,4 @@
-"""Branches and loops are programs of their own: each is observed and converted like the whole.
+"""Control-flow regions: each branch and loop body is observed and converted as a program.
 
 Parameters reach the functions of ``cond`` and ``while_loop`` as operands. Before anything else they
 move inside, so that weights are constants there. What goes round a loop has one range, be it given,
@@ -14,9 +14,9 @@ from typing import Any
 from torch import Tensor, fx, nn
 
 from tosaic.front import torchapi
-from tosaic.front.marks import MARK, Mark, mark_of
-from tosaic.quant.annotations import hold
-from tosaic.quant.roles import is_real
+from tosaic.front.hints import MARK, Mark, mark_of
+from tosaic.front.roles import is_real
+from tosaic.passes.match import hold
 
 _EMPTY = "tosaic.empty"
 _FUNCTIONS = {"cond": (1, 2), "while_loop": (0, 1)}  # which arguments they are
@@ -34,13 +34,6 @@ def functions(module: fx.GraphModule, call: fx.Node) -> list[tuple[str, fx.Graph
     named = [call.args[place] for place in _FUNCTIONS[torchapi.target_name(call)]]
     paths = [str(n.target) for n in named if isinstance(n, fx.Node)]
     return [(path, torchapi.attribute(module, path)) for path in paths]
-
-
-def each_region(module: fx.GraphModule, change: Callable[[fx.GraphModule], fx.GraphModule]) -> None:
-    """Put another in the place of every function, those inside it first."""
-    for call in region_calls(module):
-        for path, function in functions(module, call):
-            module.set_submodule(path, change(function))
 
 
 def apart(

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
+from tosaic.lowering.target import Target
 from tosaic.quant.observer import LEAST, RangeObserver
 from tosaic.quant.pt2e import (
     DerivedObserverOrFakeQuantize,
@@ -23,7 +24,6 @@ from tosaic.quant.weights import PerChannelWeightObserver, PerTensorWeightObserv
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import fits_int4
 from tosaic.spec.env import Env
-from tosaic.targets.base import Target
 
 # The largest magnitude that is a float32, in which biases are rounded, and an int32.
 _BIAS_MOST = 2**31 - 128

@@ -1,4 +1,4 @@
-"""Which scheme each part of a model gets, and by which rule."""
+"""Chooses the scheme of each part of a model: by node, module name, module type or globally."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from torch import fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.calls import rides
-from tosaic.front.choice import CHOICE, UNNAMED, Choice
+from tosaic.front.calls import fuses_activation
+from tosaic.front.precision import CHOICE, UNNAMED, Choice
 from tosaic.front.registry import RULES
 from tosaic.quant.annotations import ANNOTATION
 from tosaic.quant.schemes import Scheme, scheme_of
@@ -57,6 +57,18 @@ class Schemes:
                 raise InvalidInput(f"{name} is a dict of schemes, not {kind}")
         for part in self._parts():
             resolved(part)
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """InvalidInput unless ``order`` is empty or lists every key."""
+        if not isinstance(self.order, (tuple, list)):
+            raise InvalidInput(f"order is a tuple of keys, not {type(self.order).__name__}")
+        for key in (*self.module_names, *self.module_types, *self.nodes) if self.order else ():
+            if key not in self.order:
+                raise InvalidInput(
+                    f"order leaves {key!r} out: list every key of module_names, module_types and "
+                    "nodes, or leave order away"
+                )
 
     def _parts(self) -> Iterator[Part]:
         yield self.global_
@@ -164,7 +176,7 @@ def _follows(first: fx.Node, node: fx.Node, before: Choice, own: Choice) -> bool
     names = torchapi.target_name(first), torchapi.target_name(node)
     if names[1] == "getitem":
         return True
-    return len(first.users) == 1 and rides(*names) and before.rank <= own.rank
+    return len(first.users) == 1 and fuses_activation(*names) and before.rank <= own.rank
 
 
 def _moves(node: fx.Node) -> bool:
@@ -180,7 +192,7 @@ def resolved(part: Any) -> Scheme | None:
 
 
 def _is_operator(node: fx.Node, key: Any) -> bool:
-    return key is node.target or key == torchapi.target_name(node)
+    return torchapi.canonical_name(str(key)) == torchapi.target_name(node)
 
 
 def _innermost(paths: Iterable[str], names: Iterable[str]) -> list[str]:
@@ -211,7 +223,8 @@ def check_names(module: fx.GraphModule, schemes: Schemes, written: bool = False)
     for kind in () if written else schemes.module_types:
         _check(qualified(kind), types, lambda n: f"the model calls no module of type {n}")
     for key in (key for key in schemes.nodes if isinstance(key, str) or not written):
-        _check(str(key), names | operators, lambda n: f"the exported model has no call {n!r}")
+        name = torchapi.canonical_name(str(key))
+        _check(name, names | operators, lambda n: f"the exported model has no call {n!r}")
 
 
 def _check(name: str, known: set[str], sentence: Callable[[str], str]) -> None:

@@ -1,4 +1,4 @@
-"""Observers of weights and biases: they know their layer, and write the integers themselves.
+"""Observers of weights and biases, which know their layer and write the integers.
 
 torchao would keep the real numbers, look for a free name from the beginning for each parameter
 and fold what it made at the end; here each layer is done once, in time that grows with the network.
@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.row_blocks import by_rows
+from tosaic.passes.step_lattice import common
 from tosaic.quant.observer import LEAST
-from tosaic.quant.parts import by_rows
 from tosaic.quant.pt2e import ObserverBase, UniformQuantizationObserverBase
-from tosaic.quant.steps import common
 
 # A bias leaves room beside it for the products: the accumulator must hold both.
 _BITS, _WIDE_BITS = 30, 46

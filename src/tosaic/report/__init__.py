@@ -11,9 +11,9 @@ from typing import Any
 
 from tosaic.errors import InvalidInput
 from tosaic.files.whole import write_whole
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.compare import compare_models
 from tosaic.report.page import Page, page_of
-from tosaic.sim.compare import compare_models
-from tosaic.targets.artifact import Artifact
 
 _STYLES = ("style.css",)
 _SCRIPTS = (

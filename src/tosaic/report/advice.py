@@ -6,8 +6,9 @@ import linecache
 import re
 from dataclasses import dataclass
 
-from tosaic.front.partition import Refusal
+from tosaic.lowering.partition import Refusal
 
+Sayings = tuple[tuple[str, str], ...]
 _AROUND = 2  # lines shown before and after
 
 _SAYINGS = (
@@ -22,9 +23,6 @@ _SAYINGS = (
      "outside of the model."),
     (r"which TOSA does not have|int64|float64|complex",
      "Convert to a type that the target has before this call: int32, int16, int8 or float32."),
-    (r"Vela",
-     "Vela does not take this form though the target should: another shape, stride or order of "
-     "calls may pass. On the CPU the result is right."),
     (r"FP profile",
      "A float in a graph of integers: mostly the call before it was refused. Look at the first "
      "refusal, the others often follow from it."),
@@ -61,24 +59,27 @@ class Told:
     node: int = -1
 
 
-def told(refusal: Refusal, node: int) -> Told:
-    """A refusal with advice and the lines round it; ``node`` is its place on the page."""
+def told(refusal: Refusal, node: int, own: Sayings = ()) -> Told:
+    """A refusal with advice and the lines round it; ``node`` is its place on the page.
+
+    ``own`` is advice of the target itself.
+    """
     place, _, rest = refusal.where.rpartition(", ")
     file, _, number = rest.rpartition(":")
     if not number.isdigit():
         return Told(
-            refusal.op, refusal.reason, advice(refusal.reason), refusal.where, "", 0, (), node
+            refusal.op, refusal.reason, advice(refusal.reason, own), refusal.where, "", 0, (), node
         )
     line = int(number)
     return Told(
-        refusal.op, refusal.reason, advice(refusal.reason), place, file, line, _lines(file, line),
-        node,
+        refusal.op, refusal.reason, advice(refusal.reason, own), place, file, line,
+        _lines(file, line), node,
     )  # fmt: skip
 
 
-def advice(reason: str) -> str:
+def advice(reason: str, own: Sayings = ()) -> str:
     """What a user can do, by what the reason is about."""
-    known = (say for pattern, say in _SAYINGS if re.search(pattern, reason, re.IGNORECASE))
+    known = (say for pattern, say in (*own, *_SAYINGS) if re.search(pattern, reason, re.IGNORECASE))
     return next(known, _OTHERWISE)
 
 

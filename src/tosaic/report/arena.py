@@ -1,4 +1,4 @@
-"""The memory of a graph over time: as Vela places tensors, or by a simple plan of our own."""
+"""The memory of a graph over time: as the target places tensors, or by a plan of our own."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.target import Compiled, Estimate, PlacedTensor
 from tosaic.report.network import Network
-from tosaic.targets.delegate import Delegate, PlacedTensor
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,27 +34,28 @@ class Arena:
     steps: tuple[int, ...]
 
 
-def arenas(graphs: list[Graph], delegates: tuple[Delegate, ...], network: Network) -> list[Arena]:
+def arenas(graphs: list[Graph], delegates: tuple[Compiled, ...], network: Network) -> list[Arena]:
     """The arenas of all graphs."""
     found: list[Arena] = []
     for number, graph in enumerate(graphs):
-        if delegates:
-            found += _by_vela(number, delegates[number], network)
+        told = delegates[number].estimate if delegates else None
+        if told is not None and told.tensors:
+            found += _as_told(number, graph, told, network)
         else:
             found.append(_by_us(number, graph, network))
     return [arena for arena in found if arena.blocks]
 
 
-def _by_vela(number: int, delegate: Delegate, network: Network) -> Iterable[Arena]:
-    nodes = [network.at[op] for op in delegate.graph.ops]
-    steps = {c.time: nodes[c.index] for c in delegate.operators if c.index is not None}
-    end = max((t.end for t in delegate.tensors), default=0)
+def _as_told(number: int, graph: Graph, told: Estimate, network: Network) -> Iterable[Arena]:
+    nodes = [network.at[op] for op in graph.ops]
+    steps = {c.time: nodes[c.index] for c in told.operators if c.index is not None}
+    end = max((t.end for t in told.tensors), default=0)
     times = tuple(steps.get(time, -1) for time in range(end + 1))
-    for memory in dict.fromkeys(t.memory for t in delegate.tensors):
-        tensors = [t for t in delegate.tensors if t.memory == memory]
+    for memory in dict.fromkeys(t.memory for t in told.tensors):
+        tensors = [t for t in told.tensors if t.memory == memory]
         blocks = tuple(_placed(t, nodes, steps) for t in tensors)
         size = max((b.address + b.size for b in blocks), default=0)
-        yield Arena(number, memory, "Vela", size, blocks, times)
+        yield Arena(number, memory, told.by, size, blocks, times)
 
 
 def _placed(tensor: PlacedTensor, nodes: list[int], steps: dict[int, int]) -> Block:

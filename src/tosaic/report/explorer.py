@@ -7,8 +7,8 @@ import os
 from typing import Any
 
 from tosaic.files.whole import write_whole
+from tosaic.pipeline.artifact import Artifact
 from tosaic.report.network import Node, network_of
-from tosaic.targets.artifact import Artifact
 
 
 def write_explorer(artifact: Artifact, path: str | os.PathLike[str]) -> None:

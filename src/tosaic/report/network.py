@@ -9,12 +9,12 @@ from typing import Any
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.front.partition import Piece
 from tosaic.ir.graph import Graph, Loc, Op, Quant, Value
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.report import macs
+from tosaic.lowering.partition import Piece
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.report import macs
 
-NPU, TOSA, CPU, PORT = "npu", "tosa", "cpu", "port"
+DEVICE, TOSA, CPU, PORT = "device", "tosa", "cpu", "port"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +46,7 @@ class Node:
     macs: int = 0
     weights: int = 0
     moved: dict[str, int] = field(default_factory=dict)
-    operations: list[str] = field(default_factory=list)  # of the NPU
+    operations: list[str] = field(default_factory=list)  # of the device
 
 
 @dataclass(slots=True)
@@ -78,7 +78,7 @@ class Network:
 
 
 def network_of(artifact: Artifact) -> Network:
-    """The nodes and edges of an artifact, with Vela's costs where it has them."""
+    """The nodes and edges of an artifact, with the target's estimates where it has them."""
     made = _Maker(artifact)
     for number, node in enumerate(artifact.program.inputs):
         made.port("input", number, node)
@@ -133,10 +133,10 @@ class _Maker:
         self.made[piece.node] = index, 0
 
     def graph(self, piece: Piece, graph: Graph) -> None:
-        """The operators of a graph, and their costs if it runs on an NPU."""
+        """The operators of a graph, and their costs if it runs on a device."""
         number, self.graphs = self.graphs, self.graphs + 1
         delegates = self.artifact.delegates
-        place = NPU if delegates else TOSA
+        place = DEVICE if delegates else TOSA
         first = len(self.network.nodes)
         sources = dict(zip(graph.inputs, piece.inputs))
         at: dict[Value, tuple[int, int]] = {}
@@ -157,7 +157,8 @@ class _Maker:
                 self.made[node] = self.made[sources[value]]
 
     def _costs(self, number: int, first: int) -> None:
-        for cost in self.artifact.delegates[number].operators:
+        told = self.artifact.delegates[number].estimate
+        for cost in told.operators if told is not None else ():
             if cost.index is None:
                 continue
             node = self.network.nodes[first + cost.index]

@@ -13,18 +13,17 @@ from typing import Any
 from tosaic.front import torchapi
 from tosaic.front.program import Program
 from tosaic.ir.graph import Loc
-from tosaic.progress import say
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.compare import Comparison, Layer
+from tosaic.pipeline.report import Report, source_line
 from tosaic.report import arena
 from tosaic.report.advice import Told, told
 from tosaic.report.layout import Layout, layout
 from tosaic.report.network import Network, network_of
-from tosaic.sim.compare import Comparison, Layer
-from tosaic.targets.artifact import Artifact
-from tosaic.targets.printed import plain
-from tosaic.targets.report import Report, source_line
-from tosaic.targets.vela import ACCELERATORS
+from tosaic.runtime.printed import plain
+from tosaic.runtime.progress import say
 
-_PACKAGES = ("tosaic", "torch", "torchao", "ethos-u-vela", "tosa-tools", "numpy", "executorch")
+_PACKAGES = ("tosaic", "torch", "torchao", "tosa-tools", "numpy", "executorch")
 _EMPTY: tuple[Any, ...] = (None, [], {}, 0, "")
 
 
@@ -73,16 +72,18 @@ def page_of(artifact: Artifact, title: str, comparison: Comparison | None) -> Pa
     say("drawing the report")
     network = network_of(artifact)
     groups = network.groups()
-    macs, cores, _ = ACCELERATORS.get(artifact.target, (0, 0, None))
     return Page(
         title, artifact.target, artifact.report, list(map(_node, network.nodes)), network.edges,
         {"layers": _view(network, groups),
          "operators": _view(network, [[n] for n in range(len(network.nodes))])},
         arena.arenas(artifact.partition.graphs, artifact.delegates, network),
-        [told(r, network.calls.get(r.node, -1)) for r in artifact.partition.refused],
+        [
+            told(r, network.calls.get(r.node, -1), artifact.device.advice)
+            for r in artifact.partition.refused
+        ],
         _measured(comparison.layers, artifact.program, network, groups) if comparison else [],
         list(comparison.outputs) if comparison else [],
-        macs * cores, _lines(network), list(_facts(artifact)),
+        artifact.device.peak_macs, _lines(network), list(_facts(artifact)),
     )  # fmt: skip
 
 
@@ -137,10 +138,7 @@ def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:
     """What it takes to make the same again."""
     yield "target", artifact.target
     options = {name: value for name, value in artifact.options.items() if value is not None}
-    if artifact.target in ACCELERATORS:
-        names = ("system_config", "memory_mode")
-        options = dict(zip(names, ACCELERATORS[artifact.target][2])) | options
-    for name, value in options.items():
+    for name, value in {**artifact.device.options, **options}.items():
         yield name, str(value)
     for number, node in enumerate(artifact.program.arguments):
         example = node.meta.get("val")
@@ -152,7 +150,7 @@ def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:
     for number, delegate in enumerate(artifact.report.delegates):
         for sentence in delegate.checks:
             yield f"graph {number}, checked", sentence
-    for package in _PACKAGES:
+    for package in (*_PACKAGES, *artifact.device.packages):
         try:
             yield package, metadata.version(package)
         except metadata.PackageNotFoundError:

@@ -1,4 +1,4 @@
-"""Axes of a transposition, as few as there are."""
+"""The fewest axes of a permutation: merges axes that stay adjacent."""
 
 from __future__ import annotations
 

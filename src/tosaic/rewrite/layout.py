@@ -1,4 +1,4 @@
-"""Transpositions sink through the graph until they cancel, fold into constants or must happen.
+"""Sinks TRANSPOSE through the graph until they cancel or fold into constants.
 
 One pass in order. A value that is a transposition of another is only noted as such; an operator
 that can work on the untransposed value does, and its result is noted likewise. What cannot asks
@@ -15,12 +15,12 @@ from typing import Any
 from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.match import Allowed, Cost, remove_dead
 from tosaic.spec.env import Env
 from tosaic.spec.ops_elementwise import BROADCASTS
 
 Perms = tuple[int, ...]
-_NARROW = 8  # channels below which elementwise operators of an NPU idle
 UNARY = {
     "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
     "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
@@ -34,12 +34,13 @@ _REDUCE = {
 
 
 def sink_transposes(
-    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None
-) -> Graph:
+    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
+    traits: Traits = PLAIN,
+) -> Graph:  # fmt: skip
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
-    On an NPU, whose ``cost`` is given, an operator is slow on few channels. None sinks past one
-    that has few by that, unless fewer transpositions are then left and the whole costs less.
+    Where elementwise operators idle on narrow channels, none sinks past one that becomes narrow by
+    that, unless fewer transpositions are then left and the whole costs less.
 
     The transposition of a value that several operators read sinks through each of them: often
     all cancel then. Where several of them end in the same one, the second try has it made early,
@@ -50,8 +51,8 @@ def sink_transposes(
         return graph
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
-    best = _best(graph, env, allowed, shared, _NARROW if cost is not None else 0)
-    if cost is not None and _moved(best)[0]:
+    best = _best(graph, env, allowed, shared, traits.narrow_channels)
+    if cost is not None and traits.narrow_channels and _moved(best)[0]:
         other = _best(graph, env, allowed, shared, 0)
         if _moved(other)[0] < _moved(best)[0] and _total(other, cost) < _total(best, cost):
             return other

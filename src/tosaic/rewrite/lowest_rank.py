@@ -1,6 +1,6 @@
 """Merges axes that no operator tells apart, so that tensors of five axes and more have four.
 
-Ethos-U's compiler is made for four axes: it gets operators on more of them wrong in places. Most
+A compiler may be made for four axes and get operators on more of them wrong in places. Most
 operators keep the axes of their operands, so operators that are connected by such tensors are one
 region, whose tensors get new shapes together: axes are merged where every operator of the region
 treats the two as one, from the left until four are left. A RESHAPE at its border is all that is
@@ -24,7 +24,6 @@ from tosaic.spec.dtypes import TensorType
 from tosaic.spec.env import Env
 from tosaic.spec.ops_elementwise import BROADCASTS
 
-MOST_AXES = 4
 _REDUCTIONS = ("REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY",
                "REDUCE_PRODUCT")  # fmt: skip
 _MOVES = ("SLICE", "PAD", "TILE", "REVERSE")
@@ -34,13 +33,13 @@ Groups = list[range]  # of axes that become one
 Uses = Mapping[Value, Sequence[Op]]
 
 
-def lower_ranks(graph: Graph, env: Env, allowed: Allowed | None = None) -> None:
-    """Give the tensors of each region the fewest axes, down to four; what is refused stays."""
+def lower_ranks(graph: Graph, env: Env, allowed: Allowed | None = None, most: int = 4) -> None:
+    """Give the tensors of each region the fewest axes, down to ``most``; what is refused stays."""
     for op in graph.ops:
         for region in op.regions:
-            lower_ranks(region, env, allowed)
-    for part in [part for region in _regions(graph) for part in _parts(region)]:
-        for groups in part.groupings(graph.uses()):
+            lower_ranks(region, env, allowed, most)
+    for part in [part for region in _regions(graph, most) for part in _parts(region, most)]:
+        for groups in part.groupings(graph.uses(), most):
             try:
                 graph.ops, graph.outputs = _Lowered(graph, part.ops, groups, env, allowed).made()
                 break
@@ -48,8 +47,8 @@ def lower_ranks(graph: Graph, env: Env, allowed: Allowed | None = None) -> None:
                 continue  # as a sum over the last axis may be
 
 
-def _regions(graph: Graph) -> Iterator[list[Op]]:
-    """Connected operators on tensors of more than four axes that keep their axes."""
+def _regions(graph: Graph, most: int) -> Iterator[list[Op]]:
+    """Connected operators on tensors of more than ``most`` axes that keep their axes."""
     fused, parent = _behind_products(graph), dict[Op, Op]()
 
     def root(op: Op) -> Op:
@@ -60,7 +59,7 @@ def _regions(graph: Graph) -> Iterator[list[Op]]:
 
     readers: dict[Value, Op] = {}
     for op in graph.ops:
-        if op.name not in _MEMBERS or op in fused or op.outs[0].type.rank <= MOST_AXES:
+        if op.name not in _MEMBERS or op in fused or op.outs[0].type.rank <= most:
             continue
         parent[op] = op
         for value in (*_data(op), *op.outs):
@@ -98,21 +97,21 @@ class _Part:
     ops: list[Op]
     runs: set[range]
 
-    def groupings(self, uses: Uses) -> list[Groups]:
+    def groupings(self, uses: Uses, most: int) -> list[Groups]:
         """Ways to merge axes, the best first.
 
         That is one in which tensors have the shape that others read or give them in, in which
-        nothing is a batch, which an NPU computes part by part, and in which most axes are left.
+        nothing is a batch, which is computed part by part, and in which most axes are left.
         """
         values = dict.fromkeys(v for op in self.ops for v in (*_data(op), *op.outs))
         largest = max(values, key=lambda value: value.type.size).shape
         shapes = [(v.shape, other) for v in values for other in _other_shapes(v, uses)]
         found = [groups for groups in _divisions(len(largest)) if self.runs.issuperset(groups)]
-        lowest = max(MOST_AXES, min(map(len, found)))
+        lowest = max(most, min(map(len, found)))
 
         def worth(groups: Groups) -> tuple[int, bool, int]:
             shared = sum(_merged(shape, groups) == other for shape, other in shapes)
-            batch = len(groups) >= MOST_AXES and _merged(largest, groups)[0] > 1
+            batch = len(groups) >= most and _merged(largest, groups)[0] > 1
             return -shared, batch, -len(groups)
 
         return sorted((g for g in found if len(g) <= lowest < len(largest)), key=worth)
@@ -129,14 +128,14 @@ def _merged(shape: Sequence[int], groups: Groups) -> tuple[int, ...]:
     return tuple(math.prod(shape[axis] for axis in group) for group in groups)
 
 
-def _parts(region: Sequence[Op]) -> list[_Part]:
-    """The region, or as few parts in a row as have four axes each."""
+def _parts(region: Sequence[Op], most: int) -> list[_Part]:
+    """The region, or as few parts in a row as have ``most`` axes each."""
     found: list[_Part] = []
     for op in region:
         rank = op.outs[0].type.rank
         runs = {run for run in _runs(rank) if _is_one_axis(op, run)}
         shared = runs & found[-1].runs if found else set()
-        if any(shared.issuperset(groups) for groups in _divisions(rank, MOST_AXES)):
+        if any(shared.issuperset(groups) for groups in _divisions(rank, most)):
             found[-1].ops.append(op)
             found[-1].runs = shared
         else:

@@ -4,65 +4,98 @@ A rewrite looks at one operator and what is round it and gives a value to take t
 result, or None. What it emits is checked by the table and the target's own constraint; a refusal
 of either leaves the graph as it was. Each rewrite makes the graph smaller or moves it towards one
 normal form, so the list runs empty; time grows with the number of operators. A form is a rewrite
-that takes place where what it emits costs a target less than what it makes needless.
+that takes place where a target needs less for it than for what it makes needless: of several, the
+best.
 """
 
 from __future__ import annotations
 
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from types import ModuleType
+from typing import TypeVar
 
 import numpy as np
 
-from tosaic.errors import Unsupported
+from tosaic.errors import InvalidGraph, Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.int_intervals import quick
+from tosaic.ir.traits import PLAIN, Traits
+from tosaic.rewrite.candidates import Candidate, Judge, Site, best_of, made_for, needless, site
 from tosaic.spec.env import Env
 
 Allowed = Callable[[Op], str | None]
 Rewrite = Callable[["Matcher", Op], Value | None]
+Form = Callable[["Matcher", Op], Value | Iterator[Value] | None]
+_Rewrite = TypeVar("_Rewrite", bound=Rewrite)
+_Form = TypeVar("_Form", bound=Form)
 Cost = Callable[[Op], float]
 REWRITES: dict[str, list[Rewrite]] = {}
-FORMS: dict[str, list[Rewrite]] = {}
-# What a form has to save for certain: costs are estimates.
+FORMS: dict[str, list[Form]] = {}
+_REWRITES: dict[Rewrite, Sequence[str]] = {}  # as they are marked, by the names of operators
+_FORMS: dict[Form, Sequence[str]] = {}
+# What a form has to save for certain by formulas: they are estimates.
 MARGIN = 0.98
 # What has to happen even if nothing reads a result, and what may give another one each time.
 LASTING = {"VARIABLE", "VARIABLE_WRITE", "ASSERT_EQUAL_SHAPE", "CUSTOM"}
 EFFECTS = {*LASTING, "VARIABLE_READ"}
-# Rewrites for each operator of the graph, far more than any needs: a guard against a loop.
+# Rewrites for each operator of the graph, far more than any needs: what takes more does not end.
 MOST = 40
 
 
-def rewrite(*names: str) -> Callable[[Rewrite], Rewrite]:
-    """Register a rewrite for operators of those names."""
-    return partial(_register, REWRITES, names)
+def rewrite(*names: str) -> Callable[[_Rewrite], _Rewrite]:
+    """Mark a rewrite of operators of those names; ``phases`` registers it."""
+
+    def mark(function: _Rewrite) -> _Rewrite:
+        _REWRITES[function] = names
+        return function
+
+    return mark
 
 
-def form(*names: str) -> Callable[[Rewrite], Rewrite]:
-    """Register an equal form of operators of those names, to be taken where it is cheaper."""
-    return partial(_register, FORMS, names)
+def form(*names: str) -> Callable[[_Form], _Form]:
+    """Mark an equal form of operators of those names, or several, to be taken where it is best."""
+
+    def mark(function: _Form) -> _Form:
+        _FORMS[function] = names
+        return function
+
+    return mark
 
 
-def _register(kept: dict[str, list[Rewrite]], names: Sequence[str], function: Rewrite) -> Rewrite:
-    for name in names:
-        kept.setdefault(name, []).append(function)
-    return function
+def register(modules: Iterable[ModuleType]) -> None:
+    """Register the rewrites of modules, in this order; all that were marked must be in them."""
+    REWRITES.clear()
+    FORMS.clear()
+    listed = {m.__name__: m for m in modules}
+    for module in listed:
+        for rewriting, names in _REWRITES.items():
+            for name in names if rewriting.__module__ == module else ():
+                REWRITES.setdefault(name, []).append(rewriting)
+        for forming, names in _FORMS.items():
+            for name in names if forming.__module__ == module else ():
+                FORMS.setdefault(name, []).append(forming)
+    marked = [*_REWRITES, *_FORMS]
+    if left := [f.__name__ for f in marked if f.__module__ not in listed]:
+        raise ValueError(f"no phase has these rewrites: {', '.join(left)}")
 
 
 class Matcher:
     """A graph under rewriting: who reads what, and a Builder for what is new.
 
-    With the costs of a target, ``forms`` may be tried as well.
+    With the costs of a target, ``forms`` may be tried as well: costs drop those that cannot be
+    better, and the judge decides among the others.
     """
 
     def __init__(
         self, graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-        forms: bool = False,
+        forms: bool = False, judge: Judge | None = None, traits: Traits = PLAIN,
     ) -> None:  # fmt: skip
-        self.graph, self.allowed, self.cost, self.forms = graph, allowed, cost, forms
-        self.b = Builder(env, Graph(graph.name), (allowed,) if allowed else ())
+        self.graph, self.env, self.allowed, self.cost = graph, env, allowed, cost
+        self.forms, self.judge, self.traits = forms and cost is not None, judge, traits
+        self.b = Builder(env, Graph(graph.name), (allowed,) if allowed else (), traits)
         self.uses: dict[Value, Counter[Op]] = {}
         self.place: dict[Op, int] = {}  # where an operator, or the one it came from, stood
         self.results = Counter(graph.outputs)
@@ -70,6 +103,7 @@ class Matcher:
             self._enter(op, index)
         self.queue = deque(graph.ops)
         self.waiting = set(graph.ops)
+        self.settled: dict[Op, None] = {}  # no rewrite is left for them; forms were not tried
         self.intervals = quick(graph)  # of integers, computed when asked for
         self.same: dict[object, Value] = {}  # operators seen, for those that compute the same
 
@@ -88,13 +122,35 @@ class Matcher:
         return op if op is not None and op.name in names and op in self.place else None
 
     def run(self) -> None:
-        left = MOST * len(self.graph.ops)
+        self._settle()
+        for _ in range(MOST + len(self.graph.ops)):
+            if not self.settled or not self._take_forms():
+                break
+            self._settle()
+        else:
+            raise self._endless()
+        self.graph.ops = self._ordered()
+
+    def _settle(self) -> None:
+        """Apply rewrites until none is left."""
+        left = MOST * max(len(self.graph.ops), 1)
         while self.queue and left:
             op = self.queue.popleft()
             self.waiting.discard(op)
             if op in self.place:
                 left -= self._step(op)
-        self.graph.ops = self._ordered()
+        if self.queue:
+            raise self._endless()
+
+    def _endless(self) -> InvalidGraph:
+        """Tosaic's own fault: rewrites that undo one another."""
+        op = next(iter((*self.queue, *self.settled)), None)
+        where = f"; the next is {op.name}" if op is not None else ""
+        return InvalidGraph(
+            f"rewriting the graph '{self.graph.name}' does not end: some rewrites undo one "
+            f"another{where}; please report it",
+            op.loc if op is not None else None,
+        )
 
     def _step(self, op: Op) -> bool:
         if self._is_dead(op):
@@ -105,39 +161,78 @@ class Matcher:
         functions = (*REWRITES.get("", ()), *REWRITES.get(op.name, ()))
         if any(self.attempt(function, op) for function in functions):
             return True
-        forms = FORMS.get(op.name, ()) if self.forms and self.cost is not None else ()
-        return any(self.attempt(function, op, by_cost=True) for function in forms)
+        if self.forms and op.name in FORMS:
+            self.settled[op] = None
+        return False
 
-    def attempt(self, function: Rewrite, op: Op, by_cost: bool = False) -> bool:
+    def attempt(self, function: Rewrite, op: Op) -> bool:
         """Whether a rewrite took place."""
-        new, self.b.loc = self.b.graph.ops, op.loc
-        new.clear()
-        try:
-            value = function(self, op)
-        except Unsupported:
-            return False
-        if value is None or value.type != op.outs[0].type:
-            return False
-        if by_cost and not self._saves(op, list(new)):
-            return False
-        return self._replace(op, value, list(new))
+        return any(
+            self._replace(op, value, list(self.b.graph.ops))
+            for value in self._emitted(function, op)
+        )
 
-    def _saves(self, op: Op, new: list[Op]) -> bool:
-        """Whether new operators cost less than an operator and those that only it needs."""
+    def _emitted(self, function: Rewrite | Form, op: Op) -> Iterator[Value]:
+        """What a rewrite or a form gives, one by one; the operators are the Builder's then."""
+        self.b.loc = op.loc
+        self.b.graph.ops.clear()
+        try:
+            made = function(self, op)
+            for value in made if isinstance(made, Iterator) else (made,):
+                if value is not None and value.type == op.outs[0].type:
+                    yield value
+                self.b.graph.ops.clear()
+        except Unsupported:
+            return
+
+    def _take_forms(self) -> bool:
+        """Put the best form in the place of each operator that has one; whether any has.
+
+        All are judged at once. Where two concern the same operators, one is taken now, and the
+        other is looked at again when the graph has settled.
+        """
+        tried, self.settled = self.settled, {}
+        found = [(op, list(self._candidates(op))) for op in self._ordered() if op in tried]
+        sites = [site(self, op, candidates) for op, candidates in found if candidates]
+        touched, taken = set[Op](), False
+        for at, best in zip(sites, self._judged(sites)):
+            if best is None:
+                continue
+            if not touched.isdisjoint(at.region):
+                self._push(at.op)
+                continue
+            readers = set(self.readers(at.op.outs[0]))
+            if self._replace(at.op, best.value, best.new):
+                touched |= {*best.gone, *readers}
+                taken = True
+        return taken
+
+    def _candidates(self, op: Op) -> Iterator[Candidate]:
+        """Forms of an operator, but for those that cost more by the target's formulas."""
         assert self.cost is not None
-        read = {value for made in new for value in made.ins}
-        gone, stack = {op}, [op]
-        while stack:
-            for value in stack.pop().ins:
-                made = value.producer
-                if made is None or made not in self.place or made in gone or len(made.outs) > 1:
-                    continue
-                if value not in read and not self.results[value] and gone.issuperset(
-                    self.uses[value]
-                ):  # fmt: skip
-                    gone.add(made)
-                    stack.append(made)
-        return sum(map(self.cost, new)) < MARGIN * sum(map(self.cost, gone))
+        for function in FORMS.get(op.name, ()):
+            for value in self._emitted(function, op):
+                new = made_for(value, self.b.graph.ops)
+                gone = needless(self, op, new)
+                if sum(map(self.cost, new)) < MARGIN * sum(map(self.cost, gone)):
+                    yield Candidate(value, new, gone)
+
+    def _judged(self, sites: list[Site]) -> list[Candidate | None]:
+        """The best candidate of each site, None where none is better than what is there."""
+        if self.judge is None:
+            return [min(at.candidates, key=self._balance) for at in sites]
+        graphs = []
+        for at in sites:
+            # What a candidate makes possible counts as well: forms that formulas take behind it.
+            for graph, forms in at.graphs(self):
+                Matcher(graph, self.env, self.allowed, self.cost, forms, traits=self.traits).run()
+                graphs.append(graph)
+        figures = iter(self.judge(graphs))
+        return [best_of(at, list(islice(figures, 2 * len(at.candidates) + 1))) for at in sites]
+
+    def _balance(self, found: Candidate) -> float:
+        assert self.cost is not None
+        return sum(map(self.cost, found.new)) - sum(map(self.cost, found.gone))
 
     def _replace(self, op: Op, value: Value, new: list[Op]) -> bool:
         """Let all read the new value; not if the target refuses one of them then."""
@@ -228,13 +323,13 @@ def lasts(op: Op) -> bool:
 
 def simplify(
     graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-    forms: bool = False,
+    forms: bool = False, judge: Judge | None = None, traits: Traits = PLAIN,
 ) -> None:  # fmt: skip
     """Apply every local rewrite, in the regions of control flow first, until none is left."""
     for op in graph.ops:
         for region in op.regions:
-            simplify(region, env, allowed, cost, forms)
-    Matcher(graph, env, allowed, cost, forms).run()
+            simplify(region, env, allowed, cost, forms, judge, traits)
+    Matcher(graph, env, allowed, cost, forms, judge, traits).run()
 
 
 def known(value: Value) -> Array | None:

@@ -1,138 +1,162 @@
-"""A transposed convolution as plain ones: one for each row of its stride.
+"""The phases of rewriting TOSA graphs, in order, and which local rewrites belong to them.
 
-Of the results at every s-th row each needs the same rows of the kernel, and none of the zeros that
-an NPU would put between the elements. The columns of a stride are channels side by side, which is
-how they lie in memory, and rows follow one another as the parts of a CONCAT along the columns do.
+The lists below decide the order, not the order of imports: an operator's rewrites are tried in the
+order of ``MODULES`` and, within a module, of its lines.
 """
 
 from __future__ import annotations
 
-import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 
-import numpy as np
+from tosaic.files.text import print_graph
+from tosaic.ir.graph import Graph
+from tosaic.ir.traits import PLAIN, Traits
+from tosaic.ir.verify import verify
+from tosaic.rewrite import (
+    arithmetic,
+    data_movement,
+    epilogue,
+    fold_affine,
+    fold_constants,
+    fold_pads,
+    fuse_tables,
+    im2col,
+    peak_memory,
+    permute_channels,
+    permute_weights,
+    polyphase_deconv,
+    pool_before_monotone,
+    rescale_as_depthwise,
+    space_to_depth,
+    table_of_slice,
+    transpose_forms,
+    undilate,
+)
+from tosaic.rewrite.attention_heads import part_heads
+from tosaic.rewrite.candidates import Judge
+from tosaic.rewrite.concat_in_place import compute_copies
+from tosaic.rewrite.fold_constants import share_constants
+from tosaic.rewrite.keep_faster import keep_faster
+from tosaic.rewrite.layout import sink_transposes
+from tosaic.rewrite.lowest_rank import lower_ranks
+from tosaic.rewrite.match import Allowed, Cost, register, simplify
+from tosaic.rewrite.peak_memory import lower_peak
+from tosaic.rewrite.reshape_sharing import share_shapes
+from tosaic.runtime.phases import ended, is_verifying
+from tosaic.spec.env import Env
 
-from tosaic.ir.graph import Array, Op, Value
-from tosaic.rewrite.chains import FUNCTIONS, again, chain, repeated, taken
-from tosaic.rewrite.match import Matcher, form, one_number
+MODULES = (
+    fold_constants,
+    fold_affine,
+    permute_channels,
+    epilogue,
+    space_to_depth,
+    undilate,
+    pool_before_monotone,
+    data_movement,
+    fold_pads,
+    polyphase_deconv,
+    table_of_slice,
+    rescale_as_depthwise,
+    permute_weights,
+    fuse_tables,
+    transpose_forms,
+    arithmetic,
+    im2col,
+    peak_memory,
+)
+register(MODULES)
 
-_WHOLE = ("TRANSPOSE", "RESHAPE")  # read nothing but all of a value
+
+@dataclass(frozen=True, slots=True)
+class Machine:
+    """What graphs are rewritten for: environment, constraint, costs, judge and traits.
+
+    ``allowed`` is a reason why the target cannot have an operator, or None. ``cost`` is what an
+    operator costs there by formulas, which drop the forms that cost too much; ``judge`` says what
+    the region of a form takes, and decides. Without it formulas do. Without ``forms`` there are
+    only the rewrites that are better everywhere.
+    """
+
+    env: Env
+    allowed: Allowed | None
+    cost: Cost | None
+    judge: Judge | None
+    forms: bool
+    traits: Traits
 
 
 @dataclass(frozen=True, slots=True)
 class Phase:
-    """Results at every s-th place: elements from ``first`` to ``last`` places off, by weights.
+    """A step over a whole graph, changed in place or given back, on machines that it is for.
 
-    ``taps`` are the places of the weights in the kernel, -1 where there is none.
+    With ``keeps`` the judge looks at each region that the step has changed, and what is slower is
+    undone; the step is a form then, for machines with costs.
     """
 
-    first: int
-    last: int
-    taps: tuple[int, ...]
+    name: str
+    run: Callable[[Graph, Machine], Graph | None]
+    is_for: Callable[[Machine], bool] = lambda _: True
+    keeps: Mapping[str, bool] | None = None
 
-    def pads(self, size: int, count: int) -> tuple[int, int]:
-        """What is read before and after the elements, for so many results."""
-        return -self.first, count + self.last - size
-
-
-def phases(size: int, count: int, kernel: int, stride: int, before: int) -> list[Phase]:
-    """Each phase of a transposed convolution along an axis, none of which starts inside of it."""
-    found = []
-    for place in range(stride):
-        start = (place - before) % stride
-        shift = (place - before - start) // stride
-        taps = -(-(kernel - start) // stride)
-        first, last = min(shift - taps + 1, 0), max(shift, size - count)
-        places = [start + stride * (shift - at) for at in range(first, last + 1)]
-        found.append(Phase(first, last, tuple(p if 0 <= p < kernel else -1 for p in places)))
-    return found
+    def apply(self, graph: Graph, m: Machine) -> Graph:
+        """The graph after this phase."""
+        if self.keeps is None:
+            return self.run(graph, m) or graph if self.is_for(m) else graph
+        if m.cost is not None and m.forms and self.is_for(m):
+            step = partial(self.run, graph, m)
+            keep_faster(
+                graph, m.env, m.allowed, m.cost, m.judge, step, traits=m.traits, **self.keeps
+            )
+        return graph
 
 
-def together(found: list[Phase]) -> list[Phase]:
-    """Phases that read the same elements."""
-    first, last = min(p.first for p in found), max(p.last for p in found)
-    return [
-        Phase(first, last, (-1,) * (p.first - first) + p.taps + (-1,) * (last - p.last))
-        for p in found
-    ]
+def _lower_peak(graph: Graph, m: Machine) -> None:
+    assert m.cost is not None
+    lower_peak(graph, m.env, m.allowed, m.cost, m.traits)
 
 
-def kernel_of(weights: Array, rows: Phase, columns: list[Phase], fill: int) -> Array:
-    """[O, H, W, C] of a transposed convolution as [phases · O, h, w, C] of one phase of rows."""
-    out, _, _, channels = weights.shape
-    shape = len(columns), out, len(rows.taps), len(columns[0].taps), channels
-    made = np.full(shape, fill, weights.dtype)
-    for index, column in enumerate(columns):
-        for y, row_tap in enumerate(rows.taps):
-            for x, tap in enumerate(column.taps):
-                if row_tap >= 0 and tap >= 0:
-                    made[index, :, y, x] = weights[:, row_tap, tap]
-    return made.reshape(len(columns) * out, *shape[2:])
+def _concat_in_place(graph: Graph, m: Machine) -> None:
+    assert m.cost is not None
+    compute_copies(graph, m.env, m.allowed, m.cost, m.traits)
 
 
-@form("TRANSPOSE_CONV2D", *FUNCTIONS)
-def convolve_phases(m: Matcher, op: Op) -> Value | None:
-    """Plain convolutions in the place of a transposed one, with all that follows its sums."""
-    found = chain(m, op, "TRANSPOSE_CONV2D")
-    if found is None or m.cost is None:
-        return None
-    conv, *functions = found
-    weight, zero = conv.operand("weight"), one_number(conv.operand("weight_zp"))
-    if not (weight.is_const and conv.operand("bias").is_const) or zero is None:
-        return None
-    is_copied = _is_copied(m, op.outs[0])
-    best, least = 0, math.inf
-    for start in range(conv.attrs["stride"][1]):
-        with m.b.scratch():
-            value = _whole(m, conv, functions, start, int(zero))
-            if is_copied and value.producer is not None and value.producer.name == "SLICE":
-                m.b.CONCAT(value, axis=3)
-            cost = sum(map(m.cost, m.b.graph.ops))
-        if cost < least:
-            best, least = start, cost
-    return _whole(m, conv, functions, best, int(zero))
+_MEMORY = {"saves_memory": True}
+PHASES = (
+    Phase("simplify", lambda g, m: simplify(g, m.env, m.allowed, m.cost, traits=m.traits)),
+    Phase("sink_transposes", lambda g, m: sink_transposes(g, m.env, m.allowed, m.cost, m.traits)),
+    Phase(
+        "lower_ranks", lambda g, m: lower_ranks(g, m.env, m.allowed, m.traits.most_axes),
+        lambda m: m.traits.most_axes > 0,
+    ),
+    Phase(
+        "part_heads", lambda g, m: part_heads(g, m.env, m.allowed, m.cost, m.traits),
+        lambda m: m.traits.matmul == "transposes", {"before_forms": True},
+    ),
+    Phase(
+        "forms", lambda g, m: simplify(g, m.env, m.allowed, m.cost, m.forms, m.judge, m.traits)
+    ),
+    Phase(
+        "share_shapes", lambda g, m: share_shapes(g, m.env, m.allowed, m.cost, m.traits),
+        lambda m: m.traits.one_shape, {},
+    ),
+    Phase("lower_peak", _lower_peak, keeps=_MEMORY),
+    Phase("concat_in_place", _concat_in_place, keeps=_MEMORY),
+    Phase("share_constants", lambda g, m: share_constants(g)),
+)  # fmt: skip
 
 
-def _is_copied(m: Matcher, value: Value) -> bool:
-    """Whether a part of a larger value would be copied: most readers take it as it is."""
-    return bool(m.results[value]) or any(r.name in _WHOLE for r in m.readers(value))
-
-
-def _whole(m: Matcher, conv: Op, functions: list[Op], start: int, fill: int) -> Value:
-    """All phases, the columns of which begin so many before the first one.
-
-    Where these read the same elements, as those of a kernel of 4 and a stride of 2 do one column
-    before the first, no weight is 0.
-    """
-    (down, right), (top, _, left, _) = conv.attrs["stride"], conv.attrs["out_pad"]
-    (batch, height, width, _), (_, high, wide, out) = conv.ins[0].shape, conv.outs[0].shape
-    kernel = conv.operand("weight").shape
-    counts = -(-high // down), -(-(start + wide) // right)
-    rows = phases(height, counts[0], kernel[1], down, top)
-    columns = together(phases(width, counts[1], kernel[2], right, left + start))
-    channels = repeated(out, right)
-    parts = [
-        again(m, _part(m, conv, row, columns, counts, fill), functions, channels) for row in rows
-    ]
-    whole = m.b.CONCAT(*parts, axis=2) if down > 1 else parts[0]
-    size = (batch, counts[0] * down, counts[1] * right, out)
-    made = m.b.RESHAPE(whole, m.b.shape(size))
-    if size[1:3] != (high, wide):
-        made = m.b.SLICE(made, m.b.shape((0, 0, start, 0)), m.b.shape((batch, high, wide, out)))
-    return made
-
-
-def _part(
-    m: Matcher, conv: Op, row: Phase, columns: list[Phase], counts: tuple[int, int], fill: int
-) -> Value:
-    """The sums of one phase of rows and all phases of columns."""
-    weight, (_, height, width, channels) = conv.operand("weight"), conv.ins[0].shape
-    out = weight.shape[0]
-    shape = len(columns) * out, len(row.taps), len(columns[0].taps), channels
-    kernel = m.b.remade(weight, lambda a: kernel_of(a, row, columns, fill), shape)
-    bias = taken(m, conv.operand("bias"), repeated(out, len(columns)))
-    return m.b.CONV2D(
-        conv.ins[0], kernel, bias, *conv.ins[3:],
-        pad=(*row.pads(height, counts[0]), *columns[0].pads(width, counts[1])), stride=(1, 1),
-        dilation=(1, 1), acc_type=conv.attrs["acc_type"], loc=conv.loc,
-    )  # fmt: skip
+def improve(
+    graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
+    judge: Judge | None = None, forms: bool = True, traits: Traits = PLAIN,
+) -> Graph:  # fmt: skip
+    """The graph with every rewrite applied, phase by phase; the given one is used up."""
+    machine = Machine(env, allowed, cost, judge, forms, traits)
+    keeps = allowed is not None and is_verifying() and not any(map(allowed, graph.walk()))
+    constraints = (allowed,) if keeps and allowed is not None else ()
+    for phase in PHASES:
+        graph = phase.apply(graph, machine)
+        ended(phase.name, partial(print_graph, graph), partial(verify, graph, env, constraints))
+    return graph

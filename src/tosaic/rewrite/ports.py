@@ -1,4 +1,4 @@
-"""Inputs and outputs in another order of their axes, or as uint8: a TRANSPOSE or a RESCALE each.
+"""Permutes axes of graph inputs and outputs with TRANSPOSE, and converts uint8 with RESCALE.
 
 Within a graph there is int8 alone. A byte of 0 to 255 is stored as int8, and the RESCALE that
 reads or makes it has the flag that says so; its zero points differ by 128.
@@ -53,7 +53,7 @@ def unsigned_output(b: Builder, index: int) -> None:
     if alone and maker is not None and maker.name == "IDENTITY":  # a copy, which this is as well
         graph.ops.remove(maker)
         old = maker.ins[0]
-    # Behind a zero point of 0 Vela 5.2 makes one RESCALE of two and loses half of the range;
+    # Behind a zero point of 0 a compiler may make one RESCALE of two and lose half of the range;
     # any two zero points that differ by 128 do the same.
     zero = _zero(old.quant) or -_HALF
     made = _step(b, old, zero, zero + _HALF, "output")

@@ -1,7 +1,7 @@
-"""Convolutions of [N, *S, C] with TOSA's kernels, and the forms of those a target refuses.
+"""Convolutions in NHWC by TOSA's operators, and equal forms of those that a target refuses.
 
 All forms add the same products, so their results are equal. A form is taken if those before it
-are refused; what each costs on an NPU decided the order.
+are refused; the first that is not refused is the cheapest where it was measured.
 """
 
 from __future__ import annotations
@@ -13,16 +13,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, joined, piece, take
+from tosaic.ir.conv_kernels import Phase, fold_of, kernel_of, phases, together
 from tosaic.ir.graph import Array, Quant, Value
-from tosaic.rewrite.columns import fold
-from tosaic.rewrite.phases import Phase, kernel_of, phases, together
+from tosaic.lowering.alternatives.data_movement import first, joined, piece, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d
-
-_ROWS, _ELEMENTS = 64, 4096  # of a kernel that an NPU takes whole, gaps included
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +66,7 @@ class Convolution:
             b.const([self.weight_zero], self.kernel.dtype), pad=listed(list(self.padding)),
             stride=self.stride, dilation=self.dilation, acc_type=accumulator(x),
         )  # fmt: skip
-        return b.marked(y, self.meaning)
+        return b.with_quant(y, self.meaning)
 
     def finish(self, b: Lowering, sums: Value) -> Value:
         return finished(b, sums, self.terms, self.bits)
@@ -112,7 +109,7 @@ def _is_upright(x: Value, c: Convolution) -> bool:
 
 
 def _lying(b: Lowering, c: Convolution) -> Convolution:
-    """The same along the width, along which an NPU is faster and kernels may be longer."""
+    """The same along the width, along which kernels may be longer."""
     axes = list(c.kernel.shape)
     axes[c.start : c.start + 2] = axes[c.start + 1], axes[c.start]
     kernel = remade(b, c.kernel, axes, lambda a: a.reshape(axes))
@@ -125,7 +122,7 @@ def _lying(b: Lowering, c: Convolution) -> Convolution:
 def _in_blocks(b: Lowering, x: Value, c: Convolution) -> Value:
     """Columns of a stride as channels, where the width is made of whole strides."""
     (batch, height, width, channels), stride = x.shape, c.stride[1]
-    found = fold(width, c.spatial[1], stride, c.padding[1], 1)
+    found = fold_of(width, c.spatial[1], stride, c.padding[1], 1)
     if found is None or stride == 1 or c.dilation[1] != 1:
         raise Unsupported("the width is not made of whole strides")
     shape = (c.kernel.shape[0], c.spatial[0], found.blocks, stride * channels)
@@ -193,7 +190,7 @@ def padded(b: Lowering, x: Value, pads: Pads, fill: float) -> Value:
     if not any(map(any, pads)):
         return x
     around = b.shape((0, 0, *listed(pads), 0, 0))
-    return b.marked(b.PAD(x, around, b.const([fill], x.dtype)), x.quant)
+    return b.with_quant(b.PAD(x, around, b.const([fill], x.dtype)), x.quant)
 
 
 def remade(
@@ -247,9 +244,10 @@ def _parted(b: Lowering, x: Value, c: Convolution) -> Value:
     if accumulator(x) is d.I48:
         raise Unsupported("sums of int48 are not added up, so a kernel cannot be parted")
     counts, (down, right) = c.counts(x), c.dilation
-    width = min(c.spatial[1], (_ELEMENTS - 1) // right + 1)
+    most_rows, most = b.traits.kernel_rows, b.traits.kernel_elements
+    width = min(c.spatial[1], (most - 1) // right + 1)
     reach = (width - 1) * right + 1
-    height = min(c.spatial[0], (min(_ROWS, _ELEMENTS // reach) - 1) // down + 1)
+    height = min(c.spatial[0], (min(most_rows, most // reach) - 1) // down + 1)
     if (height, width) == c.spatial:
         raise Unsupported("the kernel is as small as it gets")
     total: Value | None = None
@@ -262,7 +260,7 @@ def _parted(b: Lowering, x: Value, c: Convolution) -> Value:
                 span = (counts[axis] - 1) * c.stride[axis] + (size - 1) * c.dilation[axis] + 1
                 part = piece(b, part, axis + 1, begin, begin + span)
             sums = _part(b, c, (top, rows), (left, columns), total is None).sums(b, part)
-            total = sums if total is None else b.marked(b.ADD(total, sums), c.meaning)
+            total = sums if total is None else b.with_quant(b.ADD(total, sums), c.meaning)
     assert total is not None
     return c.finish(b, total)
 
@@ -316,13 +314,13 @@ def phased(b: Lowering, x: Value, c: Convolution, stride: Sequence[int], out_pad
     for row in rows:
         parts = [_phase(b, x, c, row, group, counts) for group in groups]
         meaning = parts[0].quant
-        lines.append(joined(b, [b.marked(part, None) for part in parts], 3))
+        lines.append(joined(b, [b.with_quant(part, None) for part in parts], 3))
     channels = c.bias.shape[0]
     y = b.reshape(joined(b, lines, 2), (batch, counts[0] * down, counts[1] * right, channels))
     y = piece(b, piece(b, y, 1, 0, high), 2, 0, wide)
     if meaning is not None and isinstance(meaning.scale, tuple):
         meaning = replace(meaning, scale=meaning.scale[:channels])
-    return b.marked(y, meaning)
+    return b.with_quant(y, meaning)
 
 
 def _phase(

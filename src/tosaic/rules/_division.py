@@ -1,10 +1,10 @@
-"""Whole quotients and rests of plain int32, with operators that both of TOSA's profiles have."""
+"""Floor division and remainder of int32, with operators that both TOSA profiles have."""
 
 from __future__ import annotations
 
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import minus, plus, times
 
 _SMALL = 1 << 12

@@ -1,4 +1,4 @@
-"""Tensors of indices: where they are constants, how they count, and rows by indices that are not.
+"""Index tensors: constant or computed, negative indices, and gather of rows.
 
 TOSA's indices are int32 and count from 0. A target without the INT profile has GATHER but moves and
 compares no integers: there they are counted in float32.
@@ -12,10 +12,10 @@ from collections.abc import Sequence
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, take, tiled
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import first, take, tiled
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import accumulator, zero_point
 from tosaic.spec import dtypes as d
 
@@ -51,7 +51,7 @@ def alike(b: Lowering, *indices: Value) -> list[Value]:
 def times_number(b: Lowering, x: Value, factor: int) -> Value:
     if x.dtype is d.F32 and factor >= 1 << 24:
         raise Unsupported("indices of so many elements need the INT profile")
-    return x if factor == 1 else b.MUL(x, b.number(factor, x), b.const([0], d.I8))
+    return x if factor == 1 else b.mul(x, b.number(factor, x))
 
 
 def wrapped(b: Lowering, index: Value, size: int) -> Value:
@@ -98,7 +98,7 @@ def rows_at(b: Lowering, rows: Value, index: Value) -> Value:
         raise Unsupported("values with a scale for each channel are not picked by their index")
 
     def plain() -> Value:
-        return b.marked(b.GATHER(rows, index), rows.quant)
+        return b.with_quant(b.GATHER(rows, index), rows.quant)
 
     def by_product() -> Value:
         found = hits(b, index, rows.shape[1])
@@ -144,14 +144,14 @@ def _looked_up(b: Lowering, rows: Value, index: Value) -> Value:
         none, b.const([zero], d.I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1),
         acc_type=d.I32,
     )  # fmt: skip
-    chosen = b.settle(b.marked(found, Quant(rows.quant.scale)), rows.quant, d.I8)
+    chosen = b.requantize(b.with_quant(found, Quant(rows.quant.scale)), rows.quant, d.I8)
     if not bits:
-        return b.marked(b.reshape(chosen, (1, wanted, channels)), rows.quant)
+        return b.with_quant(b.reshape(chosen, (1, wanted, channels)), rows.quant)
     low = b.SUB(index, b.LOGICAL_LEFT_SHIFT(high, b.number(bits, high)))
     within = counted(b, hits(b, b.reshape(low, (wanted, 1)), 1 << bits), d.I8)
-    chosen = b.marked(b.reshape(chosen, (wanted, 1 << bits, channels)), rows.quant)
+    chosen = b.with_quant(b.reshape(chosen, (wanted, 1 << bits, channels)), rows.quant)
     made = picked(b, b.reshape(within, (wanted, 1, 1 << bits)), chosen)
-    return b.marked(b.reshape(made, (1, wanted, channels)), rows.quant)
+    return b.with_quant(b.reshape(made, (1, wanted, channels)), rows.quant)
 
 
 def _group(b: Lowering, index: Value, bits: int) -> Value:
@@ -168,7 +168,7 @@ def small_compared(b: Lowering, name: str, x: Value, y: Value) -> Value:
     def difference() -> Value:
         if x.dtype is not d.I32:
             raise Unsupported("only integers are compared by their difference")
-        return masks.compared_with(b, name, b.marked(b.SUB(x, y), Quant(1.0)), 0.0)
+        return masks.compared_with(b, name, b.with_quant(b.SUB(x, y), Quant(1.0)), 0.0)
 
     return first(b, lambda: masks.compared(b, name, x, y), difference)
 
@@ -192,7 +192,7 @@ def picked(b: Lowering, picks: Value, rows: Value) -> Value:
     none = b.const([0], rows.dtype)
     sums = b.MATMUL(picks, rows, none, zero_point(b, rows), out=accumulator(rows))
     meaning = Quant(rows.quant.scale)
-    return b.settle(b.marked(sums, meaning), rows.quant, rows.dtype)
+    return b.requantize(b.with_quant(sums, meaning), rows.quant, rows.dtype)
 
 
 def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:

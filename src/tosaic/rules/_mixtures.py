@@ -1,4 +1,4 @@
-"""Linear interpolation without RESIZE: the same sums of products, by convolutions.
+"""Linear interpolation without RESIZE, as convolutions.
 
 Weights are whole numbers, as those of TOSA's RESIZE are, and every sum is exact: results are
 equal to it bit by bit.
@@ -15,9 +15,9 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import piece, take
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.data_movement import piece, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator
 from tosaic.spec import dtypes as d
@@ -113,7 +113,7 @@ def _summed(
             "DEPTHWISE_CONV2D", kernel, b.const(np.zeros(1), kind), 0, 0, stride,
             ((0, 0), (0, 0)), (1, 1), Quant(factor), math.prod(kernel.shape[:2]), 16,
         ))  # fmt: skip
-    return b.marked(y, quant)
+    return b.with_quant(y, quant)
 
 
 def _is_added_up(x: Value, units: int) -> bool:
@@ -125,9 +125,9 @@ def _added(
     b: Lowering, x: Value, kernels: Sequence[Value], stride: tuple[int, int], units: int
 ) -> Value:
     """The same with weights that are sums of several, each of which int8 holds."""
-    wide = [b.marked(_summed(b, x, kernel, stride, 1.0, d.I32), None) for kernel in kernels]
+    wide = [b.with_quant(_summed(b, x, kernel, stride, 1.0, d.I32), None) for kernel in kernels]
     total = reduce(b.ADD, wide)
-    return b.marked(b.rescale(total, [1.0 / units], 0, x.dtype), x.quant)
+    return b.with_quant(b.rescale(total, [1.0 / units], 0, x.dtype), x.quant)
 
 
 def crossed(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
@@ -138,11 +138,11 @@ def crossed(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
     assert quant is not None
     y = b.permute(x, (0, 1, 3, 2))
     y = _product(b, y, width)
-    y = b.marked(b.rescale(y, [1.0], 0, d.I16), None)
+    y = b.with_quant(b.rescale(y, [1.0], 0, d.I16), None)
     y = _product(b, b.permute(y, (0, 3, 2, 1)), height)
     y = b.rescale(y, [1.0], 0, d.I32)
     y = b.rescale(y, [1.0 / height.unit / width.unit], 0, d.I8)
-    return b.marked(b.permute(y, (0, 3, 1, 2)), quant)
+    return b.with_quant(b.permute(y, (0, 3, 1, 2)), quant)
 
 
 def _product(b: Lowering, x: Value, axis: Axis) -> Value:

@@ -1,4 +1,4 @@
-"""A function of two int8 values: all 65,536 answers in a row, and the place of each."""
+"""Functions of two int8 values by a table of all 65,536 results."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.ir.graph import Array, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import plus, times
 from tosaic.spec import dtypes as d
 
@@ -35,7 +35,7 @@ def pair_table(
     place = plus(b, plus(b, times(b, high, 256), low), 128 * 257)
     row = b.const(answers, d.I8, shape=(1, 256 * 256, 1))
     found = b.GATHER(row, b.reshape(place, (1, place.type.size)))
-    return b.marked(b.reshape(found, place.shape), quant)
+    return b.with_quant(b.reshape(found, place.shape), quant)
 
 
 def _reals(x: Value) -> Tensor:

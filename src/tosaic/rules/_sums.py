@@ -1,4 +1,4 @@
-"""Sums of products: their type, what they mean, and how they leave the operator."""
+"""Accumulators of sums of products: their type, scale and requantization."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from functools import reduce
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
 
@@ -36,7 +36,7 @@ def product(x: Value, weight: Value, axis: int) -> Quant | None:
 
 def summed(b: Lowering, terms: Iterable[Value], quant: Quant | None = None) -> Value:
     """Terms added up as they are made, and what their sum means."""
-    return reduce(lambda x, y: b.marked(b.ADD(x, y), quant), terms)
+    return reduce(lambda x, y: b.with_quant(b.ADD(x, y), quant), terms)
 
 
 def zero_of(x: Value) -> int:
@@ -109,10 +109,10 @@ def finished(b: Lowering, sums: Value, terms: int, bits: int) -> Value:
     if sums.quant is None:
         return sums
     if b.wanted is not None:
-        return b.settle(sums, *b.wanted)
+        return b.requantize(sums, *b.wanted)
     if sums.dtype is not d.I48:
         return sums
     spare = max(bits + math.ceil(math.log2(terms)) - 29, 0)
     scale, axis = sums.quant.scale, sums.quant.axis
     wider = tuple(s * 2.0**spare for s in scale) if isinstance(scale, tuple) else scale * 2.0**spare
-    return b.marked(b.rescale(sums, [2.0**-spare], 0, d.I32), Quant(wider, 0, axis))
+    return b.with_quant(b.rescale(sums, [2.0**-spare], 0, d.I32), Quant(wider, 0, axis))

@@ -1,13 +1,13 @@
-"""Windows over one, two or three axes: where they start, what they leave over, the layout."""
+"""Window arithmetic over one to three axes: start, remainder, padding and layout."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import joined, piece
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import joined, piece
+from tosaic.lowering.builder import Lowering
 
 Pads = list[tuple[int, int]]
 
@@ -59,7 +59,7 @@ def side_by_side(b: Lowering, parts: Sequence[Value], axis: int) -> Value:
     if quant is not None and isinstance(quant.scale, tuple):
         scales = [s for p in parts if p.quant for s in p.quant.scale]  # type: ignore[union-attr]
         quant = Quant(tuple(scales), 0, axis)
-    return b.marked(joined(b, [b.marked(p, None) for p in parts], axis), quant)
+    return b.with_quant(joined(b, [b.with_quant(p, None) for p in parts], axis), quant)
 
 
 def fitted(

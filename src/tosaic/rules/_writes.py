@@ -1,4 +1,4 @@
-"""Rows of [N, K, C] written, filled and added to by indices [N, W], constant or computed."""
+"""Scatter, fill and accumulate rows by constant or computed indices."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ import math
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, joined, take
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import first, joined, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import counted, hits, int32, known, picked, rows_at
 from tosaic.rules._operands import Operand, converted, operands, scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point
@@ -27,7 +27,7 @@ def same_meaning(b: Lowering, x: Value, y: Value) -> tuple[Value, Value]:
     given = x if x.quant is not None else y
     assert given.quant is not None
     quant, kind = b.wanted or (given.quant, given.dtype)
-    return b.settle(x, quant, kind), b.settle(y, quant, kind)
+    return b.requantize(x, quant, kind), b.requantize(y, quant, kind)
 
 
 def written(b: Lowering, rows: Value, index: Value, new: Value) -> Value:
@@ -42,7 +42,7 @@ def written(b: Lowering, rows: Value, index: Value, new: Value) -> Value:
     where_to = int32(b, index)
 
     def plain() -> Value:
-        return b.marked(b.SCATTER(rows, where_to, new), rows.quant)
+        return b.with_quant(b.SCATTER(rows, where_to, new), rows.quant)
 
     def by_product() -> Value:
         found = hits(b, where_to, rows.shape[1])
@@ -94,7 +94,7 @@ def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1)
         zero = b.const([0], kind)
         total = converted(b, b.MATMUL(picks, new, zero, zero, out=d.F32), kind)
         if weight != 1:
-            total = b.MUL(total, b.number(weight, total), b.const([0], d.I8))
+            total = b.mul(total, b.number(weight, total))
         return b.ADD(*operands(b, rows, total))
     if rows.quant is None or weight <= 0:
         raise Unsupported(
@@ -102,11 +102,11 @@ def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1)
         )
     sums = b.MATMUL(picks, new, b.const([0], kind), zero_point(b, new), out=accumulator(new))
     with b.wanting(None):
-        sums = finished(b, b.marked(sums, Quant(scale_of(new) * weight)), terms, 17)
+        sums = finished(b, b.with_quant(sums, Quant(scale_of(new) * weight)), terms, 17)
     spare = min(10, 29 - new.dtype.bits - math.ceil(math.log2(terms)))
     sums = b.widened(sums, max(spare, 0))
     addend = b.rescale(rows, [scale_of(rows) / scale_of(sums)], 0, d.I32)
-    return b.marked(b.ADD(addend, sums), sums.quant)
+    return b.with_quant(b.ADD(addend, sums), sums.quant)
 
 
 def _added_integers(b: Lowering, rows: Value, found: Value, new: Value, weight: float) -> Value:
@@ -115,6 +115,6 @@ def _added_integers(b: Lowering, rows: Value, found: Value, new: Value, weight: 
     mask = b.reshape(found, (batch, size, terms, 1))
     each = b.reshape(int32(b, new), (batch, 1, terms, new.shape[2]))
     if weight != 1:
-        each = b.MUL(each, b.number(weight, each), b.const([0], d.I8))
+        each = b.mul(each, b.number(weight, each))
     total = b.REDUCE_SUM(masks.chosen(b, mask, each, b.number(0, each)), axis=2)
     return converted(b, b.ADD(int32(b, rows), b.reshape(total, rows.shape)), rows.dtype)

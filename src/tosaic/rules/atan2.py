@@ -1,4 +1,4 @@
-"""The angle of a point."""
+"""atan2."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import math
 
 import torch
 
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import chosen
-from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.alternatives.mask import chosen
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import small_compared
 from tosaic.rules._operands import minus, negated, operands, scale_of, times
 from tosaic.rules._quotient import quotient
@@ -23,23 +23,21 @@ _RATIO, _ANGLE = Quant(1 / 32767), Quant(math.pi / 4 / 32767)
 
 @rule(
     "aten.atan2.default",
-    "aten.atan2_.default",
     samples=[
         Sample(((6, 40), (6, 40)), steps16=2),
         Sample(((3, 4, 5), (4, 1)), domain=(-1.0, 2.0), steps16=2),
     ],
 )
-@rule("aten.arctan2.default")
 def atan2(b: Lowering, self: Value, other: Value) -> Value:
     """The angle of the smaller over the larger, turned to where the point is."""
     y, x = operands(b, self, other)
     if y.quant is None:
         return _turned(b, y, x, _angle(b, b.ABS(y), b.ABS(x)), 1.0)
     fine = Quant(max(scale_of(v) * largest(v) for v in (y, x)) / 32767)
-    y, x = (b.marked(b.settle(v, fine, I32), None) for v in (y, x))
+    y, x = (b.with_quant(b.requantize(v, fine, I32), None) for v in (y, x))
     sizes = b.ABS(y), b.ABS(x)
     angle = first(b, lambda: _fine_angle(b, *sizes), lambda: _byte_angle(b, *sizes))
-    return b.marked(_turned(b, y, x, angle, 1 / _ANGLE.one_scale), _ANGLE)
+    return b.with_quant(_turned(b, y, x, angle, 1 / _ANGLE.one_scale), _ANGLE)
 
 
 def _angle(b: Lowering, y: Value, x: Value) -> Value:
@@ -53,9 +51,9 @@ def _angle(b: Lowering, y: Value, x: Value) -> Value:
 def _fine_angle(b: Lowering, y: Value, x: Value) -> Value:
     """The same of integers of 15 bits, by a table of int16."""
     ends = b.MINIMUM(y, x), b.MAXIMUM(y, x)
-    least, most = (b.marked(b.levels(v, I16), Quant(1.0)) for v in ends)
+    least, most = (b.with_quant(b.levels(v, I16), Quant(1.0)) for v in ends)
     with b.wanting((_RATIO, I16)):
-        ratio = b.settled(quotient(b, least, most))
+        ratio = b.requantized(quotient(b, least, most))
     with b.wanting((_ANGLE, I16)):
         return b.levels(b.table(ratio, torch.atan))
 
@@ -63,10 +61,10 @@ def _fine_angle(b: Lowering, y: Value, x: Value) -> Value:
 def _byte_angle(b: Lowering, y: Value, x: Value) -> Value:
     """Their ratio in 8 bits, and a table of these."""
     most = b.MAXIMUM(b.MAXIMUM(y, x), b.number(1, y))
-    ratio = b.marked(b.INTDIV(times(b, b.MINIMUM(y, x), 1 << 15), most), Quant(2.0**-15))
+    ratio = b.with_quant(b.INTDIV(times(b, b.MINIMUM(y, x), 1 << 15), most), Quant(2.0**-15))
     with b.wanting((Quant(math.pi / 4 / 255, -128), I8)):
-        angle = b.table(b.settle(ratio, Quant(1 / 255, -128), I8), torch.atan)
-    return b.marked(b.settle(angle, _ANGLE, I32), None)
+        angle = b.table(b.requantize(ratio, Quant(1 / 255, -128), I8), torch.atan)
+    return b.with_quant(b.requantize(angle, _ANGLE, I32), None)
 
 
 def _turned(b: Lowering, y: Value, x: Value, angle: Value, steps: float) -> Value:

@@ -8,10 +8,10 @@ from typing import Any
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import joined, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import joined, piece
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import known
 from tosaic.rules.index import embedding
 from tosaic.rules.linear import multiply
@@ -78,4 +78,4 @@ def _bag(b: Lowering, rows: Value, shares: Value | None, count: int, mode: int) 
     else:
         reduce: Any = _MODES[mode]
         found = reduce(b, apart, [1])
-    return b.settled(found)
+    return b.requantized(found)

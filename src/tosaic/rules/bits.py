@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._division import floored
 from tosaic.rules._operands import Operand, operands
 from tosaic.spec import dtypes as d
@@ -24,7 +24,7 @@ def _plain(b: Lowering, x: Value, amount: Operand) -> list[Value]:
     return operands(b, x, amount)
 
 
-@rule("aten.bitwise_left_shift.Tensor", "aten.__lshift__.Tensor", policy="NONE", samples=_TENSORS)
+@rule("aten.bitwise_left_shift.Tensor", policy="NONE", samples=_TENSORS)
 def left_shift(b: Lowering, self: Value, other: Operand) -> Value:
     """By 32 and more, twice: nothing is left."""
     x, amount = _plain(b, self, other)
@@ -47,7 +47,7 @@ def _within(b: Lowering, amount: Value, most: int) -> Value:
     )
 
 
-@rule("aten.bitwise_right_shift.Tensor", "aten.__rshift__.Tensor", policy="NONE", samples=_TENSORS)
+@rule("aten.bitwise_right_shift.Tensor", policy="NONE", samples=_TENSORS)
 def right_shift(b: Lowering, self: Value, other: Operand) -> Value:
     """The sign moves in; without the INT profile, a quotient rounded down."""
     x, amount = _plain(b, self, other)
@@ -59,7 +59,5 @@ def right_shift(b: Lowering, self: Value, other: Operand) -> Value:
     )
 
 
-rule("aten.bitwise_left_shift.Tensor_Scalar", "aten.__lshift__.Scalar", policy="NONE",
-     samples=_NUMBERS)(left_shift)  # fmt: skip
-rule("aten.bitwise_right_shift.Tensor_Scalar", "aten.__rshift__.Scalar", policy="NONE",
-     samples=_NUMBERS)(right_shift)  # fmt: skip
+rule("aten.bitwise_left_shift.Tensor_Scalar", policy="NONE", samples=_NUMBERS)(left_shift)
+rule("aten.bitwise_right_shift.Tensor_Scalar", policy="NONE", samples=_NUMBERS)(right_shift)

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from functools import partial
 
-from tosaic.front import masks
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import Operand, operands
 from tosaic.spec import dtypes as d
 
@@ -99,16 +99,12 @@ for _name, _join, _flag in (
     ("or", masks.either, False),
     ("xor", masks.differ, True),
 ):
-    _both = partial(_logical, join=_join)
-    rule(f"aten.logical_{_name}.default", samples=(*_MASKS, Sample(((4, 5), (5,)), whole=True)))(
-        _both
-    )
-    rule(f"aten.logical_{_name}_.default", policy="NONE", samples=_MASKS)(_both)
+    _samples: tuple[Sample, ...] = (*_MASKS, Sample(((4, 5), (5,)), whole=True))
+    rule(f"aten.logical_{_name}.default", samples=_samples)(partial(_logical, join=_join))
     _bits = partial(_bitwise, join=_join, name=f"BITWISE_{_name.upper()}")
-    rule(f"aten.bitwise_{_name}.Tensor", f"aten.bitwise_{_name}_.Tensor",
-         f"aten.__{_name}__.Tensor", policy="NONE", samples=_MASKS)(_bits)  # fmt: skip
-    rule(f"aten.bitwise_{_name}.Scalar", f"aten.__{_name}__.Scalar", policy="NONE",
-         samples=[Sample(((4, 5),), (_flag,), kinds=("bool",))])(_bits)  # fmt: skip
+    rule(f"aten.bitwise_{_name}.Tensor", policy="NONE", samples=_MASKS)(_bits)
+    _samples = (Sample(((4, 5),), (_flag,), kinds=("bool",)),)
+    rule(f"aten.bitwise_{_name}.Scalar", policy="NONE", samples=_samples)(_bits)
 
 
 @rule(
@@ -139,7 +135,7 @@ def where(b: Lowering, condition: Value, self: Operand, other: Operand) -> Value
     assert given.quant is not None
     quant, kind = b.wanted or (given.quant, given.dtype)
     settled = [  # rounded before the choice, once
-        b.settle(v, quant, kind)
+        b.requantize(v, quant, kind)
         if isinstance(v, Value) and _number(v) is None
         else b.quantized_number(_number(v) or 0.0, quant, kind, 0)
         for v in (self, other)
@@ -175,7 +171,7 @@ def where_numbers(b: Lowering, condition: Value, self: float, other: float) -> V
     return masks.chosen(b, condition, *(b.const(number, d.F32) for number in numbers))
 
 
-@rule("aten.masked_fill.Scalar", "aten.masked_fill_.Scalar", samples=[
+@rule("aten.masked_fill.Scalar", samples=[
     Sample(((2, 3, 4), (3, 4)), (0.5,), kinds=("", "bool")),
     Sample(((5, 6), (5, 1)), (-7,), kinds=("", "bool")),
 ])  # fmt: skip
@@ -184,5 +180,6 @@ def masked_fill(b: Lowering, self: Value, mask: Value, value: Operand) -> Value:
     return where(b, mask, value, self)
 
 
-rule("aten.masked_fill.Tensor", "aten.masked_fill_.Tensor",
-     samples=[Sample(((4, 5), (4, 5), ()), kinds=("", "bool"))])(masked_fill)  # fmt: skip
+rule("aten.masked_fill.Tensor", samples=[Sample(((4, 5), (4, 5), ()), kinds=("", "bool"))])(
+    masked_fill
+)

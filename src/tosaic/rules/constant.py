@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -11,13 +10,13 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.masks import Mask, compared, inverted, number_of
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.alternatives.mask import Mask, compared, inverted, number_of
+from tosaic.lowering.builder import TYPES, Lowering
+from tosaic.rules._integer_floor import whole as rounded
 from tosaic.rules._operands import converted
-from tosaic.rules._whole import whole as rounded
 from tosaic.rules.compare import truth
 from tosaic.spec import dtypes as d
 
@@ -27,12 +26,9 @@ _SHAPES = (Sample(((2, 3, 4),)), Sample(((1, 3, 4, 4),)))
 
 @shared(
     "aten.alias.default",
-    "aten.alias_copy.default",
     "aten.clone.default",
     "aten.contiguous.default",
     "aten.detach.default",
-    "aten.detach_copy.default",
-    "aten.detach_.default",
     "aten.lift_fresh.default",
     "aten.lift_fresh_copy.default",
     samples=_SHAPES,
@@ -50,21 +46,12 @@ def dropout(b: Lowering, input: Value, p: float, train: bool) -> Value:
     return input
 
 
-@shared("aten.dropout_.default", "aten.feature_dropout_.default", samples=_DROPOUT)
-def dropout_in_place(b: Lowering, self: Value, p: float, train: bool) -> Value:
-    return dropout(b, self, p, train)
-
-
 @rule("aten._assert_tensor_metadata.default", policy="NONE")
 def assert_metadata(b: Lowering, **claims: Any) -> None:
     """Export has checked what this claims."""
 
 
-@shared(
-    "aten.copy.default",
-    "aten.copy_.default",
-    samples=[Sample(((2, 3), (2, 3))), Sample(((2, 3, 4), (3, 1)))],
-)
+@shared("aten.copy.default", samples=[Sample(((2, 3), (2, 3))), Sample(((2, 3, 4), (3, 1)))])
 def copy(b: Lowering, self: Value, src: Value, non_blocking: bool = False) -> Value:
     """The second value, in the shape and type of the first."""
     kind = self.dtype if self.quant is None else d.F32
@@ -87,7 +74,7 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
     if x.quant is not None and kind is d.BOOL:
         return truth(b, x)
     if x.quant is not None:
-        whole = b.marked(_truncated(b, x, x.quant.one_scale), None)
+        whole = b.with_quant(_truncated(b, x, x.quant.one_scale), None)
         ends = [(end - x.quant.one_zero) * x.quant.one_scale for end in x.dtype.range]
         fits = kind.range[0] - 1 < ends[0] and ends[1] < kind.range[1] + 1
         return b.levels(whole, kind) if fits and kind is not d.I32 else converted(b, whole, kind)
@@ -97,14 +84,14 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
         zero = b.number(0, x)
         return moves.first(
             b,
-            lambda: b.marked(b.CAST(x, out=kind), None),
+            lambda: b.with_quant(b.CAST(x, out=kind), None),
             lambda: inverted(b, compared(b, "==", x, zero)),
         )
     if x.dtype.is_float and kind is d.BOOL:
-        return b.marked(b.LOGICAL_NOT(b.EQUAL(x, b.number(0, x))), None)
+        return b.with_quant(b.LOGICAL_NOT(b.EQUAL(x, b.number(0, x))), None)
     if x.dtype.is_float and kind.is_int:
         whole = b.SELECT(b.GREATER_EQUAL(x, b.number(0, x)), b.FLOOR(x), b.CEIL(x))
-        return b.marked(b.CAST(whole, out=kind), None)
+        return b.with_quant(b.CAST(whole, out=kind), None)
     if {x.dtype, kind} == {d.F16, d.BF16}:
         return _cast(b, _cast(b, x, d.F32), kind)
     if x.dtype is d.BOOL and kind.is_float:
@@ -112,24 +99,24 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
         one, zero = (b.const(np.full(ones, n), kind) for n in (1, 0))
         return moves.first(
             b,
-            lambda: b.marked(b.CAST(x, out=kind), None),
-            lambda: b.marked(b.SELECT(x, one, zero), None),
+            lambda: b.with_quant(b.CAST(x, out=kind), None),
+            lambda: b.with_quant(b.SELECT(x, one, zero), None),
         )
-    return b.marked(b.CAST(x, out=kind), None)
+    return b.with_quant(b.CAST(x, out=kind), None)
 
 
 def _real(b: Lowering, x: Value) -> Value:
     """Integers or a mask as quantized real numbers, limited to what the result can hold."""
     if x.dtype is d.BOOL:
-        return b.marked(number_of(b, x, d.I8), Quant(1.0))
+        return b.with_quant(number_of(b, x, d.I8), Quant(1.0))
     assert b.wanted is not None
     if x.dtype is not d.I32:
-        return b.marked(b.IDENTITY(x), Quant(1.0))
+        return b.with_quant(b.IDENTITY(x), Quant(1.0))
     (quant, kind), most = b.wanted, d.I32.range[1]
     reals = [(end - quant.one_zero) * quant.one_scale for end in kind.range]
     low, high = max(math.floor(reals[0]), -most), min(math.ceil(reals[1]), most)
     limited = b.MINIMUM(b.MAXIMUM(x, b.number(low, x)), b.number(high, x))
-    return b.marked(limited, Quant(1.0))
+    return b.with_quant(limited, Quant(1.0))
 
 
 def _truncated(b: Lowering, x: Value, scale: float) -> Value:
@@ -145,7 +132,7 @@ def _cast_mask(b: Lowering, x: Value, kind: d.DType) -> Value:
     if kind is d.BOOL:
         return x
     if kind.is_float:
-        return b.marked(b.IDENTITY(x), Quant(1.0))
+        return b.with_quant(b.IDENTITY(x), Quant(1.0))
     return number_of(b, x, kind)
 
 
@@ -184,80 +171,26 @@ def to_copy(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory
     return _cast(b, self, _kind(dtype, self.dtype))
 
 
-@shared("aten.type_as.default", "aten.to.other", samples=[Sample(((2, 3), (4,)))])
-def type_as(b: Lowering, self: Value, other: Value, **memory: Any) -> Value:
-    return _cast(b, self, other.dtype if other.quant is None else d.F32)
+def _created(name: str, b: Lowering, self: Value | None = None, **arguments: Any) -> Value:
+    """A tensor that PyTorch makes of numbers; of another tensor at most shape and type count."""
+    packet, overload = name.split(".")
+    kept = {k: v for k, v in arguments.items() if k not in _MEMORY}
+    if self is not None:
+        kind = d.F32 if self.quant is not None else self.dtype
+        like = torch.empty((), dtype=_TORCH[kind]).expand(self.shape)
+        return b.tensor(getattr(getattr(torch.ops.aten, packet), overload)(like, **kept))
+    return b.tensor(getattr(getattr(torch.ops.aten, packet), overload)(**kept))
 
 
-def _filled(b: Lowering, shape: Sequence[int], number: float, kind: d.DType) -> Value:
-    sizes = tuple(shape)
-    return b.const(lambda: np.full(sizes, number, kind.array), kind, shape=sizes)
-
-
-def _default(number: float) -> d.DType:
-    if isinstance(number, bool):
-        return d.BOOL
-    return d.I32 if isinstance(number, int) else d.F32
-
-
-def _float_of(x: Value) -> d.DType:
-    return x.dtype if x.quant is None else d.F32
-
-
-@rule("aten.full.default")
-def full(
-    b: Lowering,
-    size: Sequence[int],
-    fill_value: float,
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return _filled(b, size, fill_value, _kind(dtype, _default(fill_value)))
-
-
-@rule("aten.scalar_tensor.default")
-def scalar_tensor(b: Lowering, s: float, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return _filled(b, (), s, _kind(dtype, d.F32))
-
-
-rule("aten.zeros.default", "aten.empty.memory_format")(partial(full, fill_value=0.0))
-rule("aten.ones.default")(partial(full, fill_value=1.0))
-
-
-@rule("aten.full_like.default")
-def full_like(
-    b: Lowering, self: Value, fill_value: float, dtype: torch.dtype | None = None, **memory: Any
-) -> Value:
-    return _filled(b, self.shape, fill_value, _kind(dtype, _float_of(self)))
-
-
-rule("aten.zeros_like.default", "aten.empty_like.default")(partial(full_like, fill_value=0))
-rule("aten.ones_like.default")(partial(full_like, fill_value=1))
-
-
-@rule("aten.new_full.default")
-def new_full(
-    b: Lowering,
-    self: Value,
-    size: Sequence[int],
-    fill_value: float,
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return _filled(b, size, fill_value, _kind(dtype, _float_of(self)))
-
-
-rule("aten.new_zeros.default", "aten.new_empty.default")(partial(new_full, fill_value=0))
-rule("aten.new_ones.default")(partial(new_full, fill_value=1))
-
-
-@rule("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
-def arange(
-    b: Lowering,
-    end: float,
-    start: float = 0,
-    step: float = 1,
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return b.tensor(torch.arange(start, end, step, dtype=dtype))
+_MEMORY = ("layout", "device", "pin_memory", "memory_format")
+_TORCH = {kind: dtype for dtype, kind in TYPES.items()}
+for _name in (
+    "full.default", "zeros.default", "ones.default", "scalar_tensor.default", "full_like.default",
+    "zeros_like.default", "ones_like.default", "new_full.default", "new_zeros.default",
+    "new_ones.default", "arange.default", "arange.start", "arange.start_step", "eye.default",
+    "eye.m", "linspace.default",
+):  # fmt: skip
+    rule(f"aten.{_name}")(partial(_created, _name))
+rule("aten.empty.memory_format")(partial(_created, "zeros.default"))
+rule("aten.empty_like.default")(partial(_created, "zeros_like.default"))
+rule("aten.new_empty.default")(partial(_created, "new_zeros.default"))

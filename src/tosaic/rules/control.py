@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import rule
-from tosaic.front.walk import Region
 from tosaic.ir.graph import Graph, Value
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.walk import Region
 
 
 def _tensors(values: Sequence[Any]) -> list[Value]:
@@ -46,7 +46,7 @@ def cond(
     _same_meaning(branches[0].outputs, branches[1].outputs, "the results of the two branches")
     passed = [v for v in values if not v.is_const]
     results = b.results("COND_IF", pred, *passed, regions=branches)
-    return [b.marked(r, o.quant) for r, o in zip(results, branches[0].outputs)]
+    return [b.with_quant(r, o.quant) for r, o in zip(results, branches[0].outputs)]
 
 
 @rule("while_loop", policy="NONE")
@@ -61,8 +61,8 @@ def while_loop(
     _need_extension(b)
     carried, read = _tensors(carried_inputs), _tensors(additional_inputs)
     wanted = {i: m for i in range(len(carried)) if (m := body_fn.reads(i)) is not None}
-    start = [b.settle(v, *wanted[i]) if i in wanted else v for i, v in enumerate(carried)]
-    start = [b.marked(b.IDENTITY(v), v.quant) if v.is_const else v for v in start]
+    start = [b.requantize(v, *wanted[i]) if i in wanted else v for i, v in enumerate(carried)]
+    start = [b.with_quant(b.IDENTITY(v), v.quant) if v.is_const else v for v in start]
     name = f"{b.graph.name}_{len(b.graph.ops)}"
     test = cond_fn.lower(b, [*start, *read], f"{name}_cond", {})
     known = cond_fn.limit()
@@ -71,11 +71,11 @@ def while_loop(
     passed = [v for v in read if not v.is_const]
     _pass_on(b, body, len(passed))
     results = b.results("WHILE_LOOP", *start, *passed, regions=(test, body))
-    return [b.marked(r, v.quant) for r, v in zip(results, start)]
+    return [b.with_quant(r, v.quant) for r, v in zip(results, start)]
 
 
 def _pass_on(b: Lowering, body: Graph, count: int) -> None:
     """Give the last inputs of a body as its last outputs."""
-    inner = Lowering(b.env, body, b.constraints)
+    inner = Lowering(b.env, body, b.constraints, b.traits)
     for value in body.inputs[len(body.inputs) - count :] if count else []:
-        inner.output(inner.marked(inner.IDENTITY(value), value.quant))
+        inner.output(inner.with_quant(inner.IDENTITY(value), value.quant))

@@ -9,10 +9,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Value
+from tosaic.lowering.alternatives.data_movement import first, piece
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._convolve import Convolution, convolved, phased, repeated
 from tosaic.rules._sums import (
     accumulator,
@@ -55,7 +55,7 @@ def _kernel(b: Lowering, weight: Value, shape: Sequence[int], order: Sequence[in
         turned = [shape[i] for i in order]
         return b.remade(weight, lambda a: a.reshape(shape).transpose(order), turned)
     bare = weight if weight.shape == shape else b.RESHAPE(weight, b.shape(shape))
-    return b.permute(b.marked(bare, None), order) if weight.quant is None else _no_kernel()
+    return b.permute(b.with_quant(bare, None), order) if weight.quant is None else _no_kernel()
 
 
 def _no_kernel() -> Value:
@@ -116,7 +116,7 @@ def _transposed(
             x, kernel, more, zero_point(b, x), zero_point(b, weight), out_pad=listed(padding),
             stride=stride, acc_type=accumulator(x),
         )  # fmt: skip
-        return finished(b, b.marked(y, meaning), terms, 22)
+        return finished(b, b.with_quant(y, meaning), terms, 22)
 
     def by_phases() -> Value:
         name = "DEPTHWISE_CONV2D" if depthwise else "CONV2D"

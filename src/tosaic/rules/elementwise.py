@@ -9,11 +9,12 @@ from functools import partial
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import both, is_mask
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.mask import both, is_mask
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._division import floored
+from tosaic.rules._integer_floor import whole
 from tosaic.rules._operands import (
     Operand,
     converted,
@@ -27,7 +28,6 @@ from tosaic.rules._operands import (
 )
 from tosaic.rules._pairs import pair_table
 from tosaic.rules._quotient import quotient
-from tosaic.rules._whole import whole
 from tosaic.rules.functions import reciprocal, rsqrt, sqrt
 from tosaic.spec import dtypes as d
 
@@ -59,21 +59,17 @@ def _sum(b: Lowering, sign: int, first: Operand, second: Operand, alpha: float) 
             x, y = operands(b, x, times(b, y, alpha))
         return b.ADD(x, y) if sign > 0 else b.SUB(x, y)
     left, right = b.aligned(x, y, abs(weight))
-    return b.marked(b.ADD(left, right) if weight > 0 else b.SUB(left, right), left.quant)
+    return b.with_quant(b.ADD(left, right) if weight > 0 else b.SUB(left, right), left.quant)
 
 
-@rule("aten.add.Tensor", "aten.add_.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
+@rule("aten.add.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
 def add(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
     return _sum(b, 1, self, other, alpha)
 
 
-@rule("aten.sub.Tensor", "aten.sub_.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
+@rule("aten.sub.Tensor", samples=(*_PAIRS, *_NUMBERS, *_WEIGHTED))
 def sub(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
     return _sum(b, -1, self, other, alpha)
-
-
-rule("aten.add.Scalar", "aten.add_.Scalar", samples=_NUMBERS)(add)
-rule("aten.sub.Scalar", "aten.sub_.Scalar", samples=_NUMBERS)(sub)
 
 
 @rule("aten.rsub.Scalar", samples=(*_NUMBERS, Sample(((3, 9),), (1.5, 2.0))))
@@ -84,7 +80,7 @@ def rsub(b: Lowering, self: Value, other: Operand, alpha: float = 1) -> Value:
 rule("aten.rsub.Tensor", samples=(*_PAIRS[:2], *_WEIGHTED))(rsub)
 
 
-@rule("aten.mul.Tensor", "aten.mul_.Tensor", samples=(*_PAIRS, *_NUMBERS))
+@rule("aten.mul.Tensor", samples=(*_PAIRS, *_NUMBERS))
 def mul(b: Lowering, self: Value, other: Operand) -> Value:
     found = with_number(b, self, other, lambda x, y: x * y)
     if found is not None:
@@ -93,12 +89,9 @@ def mul(b: Lowering, self: Value, other: Operand) -> Value:
         return both(b, self, other)
     if not isinstance(other, Value) and other and self.quant is not None and self.dtype is d.I32:
         scale = scale_of(self) * abs(other)  # an accumulator of other steps
-        same = self if other > 0 else negated(b, b.marked(b.IDENTITY(self), None))
-        return b.marked(b.IDENTITY(same), Quant(scale))
+        same = self if other > 0 else negated(b, b.with_quant(b.IDENTITY(self), None))
+        return b.with_quant(b.IDENTITY(same), Quant(scale))
     return _product(b, *operands(b, self, other))
-
-
-rule("aten.mul.Scalar", "aten.mul_.Scalar", samples=_NUMBERS)(mul)
 
 
 def _product(b: Lowering, x: Value, y: Value) -> Value:
@@ -106,7 +99,7 @@ def _product(b: Lowering, x: Value, y: Value) -> Value:
     if x.quant is None or y.quant is None:
         return b.MUL(x, y, shift)
     left, right = b.widened(x), b.widened(y)
-    return b.marked(b.MUL(left, right, shift), Quant(scale_of(left) * scale_of(right)))
+    return b.with_quant(b.MUL(left, right, shift), Quant(scale_of(left) * scale_of(right)))
 
 
 _POSITIVE = (
@@ -116,12 +109,7 @@ _POSITIVE = (
 )
 
 
-@rule(
-    "aten.div.Tensor",
-    "aten.div_.Tensor",
-    "aten.true_divide.Tensor",
-    samples=_POSITIVE,
-)
+@rule("aten.div.Tensor", samples=_POSITIVE)
 def div(b: Lowering, self: Value, other: Operand) -> Value:
     if not isinstance(other, Value):
         return mul(b, self, 1.0 / other if other else math.copysign(math.inf, other))
@@ -132,18 +120,18 @@ def div(b: Lowering, self: Value, other: Operand) -> Value:
     return times(b, converted(b, x, kind), b.RECIPROCAL(converted(b, y, kind)))
 
 
-rule("aten.div.Scalar", "aten.div_.Scalar", samples=_NUMBERS)(div)
-
-
 _MODES = (
     Sample(((5, 6), (5, 6)), (), (("rounding_mode", "floor"),), (-9.0, 5.0)),
     Sample(((5, 6), (6,)), (), (("rounding_mode", "trunc"),), (-9.0, 5.0)),
     Sample(((4, 5), (5,)), (), (("rounding_mode", None),), (0.5, 3.0)),
     Sample(((5, 6), (5, 6)), (), (("rounding_mode", "floor"),), (-9.0, -1.0), kinds=("i32",) * 2),
+    Sample(((5, 6),), (0.7,), (("rounding_mode", "floor"),)),
+    Sample(((5, 6),), (-0.4,), (("rounding_mode", "trunc"),)),
+    Sample(((5, 6),), (-0.3,), (("rounding_mode", "floor"),)),
 )
 
 
-@rule("aten.div.Tensor_mode", "aten.div_.Tensor_mode", samples=_MODES)
+@rule("aten.div.Tensor_mode", samples=_MODES)
 def div_rounded(
     b: Lowering, self: Value, other: Operand, rounding_mode: str | None = None
 ) -> Value:
@@ -177,30 +165,20 @@ def _by_number(b: Lowering, x: Value, number: float, rounding_mode: str) -> Valu
         return whole(b, x, rounding_mode, number)
     opposite = whole(b, x, "ceil" if rounding_mode == "floor" else rounding_mode, -number)
     meaning = opposite.quant
-    return b.marked(negated(b, b.marked(opposite, None)), meaning)
+    return b.with_quant(negated(b, b.with_quant(opposite, None)), meaning)
 
 
 def _whole_quotient(b: Lowering, x: Value, y: Value, rounding_mode: str) -> Value:
     """Of integers in one scale; what nothing divides by is taken for 1."""
-    x, y = (b.marked(v, None) for v in b.aligned(x, y))
+    x, y = (b.with_quant(v, None) for v in b.aligned(x, y))
     y = b.SELECT(b.EQUAL(y, b.number(0, y)), b.number(1, y), y)
-    return b.marked(floored(b, x, y) if rounding_mode == "floor" else b.INTDIV(x, y), Quant(1.0))
-
-
-rule(
-    "aten.div.Scalar_mode",
-    "aten.div_.Scalar_mode",
-    samples=(
-        Sample(((5, 6),), (0.7,), (("rounding_mode", "floor"),)),
-        Sample(((5, 6),), (-0.4,), (("rounding_mode", "trunc"),)),
-        Sample(((5, 6),), (-0.3,), (("rounding_mode", "floor"),)),
-    ),
-)(div_rounded)
+    return b.with_quant(
+        floored(b, x, y) if rounding_mode == "floor" else b.INTDIV(x, y), Quant(1.0)
+    )
 
 
 @rule(
     "aten.floor_divide.default",
-    "aten.floor_divide_.Tensor",
     samples=(
         Sample(((5, 6), (5, 6)), domain=(-9.0, 5.0)),
         Sample(((5, 6),), (0.7,)),
@@ -220,20 +198,20 @@ def _floored(b: Lowering, x: Value, y: Value) -> Value:
     return minus(b, plus(b, guess, low), high)
 
 
-@rule("aten.neg.default", "aten.neg_.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
+@rule("aten.neg.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
 def neg(b: Lowering, self: Value) -> Value:
     if self.quant is None:
         return negated(b, self)
     wide = b.widened(self)
-    return b.marked(negated(b, wide), wide.quant)
+    return b.with_quant(negated(b, wide), wide.quant)
 
 
-@rule("aten.abs.default", "aten.abs_.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
+@rule("aten.abs.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])
 def absolute(b: Lowering, self: Value) -> Value:
     if self.quant is None:
         return b.ABS(self)
     wide = b.widened(self)
-    return b.marked(b.ABS(wide), wide.quant)
+    return b.with_quant(b.ABS(wide), wide.quant)
 
 
 def _extreme(b: Lowering, emit: Callable[..., Value], x: Value, y: Value) -> Value:
@@ -244,8 +222,8 @@ def _extreme(b: Lowering, emit: Callable[..., Value], x: Value, y: Value) -> Val
     if b.wanted is None:
         left, right = b.aligned(x, y)
     else:
-        left, right = (b.widened(b.settle(v, *b.wanted)) for v in (x, y))
-    return b.marked(emit(left, right), left.quant)
+        left, right = (b.widened(b.requantize(v, *b.wanted)) for v in (x, y))
+    return b.with_quant(emit(left, right), left.quant)
 
 
 @rule("aten.maximum.default", samples=_PAIRS)
@@ -260,7 +238,6 @@ def minimum(b: Lowering, self: Value, other: Value) -> Value:
 
 @rule(
     "aten.clamp.Tensor",
-    "aten.clamp_.Tensor",
     samples=[Sample(((2, 3, 4), (4,), (3, 1))), Sample(((5, 6), (5, 6)), (None,))],
 )
 def clamp(b: Lowering, self: Value, min: Value | None = None, max: Value | None = None) -> Value:
@@ -268,11 +245,11 @@ def clamp(b: Lowering, self: Value, min: Value | None = None, max: Value | None 
     return above if max is None else minimum(b, above, max)
 
 
-rule("aten.max.other", "aten.fmax.default", samples=_PAIRS[:2])(maximum)
-rule("aten.min.other", "aten.fmin.default", samples=_PAIRS[:2])(minimum)
+rule("aten.fmax.default", samples=_PAIRS[:2])(maximum)
+rule("aten.fmin.default", samples=_PAIRS[:2])(minimum)
 
 
-@rule("aten.square.default", "aten.square_.default", samples=[Sample(((2, 3, 4),))])
+@rule("aten.square.default", samples=[Sample(((2, 3, 4),))])
 def square(b: Lowering, self: Value) -> Value:
     return _product(b, self, self)
 
@@ -282,7 +259,6 @@ _ROOTS = {0.5: sqrt, -0.5: rsqrt, -1: reciprocal}
 
 @rule(
     "aten.pow.Tensor_Scalar",
-    "aten.pow_.Scalar",
     samples=[
         Sample(((2, 3, 4),), (2,)),
         Sample(((2, 3, 4),), (3,), steps16=2),

@@ -1,4 +1,4 @@
-"""Which numbers are none, infinite or finite: integers are always finite."""
+"""isnan, isinf and isfinite; integers are always finite."""
 
 from __future__ import annotations
 
@@ -6,9 +6,9 @@ import math
 
 import numpy as np
 
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
 

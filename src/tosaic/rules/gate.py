@@ -1,14 +1,14 @@
-"""Halves that gate one another."""
+"""GLU: one half of the channels gates the other."""
 
 from __future__ import annotations
 
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import piece
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import piece
+from tosaic.lowering.builder import Lowering
 from tosaic.rules.elementwise import mul
 from tosaic.spec import dtypes as d
 

@@ -6,17 +6,17 @@ import math
 from collections.abc import Sequence
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import accumulator, by_weights, finished, offsets, product, zero_point
 from tosaic.spec import dtypes as d
 
 
 def _places(x: Value) -> tuple[int, ...]:
-    """Rows of [..., C] as the places of an image, in the order that the NPU is fastest with.
+    """Rows of [..., C] as the places of an image, in the order that was measured to be fastest.
 
-    Vela's cycles: [16, 1, 1, C] takes half those of [1, 16, 1, C]; tokens are best along W.
+    [16, 1, 1, C] takes half the cycles of [1, 16, 1, C]; tokens are best along W.
     """
     rows, channels = math.prod(x.shape[:-1]), x.shape[-1]
     if x.type.rank == 4:
@@ -36,7 +36,7 @@ def _places(x: Value) -> tuple[int, ...]:
     ],
 )
 def linear(b: Lowering, input: Value, weight: Value, bias: Value | None = None) -> Value:
-    """A 1×1 convolution, which the NPU runs far faster than a matrix product."""
+    """A 1×1 convolution, which runs far faster than a matrix product."""
     if weight.type.rank != 2:
         raise Unsupported(f"a layer whose weight has {weight.type.rank} axes and a bias")
     return by_weights(b, weight, lambda kernel: _linear(b, input, kernel, bias))
@@ -50,7 +50,7 @@ def _linear(b: Lowering, input: Value, weight: Value, bias: Value | None) -> Val
         zero_point(b, weight), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1),
         acc_type=accumulator(x),
     )  # fmt: skip
-    sums = finished(b, b.marked(y, product(x, kernel, 3)), weight.shape[1], 22)
+    sums = finished(b, b.with_quant(y, product(x, kernel, 3)), weight.shape[1], 22)
     return b.reshape(sums, (*input.shape[:-1], weight.shape[0]))
 
 
@@ -63,7 +63,7 @@ def batched(b: Lowering, x: Value, batch: Sequence[int]) -> Value:
     full = b.reshape(x, (1,) * (len(batch) + 2 - x.type.rank) + x.shape)
     times = [n // own for n, own in zip(batch, full.shape)]
     if any(n != 1 for n in times):
-        full = b.marked(b.TILE(full, b.shape((*times, 1, 1))), x.quant)
+        full = b.with_quant(b.TILE(full, b.shape((*times, 1, 1))), x.quant)
     return b.reshape(full, (math.prod(batch), *x.shape[-2:]))
 
 
@@ -81,7 +81,7 @@ def multiply(b: Lowering, x: Value, y: Value) -> Value:
     z = b.MATMUL(left, right, zero_point(b, left), zero_point(b, right), out=accumulator(left))
     if z.dtype.is_float and z.dtype is not x.dtype:
         z = b.CAST(z, out=x.dtype)
-    sums = finished(b, b.marked(z, product(left, right, 2)), x.shape[-1], 30)
+    sums = finished(b, b.with_quant(z, product(left, right, 2)), x.shape[-1], 30)
     return b.reshape(sums, (*batch, x.shape[-2], y.shape[-1]))
 
 
@@ -136,7 +136,7 @@ def _plus(b: Lowering, self: Value, x: Value, y: Value, beta: float, alpha: floa
         raise Unsupported(f"a quantized sum of a matrix product with {beta = }, {alpha = }")
     scale = sums.quant.one_scale * alpha
     factor = addend.quant.one_scale * beta / scale
-    return b.marked(b.ADD(b.rescale(addend, [factor], 0, d.I32), sums), Quant(scale))
+    return b.with_quant(b.ADD(b.rescale(addend, [factor], 0, d.I32), sums), Quant(scale))
 
 
 @rule(

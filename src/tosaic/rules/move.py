@@ -6,17 +6,15 @@ from collections.abc import Sequence
 from itertools import accumulate
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import converted
 
 
 @shared(
     "aten.cat.default",
-    "aten.concat.default",
-    "aten.concatenate.default",
     samples=[
         Sample(((2, 3, 4), (2, 5, 4)), (1,)),
         Sample(((2, 3), (4, 3), (1, 3))),
@@ -29,7 +27,7 @@ def cat(b: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
     if any(p.quant != parts[0].quant or p.dtype is not parts[0].dtype for p in parts):
         if b.wanted is None:
             raise Unsupported("the parts are quantized differently, and the result is not at all")
-        parts = [b.settle(p, *b.wanted) for p in parts]
+        parts = [b.requantize(p, *b.wanted) for p in parts]
     return moves.joined(b, parts, dim % parts[0].type.rank)
 
 
@@ -56,64 +54,21 @@ def vstack(b: Lowering, tensors: Sequence[Value]) -> Value:
 
 @shared(
     "aten.split_with_sizes.default",
-    "aten.split_with_sizes_copy.default",
-    "aten.unsafe_split_with_sizes.default",
     samples=[Sample(((6, 4),), ([1, 2, 3],)), Sample(((2, 3, 5),), ([4, 1], -1))],
 )
 def split_with_sizes(
     b: Lowering, self: Value, split_sizes: Sequence[int], dim: int = 0
 ) -> list[Value]:
-    ends = list(accumulate(split_sizes))
-    axis = dim % self.type.rank
+    ends, axis = accumulate(split_sizes), dim % self.type.rank
     return [moves.piece(b, self, axis, e - n, e) for e, n in zip(ends, split_sizes)]
 
 
-@shared("aten.split.sizes", samples=[Sample(((2, 6),), ([2, 3, 1], 1))])
-def split_sizes(b: Lowering, self: Value, split_size: Sequence[int], dim: int = 0) -> list[Value]:
-    return split_with_sizes(b, self, split_size, dim)
-
-
-@shared(
-    "aten.split.Tensor",
-    "aten.split_copy.Tensor",
-    "aten.unsafe_split.Tensor",
-    samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (4, -1))],
-)
-def split(b: Lowering, self: Value, split_size: int, dim: int = 0) -> list[Value]:
-    size = self.shape[dim]
-    sizes = [min(split_size, size - i) for i in range(0, size, split_size)]
-    return split_with_sizes(b, self, sizes, dim)
-
-
-@shared(
-    "aten.chunk.default",
-    "aten.unsafe_chunk.default",
-    samples=[Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (2, -1))],
-)
-def chunk(b: Lowering, self: Value, chunks: int, dim: int = 0) -> list[Value]:
-    return split(b, self, -(-self.shape[dim] // chunks), dim)
-
-
-@shared("aten.tensor_split.sections", samples=[Sample(((7, 4),), (3,)), Sample(((2, 8),), (2, -1))])
-def tensor_split(b: Lowering, self: Value, sections: int, dim: int = 0) -> list[Value]:
-    each, more = divmod(self.shape[dim], sections)
-    return split_with_sizes(b, self, [each + (i < more) for i in range(sections)], dim)
-
-
-@shared(
-    "aten.unbind.int",
-    "aten.unbind_copy.int",
-    samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))],
-)
+@shared("aten.unbind.int", samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))])
 def unbind(b: Lowering, self: Value, dim: int = 0) -> list[Value]:
     return [select(b, self, dim, index) for index in range(self.shape[dim])]
 
 
-@shared(
-    "aten.select.int",
-    "aten.select_copy.int",
-    samples=[Sample(((3, 4),), (0, 1)), Sample(((2, 5, 3),), (-2, -1))],
-)
+@shared("aten.select.int", samples=[Sample(((3, 4),), (0, 1)), Sample(((2, 5, 3),), (-2, -1))])
 def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
     axis, at = dim % self.type.rank, index % self.shape[dim]
     one = moves.piece(b, self, axis, at, at + 1)
@@ -122,7 +77,6 @@ def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
 
 @shared(
     "aten.slice.Tensor",
-    "aten.slice_copy.Tensor",
     samples=[
         Sample(((6, 4),), (0, 1, 4)),
         Sample(((2, 9, 3),), (1, -4, 2**63 - 1)),
@@ -132,13 +86,9 @@ def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
     ],
 )
 def slice_tensor(
-    b: Lowering,
-    self: Value,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    b: Lowering, self: Value, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
-) -> Value:
+) -> Value:  # fmt: skip
     indices = range(*slice(start, end, step).indices(self.shape[dim]))
     return moves.take(b, self, dim % self.type.rank, indices)
 
@@ -154,14 +104,9 @@ def slice_tensor(
     ],
 )
 def slice_scatter(
-    b: Lowering,
-    self: Value,
-    src: Value,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
-) -> Value:
+    b: Lowering, self: Value, src: Value, dim: int = 0, start: int | None = None,
+    end: int | None = None, step: int = 1,
+) -> Value:  # fmt: skip
     """What is before, the new part, and what is behind; with a step, one from each in turns."""
     axis, size = dim % self.type.rank, self.shape[dim]
     src = src if src.quant is not None else converted(b, src, self.dtype)
@@ -188,7 +133,6 @@ def select_scatter(b: Lowering, self: Value, src: Value, dim: int, index: int) -
 
 @shared(
     "aten.narrow.default",
-    "aten.narrow_copy.default",
     samples=[Sample(((6, 4),), (0, 1, 4)), Sample(((2, 9, 3),), (-2, -4, 3))],
 )
 def narrow(b: Lowering, self: Value, dim: int, start: int, length: int) -> Value:
@@ -201,16 +145,6 @@ def flip(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     for axis in dims:
         self = moves.backwards(b, self, axis % self.type.rank)
     return self
-
-
-@shared("aten.fliplr.default", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])
-def fliplr(b: Lowering, self: Value) -> Value:
-    return flip(b, self, [1])
-
-
-@shared("aten.flipud.default", samples=[Sample(((5,),)), Sample(((2, 3, 4),))])
-def flipud(b: Lowering, self: Value) -> Value:
-    return flip(b, self, [0])
 
 
 @shared(

@@ -7,9 +7,9 @@ import math
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
 from tosaic.rules._sums import accumulator, finished, zero_point
 from tosaic.spec import dtypes as d
@@ -34,7 +34,7 @@ def _affine(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
     """x · factor + offset for each channel of [N, C, ...]."""
     if x.quant is None:
         shape = (1, -1, *(1,) * (x.type.rank - 2))
-        scaled = b.MUL(x, b.const(factor.reshape(shape), x.dtype), b.const([0], d.I8))
+        scaled = b.mul(x, b.const(factor.reshape(shape), x.dtype))
         return b.ADD(scaled, b.const(offset.reshape(shape), x.dtype))
     return b.axis_back(scaled_channels(b, b.axis_last(x, 1), factor, offset), 1)
 
@@ -59,7 +59,7 @@ def scaled_channels(b: Lowering, x: Value, factor: Array, offset: Array) -> Valu
         zero_point(b, x), b.const([0], d.I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1),
         acc_type=kind,
     )  # fmt: skip
-    sums = b.marked(y, Quant(tuple(means.tolist()), 0, 3))
+    sums = b.with_quant(y, Quant(tuple(means.tolist()), 0, 3))
     return b.reshape(finished(b, sums, 1, bits + 1), x.shape)
 
 

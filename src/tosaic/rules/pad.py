@@ -9,10 +9,10 @@ from functools import partial
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.builder import Lowering
 
 
 @shared(
@@ -25,7 +25,7 @@ from tosaic.ir.graph import Value
 )
 def constant_pad(b: Lowering, self: Value, pad: Sequence[int], value: float = 0) -> Value:
     """A constant in the parameters of the result; a negative amount cuts off."""
-    x = self if self.quant is None else b.settled(self)
+    x = self if self.quant is None else b.requantized(self)
     rank = x.type.rank
     around = [pad[2 * i : 2 * i + 2] for i in range(len(pad) // 2)]
     around = [(0, 0)] * (rank - len(around)) + around[::-1]
@@ -42,7 +42,7 @@ def constant_pad(b: Lowering, self: Value, pad: Sequence[int], value: float = 0)
         low, high = x.dtype.range
         fill = min(max(round(value / scale + zero), low), high) if math.isfinite(value) else (
             high if value > 0 else low)  # fmt: skip
-    return b.marked(b.PAD(x, b.shape(grown), b.const([fill], x.dtype)), x.quant)
+    return b.with_quant(b.PAD(x, b.shape(grown), b.const([fill], x.dtype)), x.quant)
 
 
 def _outside(before: int, size: int, after: int, mode: str) -> list[int]:

@@ -9,11 +9,12 @@ from functools import partial
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import added, first, joined, piece
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import added, first, joined, piece
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._convolve import Convolution, convolved
+from tosaic.rules._operands import first_of
 from tosaic.rules._sums import accumulator, finished, zero_of, zero_point
 from tosaic.rules._windows import (
     Pads,
@@ -39,7 +40,7 @@ def _mean_of_windows(b: Lowering, x: Value, kernel: Pair, stride: Pair, pads: Pa
     def pool(b: Lowering, x: Value, kernel: Pair, stride: Pair, pads: Pads = _NONE) -> Value:
         around = listed(pads)
         y = b.AVG_POOL2D(x, zero, zero, kernel=kernel, stride=stride, pad=around, acc_type=acc)
-        return b.marked(y, x.quant)
+        return b.with_quant(y, x.quant)
 
     def pieces() -> Value:
         windows = [
@@ -83,7 +84,7 @@ def _averaged(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
             return _sum_of_windows(b, x, kernel, stride, _NONE, math.prod(kernel))
         total, meaning = b.widened(x), Quant(scale / math.prod(kernel))
         for axis in (1, 2):
-            total = b.marked(added(b, total, axis), meaning)
+            total = b.with_quant(added(b, total, axis), meaning)
         return finished(b, total, math.prod(kernel), 16)
 
     mean = [lambda: _mean_of_windows(b, x, kernel, stride, _NONE)] if same else []
@@ -110,7 +111,7 @@ def _average(
         y = _mean_of_windows(b, data, kernel, step, pads)
     else:  # the padding counts, what hangs over it does not
         wide = b.PAD(x, b.shape((0, 0, *listed(around), 0, 0)), zero_point(b, x))
-        data, pads = fitted(b, b.marked(wide, x.quant), kernel, step, [(0, 0)] * 2, True)
+        data, pads = fitted(b, b.with_quant(wide, x.quant), kernel, step, [(0, 0)] * 2, True)
         y = _mean_of_windows(b, data, kernel, step, pads)
     return channels_first(b, y, axes, self.type.rank)
 
@@ -167,18 +168,13 @@ def _maximum(
     if any(n != 1 for n in gaps):
         y = _dilated(b, x, kernel, step, pads, gaps)
     else:
-        y = b.marked(b.MAX_POOL2D(x, kernel=kernel, stride=step, pad=listed(pads)), self.quant)
+        y = b.with_quant(b.MAX_POOL2D(x, kernel=kernel, stride=step, pad=listed(pads)), self.quant)
     return channels_first(b, y, axes, self.type.rank)
-
-
-def values_alone(pool: Callable[..., Value]) -> Callable[..., tuple[Value, None]]:
-    """A pool with its indices, which TOSA has no form for."""
-    return lambda *given, **named: (pool(*given, **named), None)
 
 
 max_pool2d = partial(_maximum, axes=2)
 shared("aten.max_pool2d.default", samples=_MAX2D)(max_pool2d)
-shared("aten.max_pool2d_with_indices.default", samples=_MAX2D)(values_alone(max_pool2d))
+shared("aten.max_pool2d_with_indices.default", samples=_MAX2D)(first_of(max_pool2d, 2))
 shared("aten.max_pool1d.default", samples=_MAX1D)(partial(_maximum, axes=1))
 
 
@@ -192,7 +188,7 @@ def _dilated(b: Lowering, x: Value, kernel: Pair, step: Pair, pads: Pads, gaps: 
     sizes = [s + sum(p) for s, p in zip(x.shape[1:3], pads)]
     behind = [-s % n for s, n in zip(sizes, gaps)]
     more = [(before, after + extra) for (before, after), extra in zip(pads, behind)]
-    x = b.marked(b.PAD(x, b.shape((0, 0, *listed(more), 0, 0)), least), quant)
+    x = b.with_quant(b.PAD(x, b.shape((0, 0, *listed(more), 0, 0)), least), quant)
     batch, height, width, channels = x.shape
     rows, columns = height // gaps[0], width // gaps[1]
     apart = b.reshape(x, (batch, rows, gaps[0], columns, gaps[1], channels))
@@ -200,7 +196,7 @@ def _dilated(b: Lowering, x: Value, kernel: Pair, step: Pair, pads: Pads, gaps: 
     many = b.reshape(apart, (batch * gaps[0] * gaps[1], rows, columns, channels))
     best = b.MAX_POOL2D(many, kernel=kernel, stride=(1, 1), pad=(0, 0, 0, 0))
     rows, columns = best.shape[1:3]
-    back = b.reshape(b.marked(best, quant), (batch, *gaps, rows, columns, channels))
+    back = b.reshape(b.with_quant(best, quant), (batch, *gaps, rows, columns, channels))
     y = b.reshape(
         b.permute(back, (0, 3, 1, 4, 2, 5)), (batch, rows * gaps[0], columns * gaps[1], channels)
     )
@@ -208,7 +204,7 @@ def _dilated(b: Lowering, x: Value, kernel: Pair, step: Pair, pads: Pads, gaps: 
         count = (sizes[axis] - (kernel[axis] - 1) * gaps[axis] - 1) // step[axis] + 1
         y = piece(b, y, 1 + axis, 0, (count - 1) * step[axis] + 1)
     if any(n != 1 for n in step):
-        y = b.marked(b.MAX_POOL2D(y, kernel=(1, 1), stride=step, pad=(0, 0, 0, 0)), quant)
+        y = b.with_quant(b.MAX_POOL2D(y, kernel=(1, 1), stride=step, pad=(0, 0, 0, 0)), quant)
     return y
 
 
@@ -269,19 +265,17 @@ _ADAPTIVE1D = [Sample(((1, 4, 12),), ([4],)), Sample(((4, 7),), ([5],))]
 
 
 def _largest(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
-    return b.marked(b.MAX_POOL2D(x, kernel=kernel, stride=stride, pad=(0, 0, 0, 0)), x.quant)
+    return b.with_quant(b.MAX_POOL2D(x, kernel=kernel, stride=stride, pad=(0, 0, 0, 0)), x.quant)
 
 
 adaptive_avg_pool2d = partial(_adaptive, axes=2, pool=_averaged)
-shared("aten.adaptive_avg_pool2d.default", "aten._adaptive_avg_pool2d.default", samples=_ADAPTIVE)(
-    adaptive_avg_pool2d
-)
+shared("aten.adaptive_avg_pool2d.default", samples=_ADAPTIVE)(adaptive_avg_pool2d)
 shared("aten.adaptive_avg_pool1d.default", samples=_ADAPTIVE1D)(
     partial(_adaptive, axes=1, pool=_averaged)
 )
 shared("aten.adaptive_max_pool2d.default", samples=_ADAPTIVE)(
-    values_alone(partial(_adaptive, axes=2, pool=_largest))
+    first_of(partial(_adaptive, axes=2, pool=_largest), 2)
 )
 shared("aten.adaptive_max_pool1d.default", samples=_ADAPTIVE1D)(
-    values_alone(partial(_adaptive, axes=1, pool=_largest))
+    first_of(partial(_adaptive, axes=1, pool=_largest), 2)
 )

@@ -7,16 +7,15 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import joined, piece, take
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Array, Quant, Value
-from tosaic.rules._operands import scale_of
-from tosaic.rules._rows import product
+from tosaic.lowering.alternatives.data_movement import joined, piece, take
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import Lowering
+from tosaic.rules._operands import first_of, scale_of
 from tosaic.rules._sums import summed
 from tosaic.rules._windows import each, steps
-from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d, values_alone
+from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d
 from tosaic.spec import dtypes as d
 
 _FINE = 8  # bits that means of integers have more than the values
@@ -63,7 +62,7 @@ def max_pool3d(
     return b.reshape(y, (*self.shape[:-3], y.shape[2], *flat.shape[2:]))
 
 
-shared("aten.max_pool3d_with_indices.default", samples=_MAX)(values_alone(max_pool3d))
+shared("aten.max_pool3d_with_indices.default", samples=_MAX)(first_of(max_pool3d, 2))
 
 
 def _counts(size: int, kernel: int, step: int, pad: int, count: int, with_pads: bool) -> Array:
@@ -81,14 +80,14 @@ def _divided(b: Lowering, sums: Value, counts: Array) -> Value:
     if (counts == counts.flat[0]).all():
         count = int(counts.flat[0])
         if sums.quant is not None:
-            return b.marked(sums, Quant(scale_of(sums) / count))
-        return b.MUL(sums, b.number(1.0 / count, sums), b.const([0], d.I8))
+            return b.with_quant(sums, Quant(scale_of(sums) / count))
+        return b.mul(sums, b.number(1.0 / count, sums))
     inverse = np.reshape(1.0 / counts, (1, 1, *counts.shape))
     if sums.quant is None:
-        return b.MUL(sums, b.const(inverse, sums.dtype), b.const([0], d.I8))
+        return b.mul(sums, b.const(inverse, sums.dtype))
     shares = b.const(np.round(inverse * 2.0**30), d.I32)
     meaning = Quant(scale_of(sums) / 2.0**_FINE)
-    return b.marked(product(b, b.marked(sums, None), shares, 30 - _FINE), meaning)
+    return b.with_quant(b.mul(b.with_quant(sums, None), shares, 30 - _FINE), meaning)
 
 
 @rule(
@@ -133,7 +132,7 @@ def _summed(b: Lowering, x: Value, kernel: int, step: int, pad: int, count: int)
     behind = max(need - pad - x.shape[2], 0)
     if pad or behind:
         around = b.shape((0, 0, 0, 0, pad, behind, 0, 0))
-        x = b.marked(b.PAD(x, around, b.const([0], x.dtype)), x.quant)
+        x = b.with_quant(b.PAD(x, around, b.const([0], x.dtype)), x.quant)
     starts = [range(k, k + (count - 1) * step + 1, step) for k in range(kernel)]
     return summed(b, (take(b, x, 2, places) for places in starts), x.quant)
 
@@ -150,7 +149,7 @@ def _pieces(
             raise Unsupported(f"an adaptive pool to {out} windows along an axis is too fine")
         sizes.append(np.array([stop - start for start, stop in ends]))
         if out != size:
-            parts = [b.marked(reduce(piece(b, x, axis, *e), axis), x.quant) for e in ends]
+            parts = [b.with_quant(reduce(piece(b, x, axis, *e), axis), x.quant) for e in ends]
             x = joined(b, parts, axis)
     return x, sizes
 
@@ -162,7 +161,7 @@ _ADAPTIVE = [
 ]
 
 
-@rule("aten.adaptive_avg_pool3d.default", "aten._adaptive_avg_pool3d.default", samples=_ADAPTIVE)
+@rule("aten.adaptive_avg_pool3d.default", samples=_ADAPTIVE)
 def adaptive_avg_pool3d(b: Lowering, self: Value, output_size: Sequence[int]) -> Value:
     x = _batched(b, self)
     wide = b.widened(x) if x.quant is not None else x

@@ -1,4 +1,4 @@
-"""What a division leaves over, with the sign of the divisor or of the dividend."""
+"""Remainders with the sign of the divisor or of the dividend."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Callable
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._division import modulo, rest
+from tosaic.rules._integer_floor import left_over
 from tosaic.rules._operands import Operand, converted, minus, operands, times, with_number
-from tosaic.rules._whole import left_over
 from tosaic.rules.elementwise import div_rounded
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import I8
@@ -48,28 +48,28 @@ def _left_over(
             raise Unsupported(f"a remainder of a number: {_NO_INT16_NUMBER}")
         left, right = b.aligned(left, right)
         meaning = left.quant
-        left, right = b.marked(left, None), b.marked(right, None)
+        left, right = b.with_quant(left, None), b.with_quant(right, None)
         zero = b.EQUAL(right, b.number(0, right))  # PyTorch has no number for it, TOSA no quotient
         right = b.SELECT(zero, b.number(1, right), right)
-        return b.marked(whole(b, left, right), meaning)
+        return b.with_quant(whole(b, left, right), meaning)
     if not left.dtype.is_float:
         kind = left.dtype
         return converted(b, whole(b, *(converted(b, v, d.I32) for v in (left, right))), kind)
     return minus(b, left, times(b, div_rounded(b, left, right, mode), right))
 
 
-@shared("aten.remainder.Tensor", "aten.remainder_.Tensor", samples=_APART)
+@shared("aten.remainder.Tensor", samples=_APART)
 def remainder(b: Lowering, self: Operand, other: Operand) -> Value:
     return _left_over(b, self, other, "floor", modulo, torch.remainder)
 
 
-@shared("aten.fmod.Tensor", "aten.fmod_.Tensor", samples=_APART)
+@shared("aten.fmod.Tensor", samples=_APART)
 def fmod(b: Lowering, self: Operand, other: Operand) -> Value:
     return _left_over(b, self, other, "trunc", rest, torch.fmod)
 
 
-rule("aten.remainder.Scalar", "aten.remainder_.Scalar", samples=_NUMBERS)(remainder)
-rule("aten.fmod.Scalar", "aten.fmod_.Scalar", samples=_NUMBERS)(fmod)
+rule("aten.remainder.Scalar", samples=_NUMBERS)(remainder)
+rule("aten.fmod.Scalar", samples=_NUMBERS)(fmod)
 rule(
     "aten.remainder.Scalar_Tensor",
     samples=[Sample(((5, 6),), (4.5,), domain=(0.5, 4.0), integers=())],

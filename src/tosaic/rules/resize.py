@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import first, piece, take
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import first, piece, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._mixtures import axes_of, crossed, phased
 from tosaic.rules._windows import channels_first, channels_last
 from tosaic.spec import dtypes as d
@@ -64,7 +64,7 @@ def _corners(size: int, out: int) -> Grid:
 def _floors(ratio: Fraction) -> Grid:
     """i / ratio rounded down, which is to the nearest of half a pixel less.
 
-    With whole ratios, half pixels give the same, in the form that an NPU has.
+    With whole ratios, half pixels give the same, in the form that most devices have.
     """
     n, m = ratio.numerator, ratio.denominator
     return _half_pixels(ratio) if m == 1 else Grid(2 * n, 2 * m, -n)
@@ -90,7 +90,7 @@ def _resize(b: Lowering, x: Value, sizes: Sequence[int], grids: Sequence[Grid], 
     y = b.RESIZE(x, scale, offset, border, mode=mode, out=kind)
     if mixed:
         y = b.rescale(y, [1.0 / grids[0].unit / grids[1].unit], 0, x.dtype)
-    return b.marked(y, x.quant)
+    return b.with_quant(y, x.quant)
 
 
 def sizes_of(

@@ -7,10 +7,10 @@ from functools import partial
 
 import numpy as np
 
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import take
 from tosaic.front.registry import Sample
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.data_movement import take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
 from tosaic.rules._sums import summed
 from tosaic.rules.resize import Sizes, floored_places, mixed, nearest, sizes_of, upsampling
@@ -88,7 +88,7 @@ def _mixture(b: Lowering, x: Value, axis: int, places: Array, weights: Array) ->
         line = take(b, x, axis, [int(i) for i in where])
         shape = [len(share) if i == axis else 1 for i in range(x.type.rank)]
         factor = b.const(np.reshape(share, shape), x.dtype)
-        return b.MUL(b.marked(line, None), factor, b.const([0], d.I8))
+        return b.mul(b.with_quant(line, None), factor)
 
     return summed(b, map(term, places, weights))
 
@@ -106,7 +106,7 @@ def _cubic(
             y = _mixture(b, y, axis, places, weights)
             continue
         scale = scale_of(y) / 2.0**_BITS
-        y = b.marked(_mixture(b, y, axis, places, np.round(weights * 2.0**_BITS)), Quant(scale))
+        y = b.with_quant(_mixture(b, y, axis, places, np.round(weights * 2.0**_BITS)), Quant(scale))
         if axis == 2:
             y = b.widened(y, -_BITS)
     return y

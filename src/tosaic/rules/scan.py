@@ -1,4 +1,4 @@
-"""Running sums, products and extremes along an axis."""
+"""Cumulative sums, products and extremes along an axis."""
 
 from __future__ import annotations
 
@@ -8,19 +8,19 @@ import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import masks
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import joined, piece
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives import mask as masks
+from tosaic.lowering.alternatives.data_movement import joined, piece
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.rules._operands import converted, scale_of
-from tosaic.rules._products import factors, meant, multiplied
+from tosaic.rules._products import factors, meant, multiplied, unit_of
 from tosaic.rules.elementwise import sub
 from tosaic.rules.linear import linear
 from tosaic.rules.move import cat
 from tosaic.spec import dtypes as d
 
-# Up to this many elements a running sum is a product with a triangle of ones, which an NPU likes.
+# Up to this many elements a running sum is a product with a triangle of ones, one operation.
 _LARGEST_TRIANGLE = 256
 _SUMS = [
     Sample(((4, 6),), (1,)),
@@ -47,7 +47,7 @@ def _linear_scan(b: Lowering, x: Value, axis: int, matrix: Array) -> Value:
     return b.axis_back(y, axis)
 
 
-@rule("aten.cumsum.default", "aten.cumsum_.default", samples=_SUMS)
+@rule("aten.cumsum.default", samples=_SUMS)
 def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
     if not self.type.rank:
         return self
@@ -63,12 +63,11 @@ def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None)
         raise Unsupported("the sum of so many integers does not fit int32")
     wide = b.widened(self)
     meaning = wide.quant
-    return _scanned(b, wide, axis, lambda x, y: b.marked(b.ADD(x, y), meaning))
+    return _scanned(b, wide, axis, lambda x, y: b.with_quant(b.ADD(x, y), meaning))
 
 
 @rule(
     "aten.cumprod.default",
-    "aten.cumprod_.default",
     samples=[Sample(s.shapes, s.arguments, domain=(0.5, 1.5)) for s in _SCANS],
 )
 def cumprod(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None) -> Value:
@@ -78,10 +77,10 @@ def cumprod(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None
         axis, given = dim % self.type.rank, factors(b, self)
         found = _scanned(b, given.value, axis, lambda x, y: multiplied(b, x, y))
         counts = range(1, self.shape[axis] + 1)
-        return meant(b, found, tuple(map(given.unit_of, counts)), axis, len(counts))
+        return meant(b, found, tuple(unit_of(given.unit, n) for n in counts), axis, len(counts))
     kind = TYPES[dtype] if dtype is not None else self.dtype
     whole = converted(b, self, kind if kind.is_float else d.I32)
-    return _scanned(b, whole, dim % self.type.rank, lambda x, y: b.MUL(x, y, b.const([0], d.I8)))
+    return _scanned(b, whole, dim % self.type.rank, lambda x, y: b.mul(x, y))
 
 
 def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tuple[Value, None]:
@@ -92,8 +91,10 @@ def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tu
     if x.quant is not None:  # TOSA compares int32
         wide = b.widened(x)
         meaning = wide.quant
-        found = _scanned(b, wide, axis, lambda late, early: b.marked(emit(late, early), meaning))
-        return b.settle(found, x.quant, x.dtype), None
+        found = _scanned(
+            b, wide, axis, lambda late, early: b.with_quant(emit(late, early), meaning)
+        )
+        return b.requantize(found, x.quant, x.dtype), None
     wide = x if x.dtype.is_float else converted(b, x, d.I32)
     return converted(b, _scanned(b, wide, axis, emit), x.dtype), None
 
@@ -131,7 +132,7 @@ def diff(
         for _ in range(min(n, size - 1)):
             size -= 1
             late, early = piece(b, wide, axis, 1, size + 1), piece(b, wide, axis, 0, size)
-            wide = b.marked(b.SUB(late, early), meaning)
+            wide = b.with_quant(b.SUB(late, early), meaning)
         return wide
     for _ in range(n):
         size -= 1
@@ -148,6 +149,6 @@ def _whole(b: Lowering, parts: Sequence[Value], axis: int) -> Value:
     finest = min(scale_of(p) for p in wide)
     if max(scale_of(p) for p in wide) > finest * 2**12:
         raise Unsupported("the parts of diff are quantized too differently")
-    same = [b.marked(b.rescale(p, [scale_of(p) / finest * 16], 0, d.I32), Quant(finest / 16))
+    same = [b.with_quant(b.rescale(p, [scale_of(p) / finest * 16], 0, d.I32), Quant(finest / 16))
             for p in wide]  # fmt: skip
     return joined(b, same, axis)

@@ -8,16 +8,16 @@ from collections.abc import Callable, Sequence
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front import moves
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import is_mask
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
-from tosaic.rules._indices import countable, flat_index, wrapped
+from tosaic.lowering.alternatives import data_movement as moves
+from tosaic.lowering.alternatives.mask import is_mask
+from tosaic.lowering.builder import Lowering
+from tosaic.rules._indices import countable, wrapped
 from tosaic.rules._operands import Operand
 from tosaic.rules._writes import added, filled, written
 from tosaic.rules.compare import where
-from tosaic.rules.index import axes_and_places, cropped, lines, together, unlined
+from tosaic.rules.index import axes_and_places, cropped, lines, picks, unlined
 
 Write = Callable[[Value, Value], Value]  # rows [N, K, 1] and indices [N, W] to new rows
 
@@ -42,7 +42,7 @@ def _put_back(b: Lowering, whole: Value, part: Value) -> Value:
             rest = moves.piece(b, whole, axis, size, whole.shape[axis])
             part = _put_back(b, moves.piece(b, whole, axis, 0, size), part)
             if part.quant is not None and part.quant != rest.quant:
-                rest = b.settle(rest, part.quant, part.dtype)
+                rest = b.requantize(rest, part.quant, part.dtype)
             return moves.joined(b, [part, rest], axis)
     return part
 
@@ -57,7 +57,6 @@ def _new_lines(b: Lowering, src: Value, index: Value, dim: int) -> Value:
 
 @shared(
     "aten.scatter.src",
-    "aten.scatter_.src",
     samples=[
         Sample(((3, 6), (3, 4), (3, 4)), (1,), kinds=("", "distinct:6")),
         Sample(((2, 5, 4), (2, 5, 3), (2, 5, 4)), (-1,), kinds=("", "distinct:4")),
@@ -72,7 +71,6 @@ def scatter(b: Lowering, self: Value, dim: int, index: Value, src: Value) -> Val
 
 @rule(
     "aten.scatter.value",
-    "aten.scatter_.value",
     samples=[
         Sample(((3, 6), (3, 4)), (1, 2.5), kinds=("", "index:6")),
         Sample(((4, 2, 3), (2, 2, 2)), (0, -1), kinds=("", "index:4")),
@@ -85,7 +83,6 @@ def scatter_value(b: Lowering, self: Value, dim: int, index: Value, value: float
 
 @rule(
     "aten.scatter_add.default",
-    "aten.scatter_add_.default",
     samples=[
         Sample(((3, 6), (3, 4), (3, 4)), (1,), kinds=("", "index:6")),
         Sample(((2, 3, 4), (2, 5, 3), (2, 5, 4)), (1,), kinds=("", "index:3")),
@@ -99,7 +96,6 @@ def scatter_add(b: Lowering, self: Value, dim: int, index: Value, src: Value) ->
 
 @rule(
     "aten.scatter_reduce.two",
-    "aten.scatter_reduce_.two",
     samples=[Sample(((3, 6), (3, 4), (3, 4)), (1, "sum"), kinds=("", "index:6"))],
 )
 def scatter_reduce(
@@ -125,7 +121,6 @@ def _for_each(b: Lowering, index: Value, batch: int) -> Value:
 
 @shared(
     "aten.index_copy.default",
-    "aten.index_copy_.default",
     samples=[
         Sample(((5, 4), (2,), (2, 4)), (0,), kinds=("", "distinct:5")),
         Sample(((2, 6, 3), (1,), (2, 1, 3)), (1,), kinds=("", "index:6")),
@@ -140,7 +135,6 @@ def index_copy(b: Lowering, self: Value, dim: int, index: Value, source: Value) 
 
 @rule(
     "aten.index_add.default",
-    "aten.index_add_.default",
     samples=[
         Sample(((5, 4), (7,), (7, 4)), (0,), kinds=("", "index:5")),
         Sample(((2, 6, 3), (4,), (2, 4, 3)), (1,), (("alpha", 0.5),), kinds=("", "index:6")),
@@ -157,7 +151,6 @@ def index_add(
 
 @rule(
     "aten.index_fill.int_Scalar",
-    "aten.index_fill_.int_Scalar",
     samples=[
         Sample(((5, 4), (3,)), (0, 1.5), kinds=("", "signed:5")),
         Sample(((2, 6),), (-1, torch.tensor([4, 0, -1]), -2)),
@@ -171,7 +164,6 @@ def index_fill(b: Lowering, self: Value, dim: int, index: Value, value: Operand)
 
 rule(
     "aten.index_fill.int_Tensor",
-    "aten.index_fill_.int_Tensor",
     samples=[Sample(((5, 4), (3,), ()), (0,), kinds=("", "index:5"))],
 )(index_fill)
 
@@ -192,7 +184,7 @@ _PUT = [
 ]  # fmt: skip
 
 
-@shared("aten.index_put.default", "aten.index_put_.default", samples=_PUT)
+@shared("aten.index_put.default", samples=_PUT)
 def index_put(
     b: Lowering, self: Value, indices: Sequence[Value | None], values: Value,
     accumulate: bool = False,
@@ -201,23 +193,18 @@ def index_put(
     if masks and len(indices) == 1 and values.type.size == 1 and not accumulate:
         return _put_by_mask(b, self, masks[0], values)
     axes, places = axes_and_places(b, self, indices)
-    x, at = together(b, self, axes)
-    sizes = x.shape[at : at + len(axes)]
-    which = flat_index(b, places, sizes)
-    before, after = x.shape[:at], x.shape[at + len(axes) :]
-    rows = b.reshape(x, (math.prod(before), math.prod(sizes), math.prod(after)))
-    index = _for_each(b, which, rows.shape[0])
+    p = picks(b, self, axes, places)
+    index = _for_each(b, p.which, p.rows.shape[0])
     if values.type.size == 1 and not accumulate:
-        made = filled(b, rows, index, b.reshape(values, ()))
+        made = filled(b, p.rows, index, b.reshape(values, ()))
     else:
-        new = moves.expanded(b, values, (*before, *which.shape, *after))
-        new = b.reshape(new, (rows.shape[0], which.type.size, rows.shape[2]))
-        made = (added if accumulate else written)(b, rows, index, new)
+        new = moves.expanded(b, values, (*p.before, *p.which.shape, *p.after))
+        new = b.reshape(new, (p.rows.shape[0], p.which.type.size, p.rows.shape[2]))
+        made = (added if accumulate else written)(b, p.rows, index, new)
     order = [*axes, *(i for i in range(self.type.rank) if i not in axes)]
-    apart = b.reshape(made, x.shape)
-    return (
-        apart if x is self else b.permute(apart, sorted(range(len(order)), key=order.__getitem__))
-    )
+    apart = b.reshape(made, p.x.shape)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return apart if p.x is self else b.permute(apart, back)
 
 
 def _put_by_mask(b: Lowering, self: Value, mask: Value, values: Value) -> Value:

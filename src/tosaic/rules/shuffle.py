@@ -1,12 +1,12 @@
-"""Blocks of channels that trade places with pixels."""
+"""pixel_shuffle, pixel_unshuffle and channel_shuffle."""
 
 from __future__ import annotations
 
 import math
 
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.builder import Lowering
 
 
 @shared(
@@ -43,7 +43,6 @@ def pixel_unshuffle(b: Lowering, self: Value, downscale_factor: int) -> Value:
 
 @shared(
     "aten.channel_shuffle.default",
-    "aten.native_channel_shuffle.default",
     samples=[Sample(((1, 6, 2, 3),), (2,)), Sample(((2, 8, 3, 2),), (4,))],
 )
 def channel_shuffle(b: Lowering, self: Value, groups: int) -> Value:

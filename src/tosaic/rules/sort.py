@@ -1,4 +1,4 @@
-"""The largest elements in order: a few of many, or all of a short axis.
+"""topk and sort along an axis.
 
 Elements that are equal keep their order. Places are counted in the type that values are compared
 in, int32 or float32, as TOSA's profiles compare no others; an index is exact in either.
@@ -9,12 +9,12 @@ from __future__ import annotations
 import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme, numbered
-from tosaic.front.lower import Lowering
-from tosaic.front.masks import both, chosen, compared, inverted
-from tosaic.front.moves import first, joined
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.data_movement import first, joined
+from tosaic.lowering.alternatives.mask import both, chosen, compared, inverted
+from tosaic.lowering.alternatives.reduce_extreme import extreme, numbered
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import int32, small_compared
 from tosaic.rules._operands import converted, scale_of
 from tosaic.spec import dtypes as d
@@ -44,7 +44,7 @@ _ALL = [
 def _comparable(b: Lowering, x: Value) -> Value:
     """Values in a type that TOSA compares."""
     if x.quant is not None:
-        return b.marked(b.widened(x), None)
+        return b.with_quant(b.widened(x), None)
     return converted(b, x, d.F32 if x.dtype.is_float else d.I32)
 
 
@@ -67,7 +67,7 @@ def _finished(b: Lowering, found: Found, x: Value) -> Found:
     """Values as they were given, places as indices."""
     values, places = found
     if x.quant is not None:
-        values = b.settle(b.marked(values, Quant(scale_of(x))), x.quant, x.dtype)
+        values = b.requantize(b.with_quant(values, Quant(scale_of(x))), x.quant, x.dtype)
     return converted(b, values, x.dtype), int32(b, places)
 
 

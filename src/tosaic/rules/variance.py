@@ -9,13 +9,13 @@ from functools import partial
 import torch
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import TYPES, Lowering
-from tosaic.front.moves import first
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.rules._operands import converted, minus, scale_of, times
-from tosaic.rules._spread import spread
+from tosaic.rules._variance import spread
 from tosaic.rules.reduce import Axes, _axes, mean
 from tosaic.spec import dtypes as d
 
@@ -29,7 +29,7 @@ def _each_row(
     count = math.prod(x.shape[i] for i in axes)
     turned = b.permute(x, (*kept, *axes))
     y = reduce(b.reshape(turned, (x.type.size // count, count)))
-    y = y if y.quant is None else b.settled(y)
+    y = y if y.quant is None else b.requantized(y)
     shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
     return b.reshape(y, shape)
 
@@ -54,9 +54,8 @@ def _variance(
             return converted(b, _square_root(b, found) if is_root else found, rows.dtype)
         parts, scale = spread(b, rows, 0.0, centred=True), scale_of(rows)
         if is_root:
-            unit = scale / math.sqrt(count) / 2.0 ** (12.5 + parts.least)
-            return b.marked(parts.root(b), Quant(unit))
-        return b.marked(parts.total(b), Quant(scale**2 / count / 4.0**parts.least))
+            return parts.root(scale / math.sqrt(count))
+        return parts.total().at(scale**2 / count / 4.0**parts.least).quantized()
 
     made = _each_row(b, self, dim, keepdim, reduce)
     return (made, mean(b, self, _axes(self, dim), keepdim)) if with_mean else made
@@ -113,12 +112,11 @@ def linalg_vector_norm(
             kind = rows.dtype if dtype is None else TYPES.get(dtype, d.F32)
             return converted(b, _length(b, converted(b, rows, d.F32), ord), kind)
         if ord == 2:
-            parts = spread(b, rows, 0.0, centred=False)
-            return b.marked(parts.root(b), Quant(scale_of(rows) / 2.0 ** (12.5 + parts.least)))
+            return spread(b, rows, 0.0, centred=False).root(scale_of(rows))
         wide = b.widened(rows)
         if ord == 1 and rows.shape[1] * (rows.dtype.range[1] * 2 + 1) >= 1 << 31:
             raise Unsupported("the sum of so many integers does not fit int32")
-        return b.marked(_length(b, wide, ord), wide.quant)
+        return b.with_quant(_length(b, wide, ord), wide.quant)
 
     return _each_row(b, self, dim, keepdim, reduce)
 
@@ -134,7 +132,7 @@ def _length(b: Lowering, rows: Value, ord: float) -> Value:
     if rows.dtype is not d.I32:
         return extreme(b, name, size, 1)
 
-    def short() -> Value:  # NPUs find the largest of int16, not all of int32; 32768 is one less
+    def short() -> Value:  # int16 has a largest on every target, int32 not; 32768 is one less
         return b.levels(extreme(b, name, b.levels(size, d.I16), 1))
 
     return first(b, short, lambda: extreme(b, name, size, 1))

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 
 from tosaic.errors import Unsupported
-from tosaic.front.extremes import extreme
-from tosaic.front.lower import Lowering
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.reduce_extreme import extreme
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of
-from tosaic.rules._spread import spread
 from tosaic.rules._sums import largest
+from tosaic.rules._variance import spread
 from tosaic.rules.activation import leaky_relu
 from tosaic.rules.elementwise import mul
 from tosaic.rules.linear import addmm, matmul
@@ -30,7 +30,7 @@ def dot(b: Lowering, self: Value, tensor: Value | None = None, other: Value | No
     return matmul(b, self, second)
 
 
-@rule("aten.outer.default", "aten.ger.default", samples=[Sample(((5,), (7,)))])
+@rule("aten.outer.default", samples=[Sample(((5,), (7,)))])
 def outer(b: Lowering, self: Value, vec2: Value) -> Value:
     return mul(b, b.reshape(self, (self.type.size, 1)), b.reshape(vec2, (1, vec2.type.size)))
 
@@ -100,14 +100,14 @@ def cdist(
         reach = sum(scale_of(v) * largest(v) for v in (left, right))
         left, right, meaning = _one_scale(b, left, right, x1.shape[-1])
         if p == 2:
-            return _euclidean(b, b.marked(left, meaning), right, reach)
+            return _euclidean(b, b.with_quant(left, meaning), right, reach)
     apart = b.ABS(b.SUB(left, right))
     if p == math.inf:
         found = extreme(b, "REDUCE_MAX", apart, axis)
     elif p == 1:
         found = b.REDUCE_SUM(apart, axis=axis)
     elif p == 2:
-        squares = b.REDUCE_SUM(b.MUL(apart, apart, b.const([0], d.I8)), axis=axis)
+        squares = b.REDUCE_SUM(b.mul(apart, apart), axis=axis)
         found = b.RECIPROCAL(b.RSQRT(squares))
     elif p > 0:
         powers = b.REDUCE_SUM(b.POW(apart, b.number(p, apart)), axis=axis)
@@ -115,17 +115,16 @@ def cdist(
     else:
         zero, one = b.number(0.0, apart), b.number(1.0, apart)
         found = b.REDUCE_SUM(b.SELECT(b.EQUAL(apart, zero), zero, one), axis=axis)
-    return b.reshape(b.marked(found, meaning), found.shape[:-1])
+    return b.reshape(b.with_quant(found, meaning), found.shape[:-1])
 
 
 def _euclidean(b: Lowering, x: Value, y: Value, reach: float) -> Value:
     """√Σ (x − y)² of int32 operands in one scale, from differences in int16."""
     scale, apart = scale_of(x), b.SUB(x, y)
-    short = b.marked(b.rescale(apart, [scale * 32767 / reach], 0, d.I16), Quant(reach / 32767))
+    short = b.with_quant(b.rescale(apart, [scale * 32767 / reach], 0, d.I16), Quant(reach / 32767))
     rows = b.reshape(short, (short.type.size // short.shape[-1], short.shape[-1]))
-    parts = spread(b, rows, 0.0, centred=False)
-    found = b.marked(parts.root(b), Quant(reach / 32767 / 2.0 ** (12.5 + parts.least)))
-    return b.reshape(b.settled(found), short.shape[:-1])
+    found = b.requantized(spread(b, rows, 0.0, centred=False).root(reach / 32767))
+    return b.reshape(found, short.shape[:-1])
 
 
 def _one_scale(b: Lowering, x: Value, y: Value, terms: int) -> tuple[Value, Value, Quant]:

@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tosaic.front.lower import Lowering
-from tosaic.front.moves import piece, take
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.data_movement import piece, take
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import summed, zero_point
 from tosaic.rules._windows import each
 
 
 @shared(
     "aten.unfold.default",
-    "aten.unfold_copy.default",
     samples=[
         Sample(((2, 9),), (1, 3, 2)),
         Sample(((8, 3),), (0, 4, 4)),
@@ -37,7 +36,7 @@ def unfold(b: Lowering, self: Value, dimension: int, size: int, step: int) -> Va
 def _padded(b: Lowering, x: Value, around: Sequence[int]) -> Value:
     if not any(around):
         return x
-    return b.marked(b.PAD(x, b.shape(around), zero_point(b, x)), x.quant)
+    return b.with_quant(b.PAD(x, b.shape(around), zero_point(b, x)), x.quant)
 
 
 _BLOCKS = [

@@ -1,1 +1,1 @@
-"""What runs compiled models here, and what compares them with the original."""
+"""Simulators of devices."""

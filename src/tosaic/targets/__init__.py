@@ -1,1 +1,1 @@
-"""Where a program can go, and what the user holds then."""
+"""Targets: the devices and specifications that a program is compiled for."""

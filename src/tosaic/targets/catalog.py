@@ -1,38 +1,112 @@
-"""Targets by name."""
+"""Targets by name: Tosaic's own, and those of other packages by entry point.
+
+A package has targets if it declares an entry point of the group ``tosaic.targets`` that names a
+``Family``, or a single ``Target``. Names of Tosaic's own targets stay Tosaic's.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from difflib import get_close_matches
+from importlib import metadata
+from importlib.metadata import EntryPoint
 from types import MappingProxyType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from tosaic.errors import InvalidInput
-from tosaic.spec.env import Env
-from tosaic.targets.base import Target
-from tosaic.targets.ethosu import ETHOS_U, with_options
+from tosaic.errors import InvalidInput, first_line
+from tosaic.targets.family import Family
 
+if TYPE_CHECKING:
+    from tosaic.lowering.target import Format, Target
 
-def target_of(name: str | Target, options: Mapping[str, Any] = MappingProxyType({})) -> Target:
-    """The target of that name: a TOSA specification or an Ethos-U configuration."""
-    if isinstance(name, Target) or name not in ETHOS_U:
-        for option in options:
-            if option != "check":
-                raise InvalidInput(f"{option} is an option of Ethos-U targets only")
-        found = name if isinstance(name, Target) else _specification(name)
-        told = options.get("check")  # None is as the target has it
-        return found if told is None else replace(found, check=bool(told))
-    return with_options(name, options)
+GROUP = "tosaic.targets"
+# Loaded by the same means as those of other packages, without looking for them.
+_OWN = tuple(
+    EntryPoint(name, f"tosaic.targets.{name}:FAMILY", GROUP) for name in ("tosa", "ethosu")
+)
+_OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
 
-def _specification(name: str) -> Target:
-    if str(name).upper().startswith("TOSA"):
-        env = Env.parse(name)
-        return Target(str(env), env)
-    near = get_close_matches(str(name).lower().replace("_", "-"), ETHOS_U, 1, 0.7)
+@dataclass(frozen=True, slots=True)
+class Absent:
+    """An entry point that does not load, and why: other targets are there all the same."""
+
+    entry: str
+    reason: str
+
+
+def families() -> Iterator[Family | Absent]:
+    """Tosaic's own families, then those of other packages in alphabetic order."""
+    for entry in _OWN:
+        yield entry.load()
+    found = {each.name: each for each in metadata.entry_points(group=GROUP)}
+    for name, entry in sorted(found.items()):
+        if entry.value in {own.value for own in _OWN}:
+            continue
+        try:
+            yield _family(entry.load())
+        except Exception as problem:  # noqa: BLE001  (it is somebody else's package)
+            reason = f"{type(problem).__name__}: {first_line(problem)}"
+            yield Absent(f"{name} = {entry.value}", reason)
+
+
+def _family(found: Any) -> Family:
+    from tosaic.lowering.target import Target, with_check
+
+    if isinstance(found, Family):
+        return found
+    if not isinstance(found, Target):
+        raise TypeError(f"it names a {type(found).__name__}, no Family and no Target")
+    kinds = {found.name: found.name}
+    about = {found.name: found.about or str(found.env)}
+    return Family(about, lambda _, options: with_check(found, options), kinds=kinds)
+
+
+def known_families() -> list[Family]:
+    """The families that load."""
+    return [each for each in families() if isinstance(each, Family)]
+
+
+def names() -> dict[str, str]:
+    """Every target that has a name of its own, with a line about it; no compiler is loaded."""
+    found: dict[str, str] = {}
+    for family in known_families():
+        for name, about in family.names.items():
+            found.setdefault(name, about)
+    return found
+
+
+def formats() -> dict[str, Format]:
+    """The files that targets have of their own, by suffix."""
+    made = (family.make(next(iter(family.names)), {}) for family in known_families())
+    return {suffix: own for target in made for suffix, own in target.formats.items()}
+
+
+def target_of(name: object, options: Mapping[str, Any] = _OPTIONS) -> Target:
+    """The target of that name; InvalidInput if there is none, or if it has no such option."""
+    if not isinstance(name, str):
+        from tosaic.lowering.target import Target, with_check
+
+        if isinstance(name, Target):
+            return with_check(name, options)
+        kind = type(name).__name__
+        raise InvalidInput(f"a target is one name such as 'TOSA-1.0+INT', not a {kind}: {name!r}")
+    absent: list[Absent] = []
+    for family in families():
+        if isinstance(family, Absent):
+            absent.append(family)
+        elif family.has(name):
+            return family.make(name, options)
+    raise InvalidInput(_unknown(name, absent))
+
+
+def _unknown(name: str, absent: list[Absent]) -> str:
+    own = [each for each in names() if not each.startswith("TOSA")]
+    near = get_close_matches(name.lower().replace("_", "-"), own, 1, 0.7)
     meant = f", perhaps {near[0]}" if near else ""
-    raise InvalidInput(
-        f"there is no target {name!r}{meant}; there are {', '.join(ETHOS_U)}, and TOSA "
-        "specifications such as TOSA-1.0+INT"
+    broken = "".join(f"; the entry point {a.entry} does not load: {a.reason}" for a in absent)
+    return (
+        f"there is no target {name!r}{meant}; there are {', '.join(own)}, and TOSA "
+        f"specifications such as TOSA-1.0+INT{broken}"
     )

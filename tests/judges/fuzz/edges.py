@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from judges.fuzz.program import Loaded, eager, plain_cond
 
@@ -70,7 +72,7 @@ def run_with(
         ]
         with torch.no_grad(), plain_cond(), Edges(change):
             results = model(*changed)
-        found.append([*(t.clone() for t in results), *changed])
+        found.append([*(t.clone() for t in tree_leaves(results)), *changed])
     return found
 
 
@@ -143,3 +145,30 @@ def precise(loaded: Loaded, seeds: Iterable[int]) -> list[list[Tensor]]:
         except RuntimeError:
             return []
     return found
+
+
+class _Zeros(TorchDispatchMode):
+    """Which ATen calls, by number, have given nothing but 0."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.calls, self.dead = 0, dict[int, bool]()
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        self.calls += 1
+        if isinstance(result, Tensor) and result.is_floating_point() and result.numel():
+            is_zero = not bool(result.count_nonzero())
+            self.dead[self.calls] = self.dead.get(self.calls, True) and is_zero
+        return result
+
+
+def has_dead(loaded: Loaded, seeds: Iterable[int]) -> bool:
+    """Whether an ATen call of a program gives 0 alone on some inputs, as the difference x - x."""
+    model, seen = loaded.make(), _Zeros()
+    for seed in seeds:
+        given = loaded.inputs(seed)
+        seen.calls = 0
+        with seen:
+            eager(model, given)
+    return any(seen.dead.values())

@@ -64,8 +64,8 @@ def _integer_operand(w: Writer, detail: str) -> str:
 
 @hole("w")
 def _same_shape(w: Writer, detail: str) -> str:
-    shape, subject = shape_of(w), w.bound[_subject(w)]  # distances to itself are roundings alone
-    found = [n for n in w.compatible(shape) if tuple(w.values[n].shape) == shape and n != subject]
+    shape = shape_of(w)
+    found = [n for n in w.compatible(shape) if tuple(w.values[n].shape) == shape]
     return str(w.one(found)) if found and w.chance(0.7) else w.constant(shape)
 
 

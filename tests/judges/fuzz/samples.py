@@ -13,7 +13,7 @@ from torch import Tensor
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.fuzz.writer import Retry, Writer
-from tosaic.front.samples import Case, cases
+from tosaic.lowering.samples import Case, cases
 
 
 class _Name:

@@ -1,4 +1,4 @@
-"""Constants of a file: views of its bytes, or promises to unpack them."""
+"""Constants of a file: views of its bytes, or values that are unpacked when read."""
 
 from __future__ import annotations
 

@@ -10,23 +10,29 @@ from tosaic.front.torchapi.nodes import (
     likely_size,
     location,
     modules_of,
+    same_shape,
 )
 from tosaic.front.torchapi.operators import (
-    Effects,
     bound_arguments,
     by_position,
+    canonicalize,
     computed,
-    effects,
     evaluate,
+    is_canonical,
     is_number_argument,
     is_pointwise,
     is_region_call,
     is_repeatable,
-    make_new,
     overload_of,
     target_name,
-    without_out,
     written_positions,
+)
+from tosaic.front.torchapi.overloads import (
+    WRITTEN_AS,
+    Effects,
+    aliases,
+    canonical_name,
+    effects,
 )
 from tosaic.front.torchapi.parts import decomposed
 from tosaic.front.torchapi.programs import (
@@ -62,15 +68,17 @@ from tosaic.front.torchapi.trees import (
 )
 
 __all__ = [
-    "Effects", "argument_names", "arguments_of", "attribute", "bound_arguments", "by_position",
-    "captured", "computed", "computed_beside", "copied", "copied_program", "decomposed",
+    "WRITTEN_AS", "Effects", "aliases", "argument_names", "arguments_of", "attribute",
+    "bound_arguments", "by_position",
+    "canonical_name", "canonicalize", "captured", "computed",
+    "computed_beside", "copied", "copied_program", "decomposed",
     "drop_unread", "effects", "evaluate", "export", "flatten", "flatten_as", "functional",
-    "give_fakes", "graphs_of", "is_number_argument", "is_pointwise",
+    "give_fakes", "graphs_of", "is_canonical", "is_number_argument", "is_pointwise",
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "likely_shape", "likely_size", "load",
-    "location", "make_new", "module_of", "modules_of", "names_of", "new_call", "overload_of",
-    "quiet", "reshape_views", "stand_in_beside",
-    "structure", "target_name", "unflatten", "with_own_operators", "without_out", "written",
+    "location", "module_of", "modules_of", "names_of", "new_call", "overload_of",
+    "quiet", "reshape_views", "same_shape", "stand_in_beside",
+    "structure", "target_name", "unflatten", "with_own_operators", "written",
     "written_positions",
     "written_structure",
 ]  # fmt: skip

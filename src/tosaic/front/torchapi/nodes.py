@@ -34,6 +34,12 @@ def known_shape(tensor: Tensor) -> tuple[int, ...] | None:
     return None if None in sizes else tuple(size for size in sizes if size is not None)
 
 
+def same_shape(a: fx.Node, b: fx.Node) -> bool:
+    """Whether two tensors have the same sizes, whatever the input is."""
+    shape = known_shape(a.meta["val"])
+    return shape is not None and shape == known_shape(b.meta["val"])
+
+
 def likely_size(size: Any) -> int | None:
     """A size as it is for the example inputs, if it follows from theirs."""
     if isinstance(size, torch.SymInt) and size.node.has_hint():

@@ -11,7 +11,7 @@ from torch._decomp import decomposition_table
 from torch.fx.experimental.proxy_tensor import make_fx
 
 from tosaic.errors import Unsupported
-from tosaic.front.torchapi.programs import quiet
+from tosaic.front.torchapi.programs import quiet, reshape_views
 from tosaic.front.torchapi.standin import StandIn, as_fakes, as_stand_ins
 
 
@@ -29,8 +29,6 @@ def decomposed(node: fx.Node, own: Callable[..., Any] | None = None) -> fx.Graph
     if not isinstance(target, torch._ops.OpOverload) or any("val" not in n.meta for n in operands):
         return None
     written = own or decomposition_table.get(target)
-    if written is None and not target._can_decompose():
-        return None
     function = target if written is None else written
 
     def call(*values: Any) -> Any:
@@ -42,10 +40,14 @@ def decomposed(node: fx.Node, own: Callable[..., Any] | None = None) -> fx.Graph
     are_ours = any(isinstance(e, StandIn) for e in examples)
     mode, fakes = as_fakes(examples)
     try:
+        if written is None and not target._can_decompose():
+            return None
         with quiet(), mode, torch.no_grad(), torch.backends.mkldnn.flags(enabled=False):
             made = make_fx(call, pre_dispatch=written is not None)(*fakes)
-    except (Unsupported, NotImplementedError, RuntimeError):  # or sizes are not known
+    except (Unsupported, NotImplementedError, RuntimeError, TypeError):
+        # Sizes are not known, or PyTorch's own form does not take every call of the schema.
         return None
+    reshape_views(made.graph)
     if are_ours:
         as_stand_ins(made)
     return made

@@ -21,7 +21,8 @@ from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
 from tosaic.errors import InvalidInput, first_line
 from tosaic.front.torchapi.nodes import raised_at
-from tosaic.front.torchapi.operators import SHARING, bound_arguments, overload_of, plain_name
+from tosaic.front.torchapi.operators import bound_arguments, overload_of
+from tosaic.front.torchapi.overloads import SHARING, plain_name
 from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
 
@@ -241,12 +242,19 @@ def quiet() -> Iterator[None]:
         yield
 
 
-def module_of(exported: ExportedProgram) -> fx.GraphModule:
-    """The program as a module to observe, without calls that check its inputs.
+def module_of(exported: ExportedProgram | fx.GraphModule) -> fx.GraphModule:
+    """The program as a module to change, without calls that check its inputs.
 
     ``exported.module()`` compares every parameter with every submodule; this is its plain part, in
     time that grows with the program. What changes buffers is left to it.
     """
+    if isinstance(exported, fx.GraphModule):
+        graph = copy.deepcopy(exported.graph)
+        for node, source in zip(graph.nodes, exported.graph.nodes, strict=True):
+            node.name = source.name
+        made = _LazyGraphModule(exported, graph)
+        made.meta.update(exported.meta)
+        return made
     signature, held = exported.graph_signature, {**exported.constants, **exported.state_dict}
     plain = all(out.kind is OutputKind.USER_OUTPUT for out in signature.output_specs)
     if not plain or any(spec.kind not in _PLAIN_INPUTS for spec in signature.input_specs):

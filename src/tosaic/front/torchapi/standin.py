@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
+from functools import partial
 from typing import Any
 
 import torch
@@ -137,11 +138,13 @@ def computed_beside(node: fx.Node, function: Callable[..., Any], args: Iterable[
     )
 
 
-def new_call(home: fx.Node, target: Any, args: tuple[Any, ...]) -> fx.Node:
+def new_call(
+    home: fx.Node, target: Any, args: tuple[Any, ...], kwargs: dict[str, Any] | None = None
+) -> fx.Node:
     """A call where the graph of a node inserts it; it is at home where that node is."""
-    made = home.graph.call_function(target, args)
-    shown = fx.map_arg(args, lambda n: n.meta["val"])
-    made.meta = {**home.meta, "val": computed_beside(home, target, shown)}
+    made = home.graph.call_function(target, args, kwargs or {})
+    shown, named = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
+    made.meta = {**home.meta, "val": computed_beside(home, partial(target, **named), shown)}
     return made
 
 

@@ -211,6 +211,10 @@ class Intervals:
             given = Bounds(*(self.inputs.get(value) or value.limits or value.dtype.range))
         self._known[value] = given
 
+    def forget(self, value: Value) -> None:
+        """Bound a value again when it is next asked for: more was proved of it."""
+        self._known.pop(value, None)
+
     def require(self, holds: bool | np.bool_, reason: str) -> bool:
         """Note what an operator could do wrong, unless it cannot."""
         if not holds and self._problem is None:

@@ -75,14 +75,14 @@
     canvas.style.cursor = over && over.node >= 0 ? "pointer" : "default";
     if (!over) { hideTip(); return; }
     const item = over.node >= 0 ? views.layers.items[views.layers.of[over.node]] : null;
-    showTip([item ? `${item.label}  ${item.module}` : over.name || "input", isBuffer(over) ? "weights on their way into the NPU" : "", `${whole(over.size)} bytes at 0x${over.address.toString(16)}`, `steps ${over.start} to ${over.end}`].filter(Boolean).join("\n"), event);
+    showTip([item ? `${item.label}  ${item.module}` : over.name || "input", isBuffer(over) ? "weights on their way into the device" : "", `${whole(over.size)} bytes at 0x${over.address.toString(16)}`, `steps ${over.start} to ${over.end}`].filter(Boolean).join("\n"), event);
   });
   canvas.addEventListener("pointerleave", () => { hovered = null; hideTip(); redraw(); });
   canvas.addEventListener("click", (event) => { const hit = find(event); if (hit && hit.node >= 0) selectNode(hit.node, "arena"); });
   const many = new Set(arenas.map((a) => a.graph)).size > 1;
   const pick = (a) => {
     arena = a;
-    byId("arenahint").textContent = `${a.blocks.length} tensors, placed by ${a.planned}; the most that is used is ${whole(a.size)} bytes.` + (a.planned === "Vela" ? " Pale boxes are weights on their way into the NPU." : " A device's compiler may place them otherwise.");
+    byId("arenahint").textContent = `${a.blocks.length} tensors, placed by ${a.planned}; the most that is used is ${whole(a.size)} bytes.` + (a.planned !== "a simple plan" ? " Pale boxes are weights on their way into the device." : " A device's compiler may place them otherwise.");
     redraw();
   };
   choices("arenas", arenas.map((a) => [a, (many ? `Graph ${a.graph}: ` : "") + a.memory]), arena, pick);

@@ -65,7 +65,7 @@ function css(name) {
   return known.get(name);
 }
 dark.addEventListener("change", () => known.clear());
-const PLACES = { npu: "NPU", tosa: "TOSA interpreter", cpu: "CPU", port: "Input or output" };
+const PLACES = { device: "Device", tosa: "TOSA interpreter", cpu: "CPU", port: "Input or output" };
 const placeColour = (place) => css("--" + place);
 const RAMP = { light: [[232, 240, 250], [120, 176, 236], [38, 108, 205], [16, 50, 120]],
   dark: [[31, 40, 53], [38, 82, 140], [72, 143, 232], [198, 224, 255]] };

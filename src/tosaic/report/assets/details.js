@@ -44,7 +44,7 @@
     if (item.cycles && item.macs && data.peak_macs) row("Of the multipliers", percent(item.macs / item.cycles / data.peak_macs) + " used");
     for (const [memory, n] of Object.entries(item.moved)) row(memory === "tensors" ? "Reads and writes" : memory, bytes(n));
     if (item.weights) row("Weights", bytes(item.weights));
-    if (!rows.length && item.place === "npu") return el("p", { class: "more" }, "No operation of its own: another one does its work, or nothing is left to do.");
+    if (!rows.length && item.place === "device") return el("p", { class: "more" }, "No operation of its own: another one does its work, or nothing is left to do.");
     return el("dl", {}, rows);
   }
 
@@ -65,7 +65,7 @@
     if (node.constants) parts.push(el("h3", {}, "Constants"), el("ul", {}, node.constants.map((text) => el("li", { class: "path" }, text))));
     const wires = (node.outputs || []).filter((wire) => wire.scale !== null && wire.scale !== undefined);
     if (wires.length) parts.push(el("h3", {}, "Result"), el("dl", {}, wires.flatMap((wire) => [el("dt", {}, "Type"), el("dd", {}, wired(wire)), el("dt", {}, "Scale"), el("dd", {}, real(wire.scale)), el("dt", {}, "Zero point"), el("dd", {}, String(wire.zero_point))])));
-    if (node.operations) parts.push(el("h3", {}, "Operations of the NPU"), el("div", { class: "path" }, counted(node.operations)));
+    if (node.operations) parts.push(el("h3", {}, "Operations of the device"), el("div", { class: "path" }, counted(node.operations)));
     return parts;
   }
   function counted(list) {

@@ -5,22 +5,22 @@
   byId("title").textContent = name;
   byId("target").textContent = data.target;
 
-  const cards = [], npus = data.report.delegates.map((d) => d.npu).filter(Boolean);
+  const cards = [], told = data.report.delegates.map((d) => d.estimate).filter(Boolean);
   const sum = (list) => list.reduce((a, b) => a + b, 0);
   const card = (title, figure, unit, more, meter) => cards.push(el("div", { class: "card" }, el("div", { class: "name" }, title), el("div", { class: "figure" }, figure, unit ? el("small", {}, " " + unit) : null), more ? el("div", { class: "more" }, more) : null, meter || null));
   const meter = (parts) => el("div", { class: "meter" }, parts.map(([part, colour]) => el("i", { style: { width: 100 * part + "%", background: colour } })));
 
   const items = views.layers.items.filter((i) => i.place !== "port" && !/^(de)?quantize$/.test(i.label));
-  const inside = items.filter((i) => i.place !== "cpu").length, place = npus.length ? "npu" : "tosa";
-  card(npus.length ? "On the NPU" : "In TOSA graphs", percent(items.length ? inside / items.length : 0, inside === items.length ? 0 : 1), "", `${inside} of ${items.length} layers` + (data.report.delegates.length > 1 ? `, ${data.report.delegates.length} graphs` : ""), meter([[inside / Math.max(items.length, 1), `var(--${place})`], [1 - inside / Math.max(items.length, 1), "var(--cpu)"]]));
-  const cycles = sum(npus.map((n) => n.cycles)), macs = sum(data.report.delegates.map((d) => d.macs));
+  const inside = items.filter((i) => i.place !== "cpu").length, place = told.length ? "device" : "tosa";
+  card(told.length ? "On the device" : "In TOSA graphs", percent(items.length ? inside / items.length : 0, inside === items.length ? 0 : 1), "", `${inside} of ${items.length} layers` + (data.report.delegates.length > 1 ? `, ${data.report.delegates.length} graphs` : ""), meter([[inside / Math.max(items.length, 1), `var(--${place})`], [1 - inside / Math.max(items.length, 1), "var(--cpu)"]]));
+  const cycles = sum(told.map((n) => n.cycles)), macs = sum(data.report.delegates.map((d) => d.macs));
   if (cycles) {
     const use = macs / cycles / (data.peak_macs || 1);
     card("Cycles", short(cycles), "", "by Vela's estimate");
     card("Multipliers in use", percent(use, 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
-    const scratch = Math.max(...npus.map((n) => n.scratch));
+    const scratch = Math.max(...told.map((n) => n.scratch));
     card("Scratch memory", ...bytes(scratch).split(" "), `${whole(scratch)} bytes`);
-    card("Flash", ...bytes(sum(npus.map((n) => n.flash))).split(" "), "weights and constants");
+    card("Flash", ...bytes(sum(told.map((n) => n.flash))).split(" "), "weights and constants");
   } else card("Multiplications", short(macs), "", `${whole(sum(data.report.delegates.map((d) => sum(Object.values(d.ops)))))} operators`);
   if (data.outputs.length) {
     const worst = data.outputs.reduce((a, b) => (b.sqnr ?? 1e9) < (a.sqnr ?? 1e9) ? b : a);

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import InvalidInput
-from tosaic.files import velabin
-from tosaic.files.velabin import Boundary
+from tosaic.sim.ethosu import velabin
+from tosaic.sim.ethosu.velabin import Boundary
 
 _BEGIN, _END, _HEAD = b"vela_bin_stream\0", b"vela_end_stream\0", 32
 """How a blob begins, the block that ends it, and the size of that block."""

@@ -1,4 +1,4 @@
-"""The state of one run: memory, chaining buffers, kept sums, the condition of a branch."""
+"""State of one run: memory, chaining buffers, accumulators, branch condition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The end of every operation: where sums start, scale, zero point, limits, table, memory."""
+"""The output stage: rounding, scale, zero point, clamp, table and write."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Multiply, shift and round; limits; tables: what happens to a sum on its way to the output."""
+"""Scaling arithmetic of the output stage: multiply, shift, round, clamp, look up."""
 
 from __future__ import annotations
 

@@ -10,7 +10,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
-from tosaic.files.velabin import Boundary
 from tosaic.sim.ethosu import mlw
 from tosaic.sim.ethosu.arrays import Array, DType, value_range
 from tosaic.sim.ethosu.convolution import Decoder, Store
@@ -20,6 +19,7 @@ from tosaic.sim.ethosu.memory import INTERNAL, Memory, Region
 from tosaic.sim.ethosu.program import Program, Step, execute
 from tosaic.sim.ethosu.stream import Config, decode
 from tosaic.sim.ethosu.trace import Trace, disassemble, record
+from tosaic.sim.ethosu.velabin import Boundary
 
 _TYPES: dict[int, DType] = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
 _OUTSTANDING = {"U55": (1, 2), "U65": (2, 2), "U85": (2, 2)}

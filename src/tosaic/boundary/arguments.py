@@ -1,0 +1,128 @@
+"""Checks run-time arguments against the inputs that the program was exported with."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, fx
+
+from tosaic.boundary.ports import QParams, input_qparams
+from tosaic.errors import InvalidInput
+from tosaic.front import torchapi
+from tosaic.front.program import Program
+from tosaic.ir.graph import Quant
+
+INT32 = torch.iinfo(torch.int32)
+
+
+@dataclass(frozen=True, slots=True)
+class Given:
+    """A leaf of a call's arguments; ``was_real`` if integers were made of real numbers."""
+
+    value: Any
+    was_real: bool = False
+
+
+def given_values(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Given]:
+    """The leaves of a call's arguments, each checked; InvalidInput says what does not fit.
+
+    Where the program takes integers for real numbers, both are accepted.
+    """
+    flat = _leaves(program, args, kwargs)
+    if len(flat) != len(program.arguments):
+        wanted = len(program.arguments)
+        raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
+    return [
+        _checked(number, node, value, input_qparams(program, node))
+        for number, (node, value) in enumerate(zip(program.arguments, flat))
+    ]
+
+
+def first_values(
+    program: Program, given: Iterable[Any], states: Iterable[Any]
+) -> dict[fx.Node, Any]:
+    """What a run begins with: constants, regions, inputs and state, by node."""
+    values: dict[fx.Node, Any] = {**program.tensors, **program.regions}
+    values.update(zip(program.inputs, [*given, *states], strict=True))
+    return values
+
+
+def _leaves(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    if program.in_spec is None:
+        if kwargs:
+            raise InvalidInput(f"the program takes no argument named {next(iter(kwargs))}")
+        return torchapi.flatten(args)[0]
+    positions, names = torchapi.arguments_of(program.in_spec)
+    if len(args) != positions:
+        raise InvalidInput(f"the program takes {positions} inputs, not {len(args)}")
+    for name in kwargs.keys() - names:
+        raise InvalidInput(f"the program takes no argument named {name}")
+    for name in sorted(names - kwargs.keys()):
+        raise InvalidInput(f"the argument {name} is missing")
+    try:
+        return torchapi.flatten_as((args, kwargs), program.in_spec)
+    except ValueError as problem:
+        text = str(problem).strip().splitlines()[0]
+        raise InvalidInput(f"the inputs are not nested like the example: {text}") from None
+
+
+def _checked(number: int, node: fx.Node, value: Any, meaning: QParams | None) -> Given:
+    example = node.meta.get("val")
+    if not isinstance(example, Tensor):
+        if "val" in node.meta and (type(value) is not type(example) or value != example):
+            raise InvalidInput(
+                f"input {number} ({node.name}) was {example!r} at export and is part of the "
+                f"program, so it cannot be {value!r}: compile again for that value"
+            )
+        return Given(value)
+    wanted = _described(example) + (" or the floats it stands for" if meaning else "")
+    if isinstance(value, np.ndarray):
+        value = torch.as_tensor(value)
+    if not isinstance(value, Tensor):
+        kind = type(value).__name__
+        raise InvalidInput(f"input {number} ({node.name}) must be {wanted}, not a {kind}")
+    was_real = meaning is not None and value.dtype.is_floating_point
+    if meaning is not None and was_real:
+        value = meaning.quantize(value)
+    if value.dtype is not example.dtype or torchapi.known_shape(value) != torchapi.known_shape(
+        example
+    ):
+        raise InvalidInput(
+            f"input {number} ({node.name}) must be {wanted}, as in the export, "
+            f"not {_described(value)}"
+        )
+    return Given(value.cpu(), was_real)
+
+
+def _described(tensor: Tensor) -> str:
+    kind = str(tensor.dtype).removeprefix("torch.")
+    return f"{kind}[{','.join(map(str, torchapi.known_shape(tensor) or tensor.shape))}]"
+
+
+def narrowed(name: str, value: Any) -> Tensor:
+    """A tensor as a graph takes it: TOSA's integers have 32 bits at most."""
+    tensor = torch.as_tensor(value).detach()
+    if tensor.dtype is not torch.int64:
+        return tensor
+    low, high = (int(end) for end in torch.aminmax(tensor)) if tensor.numel() else (0, 0)
+    if low < INT32.min or high > INT32.max:
+        worst = low if low < INT32.min else high
+        raise InvalidInput(
+            f"{name} holds {worst}, which does not fit the 32 bits of TOSA's integers"
+        )
+    return tensor.to(torch.int32)
+
+
+def real_numbers(integers: Tensor, meaning: Quant) -> Tensor:
+    """What quantized values stand for, for PyTorch to go on with."""
+    scale = torch.tensor(meaning.scale, dtype=torch.float64)
+    zero = torch.tensor(meaning.zero_point, dtype=torch.float64)
+    if meaning.axis is not None:
+        shape = [1] * integers.dim()
+        shape[meaning.axis] = -1
+        scale, zero = scale.reshape(shape), zero.reshape(shape if zero.dim() else ())
+    return ((integers.double() - zero) * scale).float()

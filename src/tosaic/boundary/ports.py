@@ -1,0 +1,320 @@
+"""Changes the types of inputs and outputs of a quantized program to those that a user asks for.
+
+Such a program takes and gives real numbers; its first calls quantize and its last dequantize.
+With integers instead, an input is dequantized and an output quantized, and where the program does
+the opposite right there, both calls fall away.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+from torch.export import ExportedProgram
+
+from tosaic.boundary.types import IO, Leaf, requested
+from tosaic.errors import InvalidInput
+from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, label, origin
+from tosaic.front.imported import Imported
+from tosaic.front.program import Program
+
+TYPES = {"uint8": torch.uint8, "int8": torch.int8, "int16": torch.int16}
+_TO_FLOAT = {"aten.to.dtype", "aten._to_copy.default"}
+
+
+def without_nan(real: Tensor) -> Tensor:
+    """Real numbers to be quantized: infinities saturate, and NaN counts as 0, the zero point.
+
+    PT2E's operator converts NaN to an integer, for which C++ and the processors have no rule.
+    """
+    return real.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
+
+
+@dataclass(frozen=True, slots=True)
+class QParams:
+    """What the integers of a tensor stand for, as a call that quantizes says it."""
+
+    scale: float
+    zero_point: int
+    low: int
+    high: int
+    dtype: torch.dtype
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        """The least and the largest real number."""
+        low, high = (self.scale * (end - self.zero_point) for end in (self.low, self.high))
+        return low, high
+
+    def quantize(self, real: Tensor) -> Tensor:
+        """Integers for real numbers, as PT2E's own operator makes them; NaN is the zero point."""
+        levels = torch.round(without_nan(real.float()) * (1.0 / self.scale)) + self.zero_point
+        return levels.clamp(self.low, self.high).to(self.dtype)
+
+    def dequantize(self, integers: Tensor) -> Tensor:
+        """The real numbers that integers stand for."""
+        return (integers.to(torch.float32) - self.zero_point) * self.scale
+
+    def means(self, other: QParams) -> bool:
+        """Whether each has the same number for each of as many steps, be it int8 or uint8."""
+        ours, theirs = (m.zero_point - torch.iinfo(m.dtype).min for m in (self, other))
+        same = ours == theirs and self.high - self.low == other.high - other.low
+        return same and self.scale == other.scale
+
+    def become(self, io: IO) -> QParams:
+        """The same numbers in a type, as exactly as it can have all of them."""
+        dtype = TYPES[io.dtype]
+        limits, sixteen = torch.iinfo(dtype), dtype is torch.int16
+        low = -limits.max if sixteen else limits.min
+        if io.scale is not None:
+            return QParams(io.scale, io.zero_point or 0, limits.min, limits.max, dtype)
+        scale, zero = self.scale, self.zero_point
+        if dtype is self.dtype:
+            return self
+        if sixteen:  # 128 steps for each of the 256, whatever their zero point is
+            return QParams(scale / 128, 0, low, limits.max, dtype)
+        if self.dtype is torch.int16:
+            middle = limits.max - 127
+            return QParams(scale * 32767 / 127, middle, limits.min, limits.max, dtype)
+        shift = limits.min - torch.iinfo(self.dtype).min
+        return QParams(scale, zero + shift, self.low + shift, self.high + shift, dtype)
+
+
+def qparams_of(call: fx.Node) -> QParams | None:
+    """What a call quantizes to or dequantizes from; None if it does neither, or by channel."""
+    bound = torchapi.bound_arguments(call)
+    if torchapi.target_name(call) not in (QUANTIZE, *DEQUANTIZE) or "quant_min" not in bound:
+        return None
+    numbers = [bound[name] for name in ("scale", "zero_point", "quant_min", "quant_max")]
+    if not all(isinstance(number, (int, float)) for number in numbers):
+        return None
+    scale, zero, low, high = numbers
+    return QParams(float(scale), int(zero), int(low), int(high), bound["dtype"])
+
+
+def input_qparams(program: Program, node: fx.Node) -> QParams | None:
+    """What an input's integers stand for, if all that read it agree on that."""
+    example, found = node.meta.get("val"), set[QParams | None]()
+    for user in program.users.get(node, ()):
+        found.add(qparams_of(user) if torchapi.target_name(user) in DEQUANTIZE else None)
+    return found.pop() if len(found) == 1 and isinstance(example, Tensor) else None
+
+
+def qparams_at(program: Program, node: Any) -> QParams | None:
+    """The same for an input or an output, which the program quantizes last or gives as it came."""
+    is_given = isinstance(node, fx.Node) and node.op == "placeholder"
+    return input_qparams(program, node) if is_given else _quantized(node)
+
+
+@dataclass(frozen=True, slots=True)
+class Ends:
+    """The type that is asked for of each input and each output; None where it stays as it is."""
+
+    inputs: tuple[IO | None, ...]
+    outputs: tuple[IO | None, ...]
+
+    def __bool__(self) -> bool:
+        return any(end is not None for end in (*self.inputs, *self.outputs))
+
+
+def ends_of(program: Program, io: Any) -> Ends:
+    """What ``io`` asks of a program's arguments and results; InvalidInput if it has no such."""
+    taken = [_leaf(label(n), n) for n in program.arguments]
+    for position in program.written:
+        taken[position] = replace(taken[position], fixed="the model writes to it")
+    own = program.outputs[: len(program.outputs) - program.changes]
+    given = [_leaf(name, n) for name, n in zip(names_of(program), own)]
+    inputs, outputs = requested(io, taken, given)
+    return Ends(tuple(inputs), tuple(outputs))
+
+
+def with_ends(source: Imported, ends: Ends) -> Imported:
+    """A quantized program with other types of inputs and outputs.
+
+    An input that the model itself takes as uint8, and makes floats of, is uint8 with a scale of 1.
+    """
+    model = source.model
+    if not ends and not any(_casts(n) for n in model.graph.nodes if n.op == "placeholder"):
+        return source
+    module = torchapi.module_of(model) if isinstance(model, ExportedProgram) else _copied(model)
+    return source.with_model(_Ports(module, source).apply(ends))
+
+
+def _is_check(call: fx.Node) -> bool:
+    """Whether a call only checks the type of a tensor, as export has it."""
+    return torchapi.target_name(call) == "aten._assert_tensor_metadata.default"
+
+
+def _casts(node: fx.Node) -> list[fx.Node]:
+    """The calls that make float32 of an input of uint8, if nothing else is computed with it."""
+    example = node.meta.get("val")
+    calls = [user for user in node.users if user.op != "output" and not _is_check(user)]
+    if not isinstance(example, Tensor) or example.dtype is not torch.uint8:
+        return []
+    is_cast = (
+        torchapi.target_name(call) in _TO_FLOAT
+        and torchapi.bound_arguments(call).get("dtype") is torch.float32
+        for call in calls
+    )
+    return calls if all(is_cast) else []
+
+
+def _copied(module: fx.GraphModule) -> fx.GraphModule:
+    """The same tensors with a graph of their own, whose nodes have the same names."""
+    with torchapi.quiet():
+        made = fx.GraphModule(module, copy.deepcopy(module.graph))
+    for node, like in zip(made.graph.nodes, module.graph.nodes, strict=True):
+        node.name = like.name
+    return made
+
+
+class _Ports:
+    def __init__(self, module: fx.GraphModule, source: Imported) -> None:
+        self.module, self.graph = module, module.graph
+        self.end = next(reversed(module.graph.nodes))
+        self.inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
+        self.outputs, self.spec = torchapi.flatten(self.end.args[0])
+        self.names, self.made = source.outputs, set[fx.Node]()
+
+    def apply(self, ends: Ends) -> fx.GraphModule:
+        for node, io in zip(self.inputs, ends.inputs):
+            for cast in _casts(node):
+                self._read(node, cast)
+            if io is not None:
+                self._take(node, io)
+        for index, io in enumerate(ends.outputs):
+            if io is not None:
+                self.outputs[index] = self._give(index, io)
+        self.end.args = (torchapi.unflatten(self.outputs, self.spec),)
+        for node in reversed(self.graph.nodes):
+            if (
+                not node.users
+                and (_quantized(node) or _dequantized(node))
+                and node not in self.made
+            ):
+                self.graph.erase_node(node)
+        self.module.recompile()
+        return self.module
+
+    def _read(self, node: fx.Node, cast: fx.Node) -> None:
+        """Bytes as the whole numbers that they are."""
+        meaning = QParams(1.0, 0, 0, 255, torch.uint8)
+        with self.graph.inserting_before(cast):
+            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
+        real.meta = dict(cast.meta)
+        cast.replace_all_uses_with(real)
+        self.outputs = [real if output is cast else output for output in self.outputs]
+        for call in (cast, *filter(_is_check, list(node.users))):
+            self.graph.erase_node(call)
+
+    def _take(self, node: fx.Node, io: IO) -> None:
+        """Let an input be integers; calls that quantize it to just these fall away."""
+        readers = list(node.users)
+        found = [m for reader in readers if (m := _quantized(reader)) is not None]
+        meaning = _meant(f"input {label(node)}", found, io)
+        example = node.meta["val"]
+        with self.graph.inserting_after(node):
+            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
+        real.meta = dict(node.meta)
+        node.replace_all_uses_with(real, delete_user_cb=lambda user: user is not real)
+        node.meta = {**node.meta, "val": example.to(meaning.dtype)}
+        self.outputs = [real if output is node else output for output in self.outputs]
+        for reader in readers:
+            if _quantized(reader) == meaning:
+                reader.replace_all_uses_with(node)
+                self.outputs = [node if output is reader else output for output in self.outputs]
+                self.graph.erase_node(reader)
+
+    def _give(self, index: int, io: IO) -> fx.Node:
+        """An output as integers: those that the program has dequantized last, or new ones."""
+        node = _first(self.outputs[index])
+        given = _dequantized(node)
+        meaning = _meant(f"output {self.names[index]}", [given] if given else [], io)
+        if given == meaning and isinstance(node.args[0], fx.Node):
+            return node.args[0]
+        with self.graph.inserting_before(self.end):
+            made = self._call(torch.ops.quantized_decomposed.quantize_per_tensor, node, meaning)
+        example = node.meta.get("val")
+        if isinstance(example, Tensor):
+            made.meta["val"] = example.to(meaning.dtype)
+        return made
+
+    def _call(self, packet: Any, node: fx.Node, meaning: QParams) -> fx.Node:
+        m = meaning
+        made = self.graph.call_function(
+            packet.default, (node, m.scale, m.zero_point, m.low, m.high, m.dtype)
+        )
+        self.made.add(made)
+        return made
+
+
+def names_of(program: Program) -> tuple[str, ...]:
+    """Of each output: its key where the result is a dict, else the call it comes from; unique."""
+    if program.names:
+        return program.names  # from before it was quantized
+    own = program.outputs[: len(program.outputs) - program.changes]
+    keys, found = [] if program.out_spec is None else list(_keys(program.out_spec, "")), list[str]()
+    for index, node in enumerate(own):
+        name = keys[index] if index < len(keys) else ""
+        name = name or (label(origin(node)) if isinstance(node, fx.Node) else f"output_{index}")
+        found.append(name if name not in found else f"{name}_{index}")
+    return tuple(found)
+
+
+def _keys(spec: Any, prefix: str) -> Iterator[str]:
+    """For each leaf of a structure the keys that lead to it; "" without a dict on the way."""
+    children = spec.children()
+    if spec.is_leaf():
+        yield prefix
+    for number, child in enumerate(children):
+        key = spec.context[number] if isinstance(spec.context, list) else number if prefix else ""
+        yield from _keys(child, f"{prefix}_{key}" if prefix else str(key))
+
+
+def _quantized(call: Any) -> QParams | None:
+    is_call = isinstance(call, fx.Node) and torchapi.target_name(call) == QUANTIZE
+    return qparams_of(call) if is_call else None
+
+
+def _dequantized(node: Any) -> QParams | None:
+    is_call = isinstance(node, fx.Node) and torchapi.target_name(node) in DEQUANTIZE
+    return qparams_of(node) if is_call else None
+
+
+def _first(node: Any) -> Any:
+    """The same real numbers without quantizing them again to steps that they are."""
+    given = _dequantized(node)
+    before = node.args[0].args[0] if given is not None and _quantized(node.args[0]) else None
+    first = _dequantized(before)
+    if given is None or first is None or not given.means(first):
+        return node
+    return _first(before)
+
+
+def _leaf(name: str, node: Any) -> Leaf:
+    """A tensor at the boundary; only one of real numbers has a type that can be chosen."""
+    source = origin(node) if isinstance(node, fx.Node) else None
+    example = source.meta.get("val") if source is not None else None
+    if not isinstance(example, Tensor):
+        return Leaf(name, fixed="it is no tensor")
+    if example.dtype is torch.float32:
+        return Leaf(name)
+    kind = str(example.dtype).removeprefix("torch.")
+    return Leaf(name, kind, f"it is {kind} in the model, and only float32 is quantized")
+
+
+def _meant(what: str, found: list[QParams], io: IO) -> QParams:
+    """The parameters in the wanted type: as given, or after the widest range there is."""
+    if not found and io.scale is None:
+        raise InvalidInput(
+            f"{what} is not quantized in the program, so {io.dtype} has no scale for it: give one "
+            f'as tosaic.IO("{io.dtype}", scale=..., zero_point=...), or "float"'
+        )
+    some = found or [QParams(1.0, 0, -128, 127, torch.int8)]
+    widest = max(some, key=lambda meaning: meaning.ends[1] - meaning.ends[0])
+    return widest.become(io)

@@ -1,0 +1,59 @@
+"""Traits of a target: what its accumulators, lanes, axes and fusions are worth.
+
+Rules and rewrites choose between exact expressions by these numbers and name no device. The
+defaults are those of a machine that nothing is known of.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+
+@dataclass(frozen=True, slots=True)
+class Traits:
+    """What is fast, free or fused on a target. All of it is about speed and memory, not results.
+
+    Accumulators: with ``sums_ride`` a sum takes an int32 accumulator as quickly as int8.
+    ``sum_bits`` widen the larger operand of a sum of int8, and of int16.
+
+    Lanes: ``lanes`` neighbouring elements are computed at once; elementwise operators idle below
+    ``narrow_channels``, and ``channel_block`` channels lie together in memory. ``op_cycles`` is
+    what starting an operation costs, in elements; ``row_cost`` what an element costs that is
+    summed along a row, beside one that is summed along channels.
+
+    Axes: ``transposed_axes`` are permuted in one operation, SLICE and broadcasts are free over
+    ``view_axes``. The device's compiler is made for ``most_axes`` of a tensor; 0 is any number.
+    ``kernel_rows`` and ``kernel_elements`` are those of a kernel in one piece, dilation included.
+
+    Fusions: with ``fuses_widening`` a RESCALE or CAST to int32 is part of each consumer, with
+    ``fuses_epilogue`` so is a TABLE or CLAMP behind the RESCALE of an accumulator. ``loads_tables``
+    means that a TABLE by itself loads all its entries first. With ``one_shape`` a tensor has one
+    shape in memory, and a RESHAPE for a second consumer is a copy. MATMUL is ``matmul``: an
+    operation, one that transposes its right operand first, or a product for each element.
+
+    ``steps_at_once`` of a recurrent layer, at least, are multiplied by its weights in one call:
+    fewer calls fetch weights less often, and their results take more memory.
+    """
+
+    sums_ride: bool = True
+    sum_bits: tuple[int, int] = (19, 14)
+    lanes: int = 16
+    narrow_channels: int = 0
+    channel_block: int = 16
+    op_cycles: int = 500
+    row_cost: float = 1.3
+    transposed_axes: int = 3
+    view_axes: int = 4
+    most_axes: int = 0
+    kernel_rows: int = 64
+    kernel_elements: int = 4096
+    fuses_widening: bool = False
+    fuses_epilogue: bool = False
+    loads_tables: bool = False
+    one_shape: bool = False
+    matmul: Literal["native", "transposes", "elementwise"] = "native"
+    steps_at_once: int = 8
+
+
+PLAIN = Traits()

@@ -1,0 +1,184 @@
+"""What a target is, as data: environment, constraints, traits, costs, compiler, engines, files."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import Any, Protocol
+
+from tosaic.errors import InvalidInput
+from tosaic.files import flatbuffer
+from tosaic.interp.model import Model
+from tosaic.ir.build import Constraint
+from tosaic.ir.graph import Array, Graph, Loc, Op
+from tosaic.ir.traits import PLAIN, Traits
+from tosaic.rewrite import Cost, improve
+from tosaic.rewrite.candidates import Judge
+from tosaic.spec.env import Env
+
+
+@dataclass(frozen=True, slots=True)
+class OperatorCost:
+    """An operation of a device by its compiler's estimate, and the operator that it comes from.
+
+    ``traffic`` is cycles of access by name of the memory, ``moved`` bytes read and written there.
+    ``index`` is the operator's place in the graph, ``time`` the operation's in the program.
+    """
+
+    name: str
+    op: str
+    loc: Loc | None
+    cycles: int
+    macs: int
+    traffic: Mapping[str, int]
+    moved: Mapping[str, int] = field(default_factory=dict)
+    index: int | None = None
+    time: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedTensor:
+    """A tensor in memory while the operations from ``start`` to ``end`` run."""
+
+    name: str
+    memory: str
+    address: int
+    size: int
+    start: int
+    end: int
+    loc: Loc | None
+    index: int | None = None  # of the operator that makes it
+
+
+@dataclass(frozen=True, slots=True)
+class Estimate:
+    """What a graph costs on a device, and who says so: cycles, bytes, operators, tensors."""
+
+    by: str
+    cycles: int
+    scratch: int = 0
+    flash: int = 0
+    memories: Mapping[str, int] = field(default_factory=dict)
+    operators: tuple[OperatorCost, ...] = ()
+    tensors: tuple[PlacedTensor, ...] = ()
+
+
+@dataclass(frozen=True, eq=False)
+class Compiled:
+    """One graph as a target's compiler gives it: the bytes for the device, and what was checked."""
+
+    graph: Graph
+    tosa: bytes
+    data: bytes = b""
+    checks: list[str] = field(default_factory=list)
+    known_model: Model | None = None
+
+    @cached_property
+    def model(self) -> Model:
+        """The interpreter of the TOSA file that was compiled."""
+        return self.known_model or Model(flatbuffer.read(self.tosa), for_few_runs=True)
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What the graph costs there; None if nobody says."""
+        return None
+
+
+class Emit(Protocol):
+    """Compiles one graph for a device, and checks the result before anybody gets it.
+
+    ``given`` is an input of the graph that calibration saw. ToolFailed says what does not compile,
+    or compiles wrongly, and cannot be worked around; nothing of that is tried without ``mends``.
+    """
+
+    def __call__(
+        self, graph: Graph, given: Sequence[Array] | None = None, mends: bool = True
+    ) -> Compiled: ...
+
+
+class Engine(Protocol):
+    """Runs what a device gets, on this machine."""
+
+    def run(self, *inputs: Array) -> Sequence[Array]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """A file of a target's own: how an artifact is written, and how a file is made to run again."""
+
+    write: Callable[[Any, str | os.PathLike[str]], None]
+    read: Callable[[bytes], Engine] | None = None
+
+
+@dataclass(frozen=True)
+class Target:
+    """A device or specification to compile for, under the name a user gives.
+
+    ``constraints`` are reasons why an operator that TOSA allows does not run there, ``traits`` what
+    is fast or fused, ``cost`` a quick estimate of an operator, ``judge`` what small graphs take:
+    among equal forms the best is chosen by it. ``workarounds`` changes a graph that the device's
+    compiler would get wrong; it runs last, before the graph is verified. ``emit`` compiles one
+    graph for the device; None where TOSA itself is the result. ``start`` begins what ``emit`` will
+    need, such as a process, and returns at once.
+
+    ``engines`` run what was compiled, by name, the usual one first; the interpreter of the graph is
+    always there as "tosa". ``formats`` are files by suffix. ``backend`` is the name of ExecuTorch's
+    delegate that takes the compiled data. ``verdict`` checks a TOSA file on the device.
+
+    ``options`` are those that it was made with, ``packages`` what it needs installed, and
+    ``peak_macs`` how many multiply-accumulates it does in a cycle: the report shows them.
+    ``advice`` says what to do about a refusal, by a pattern of its reason. Where there are floats
+    beside integers, graphs quantize and dequantize at their boundary, unless
+    ``preserve_io_quantization``. ``check`` compares float graphs with PyTorch on the example.
+    """
+
+    name: str
+    env: Env
+    constraints: tuple[Constraint, ...] = ()
+    traits: Traits = PLAIN
+    cost: Cost | None = None
+    judge: Judge | None = None
+    workarounds: Callable[[Graph], None] | None = None
+    emit: Emit | None = None
+    start: Callable[[], None] | None = None
+    engines: Mapping[str, Callable[[Any], Engine]] = field(default_factory=dict)
+    formats: Mapping[str, Format] = field(default_factory=dict)
+    backend: str = ""
+    verdict: Callable[[Graph, Sequence[Array] | None, bool], Any] | None = None
+    about: str = ""
+    options: Mapping[str, Any] = field(default_factory=dict)
+    packages: Mapping[str, str] = field(default_factory=dict)
+    peak_macs: int = 0
+    advice: tuple[tuple[str, str], ...] = ()
+    preserve_io_quantization: bool = False
+    check: bool = True
+
+    @property
+    def has_casts(self) -> bool:
+        """Whether what a graph takes and gives as real numbers becomes integers within it."""
+        return {"INT", "FP"} <= self.env.profiles and not self.preserve_io_quantization
+
+    def refuses(self, op: Op) -> str | None:
+        """Why an operator that TOSA allows does not run there; None if it does."""
+        for constraint in self.constraints:
+            reason = constraint(op)
+            if reason:
+                return reason
+        return None
+
+    def improve(self, graph: Graph, forms: bool = True) -> Graph:
+        """The graph with every rewrite that is better there; the given one is used up."""
+        return improve(
+            graph, self.env, self.refuses, self.cost, self.judge, forms, traits=self.traits
+        )
+
+
+def with_check(target: Target, options: Mapping[str, Any]) -> Target:
+    """A target that has no option but ``check``; None is as the target has it."""
+    for option in options:
+        if option != "check":
+            raise InvalidInput(f"{target.name} has no option {option!r}; it has check alone")
+    told = options.get("check")
+    return target if told is None else replace(target, check=bool(told))

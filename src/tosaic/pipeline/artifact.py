@@ -1,0 +1,209 @@
+"""The artifact that compiling returns: graphs, boundary, files and an exact run."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.boundary.arguments import first_values, given_values
+from tosaic.errors import InvalidInput
+from tosaic.files import flatbuffer
+from tosaic.files.text import print_graph
+from tosaic.files.whole import write_whole
+from tosaic.front import torchapi
+from tosaic.front.program import Program
+from tosaic.interp.model import Model
+from tosaic.ir.graph import Graph
+from tosaic.lowering.partition import Partition, Piece
+from tosaic.lowering.target import Engine, Target
+from tosaic.pipeline import execution, formats
+from tosaic.pipeline.interface import Boundary, boundary_of
+from tosaic.pipeline.quantization import quantization_of
+from tosaic.pipeline.report import Report, report_of
+from tosaic.targets.catalog import target_of
+
+
+@dataclass(eq=False)
+class Artifact:
+    """A compiled program: TOSA graphs, and what PyTorch runs round them.
+
+    ``run`` takes and gives what the program does, in its own structure. ``delegates`` are the
+    graphs as the target's compiler made them, in the order of ``partition.graphs``; TOSA has none.
+    ``options`` are what it was compiled with beside the target, ``device`` is the target itself.
+    """
+
+    program: Program
+    partition: Partition
+    target: str
+    delegates: tuple[Any, ...] = ()  # of Compiled, with what each target adds to it
+    options: Mapping[str, Any] = field(default_factory=dict)
+    made_for: Target | None = None
+
+    @cached_property
+    def device(self) -> Target:
+        return self.made_for or target_of(self.target)
+
+    @property
+    def graph(self) -> Graph:
+        """The one graph that the program became."""
+        graphs = self.partition.graphs
+        if len(graphs) != 1:
+            raise InvalidInput(
+                f"the program became {len(graphs)} graphs, since some of it stays in PyTorch, and "
+                "this is for one: save it as .pte, or take them from .files or .partition.graphs"
+            )
+        return graphs[0]
+
+    @cached_property
+    def _files(self) -> dict[int, bytes]:
+        known = {id(d.graph): d.tosa for d in self.delegates}
+        return {id(g): known.get(id(g)) or flatbuffer.write(g) for g in self.partition.graphs}
+
+    @property
+    def files(self) -> list[bytes]:
+        """The TOSA files of all graphs, in their order."""
+        return [self._files[id(graph)] for graph in self.partition.graphs]
+
+    @property
+    def bytes(self) -> bytes:
+        """The compiled file."""
+        return self._files[id(self.graph)]
+
+    @cached_property
+    def _models(self) -> dict[int, Model]:
+        known = {id(d.graph): d for d in self.delegates}
+        return {
+            key: known[key].model if key in known else Model(flatbuffer.read(data))
+            for key, data in self._files.items()
+        }
+
+    @cached_property
+    def _engines(self) -> dict[tuple[str, int], Engine]:
+        made = self.device.engines.items()
+        return {(name, id(d.graph)): engine(d) for name, engine in made for d in self.delegates}
+
+    def _arrays(self, graph: Graph, ready: list[Tensor], engine: str) -> list[Any]:
+        """What a graph gives, by the interpreter or by an engine of the target."""
+        if engine == "tosa":
+            return list(self._models[id(graph)].run(*ready))
+        found = self._engines[engine, id(graph)].run(*(tensor.numpy() for tensor in ready))
+        shaped = zip(found, graph.outputs, strict=True)
+        return [array.reshape(out.shape).astype(out.dtype.array) for array, out in shaped]
+
+    @cached_property
+    def report(self) -> Report:
+        """Operators, graphs with their boundaries, and refusals; prints as a table.
+
+        ``report.quantization`` is a table of its own: what each call computes in, and why.
+        """
+        made = quantization_of(self.program)
+        return report_of(self.target, self.partition, self.delegates, self.boundary, made)
+
+    @cached_property
+    def _state(self) -> dict[str, Tensor]:
+        """Buffers that runs change, as the last one left them."""
+        return {name: first.clone() for name, first in self.program.states}
+
+    @property
+    def state(self) -> dict[str, Tensor]:
+        """The buffers that the program changes, by name; they stay from one run to the next."""
+        return {name: value.clone() for name, value in self._state.items()}
+
+    def reset(self) -> None:
+        """Give the buffers that runs have changed their first values again."""
+        self.__dict__.pop("_state", None)
+
+    @cached_property
+    def boundary(self) -> Boundary:
+        """What the program takes and gives: types, shapes, and what the integers mean."""
+        return boundary_of(self.program)
+
+    def run(
+        self, *inputs: Any, engine: str | None = None, raw: bool | None = None, **named: Any
+    ) -> Any:
+        """The program's outputs for its inputs; graphs run as their compiled bytes do.
+
+        ``engine`` is what runs them: "tosa" interprets the TOSA graphs. A device has engines of its
+        own, such as "npu", which run what it would get; unless told otherwise, the first of them.
+
+        An input that ``boundary`` has as integers with a scale may be given as such, or as the
+        floats they stand for. The outputs come as the boundary has them with ``raw=True`` and as
+        floats with ``raw=False``. Unless told, they are floats if such an input was, else raw.
+        """
+        program, given = self.program, given_values(self.program, inputs, named)
+        arguments = [leaf.value for leaf in given]
+        values = self._trace(arguments, self._engine(engine))
+        outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
+        result = self._changed(arguments, outputs) if program.changes else outputs
+        if raw is False or (raw is None and any(leaf.was_real for leaf in given)):
+            result = self.boundary.dequantized(result)
+        if program.out_spec is None:
+            return result[0] if len(result) == 1 else result
+        return torchapi.unflatten(result, program.out_spec)
+
+    def _changed(self, given: list[Any], outputs: list[Any]) -> list[Any]:
+        """Keep new values of buffers, write those of inputs; what is left is the result."""
+        states, written = self.program.states, self.program.written
+        own = len(outputs) - self.program.changes
+        result = [o.clone() if isinstance(o, Tensor) else o for o in outputs[:own]]
+        for (name, _), value in zip(states, outputs[own:]):
+            self._state[name] = value.clone()
+        for position, value in zip(written, outputs[own + len(states) :]):
+            given[position].copy_(value)
+        return result
+
+    def trace(self, *inputs: Any, **named: Any) -> dict[fx.Node, Any]:
+        """Every value that the program has between its pieces, by node."""
+        given = given_values(self.program, inputs, named)
+        return self._trace([leaf.value for leaf in given], self._engine(None))
+
+    def _engine(self, name: str | None) -> str:
+        known = (*(self.device.engines if self.delegates else ()), "tosa")
+        if name is not None and name not in known:
+            said = " and ".join(map(repr, known))
+            raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")
+        return name or known[0]
+
+    def _trace(self, given: list[Any], engine: str) -> dict[fx.Node, Any]:
+        values = first_values(self.program, given, self._state.values())
+        with torch.no_grad():
+            for piece in self.partition.pieces:
+                self._run(piece, values, engine)
+        return values
+
+    def _run(self, piece: Piece, values: dict[fx.Node, Any], engine: str) -> None:
+        if piece.node is not None:
+            execution.call(piece, values)
+            return
+        assert piece.graph is not None
+        arrays = self._arrays(piece.graph, execution.operands(piece, values), engine)
+        execution.give(piece, arrays, values)
+
+    def save(self, path: str | os.PathLike[str], **options: Any) -> None:
+        """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
+
+        ``.pte`` and ``.bpte`` are ExecuTorch's; ``tosaic.executorch.package.save`` has options.
+        ``.html`` is a page to look at; with ``model=``, the original, and ``inputs=`` for it, it
+        also shows how far each layer is from the original. ``.json`` is for Model Explorer.
+        """
+        suffix = os.path.splitext(os.fspath(path))[1]
+        writer, own = formats.WRITERS.get(suffix), self.device.formats
+        if suffix in own:
+            own[suffix].write(self, path, **options)
+        elif writer is not None:
+            writer(self, path, **options)
+        elif options:
+            raise InvalidInput(f"a {suffix} file has no option {next(iter(options))!r}")
+        elif suffix == ".tosa":
+            flatbuffer.write(self.graph, path)
+        elif suffix == ".mlir":
+            write_whole(path, print_graph(self.graph).encode())
+        else:
+            known = ", ".join((".tosa", ".mlir", *formats.WRITERS, *own))
+            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")

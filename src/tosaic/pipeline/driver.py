@@ -1,0 +1,278 @@
+"""The pipeline: import, quantize, lower, rewrite, verify, emit. It reads from top to bottom."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from types import MappingProxyType
+from typing import Any
+
+from torch import Tensor, fx
+
+import tosaic.rules  # noqa: F401  (fills the registry)
+from tosaic.boundary.ports import ends_of, names_of, with_ends
+from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.files.text import print_graph
+from tosaic.front import torchapi
+from tosaic.front.examples import check_examples
+from tosaic.front.imported import Imported
+from tosaic.front.program import Program, program_of
+from tosaic.ir.verify import verify
+from tosaic.lowering.graph_boundary import drop_unread, lay_out, take_unsigned
+from tosaic.lowering.partition import Partition, Piece, partition, refusals
+from tosaic.lowering.support import Trial, constants
+from tosaic.lowering.target import Compiled, Target
+from tosaic.passes.decompose import expand
+from tosaic.passes.importer import import_model, with_attention
+from tosaic.pipeline import execution, phases
+from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.definedness import prove_defined
+from tosaic.pipeline.float_check import agree, float_faults
+from tosaic.runtime.phases import ended
+from tosaic.runtime.progress import say
+from tosaic.targets.catalog import target_of
+
+
+def compile_model(
+    model: Any,
+    example_inputs: tuple[Any, ...],
+    target: str,
+    scheme: Any,
+    calibration: Any,
+    dynamic_shapes: Any = None,
+    options: Mapping[str, Any] = MappingProxyType({}),
+    io: Any = None,
+    preserve_io_quantization: bool = False,
+) -> Artifact:
+    """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
+    phases.check_wanted()
+    chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
+    if chosen.start is not None:
+        chosen.start()
+    seen: list[Any] = []
+    if isinstance(calibration, (list, tuple)):
+        seen = list(calibration[:1])
+    elif isinstance(calibration, Iterable) and not isinstance(calibration, (Tensor, str, dict)):
+        calibration = _remembered(calibration, seen)
+    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
+    found, delegates = compiled(program, chosen, [*seen, example_inputs])
+    if chosen.emit is not None and not found.graphs:
+        why = f"; the first reason: {found.refused[0]}" if found.refused else ": it has no calls"
+        raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
+    used = {"scheme": scheme, "io": io, **options}
+    return Artifact(program, found, chosen.name, delegates, used, chosen)
+
+
+def _remembered(data: Iterable[Any], first: list[Any]) -> Iterator[Any]:
+    """Calibration data, of which the first item is kept once it is read."""
+    for item in data:
+        if not first:
+            first.append(item)
+        yield item
+
+
+def program_for(
+    model: Any,
+    example_inputs: tuple[Any, ...],
+    target: Target,
+    scheme: Any,
+    calibration: Any,
+    dynamic_shapes: Any = None,
+    io: Any = None,
+) -> Program:
+    """The model as calls, quantized by a scheme, or where the target has integers alone."""
+    check_examples(example_inputs)
+    say("exporting the model")
+    source = import_model(model, example_inputs, dynamic_shapes)
+    ended(phases.IMPORT, partial(_printed, source))
+    program = program_of(source)  # what no target takes is refused before anything is calibrated
+    ends = ends_of(program, getattr(scheme, "io", None) if io is None else io)
+    source = replace(source, outputs=names_of(program))
+    if source.is_quantized:
+        if scheme is not None:
+            raise InvalidInput("the model is quantized already; give it without a scheme")
+    elif "INT" in target.env.profiles and (scheme is not None or "FP" not in target.env.profiles):
+        say("quantizing")
+        from tosaic.quant.flow import quantized  # for those who quantize
+
+        source = quantized(
+            source, example_inputs, scheme="int8" if scheme is None else scheme,
+            calibration=calibration, target=target, ends=ends,
+        )  # fmt: skip
+        ended(phases.QUANTIZE, partial(_printed, source))
+    elif scheme is not None:
+        raise InvalidInput(f"{target.name} has floats alone; a scheme needs a target with integers")
+    elif ends:
+        raise InvalidInput(
+            f"integers at the boundary are for quantized models, and {target.name} takes this one "
+            "in float: choose a target of integers, or give a quantized model"
+        )
+    else:
+        source = _in_parts(with_attention(source), target, example_inputs)
+        ended(phases.DECOMPOSE, partial(_printed, source))
+    return program_of(with_ends(source, ends) if source.is_quantized else source)
+
+
+def _printed(source: Imported) -> str:
+    return str(source.model.graph)
+
+
+def _in_parts(source: Imported, target: Target, example_inputs: tuple[Any, ...]) -> Imported:
+    """The program with refused calls as their parts, where none of these is refused.
+
+    Parts that compute something else than the call, as the example shows, are not taken.
+    """
+    program = program_of(source)
+    refused = {r.node for r in refusals(program, target)}
+    if not refused:
+        return source
+    made = _expanded(source, target, refused)
+    if made is source or not target.check or agree(program, program_of(made), [example_inputs]):
+        return made
+    right = {
+        name
+        for name in refused
+        if agree(program, program_of(_expanded(source, target, {name})), [example_inputs])
+    }
+    return _expanded(source, target, right)
+
+
+def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
+    """The program with calls of those names as their parts."""
+    module = torchapi.module_of(source.model)
+    known, own = constants(module.graph), set(module.graph.nodes)
+    trial = Trial(target, known)
+
+    def refuses(node: fx.Node) -> bool:
+        return node.name in names if node in own else trial.refusal(node) is not None
+
+    count = expand(module, refuses, constants=known, steps_at_once=target.traits.steps_at_once)
+    return source.with_model(module) if count else source
+
+
+def compiled(
+    program: Program, target: Target, examples: Sequence[Any] = ()
+) -> tuple[Partition, tuple[Compiled, ...]]:
+    """The program in pieces, and its graphs compiled for the target.
+
+    What a target refuses is known beforehand. Should its compiler refuse a graph nevertheless, or
+    compile it wrongly, the call that it fails at stays in PyTorch, with the reason. The graphs are
+    checked with what the pieces before them make of the first of the ``examples`` that fits.
+    """
+    kept: dict[str, str] = {}
+    while True:
+        say("lowering to TOSA")
+        found = lowered(program, target, kept)
+        undefined = next((p for p in found.pieces if p.undefined), None)
+        if undefined is not None:
+            call = _offender(program, target, kept, found, undefined, examples)
+            kept[call.name] = undefined.undefined or ""
+            continue
+        lower = partial(lowered, program, target)
+        if target.check and (wrong := float_faults(program, target, found, examples, lower)):
+            kept |= wrong
+            continue
+        if target.emit is None:
+            return found, ()
+        say(f"compiling for {target.name}")
+        made = _emitted(program, target, found, examples)
+        if not isinstance(made, _Failed):
+            return found, made
+        kept[_offender(program, target, kept, found, made.piece, examples).name] = made.reason
+
+
+def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partition:
+    """The program in pieces, each graph rewritten, worked round, and verified at the end."""
+    found = partition(program, target, kept=kept, has_casts=target.has_casts)
+    for piece in found.pieces:
+        if piece.graph is None:
+            continue
+        _ended(phases.LOWER, piece, target)
+        lay_out(piece)
+        piece.graph = target.improve(piece.graph)
+        drop_unread(piece)
+        take_unsigned(piece, target)
+        _ended(phases.BOUNDARY, piece, target)
+        if target.workarounds is not None:
+            target.workarounds(piece.graph)
+            _ended(phases.WORKAROUNDS, piece, target)
+        verify(piece.graph, target.env, target.constraints)
+        piece.undefined = prove_defined(piece)
+    return found
+
+
+def _ended(phase: str, piece: Piece, target: Target) -> None:
+    assert piece.graph is not None
+    check = partial(verify, piece.graph, target.env, target.constraints)
+    ended(phase, partial(print_graph, piece.graph), check)
+
+
+@dataclass(frozen=True, slots=True)
+class _Failed:
+    """A piece whose graph does not compile, or not rightly."""
+
+    piece: Piece
+    reason: str
+
+
+def _emitted(
+    program: Program, target: Target, found: Partition, examples: Sequence[Any],
+    mends: bool = True,
+) -> tuple[Compiled, ...] | _Failed:  # fmt: skip
+    """What the graphs compile to, in order: each checked with what the pieces before it give."""
+    assert target.emit is not None
+    values, delegates = execution.start(program, examples) or {}, []
+    left = len(found.graphs)
+    for piece in found.pieces if left else ():
+        if piece.graph is None:
+            execution.try_call(piece, values)
+            continue
+        given = execution.try_operands(piece, values)
+        try:
+            made = target.emit(piece.graph, given, mends)
+        except ToolFailed as failure:
+            return _Failed(piece, failure.reason)
+        piece.checks += made.checks
+        delegates.append(made)
+        left -= 1
+        if not left:
+            break
+        execution.try_graph(piece, made.model, given, values)
+    return tuple(delegates)
+
+
+def _offender(
+    program: Program, target: Target, kept: Mapping[str, str], found: Partition, piece: Piece,
+    examples: Sequence[Any],
+) -> fx.Node:  # fmt: skip
+    """The first call with which the graph of a piece fails: by halves."""
+    others = [c.name for p in found.pieces if p is not piece for c in p.calls]
+    low, high = 0, len(piece.calls)  # so many calls compile, and so many do not
+    while high - low > 1:
+        middle = (low + high) // 2
+        left = [*others, *(c.name for c in piece.calls[middle:])]
+        if _fails(program, target, kept, left, examples):
+            high = middle
+        else:
+            low = middle
+    return _call_of(piece.calls[low])
+
+
+def _call_of(node: fx.Node) -> fx.Node:
+    """The call that a result belongs to: what picks one of several is none of its own."""
+    while torchapi.target_name(node) == "getitem" and isinstance(node.args[0], fx.Node):
+        node = node.args[0]
+    return node
+
+
+def _fails(
+    program: Program, target: Target, kept: Mapping[str, str], left: Sequence[str],
+    examples: Sequence[Any],
+) -> bool:  # fmt: skip
+    tried = lowered(program, target, {**dict.fromkeys(left, "left out of a trial"), **kept})
+    if any(piece.undefined for piece in tried.pieces):
+        return True
+    return target.emit is not None and isinstance(
+        _emitted(program, target, tried, examples, mends=False), _Failed
+    )

@@ -1,0 +1,137 @@
+"""Executes the pieces of a program: operands from PyTorch's values, results back to PyTorch.
+
+A graph takes tensors in its own order of axes and its own integers, PyTorch in others; both
+engines, and the checks that run while a program is compiled, go through here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from typing import Any
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.boundary.arguments import first_values, given_values, narrowed, real_numbers
+from tosaic.boundary.ports import without_nan
+from tosaic.errors import InvalidInput, TosaicError
+from tosaic.front import torchapi
+from tosaic.front.calls import QUANTIZE
+from tosaic.front.program import Program
+from tosaic.interp.kernel import to_numpy, to_torch
+from tosaic.interp.model import Model
+from tosaic.ir.graph import Array, Unsigned, Value
+from tosaic.lowering.alternatives.mask import Mask
+from tosaic.lowering.graph_boundary import ordered, restored
+from tosaic.lowering.partition import Piece
+
+Values = dict[fx.Node, Any]
+
+
+def operands(piece: Piece, values: Mapping[fx.Node, Any]) -> list[Tensor]:
+    """What the graph of a piece is given, of what PyTorch has."""
+    assert piece.graph is not None
+    ready = [_taken(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
+    return [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
+
+
+def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
+    """A tensor as a graph takes it; a mask may be int8 there."""
+    tensor = narrowed(node.name, value)
+    if isinstance(wanted.quant, Unsigned):
+        return tensor.view(torch.int8)  # that is how TOSA holds uint8
+    return tensor.to(torch.int8) if isinstance(wanted.quant, Mask) else tensor
+
+
+def give(piece: Piece, arrays: Iterable[Array], values: Values) -> None:
+    """The results of a graph as PyTorch has them, by node."""
+    assert piece.graph is not None
+    given = zip(
+        piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.meanings,
+        strict=True,
+    )  # fmt: skip
+    for node, array, out, order, meaning in given:
+        tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
+        if isinstance(out.quant, Unsigned):
+            tensor = tensor.view(torch.uint8)
+        if meaning is not None:
+            tensor = real_numbers(tensor, meaning)
+        is_code = meaning is None and out.quant is not None
+        typed = isinstance(meant, Tensor) and not is_code
+        values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
+
+
+def call(piece: Piece, values: Values) -> None:
+    """Run a piece of PyTorch; what it quantizes is a number."""
+    assert piece.node is not None
+    source = piece.node.args[0] if torchapi.target_name(piece.node) == QUANTIZE else None
+    known = values
+    if isinstance(source, fx.Node):
+        known = {**values, source: without_nan(values[source])}
+    values[piece.node] = torchapi.evaluate(piece.node, known)
+
+
+def start(program: Program, examples: Iterable[Any]) -> Values | None:
+    """What a run on the first example that fits begins with; None if no example has values."""
+    for item in examples:
+        for arguments in _readings(program, item):
+            if any(isinstance(v, Tensor) and v.is_meta for v in torchapi.flatten(arguments)[0]):
+                continue
+            try:
+                leaves = [leaf.value for leaf in given_values(program, arguments, {})]
+            except InvalidInput:
+                continue
+            return first_values(program, leaves, [first for _, first in program.states])
+    return None
+
+
+def _readings(program: Program, item: Any) -> Iterable[tuple[Any, ...]]:
+    """An example as arguments: in order, by name, or as the only one; a batch as its first."""
+    forms: list[tuple[Any, ...]] = [(item,)]
+    if isinstance(item, (tuple, list)):
+        forms.insert(0, tuple(item))
+    elif isinstance(item, Mapping):
+        names = [node.name for node in program.arguments]
+        if all(name in item for name in names):
+            forms.insert(0, tuple(item[name] for name in names))
+    yield from forms
+    for form in forms:
+        yield tuple(_cut(value, program) for value in form)
+
+
+def _cut(value: Any, program: Program) -> Any:
+    """The first of a batch, where an argument of the program has such rows."""
+    for node in program.arguments:
+        example = node.meta.get("val")
+        if isinstance(example, Tensor) and hasattr(value, "shape") and example.dim():
+            count, *rest = example.shape
+            if tuple(value.shape[1:]) == tuple(rest) and len(value) > count:
+                return value[:count]
+    return value
+
+
+def try_call(piece: Piece, values: Values) -> None:
+    """Run a piece of PyTorch where its operands are known and it takes them."""
+    if any(node not in values for node in piece.inputs):
+        return
+    with suppress(TosaicError, RuntimeError, ValueError, IndexError, TypeError), torch.no_grad():
+        call(piece, values)
+
+
+def try_operands(piece: Piece, values: Values) -> list[Array] | None:
+    """What the graph of a piece is given; None where that is not known."""
+    if piece.graph is None or any(node not in values for node in piece.inputs):
+        return None
+    try:
+        given = zip(operands(piece, values), piece.graph.inputs, strict=True)
+        return [to_numpy(tensor.contiguous(), port.dtype) for tensor, port in given]
+    except TosaicError:
+        return None
+
+
+def try_graph(piece: Piece, model: Model, given: list[Array] | None, values: Values) -> None:
+    """Run a graph where its operands are known and it has a result for them."""
+    if given is not None:
+        with suppress(TosaicError):
+            give(piece, model.run(*given), values)

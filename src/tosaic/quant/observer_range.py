@@ -1,0 +1,115 @@
+"""The quantization range of least error, from a histogram and the consumers of a value."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from tosaic.ir.graph import Array
+from tosaic.quant.statistics import Statistics
+
+Reader = Callable[[Tensor], Tensor]
+# Ends that are tried, as shares of the extremes: 16 in each octave. Those beside each other differ
+# so much in their cost that the last bits of what was observed seldom decide.
+_SHARES = 2.0 ** (-np.arange(113) / 16)
+_HALF_STEP = 1 / 512  # of the span: half of a step of int8
+
+
+@dataclass(frozen=True, slots=True)
+class _Passed:
+    """What a reader makes of values: results, and how it passes a change of a step on."""
+
+    reader: Reader | None
+    results: Array
+    slopes: Array
+    margin: float  # what an end of the range may move by: a jump of the reader must not be there
+
+    def of(self, values: Array) -> Array:
+        return values if self.reader is None else _read(self.reader, values)
+
+
+def best_range(
+    seen: Statistics, steps: int, is_symmetric: bool, reader: Reader | None
+) -> tuple[float, float]:
+    """The ends with the least expected error of what the reader makes of the values.
+
+    What lies outside costs the square of what it changes by, what lies inside s²/12 times the
+    square of the reader's slope there. Of equals the widest is taken.
+    """
+    low, high = seen.ends
+    if is_symmetric:
+        highs = _cut(max(-low, high), seen.width)
+        cost = np.diagonal(_costs(seen, -highs, highs, steps, reader))
+        best = float(highs[cost.argmin()])
+        return -best, best
+    lows, highs = _cut(low, seen.width), _cut(high, seen.width)
+    row, column = divmod(int(_costs(seen, lows, highs, steps, reader).argmin()), len(highs))
+    return float(lows[row]), float(highs[column])
+
+
+def _cut(end: float, width: float) -> Array:
+    """The ends of ranges that are tried, from the widest on, each between two bins."""
+    cuts: Array = np.rint(end * _SHARES / width) * width
+    return np.append(cuts, 0.0)
+
+
+def lost_share(
+    seen: Statistics, low: float, high: float, step: float, reader: Reader | None
+) -> float:
+    """The share of values that a range changes by more than a step does, as the reader sees it."""
+    passed, values = _passed(seen, reader), seen.centres
+    inside = (values >= low) & (values <= high)
+    steepest = np.abs(passed.slopes[inside]).max(initial=0.0)
+    kept = passed.of(np.clip(values, low, high))
+    changed = ~(np.abs(kept - passed.results) <= max(step, seen.width) * steepest)
+    return float(seen.counts[changed].sum() / max(seen.counts.sum(), 1))
+
+
+def _costs(seen: Statistics, lows: Array, highs: Array, steps: int, reader: Reader | None) -> Array:
+    """The cost of each low end with each high end."""
+    passed, counts, edges = _passed(seen, reader), seen.numbers(zeros=False), seen.centres
+    weights = 1.0, passed.results, passed.results**2, passed.slopes**2
+    number, first, second, steep = (np.append(0.0, np.cumsum(counts * w)) for w in weights)
+    at_low, at_high = np.searchsorted(edges, lows), np.searchsorted(edges, highs)
+    below = _distances(passed.of(np.minimum(lows + passed.margin, 0)),
+                       number[at_low], first[at_low], second[at_low])  # fmt: skip
+    above = _distances(
+        passed.of(np.maximum(highs - passed.margin, 0)),
+        *(sums[-1] - sums[at_high] for sums in (number, first, second)),
+    )
+    spans = highs[None, :] - lows[:, None]
+    inside = np.maximum(steep[at_high][None, :] - steep[at_low][:, None], 0)
+    cost: Array = below[:, None] + above + (spans / steps) ** 2 / 12 * inside
+    return np.where(spans > 0, cost, np.inf)
+
+
+def _distances(end: Array, number: Array, first: Array, second: Array) -> Array:
+    """Squared distances to an end of so many results with such sums; nothing has no distance."""
+    with np.errstate(invalid="ignore"):
+        squares = np.maximum(second - 2 * end * first + end**2 * number, 0)
+    return np.where(number > 0, np.nan_to_num(squares, nan=np.inf, posinf=np.inf), 0)
+
+
+def _passed(seen: Statistics, reader: Reader | None) -> _Passed:
+    values, half = seen.centres, (seen.high - seen.low) * _HALF_STEP
+    if reader is not None:
+        results = _read(reader, values)
+        if np.isfinite(results[seen.counts > 0]).all():
+            with np.errstate(invalid="ignore"):
+                slopes = (_read(reader, values + half) - _read(reader, values - half)) / (2 * half)
+            return _Passed(reader, _finite(results), _finite(slopes), half)
+    return _Passed(None, values, np.ones_like(values), 0.0)
+
+
+def _finite(numbers: Array) -> Array:
+    finite: Array = np.nan_to_num(numbers, nan=0, posinf=0, neginf=0)
+    return finite
+
+
+def _read(reader: Reader, values: Array) -> Array:
+    results: Array = reader(torch.from_numpy(np.ascontiguousarray(values))).double().numpy()
+    return results

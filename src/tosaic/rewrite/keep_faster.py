@@ -1,0 +1,132 @@
+"""Undoes what a step over a whole graph has made slower, region by region.
+
+The operators that a step has put in and taken out fall into regions that share no value. Each is
+judged as it was and as it is now, with its neighbours; where it takes longer now, it becomes again
+what it was.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import chain
+
+from tosaic.ir.graph import Graph, Op, Value
+from tosaic.ir.traits import PLAIN, Traits
+from tosaic.rewrite.candidates import Figures, Judge, cut, in_order, neighbours
+from tosaic.rewrite.match import Allowed, Cost, Matcher
+from tosaic.spec.env import Env
+
+_ALLOWED = 0.003  # of the time of the whole graph by formulas, which less memory may cost
+
+
+@dataclass(frozen=True, slots=True)
+class Region:
+    """Operators that a step has taken out, has put in, or has given other operands."""
+
+    old: set[Op]
+    new: set[Op]
+
+
+def keep_faster(
+    graph: Graph, env: Env, allowed: Allowed | None, cost: Cost, judge: Judge | None,
+    step: Callable[[], object], before_forms: bool = False, saves_memory: bool = False,
+    traits: Traits = PLAIN,
+) -> None:  # fmt: skip
+    """Run a step that changes a graph, and undo it where it is slower by a judge.
+
+    What comes ``before_forms`` is judged by what formulas would make of it. A step that
+    ``saves_memory``, as it has found for the whole graph, may cost a little time.
+    """
+    ins, outputs = {op: list(op.ins) for op in graph.ops}, list(graph.outputs)
+    step()
+    changes = Changes(graph, ins, outputs)
+    found = list(changes.regions()) if judge is not None else []
+    if judge is None or not found:
+        return
+    graphs = [changes.cut(region, is_new) for region in found for is_new in (False, True)]
+    for each in graphs if before_forms else ():
+        Matcher(each, env, allowed, cost, forms=True, traits=traits).run()
+    figures = judge(graphs)
+    slack = _ALLOWED * sum(map(cost, graph.ops)) / len(found) if saves_memory else 0.0
+    sides = zip(found, figures[::2], figures[1::2])
+    changes.undo([region for region, old, new in sides if not _is_as_good(old, new, slack)])
+
+
+def _is_as_good(old: Figures | None, new: Figures | None, slack: float) -> bool:
+    """Whether a region is known to take no longer than it did, or hardly."""
+    return old is not None and new is not None and new.cycles <= old.cycles + slack
+
+
+class Changes:
+    """What a step has changed of a graph, of which ``ins`` and ``outputs`` are as they were."""
+
+    def __init__(self, graph: Graph, ins: dict[Op, list[Value]], outputs: list[Value]) -> None:
+        self.graph, self.ins, self.outputs = graph, ins, outputs
+        self.uses = graph.uses()
+        self.kept = {op for op in graph.ops if ins.get(op) == op.ins}
+
+    def regions(self) -> Iterator[Region]:
+        """The changes in parts that no new value, and none that is gone, connects."""
+        after = set(self.graph.ops)
+        changed = [
+            op for op in {**self.ins, **dict.fromkeys(self.graph.ops)} if op not in self.kept
+        ]
+        once = {op for op in changed if op not in self.ins or op not in after}
+        touched = {v for op in once for v in op.outs}
+        links = {op: touched.intersection(self._values(op)) for op in changed}
+        for was, now in zip(self.outputs, self.graph.outputs):
+            if was is not now and now.producer in links:
+                links[now.producer] |= {was}
+        linked: dict[Value, list[Op]] = {}
+        for op, values in links.items():
+            for value in values:
+                linked.setdefault(value, []).append(op)
+        left = dict.fromkeys(changed)
+        while left:
+            stack, found = [next(iter(left))], set[Op]()
+            while stack:
+                op = stack.pop()
+                if op not in found:
+                    found.add(op)
+                    del left[op]
+                    stack += [o for v in links[op] for o in linked[v] if o not in found]
+            yield Region({op for op in found if op in self.ins}, found & after)
+
+    def _values(self, op: Op) -> Iterator[Value]:
+        return chain(op.ins, self.ins.get(op, ()), op.outs)
+
+    def cut(self, region: Region, is_new: bool) -> Graph:
+        """A region with its neighbours, which are the same before and after."""
+        changed = region.old | region.new
+        border = [
+            v for op in (*self.ins, *self.graph.ops) if op in changed for v in self._values(op)
+        ]
+        near = set(neighbours(self.kept, self._readers, changed, border)) - changed
+        core = region.new if is_new else region.old
+        ops = [op for op in (self.graph.ops if is_new else self.ins) if op in core or op in near]
+        outputs = set(self.graph.outputs if is_new else self.outputs)
+        ins_of = self._now if is_new else self.ins.__getitem__
+        return cut(ops, ins_of, outputs, region.old ^ region.new)
+
+    def _readers(self, value: Value) -> Sequence[Op]:
+        return self.uses.get(value, ())
+
+    @staticmethod
+    def _now(op: Op) -> Sequence[Value]:
+        return op.ins
+
+    def undo(self, regions: Sequence[Region]) -> None:
+        """Put regions back to what they were."""
+        if not regions:
+            return
+        old = {op for region in regions for op in region.old}
+        new = {op for region in regions for op in region.new}
+        for op in old:
+            op.ins = self.ins[op]
+        graph, pairs = self.graph, zip(self.outputs, self.graph.outputs)
+        graph.outputs = [
+            was if was.producer in old or now.producer in new else now for was, now in pairs
+        ]
+        kept = old.union(op for op in graph.ops if op not in new)
+        graph.ops = list(in_order((op for op in (*self.ins, *graph.ops) if op in kept), self._now))

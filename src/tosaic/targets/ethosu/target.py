@@ -1,0 +1,133 @@
+"""The Ethos-U targets: eleven configurations of three products, and their options."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import partial
+from typing import Any
+
+from tosaic.errors import InvalidInput
+from tosaic.interp.minimize import copy_graph
+from tosaic.ir.graph import Array, Graph
+from tosaic.ir.traits import Traits
+from tosaic.lowering.target import Target
+from tosaic.spec.env import Env
+from tosaic.targets.ethosu import ACCELERATORS, FAMILY
+from tosaic.targets.ethosu.check import Fault
+from tosaic.targets.ethosu.constraints import DEDICATED, FAMILIES, constraint
+from tosaic.targets.ethosu.costs import cycles
+from tosaic.targets.ethosu.delegate import Delegate
+from tosaic.targets.ethosu.judge import judge
+from tosaic.targets.ethosu.vela import VelaConfig, check
+from tosaic.targets.ethosu.vela_processes import start
+from tosaic.targets.ethosu.vela_workarounds.mend import Compiler, mend
+
+# U85 branches; the older ones do not.
+_ENVS = {
+    "u55": "TOSA-1.0+INT+int16+int4",
+    "u65": "TOSA-1.0+INT+int16+int4",
+    "u85": "TOSA-1.0+INT+int16+int4+cf",
+}
+_NPU = Traits(
+    sums_ride=False, sum_bits=(19, 14), lanes=16, narrow_channels=8, channel_block=16,
+    op_cycles=500, row_cost=1.3, transposed_axes=3, view_axes=4, most_axes=4, kernel_rows=64,
+    kernel_elements=4096, fuses_widening=True, fuses_epilogue=True, loads_tables=True,
+    one_shape=True, matmul="elementwise", steps_at_once=1,
+)  # fmt: skip
+# U85 multiplies matrices, and has weights in its memory, beside which the products of a few steps
+# of a recurrent layer are nothing.
+_TRAITS = {"u55": _NPU, "u65": _NPU, "u85": replace(_NPU, matmul="transposes", steps_at_once=8)}
+_ADVICE = (
+    ("Vela",
+     "Vela does not take this form though the target should: another shape, stride or order of "
+     "calls may pass. On the CPU the result is right."),
+)  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How Vela compiles, and how much memory the result may take; 0 is no limit.
+
+    ``vela_ini`` is a file of the user's own, ``vela_flags`` are those of Vela's command line.
+    ``check`` compares the stream with its graph before anybody gets it; False leaves that out.
+    """
+
+    system_config: str = ""
+    memory_mode: str = ""
+    vela_ini: str = ""
+    vela_flags: str | tuple[str, ...] = ()
+    max_scratch_bytes: int = 0
+    max_flash_bytes: int = 0
+    check: bool = True
+
+
+def family(accelerator: str) -> str:
+    """The product of a configuration: u55, u65 or u85."""
+    return accelerator.split("-")[1]
+
+
+def _target(name: str) -> Target:
+    product, (macs, cores, defaults) = family(name), ACCELERATORS[name]
+    env = Env.parse(_ENVS[product])
+    return Target(
+        name, env, (constraint(FAMILIES[product]),), _TRAITS[product], cycles(product, macs),
+        partial(judge, VelaConfig(name), env),
+        workarounds=Compiler(VelaConfig(name), env).work_around,
+        emit=partial(_emit, VelaConfig(name), Options()), start=start,
+        engines={"npu": lambda made: made.simulation}, backend="EthosUBackend",
+        verdict=partial(_verdict, name), about=FAMILY.names[name],
+        options=dict(zip(("system_config", "memory_mode"), defaults)),
+        packages={"ethos-u-vela": "ethos-u-vela"}, peak_macs=macs * cores, advice=_ADVICE,
+    )  # fmt: skip
+
+
+def _verdict(name: str, *given: Any) -> Any:
+    from tosaic.targets.ethosu.verdict import check as checked  # which knows the targets
+
+    return checked(given[0], name, *given[1:])
+
+
+def with_options(name: str, given: Mapping[str, Any]) -> Target:
+    """A target with options by their names; InvalidInput if Vela's configuration has no such."""
+    names = [field.name for field in fields(Options)]
+    for option in given:
+        if option not in names:
+            raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(names)}")
+    options = Options(**{key: value for key, value in given.items() if value is not None})
+    flags = options.vela_flags
+    config = VelaConfig(
+        name, options.system_config, options.memory_mode, str(options.vela_ini),
+        (flags,) if isinstance(flags, str) else tuple(flags),
+    )  # fmt: skip
+    check(config)
+    known = ETHOS_U[name]
+    more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
+    emit = partial(_emit, config, options)
+    return replace(
+        known, emit=emit, judge=partial(judge, config, known.env),
+        constraints=(*known.constraints, *more), check=options.check,
+        options={**known.options, **given},
+    )  # fmt: skip
+
+
+def _emit(
+    config: VelaConfig, options: Options, graph: Graph, given: Sequence[Array] | None = None,
+    mends: bool = True,
+) -> Delegate:  # fmt: skip
+    """Compile a graph; with ``mends`` a fault of Vela is worked around, if it can be."""
+    compiler, unchanged = Compiler(config, ETHOS_U[config.accelerator].env), copy_graph(graph)
+    made = compiler.compile(graph, given, options.check)
+    if isinstance(made, Fault):
+        mended = mend(unchanged, given, made.failure, compiler) if mends else None
+        if mended is None:
+            raise made.failure
+        graph.inputs, graph.outputs = mended.graph.inputs, mended.graph.outputs
+        graph.ops = mended.graph.ops
+        made = replace(mended, graph=graph)  # which the program's pieces have
+    made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
+    made.check("flash", made.result.performance.flash, options.max_flash_bytes)
+    return made
+
+
+ETHOS_U: dict[str, Target] = {name: _target(name) for name in ACCELERATORS}

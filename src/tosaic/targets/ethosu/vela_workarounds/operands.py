@@ -1,0 +1,266 @@
+"""Rows whose remedy is a copy of an operand.
+
+Vela lets an operator read and write pieces of a tensor (SLICE, CONCAT, PAD, TILE) instead of
+copying them, and fuses operators; then it forgets the piece, a limit, a type or a shape.
+"""
+
+from __future__ import annotations
+
+from tosaic.ir.graph import Op, Value
+from tosaic.spec import dtypes as d
+from tosaic.targets.ethosu.constraints import is_small_for_dilation
+from tosaic.targets.ethosu.vela_workarounds.rows import (
+    NEWER,
+    OLDER,
+    SHIFTS,
+    Operand,
+    Use,
+    factor,
+    fused_into,
+    is_fused_forward,
+    keeps_order,
+    maker,
+    number,
+    source,
+)
+
+_WINDOWS = {"CONV2D", "DEPTHWISE_CONV2D", "AVG_POOL2D", "MAX_POOL2D"}
+_CONVOLUTIONS = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D"}
+_KERNELS = {*_WINDOWS, *_CONVOLUTIONS, "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "MATMUL"}
+_BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
+_BITS = {"BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}
+_CHAINED = 3  # sums and products that U85 computes in one operation
+
+
+def _before_rescale(value: Value) -> Op | None:
+    made = maker(value)
+    return maker(made.ins[0]) if made is not None and made.name == "RESCALE" else made
+
+
+def _multiplies_channels(op: Op | None) -> bool:
+    """A depthwise convolution with several results for each channel."""
+    if op is None or op.name != "DEPTHWISE_CONV2D":
+        return False
+    return op.operand("weight").shape[3] > 1
+
+
+def _is_first(use: Use) -> bool:
+    return use.position == 0
+
+
+def _is_later_part(use: Use) -> bool:
+    return use.op.name == "PAD" or use.position > 0
+
+
+def _is_function_of_windows(use: Use) -> bool:
+    made = _before_rescale(use.value) if _is_later_part(use) else None
+    if made is None or made.name not in {"ABS", "BITWISE_NOT", "CLZ"}:
+        return False
+    windows = _before_rescale(made.ins[0])
+    return windows is not None and windows.name in _KERNELS
+
+
+def _is_several(use: Use) -> bool:
+    """A RESCALE with 32 bits by itself, or with one by 1 to 32 bits behind it."""
+    op, uses = use.op, use.uses
+    if d.I32 in (op.ins[0].dtype, op.outs[0].dtype):
+        return not is_fused_forward(op, uses)
+    readers = use.readers
+    while len(readers) == 1 and keeps_order(readers[0]):
+        readers = uses.get(readers[0].outs[0], ())
+    if len(readers) != 1 or factor(readers[0].outs[0]) != 1:
+        return False
+    return not is_fused_forward(readers[0], uses)
+
+
+def _is_one_of_several_pieces(use: Use) -> bool:
+    made = use.value.producer
+    if made is None or made.name != "RESCALE":
+        return False
+    readers, starts = use.uses[made.outs[0]], use.op.ins[1].const
+    alone = sum(reader.name == "SLICE" for reader in readers) == 1
+    if made.outs[0].dtype is not d.I32 and alone and starts and not starts.array.any():
+        return False  # the only piece, from the start
+    if d.I32 not in (made.ins[0].dtype, made.outs[0].dtype):
+        return False
+    return len(readers) > 1 or len(use.readers) > 1
+
+
+def _is_padded_and_split(use: Use) -> bool:
+    """Padded convolutions and pools of which Vela makes several."""
+    op = use.op
+    if use.position or not any(op.attrs["pad"][::2]):
+        return False
+    far = max(op.attrs.get("dilation", (1,))) > 2 or max(op.attrs["stride"]) > 3
+    return op.ins[0].shape[0] > 1 or far or _multiplies_channels(op)
+
+
+def _is_empty_when_padded(use: Use) -> bool:
+    made = use.value.producer
+    if use.position or made is None or made.name != "PAD":
+        return False
+    return is_small_for_dilation(use.op, made.ins[0])
+
+
+def _fuses_backward(use: Use) -> bool:
+    """Whether Vela may fuse a RESCALE with what makes its operand: not if that has a zero point."""
+    return use.position == 0 and number(use.op.ins[3]) == 0
+
+
+def _is_wider_than_its_source(use: Use) -> bool:
+    if not _fuses_backward(use) or (factor(use.op.outs[0]) or 0) <= 1:
+        return False
+    kinds = [v for v in fused_into(use.value) if v.name in {"MAX_POOL2D", "SELECT", *_BITS}]
+    return any(use.op.outs[0].dtype.bits > made.outs[0].dtype.bits for made in kinds)
+
+
+def _is_of_negated(use: Use) -> bool:
+    if not _fuses_backward(use) or use.value.dtype is d.I32 or factor(use.op.outs[0]) == 1:
+        return False
+    return any(made.name == "NEGATE" for made in fused_into(use.value))
+
+
+def _is_wider_than_an_image(use: Use) -> bool:
+    op = use.op
+    return op.outs[0].dtype.bits > op.ins[0].dtype.bits and not is_fused_forward(op, use.uses)
+
+
+def _has_other_type_before(use: Use) -> bool:
+    op, made = use.op, use.made
+    if op.name == "RESCALE":  # which is fused with what is before
+        return any(
+            factor(v.outs[0]) == 1 and v.ins[0].dtype is d.I48 for v in fused_into(use.value)
+        )
+    if made is None or made.name != "RESCALE" or factor(made.outs[0]) != 1:
+        return False
+    before, after = made.ins[0].dtype, made.outs[0].dtype
+    if op.name == "RESIZE":
+        return before is not after
+    if op.name in _CONVOLUTIONS and (before, after) == (d.I8, d.I16):
+        return True
+    return before is d.I48 and op.name in ("CONV3D", "TRANSPOSE_CONV2D", "NEGATE")
+
+
+def _saturates_once(use: Use) -> bool:
+    scale, bits = factor(use.op.outs[0]), use.value.dtype.bits
+    if scale is None or not _fuses_backward(use):
+        return False
+    firsts = [made for made in fused_into(use.value) if made.name == "RESCALE"]
+    if scale == 1:
+        return bool(firsts) and number(use.op.ins[4]) != 0
+    if abs(scale) >= 2.0 ** (use.op.outs[0].dtype.bits - bits):
+        return False
+    return any(factor(f.outs[0]) == 1 and f.ins[0].dtype.bits >= bits for f in firsts)
+
+
+def _is_read_by_others(use: Use) -> bool:
+    """Whether a value that is no input has another consumer, in whatever shape."""
+    value, made = use.value, use.value.producer
+    if made is not None and keeps_order(made) and len(use.uses[made.ins[0]]) > 1:
+        return True
+    return use.made is not None and len(use.uses[value]) > 1
+
+
+def _is_limited_before(use: Use) -> bool:
+    return use.made is not None and source(use.made.ins[0]) in ("CLAMP", "TABLE")
+
+
+def _follows_table(value: Value, depth: int) -> bool:
+    """Whether a chain of sums and products begins with a table of int16."""
+    made = maker(value)
+    while made is not None and made.name == "RESCALE":
+        made = maker(made.ins[0])
+    if made is None or depth < 0:
+        return False
+    if made.name == "TABLE":
+        return depth < _CHAINED and made.ins[0].dtype is d.I16
+    return made.name in _BINARY and any(_follows_table(v, depth - 1) for v in made.ins[:2])
+
+
+def _broadcasts_both(use: Use) -> bool:
+    if use.position > 1 or any(v.shape == use.op.outs[0].shape for v in use.op.ins[:2]):
+        return False
+    return _has_two_shapes(use)
+
+
+def _has_two_shapes(use: Use) -> bool:
+    """Whether a tensor is read by others, and by someone with another shape."""
+    value, uses, made = use.value, use.uses, use.value.producer
+    if made is not None and keeps_order(made):
+        return len(uses[made.ins[0]]) > 1 or len(uses[value]) > 1
+    return len(uses[value]) > 1 and any(keeps_order(reader) for reader in uses[value])
+
+
+_PARTS, _PIECES = "CONCAT PAD", "SLICE CONCAT PAD TILE"
+OPERANDS = (
+    Operand("A maximum or minimum is written to its CONCAT as if it were the whole.",
+            _PARTS, "REDUCE_MAX REDUCE_MIN", test="a maximum into a CONCAT"),
+    Operand("A RESCALE is written to its CONCAT where the first part belongs.",
+            _PARTS, "RESCALE", _is_later_part, test="a RESCALE to int32 into a CONCAT"),
+    Operand("A depthwise convolution with a channel multiplier forgets its place in a CONCAT.",
+            _PARTS, when=lambda use: _multiplies_channels(_before_rescale(use.value)),
+            test="two channels for one into a CONCAT"),
+    Operand("A function that is chained to a convolution or pool forgets its place in a CONCAT.",
+            _PARTS, when=_is_function_of_windows, products=NEWER,
+            test="sizes of sums into a CONCAT"),
+    Operand("Scales by channel of a RESCALE are counted anew in each piece that it reads.",
+            "RESCALE", _PIECES, lambda use: bool(use.op.attrs["per_channel"]),
+            test="scales by channel of a CONCAT"),
+    Operand("A RESCALE with 32 bits becomes several operators, which read the whole tensor.",
+            "RESCALE", _PIECES, _is_several, products=OLDER, test="a piece as int32"),
+    Operand("A RESCALE with 32 bits is made anew for each SLICE of it, at the wrong place.",
+            "SLICE", when=_is_one_of_several_pieces, products=OLDER,
+            test="two pieces of one RESCALE"),
+    Operand("A RESCALE that is fused with a REDUCE_SUM reads from the start of the whole tensor.",
+            "RESCALE", "SLICE", lambda use: any(op.name == "REDUCE_SUM" for op in use.readers),
+            test="a sum of a piece of int16"),
+    Operand("An operator that is made of several others reads from the start of the whole.",
+            "CONV3D TRANSPOSE_CONV2D ARGMAX REDUCE_SUM REDUCE_MAX REDUCE_MIN REDUCE_ALL REDUCE_ANY",
+            "SLICE", _is_first, test="a maximum of a piece of five axes"),
+    Operand("A padded convolution or pool that is split reads from the start of the whole.",
+            "CONV2D DEPTHWISE_CONV2D AVG_POOL2D MAX_POOL2D", "SLICE", _is_padded_and_split,
+            test="a padded convolution of a piece, in batches"),
+    Operand("A product of matrices reads its first operand from the start of the whole.",
+            "MATMUL", "SLICE", _is_first, products=OLDER, test="a product with a piece"),
+    Operand("A piece of a tensor of five axes is at the wrong place when it has other axes.",
+            "RESHAPE", "SLICE",
+            lambda use: max(use.value.type.rank, use.op.outs[0].type.rank) > 4,
+            test="a piece with more axes"),
+    Operand("A PAD is fused with a dilated convolution, parts of which then have no input.",
+            "CONV2D DEPTHWISE_CONV2D CONV3D", when=_is_empty_when_padded,
+            test="gaps longer than what a PAD surrounds"),
+    Operand("SELECT reads a tensor in the shape that another consumer gave it.",
+            "SELECT", when=_has_two_shapes, test="a choice of a tensor with two shapes"),
+    Operand("Where both operands are broadcast, each is read in another consumer's shape.",
+            "ADD SUB MUL MAXIMUM MINIMUM", when=_broadcasts_both, products=OLDER,
+            test="differences of a tensor with two shapes"),
+    Operand("A RESCALE is fused with a NEGATE, whose result has no room for -(-128).",
+            "RESCALE", when=_is_of_negated, test="less than nothing, scaled"),
+    Operand("A RESCALE to more bits is fused with an operator that saturates to fewer.",
+            "RESCALE", when=_is_wider_than_its_source, products=NEWER,
+            test="a maximum as more bits"),
+    Operand("A RESCALE to more bits is fused with a RESIZE, which has no room for them.",
+            "RESCALE", "RESIZE", _is_wider_than_an_image, products=OLDER,
+            test="an enlarged image as int32"),
+    Operand("A RESCALE by 1 is left out before an operator that does not read the type before.",
+            "RESIZE RESCALE NEGATE CONV2D DEPTHWISE_CONV2D CONV3D TRANSPOSE_CONV2D",
+            when=_has_other_type_before, test="an int48 by 1 in an enlarged image"),
+    Operand("Two RESCALE of which one is by 1 become one, which saturates to the last type.",
+            "RESCALE", when=_saturates_once, test="sums that saturate before a wider scale"),
+    Operand("A CLAMP or RESCALE that is fused with a shift limits bits that are shifted out.",
+            "CLAMP RESCALE", " ".join(SHIFTS), lambda use: use.value.dtype is not d.I32,
+            products=NEWER, test="limits behind a shift"),
+    Operand("A CAST to fewer bits that is fused with its consumer saturates and does not wrap.",
+            "TABLE RESCALE", products=NEWER,
+            when=lambda use: any(made.name == "CAST" for made in fused_into(use.value)),
+            test="a table of what a CAST wraps"),
+    Operand("Limits or a table behind a REVERSE replace those before it.",
+            "CLAMP TABLE", "REVERSE", _is_limited_before, products=NEWER,
+            test="limits behind a table turned round"),
+    Operand("A WHILE_LOOP overwrites a value that another operator has yet to read.",
+            "WHILE_LOOP", when=_is_read_by_others, products=NEWER,
+            test="a value that a loop changes and another reads"),
+    Operand("Two tables of int16 are chained, and there is room for one.",
+            "TABLE", products=NEWER, test="two tables of int16 with a product between",
+            when=lambda use: use.value.dtype is d.I16 and _follows_table(use.value, _CHAINED)),
+)  # fmt: skip

@@ -1,8 +1,0 @@
-"""Files that an artifact is saved as, by suffix; layers above targets add theirs here."""
-
-from __future__ import annotations
-
-from collections.abc import Callable
-
-# Each takes the artifact, the path and the format's own options.
-WRITERS: dict[str, Callable[..., None]] = {}

@@ -1,0 +1,19 @@
+// data_movement.slice_part on TOSA-1.0+INT+FP+int16
+module attributes {tosa.fbs_version = "1.0.0"} {
+  func.func @main(%arg0: tensor<1x6x7x4xi8> {tosa.tensor_name = "in0"}, %arg1: tensor<1x6x7x4xi8> {tosa.tensor_name = "in1"}) -> (tensor<1x6x7x2xi8> {tosa.tensor_name = "out0"}) {
+    %0 = tosa.concat %arg0, %arg1 {axis = 3 : i32} : (tensor<1x6x7x4xi8>, tensor<1x6x7x4xi8>) -> tensor<1x6x7x8xi8>
+    %1 = "tosa.const_shape"() <{values = dense<[0, 0, 0, 5]> : tensor<4xindex>}> : () -> !tosa.shape<4>
+    %2 = "tosa.const_shape"() <{values = dense<[1, 6, 7, 2]> : tensor<4xindex>}> : () -> !tosa.shape<4>
+    %3 = tosa.slice %0, %1, %2 : (tensor<1x6x7x8xi8>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x6x7x2xi8> loc("out0")
+    return %3 : tensor<1x6x7x2xi8>
+  }
+}
+// -----
+module attributes {tosa.fbs_version = "1.0.0"} {
+  func.func @main(%arg0: tensor<1x6x7x4xi8> {tosa.tensor_name = "in0"}, %arg1: tensor<1x6x7x4xi8> {tosa.tensor_name = "in1"}) -> (tensor<1x6x7x2xi8> {tosa.tensor_name = "out0"}) {
+    %0 = "tosa.const_shape"() <{values = dense<[0, 0, 0, 1]> : tensor<4xindex>}> : () -> !tosa.shape<4>
+    %1 = "tosa.const_shape"() <{values = dense<[1, 6, 7, 2]> : tensor<4xindex>}> : () -> !tosa.shape<4>
+    %2 = tosa.slice %arg1, %0, %1 : (tensor<1x6x7x4xi8>, !tosa.shape<4>, !tosa.shape<4>) -> tensor<1x6x7x2xi8> loc("out0")
+    return %2 : tensor<1x6x7x2xi8>
+  }
+}

@@ -1,0 +1,24 @@
+// fold_affine.shift_inputs on TOSA-1.0+INT+FP+int16
+module attributes {tosa.fbs_version = "1.0.0"} {
+  func.func @main(%arg0: tensor<1x6x7x4xf32> {tosa.tensor_name = "in0"}) -> (tensor<1x4x5x8xf32> {tosa.tensor_name = "out0"}) {
+    %0 = "tosa.const"() <{values = dense<[[[[1.3072465658187866, 1.0149062871932983, 1.0536009073257446, 1.0617451667785645]]]]> : tensor<1x1x1x4xf32>}> : () -> tensor<1x1x1x4xf32>
+    %1 = tosa.sub %arg0, %0 : (tensor<1x6x7x4xf32>, tensor<1x1x1x4xf32>) -> tensor<1x6x7x4xf32>
+    %2 = "tosa.const"() <{values = dense<"0x6B9E0240049023C00D11D63E595911BFA6C1E7BE81C55CBE744701C0AE7F6DBE9B7E5DBF06AC54409B34673E068CB4BEE80490BE16052BBF2C0F87BF1117C8BE8CC1F63E664774BEAD2F753FEE984CBEFFBBC63C75DDC53F098C0B3FAC5601BF243A3BBEDB5F0A3FF7B0F73FAD0B8ABE726779BED04B803F0AEF62BF5B5C95BE13EE613FD291143F1C6DBB3DF68B2B3F9C0035C02FBA823F47AB75BF5695D5BF4C8A8D3EE956333F8FB8E3BEABC789BFBF03D63C900D58BDA4EAB33F21563F3F9C77463EFF498E3FA27452BEC1076DBFD884153F3D21153F1CFC5BBE256648BF52A76A3EF79B1FC004AC303F9F94FB3E12C6D1BFD14D7B3D3CCF76BF3DD9413FCC2F02C0501C6ABF09A7353FF304943FC31C0AC014FFFEBE40F2A73E97F51BBF"> : tensor<3x3x4x2xf32>}> : () -> tensor<3x3x4x2xf32>
+    %3 = "tosa.const"() <{values = dense<[1.5906401872634888, -1.1912267208099365, 0.3545319437980652, -1.0484055280685425, 1.4059629440307617, -0.02165122888982296, -0.3722505569458008, -1.7181849479675293]> : tensor<8xf32>}> : () -> tensor<8xf32>
+    %4 = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>
+    %5 = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>
+    %6 = tosa.depthwise_conv2d %1, %2, %3, %4, %5 {pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>, dilation = array<i64: 1, 1>, acc_type = f32} : (tensor<1x6x7x4xf32>, tensor<3x3x4x2xf32>, tensor<8xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<1x4x5x8xf32> loc("out0")
+    return %6 : tensor<1x4x5x8xf32>
+  }
+}
+// -----
+module attributes {tosa.fbs_version = "1.0.0"} {
+  func.func @main(%arg0: tensor<1x6x7x4xf32> {tosa.tensor_name = "in0"}) -> (tensor<1x4x5x8xf32> {tosa.tensor_name = "out0"}) {
+    %0 = "tosa.const"() <{values = dense<"0x6B9E0240049023C00D11D63E595911BFA6C1E7BE81C55CBE744701C0AE7F6DBE9B7E5DBF06AC54409B34673E068CB4BEE80490BE16052BBF2C0F87BF1117C8BE8CC1F63E664774BEAD2F753FEE984CBEFFBBC63C75DDC53F098C0B3FAC5601BF243A3BBEDB5F0A3FF7B0F73FAD0B8ABE726779BED04B803F0AEF62BF5B5C95BE13EE613FD291143F1C6DBB3DF68B2B3F9C0035C02FBA823F47AB75BF5695D5BF4C8A8D3EE956333F8FB8E3BEABC789BFBF03D63C900D58BDA4EAB33F21563F3F9C77463EFF498E3FA27452BEC1076DBFD884153F3D21153F1CFC5BBE256648BF52A76A3EF79B1FC004AC303F9F94FB3E12C6D1BFD14D7B3D3CCF76BF3DD9413FCC2F02C0501C6ABF09A7353FF304943FC31C0AC014FFFEBE40F2A73E97F51BBF"> : tensor<3x3x4x2xf32>}> : () -> tensor<3x3x4x2xf32>
+    %1 = "tosa.const"() <{values = dense<[0.25385066866874695, -1.2610927820205688, -4.088386058807373, 0.04186222329735756, 8.747535705566406, -2.949505567550659, 3.6851513385772705, 1.4412479400634766]> : tensor<8xf32>}> : () -> tensor<8xf32>
+    %2 = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>
+    %3 = "tosa.const"() <{values = dense<0.0> : tensor<1xf32>}> : () -> tensor<1xf32>
+    %4 = tosa.depthwise_conv2d %arg0, %0, %1, %2, %3 {pad = array<i64: 0, 0, 0, 0>, stride = array<i64: 1, 1>, dilation = array<i64: 1, 1>, acc_type = f32} : (tensor<1x6x7x4xf32>, tensor<3x3x4x2xf32>, tensor<8xf32>, tensor<1xf32>, tensor<1xf32>) -> tensor<1x4x5x8xf32> loc("out0")
+    return %4 : tensor<1x4x5x8xf32>
+  }
+}

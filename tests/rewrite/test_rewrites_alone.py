@@ -1,0 +1,70 @@
+"""Each rewrite by itself: the files in ``alone`` are graphs before and after it, as text."""
+
+import numpy as np
+import pytest
+
+from judges.alone import FOLDER, Alone, applied, read, text_after
+from tosaic.files.parse import parse
+from tosaic.interp.model import Model
+from tosaic.ir.graph import Array, Graph
+from tosaic.rewrite.match import FORMS, REWRITES
+from tosaic.targets.catalog import target_of
+from tosaic.targets.ethosu.delegate import compile_graph
+from tosaic.targets.ethosu.vela import VelaConfig
+
+CASES = {path.stem: read(path) for path in sorted(FOLDER.glob("*.mlir"))}
+
+
+def inputs(graph: Graph, random: np.random.Generator) -> list[Array]:
+    return [
+        random.integers(-100, 100, v.shape).astype(v.dtype.array)
+        if v.dtype.is_int
+        else random.standard_normal(v.shape).astype(v.dtype.array)
+        for v in graph.inputs
+    ]
+
+
+@pytest.mark.parametrize("case", CASES.values(), ids=CASES)
+def test_a_rewrite_alone_gives_the_text_and_the_numbers(case: Alone) -> None:
+    assert applied(case.rewrite, case.target, parse(case.before))[1]
+    assert text_after(case) == case.after
+    graph = parse(case.before)
+    before, after = Model(graph), Model(parse(case.after))
+    given = inputs(graph, np.random.default_rng(7))
+    for was, is_now in zip(before.run(*given), after.run(*given), strict=True):
+        if was.dtype.kind == "f":  # factors that move into weights are rounded elsewhere
+            np.testing.assert_allclose(is_now, was, rtol=1e-5, atol=1e-5)
+        else:
+            assert np.array_equal(is_now, was)
+            assert len(np.unique(was)) > 1
+
+
+def test_every_rewrite_has_its_file() -> None:
+    marked = {f for kept in (REWRITES, FORMS) for functions in kept.values() for f in functions}
+    names = {f"{f.__module__.rpartition('.')[2]}.{f.__name__}" for f in marked}
+    assert names - CASES.keys() == set()
+
+
+def test_a_rewrite_that_differs_is_noticed() -> None:
+    case = CASES["arithmetic.merge_clamps"]
+    other = case.after.replace("max_val = ", "max_val = 1")
+    assert other != case.after
+    assert text_after(case) != other
+
+
+FORM_CASES = {
+    name: case for name, case in CASES.items()
+    if any(case.rewrite in functions for functions in FORMS.values())
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", FORM_CASES.values(), ids=FORM_CASES)
+def test_a_form_and_what_it_replaces_both_compile(case: Alone) -> None:
+    """Vela's cycles of both are printed (``-rP`` shows them)."""
+    assert target_of(case.target).cost is not None
+    cycles = [
+        compile_graph(parse(text), VelaConfig(case.target)).result.performance.total_cycles
+        for text in (case.before, case.after)
+    ]
+    print(f"{case.name}: {cycles[0]:,} cycles before, {cycles[1]:,} after")
+    assert all(cycles)
