@@ -114,6 +114,8 @@ everywhere: $(STAMP)
 	    $(BIN)/python -m pytest -q -n $(JOBS) $(SHAKY); \
 	done; done; done
 	PYTHONPATH=tests:examples $(BIN)/python -m judges.everywhere $(ARGS)
+	ATEN_CPU_CAPABILITY=default ONEDNN_MAX_CPU_ISA=SSE41 OMP_NUM_THREADS=2 \
+	  PYTHONPATH=tests:examples $(BIN)/python -m replay --jobs $(JOBS)
 
 replay: $(STAMP)
 	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m replay --jobs $(JOBS) \

@@ -82,6 +82,10 @@ def differences(old: Rows, new: Rows) -> dict[str, list[tuple[str, float, str]]]
         groups["gone"].append((key, 1.0, ""))
     for key in old.keys() & new.keys():
         before, after = old[key], new[key]
+        if before.is_refused != after.is_refused:
+            group = "does not compile any more" if after.is_refused else "compiles now"
+            groups[group].append((key, 1.0, f"{before.hash} -> {after.hash}"))
+            continue
         if before.hash != after.hash:
             groups["other bytes"].append((key, 1.0, f"{before.hash} -> {after.hash}"))
         for what, more, less in FIGURES:

@@ -12,13 +12,20 @@ from tosaic.targets.ethosu.vela import VelaResult
 
 
 class Row(NamedTuple):
-    """A hash, Vela's cycles and bytes, and the number of calls left to PyTorch."""
+    """A hash, Vela's cycles and bytes, and the number of calls left to PyTorch.
+
+    What does not compile has the name of the error in the place of the hash.
+    """
 
     hash: str
     cycles: int = 0
     sram: int = 0
     flash: int = 0
     host: int = 0
+
+    @property
+    def is_refused(self) -> bool:
+        return self.hash[:1].isupper()
 
 
 def without_places(graph: Graph) -> Graph:

@@ -68,21 +68,23 @@ def test_costs_that_are_wrong_are_noticed(monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def test_cases_are_grouped_by_what_became_of_them() -> None:
-    old = {f"{n},ethos-u55-128,int8": Row("a", 1000, 100, 10, 0) for n in "abcd"}
+    old = {f"{n},ethos-u55-128,int8": Row("a", 1000, 100, 10, 0) for n in "abcdf"}
     new = {
         "a,ethos-u55-128,int8": Row("a", 1000, 100, 10, 0),
         "b,ethos-u55-128,int8": Row("b", 2000, 50, 10, 0),
         "c,ethos-u55-128,int8": Row("b", 500, 100, 20, 1),
         "e,ethos-u55-128,int8": Row("a"),
+        "f,ethos-u55-128,int8": Row("InvalidGraph"),
     }
     found = {group: [key[0] for key, *_ in entries]
              for group, entries in kept.differences(old, new).items()}  # fmt: skip
     assert found == {
         "other bytes": ["b", "c"], "slower": ["b"], "faster": ["c"], "smaller in SRAM": ["b"],
         "larger in flash": ["c"], "more left to PyTorch": ["c"], "new": ["e"], "gone": ["d"],
+        "does not compile any more": ["f"],
     }  # fmt: skip
     lines = list(kept.told(old, new))
-    assert "slower: 1 of 4" in lines
+    assert "slower: 1 of 5" in lines
     assert "geometric mean of ethos-u55-128 int8 sram: x0.79370" in lines  # the cube root of 1/2
 
 

@@ -98,7 +98,7 @@ def test_as_many_bits_are_dropped_as_the_largest_sum_has_too_many(terms: int) ->
 
 
 def test_what_is_proved_in_real_numbers_bounds_the_integers() -> None:
-    _b, x = given(2.0**-4)
+    _, x = given(2.0**-4)
     assert x.most == 32768
     bounded = x.proved(-3.0, 2.5)
     assert bounded.value.limits == (-48, 40)

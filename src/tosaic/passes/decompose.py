@@ -1,4 +1,4 @@
-"""Calls that no rule takes become the calls that PyTorch itself says they are made of.
+"""Decomposes calls that no rule takes into the parts that PyTorch itself makes of them.
 
 Each is traced alone, from its operands' shapes, and put in the place of the call; the program is
 not traced again. What the parts need in turn is done the same way. Recurrent layers have parts

@@ -1,4 +1,4 @@
-"""Complex numbers as pairs of real ones: spectra, and rotations that are written with them.
+"""Expands complex numbers into pairs of real ones: spectra, and rotations written with them.
 
 TOSA has no complex numbers, and networks have them only on the way: from a transform of Fourier,
 or from pairs, to magnitudes, angles or pairs again. A transform of a constant size is a product

@@ -1,4 +1,4 @@
-"""Functions of single numbers that are written as several calls: one table in int8.
+"""Fuses chains of elementwise calls that compute a function of one value: one table in int8.
 
 ``c * tanh(x / c)``, a GELU or a hardswish written out: between a value and the last of its calls
 nothing needs rounding, since 256 numbers have 256 results. The quantizer puts nothing between

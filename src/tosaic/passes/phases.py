@@ -15,7 +15,7 @@ from tosaic.passes.expand_complex import expand_complex
 from tosaic.passes.fold_affine import affine_to_depthwise, fold_affine, linear_of_matmul
 from tosaic.passes.fold_batch_norm import add_bias, fold_batch_norm
 from tosaic.passes.fold_constants import fold_constants
-from tosaic.passes.functionalize_slices import functionalize_slices
+from tosaic.passes.functionalize_slices import drop_overwritten, functionalize_slices
 from tosaic.passes.fuse_activation import fuse_activation
 from tosaic.passes.fuse_attention import fuse_attention, fuse_exact_attention
 from tosaic.passes.fuse_einsum import fuse_einsum
@@ -41,8 +41,8 @@ _ATTENTION: Passes = (fold_constants, fuse_attention)
 _AFFINE: Passes = (linear_of_matmul, fold_affine, affine_to_depthwise)
 # What is quantized: operators whole, constants in one place.
 SIMPLIFY: Passes = (
-    drop_noops, promote_integers, *_ATTENTION, select_masked_scores, select_infinities,
-    sink_permutes, *_AFFINE, merge_scales,
+    drop_overwritten, drop_noops, promote_integers, *_ATTENTION, select_masked_scores,
+    select_infinities, sink_permutes, *_AFFINE, merge_scales,
 )  # fmt: skip
 
 

@@ -293,7 +293,10 @@ class TosaicQuantizer:
         if mark_of(operand).carried and not self._carries(operand, call):
             return usual
         same = source is None or source.activation(self.training) is usual
-        given = self._specs.get(operand, self._unseen(operand, call)) if same else usual
+        given = usual
+        if same:
+            is_seen = operand in self._specs
+            given = self._specs[operand] if is_seen else self._unseen(operand, call)
         if given is None:
             return None
         if call in self._narrowed and given.dtype is not usual.dtype:

@@ -101,6 +101,16 @@ def negated(b: Lowering, x: Value) -> Value:
     return b.NEGATE(x, zero, zero)
 
 
+def signed(b: Lowering, x: Value, size: Value) -> Value:
+    """A size with the sign of a real number."""
+    return b.SELECT(b.GREATER(b.number(0.0, x), x), negated(b, size), size)
+
+
+def first_of(function: Callable[..., Value], results: int) -> Callable[..., tuple[Any, ...]]:
+    """A rule of so many results, of which only the first has a form."""
+    return lambda *given, **named: (function(*given, **named), *(None,) * (results - 1))
+
+
 def scale_of(x: Value) -> float:
     """The one scale of a quantized value."""
     if x.quant is None:

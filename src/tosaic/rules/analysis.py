@@ -12,7 +12,7 @@ from tosaic.ir.graph import Value
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._curve import curve, curves
 from tosaic.rules._integer_floor import left_over
-from tosaic.rules._operands import minus, negated, plus, times
+from tosaic.rules._operands import minus, negated, plus, signed, times
 from tosaic.spec.dtypes import I8
 
 
@@ -58,7 +58,7 @@ curve("cosh", curves(-3.0, 3.0))(cosh_of)
 def asinh(b: Lowering, x: Value) -> Value:
     """log(|x| + √(x² + 1)) with the sign of x."""
     size = b.ABS(x)
-    return _signed(b, x, b.LOG(plus(b, size, _root(b, plus(b, times(b, x, x), 1.0)))))
+    return signed(b, x, b.LOG(plus(b, size, _root(b, plus(b, times(b, x, x), 1.0)))))
 
 
 @curve("acosh", curves(1.3, 4.0, 16))
@@ -99,7 +99,7 @@ def _start_of_erfinv(b: Lowering, x: Value) -> Value:
     width = b.LOG(plus(b, negated(b, times(b, x, x)), 1.0))
     mean = plus(b, times(b, width, 0.5), 2 / (math.pi * factor))
     inner = minus(b, _root(b, minus(b, times(b, mean, mean), times(b, width, 1 / factor))), mean)
-    return _signed(b, x, _root(b, b.MAXIMUM(inner, b.number(0.0, x))))
+    return signed(b, x, _root(b, b.MAXIMUM(inner, b.number(0.0, x))))
 
 
 @rule("aten.frac.default",
@@ -128,11 +128,6 @@ def _root(b: Lowering, x: Value) -> Value:
     return b.RECIPROCAL(b.RSQRT(x))
 
 
-def _signed(b: Lowering, x: Value, size: Value) -> Value:
-    """A size with the sign of x."""
-    return b.SELECT(b.GREATER(b.number(0.0, x), x), negated(b, size), size)
-
-
 def _arcsine(b: Lowering, x: Value) -> Value:
     """The angle whose tangent is x / √(1 − x²)."""
     across = plus(b, negated(b, times(b, x, x)), 1.0)
@@ -150,7 +145,7 @@ def _arc(b: Lowering, x: Value) -> Value:
     for coefficient in reversed(coefficients[:-1]):
         total = plus(b, times(b, total, square), coefficient)
     angle = times(b, total, small)
-    return _signed(b, x, b.SELECT(large, minus(b, b.number(math.pi / 2, x), angle), angle))
+    return signed(b, x, b.SELECT(large, minus(b, b.number(math.pi / 2, x), angle), angle))
 
 
 def _arc_coefficients() -> list[float]:

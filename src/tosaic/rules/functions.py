@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -20,20 +21,21 @@ _FEW = 8.0  # radians up to which a table of a wave is fine enough
 _MANY = 2.0**17  # radians whose turns still fit int32
 
 
-@curve("exp", curves(-4.0, 1.0))
-def exp(b: Lowering, x: Value) -> Value:
-    return b.EXP(x)
+def _operator(name: str, b: Lowering, x: Value) -> Value:
+    return b.op(name, x)
+
+
+rsqrt = curve("rsqrt", curves(0.3, 4.0, 6))(partial(_operator, "RSQRT"))
+reciprocal = curve("reciprocal", curves(0.3, 4.0, 12))(partial(_operator, "RECIPROCAL"))
+curve("exp", curves(-4.0, 1.0))(partial(_operator, "EXP"))
+curve("log", curves(0.3, 3.0, 4))(partial(_operator, "LOG"))
+curve("erf", curves(-3.0, 3.0))(partial(_operator, "ERF"))
 
 
 @curve("expm1", curves(-2.0, 1.0))
 def expm1(b: Lowering, x: Value) -> Value:
     """tanh(x/2) · (eˣ + 1), which keeps the digits of a small x."""
     return times(b, b.TANH(times(b, x, 0.5)), plus(b, b.EXP(x), 1.0))
-
-
-@curve("log", curves(0.3, 3.0, 4))
-def log(b: Lowering, x: Value) -> Value:
-    return b.LOG(x)
 
 
 @curve("log1p", curves(-0.3, 3.0, 2))
@@ -69,31 +71,11 @@ def _root16(b: Lowering, x: Value) -> Value:
     return b.with_quant(most, quant)
 
 
-@curve("rsqrt", curves(0.3, 4.0, 6))
-def rsqrt(b: Lowering, x: Value) -> Value:
-    return b.RSQRT(x)
-
-
-@curve("reciprocal", curves(0.3, 4.0, 12))
-def reciprocal(b: Lowering, x: Value) -> Value:
-    return b.RECIPROCAL(x)
-
-
-_WAVES = (*curves(-4.0, 4.0), *curves(-90.0, 70.0, 4))
-
-
-@rule("aten.sin.default", samples=_WAVES)
-def sin(b: Lowering, self: Value) -> Value:
-    return b.SIN(self) if self.quant is None else _wave(b, self, torch.sin)
-
-
-@rule("aten.cos.default", samples=_WAVES)
-def cos(b: Lowering, self: Value) -> Value:
-    return b.COS(self) if self.quant is None else _wave(b, self, torch.cos)
-
-
-def _wave(b: Lowering, x: Value, function: Function) -> Value:
+def _wave(name: str, b: Lowering, self: Value) -> Value:
     """A table of int16 for all of a long range would be coarse: whole turns are taken off first."""
+    if self.quant is None:
+        return b.op(name.upper(), self)
+    x, function = self, getattr(torch, name)
     if x.dtype is I8 or not _FEW < scale_of(x) * 2**15 < _MANY:
         return b.table(x, function)
     turn = 1 << 16
@@ -103,9 +85,9 @@ def _wave(b: Lowering, x: Value, function: Function) -> Value:
     return b.table(b.with_quant(within, Quant(math.tau / turn)), function)
 
 
-@curve("erf", curves(-3.0, 3.0))
-def erf(b: Lowering, x: Value) -> Value:
-    return b.ERF(x)
+for _name in ("sin", "cos"):
+    _waves = (*curves(-4.0, 4.0), *curves(-90.0, 70.0, 4))
+    rule(f"aten.{_name}.default", samples=_waves)(partial(_wave, _name))
 
 
 def _whole(b: Lowering, x: Value, function: Function, rounding: str) -> Value:
@@ -115,14 +97,14 @@ def _whole(b: Lowering, x: Value, function: Function, rounding: str) -> Value:
     return whole(b, x, rounding)
 
 
-@rule("aten.floor.default", samples=curves(-8.0, 8.0))
-def floor(b: Lowering, self: Value) -> Value:
-    return b.FLOOR(self) if self.quant is None else _whole(b, self, torch.floor, "floor")
+def _beside(name: str, b: Lowering, self: Value) -> Value:
+    if self.quant is None:
+        return b.op(name.upper(), self)
+    return _whole(b, self, getattr(torch, name), name)
 
 
-@rule("aten.ceil.default", samples=curves(-8.0, 8.0))
-def ceil(b: Lowering, self: Value) -> Value:
-    return b.CEIL(self) if self.quant is None else _whole(b, self, torch.ceil, "ceil")
+for _name in ("floor", "ceil"):
+    rule(f"aten.{_name}.default", samples=curves(-8.0, 8.0))(partial(_beside, _name))
 
 
 @rule("aten.trunc.default", samples=curves(-8.0, 8.0))

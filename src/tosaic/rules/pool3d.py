@@ -12,10 +12,10 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import joined, piece, take
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._operands import scale_of
+from tosaic.rules._operands import first_of, scale_of
 from tosaic.rules._sums import summed
 from tosaic.rules._windows import each, steps
-from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d, values_alone
+from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d
 from tosaic.spec import dtypes as d
 
 _FINE = 8  # bits that means of integers have more than the values
@@ -62,7 +62,7 @@ def max_pool3d(
     return b.reshape(y, (*self.shape[:-3], y.shape[2], *flat.shape[2:]))
 
 
-shared("aten.max_pool3d_with_indices.default", samples=_MAX)(values_alone(max_pool3d))
+shared("aten.max_pool3d_with_indices.default", samples=_MAX)(first_of(max_pool3d, 2))
 
 
 def _counts(size: int, kernel: int, step: int, pad: int, count: int, with_pads: bool) -> Array:

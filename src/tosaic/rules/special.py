@@ -17,7 +17,7 @@ from torch import Tensor
 from tosaic.ir.graph import Value
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._curve import curve, curves
-from tosaic.rules._operands import converted, minus, negated, plus, times
+from tosaic.rules._operands import converted, minus, negated, plus, signed, times
 from tosaic.spec.dtypes import F32, I8
 
 _STEPS = 8  # by which an argument is raised to where the series converges
@@ -118,10 +118,6 @@ def _fitted(scaled: Callable[[Tensor], Tensor]) -> Real:
 _even, _odd = _fitted(torch.special.i0e), _fitted(torch.special.i1e)
 
 
-def _signed(b: Lowering, x: Value, made: Value) -> Value:
-    return b.SELECT(b.GREATER(b.number(0.0, x), x), negated(b, made), made)
-
-
 curve("special_i0e", curves(-3.0, 3.0))(_in_f32(_even))
 
 
@@ -134,10 +130,10 @@ def i0(b: Lowering, x: Value) -> Value:
 @curve("special_i1e", curves(-3.0, 3.0))
 @_in_f32
 def i1e(b: Lowering, x: Value) -> Value:
-    return _signed(b, x, _odd(b, x))
+    return signed(b, x, _odd(b, x))
 
 
 @curve("special_i1", curves(-3.0, 3.0))
 @_in_f32
 def i1(b: Lowering, x: Value) -> Value:
-    return _signed(b, x, times(b, _odd(b, x), b.EXP(b.ABS(x))))
+    return signed(b, x, times(b, _odd(b, x), b.EXP(b.ABS(x))))
