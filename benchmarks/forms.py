@@ -65,8 +65,7 @@ def _no_forms(graphs: Sequence[Any]) -> list[None]:
 
 def _cycles(program: Any, target: Any) -> int:
     """Of all graphs of a program."""
-    from tosaic.pipeline.regions import lowered
-
+    from tosaic.pipeline.driver import lowered
     from tosaic.targets.ethosu.judge import judge
     from tosaic.targets.ethosu.vela import VelaConfig
 

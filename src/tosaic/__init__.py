@@ -8,7 +8,8 @@ that run it exactly, here and now. ``explain`` says what would be compiled and w
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tosaic.boundary.types import IO
@@ -59,6 +60,8 @@ def load(
 ) -> Model | Runner:
     """Read a ``.tosa``, ``.pte`` or ``.bpte`` file (a path, or its bytes), and prepare it to run.
 
+    So is a file of a target's own, by its suffix.
+
     The result has ``run(*inputs)``, ``inputs`` and ``outputs``. A file that breaks a rule of
     TOSA or of its format raises InvalidGraph or InvalidInput. ``external_weights`` is the ``.ptd``
     file of a ``.pte`` whose weights lie outside of it, or a list of such files.
@@ -67,6 +70,9 @@ def load(
         from tosaic.executorch.runner import load_pte
 
         return load_pte(source, external_weights)
+    if (own := _own_reader(source)) is not None:
+        made: Model = own(Path(os.fspath(source)).read_bytes())  # type: ignore[arg-type]
+        return made
     from tosaic.files.flatbuffer import read
     from tosaic.interp.model import Model
     from tosaic.ir.verify import verify
@@ -75,6 +81,17 @@ def load(
     graph = read(source)
     verify(graph, everything(graph.version, level="none"))
     return Model(graph)
+
+
+def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
+    """What reads a file of a target's own, by its suffix; None for TOSA."""
+    suffix = "" if isinstance(source, bytes) else os.path.splitext(os.fspath(source))[1]
+    if suffix in ("", ".tosa"):
+        return None
+    from tosaic.targets.catalog import formats
+
+    own = formats().get(suffix)
+    return own.read if own is not None else None
 
 
 def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:

@@ -16,12 +16,12 @@ from tosaic.passes.decompose import expand
 
 ELEMENTARY = {
     "aten.relu.default", "aten.sigmoid.default", "aten.tanh.default", "aten.mul.Tensor",
-    "aten.add.Tensor", "aten.sub.Tensor", "aten.slice.Tensor", "getitem",
+    "aten.add.Tensor", "aten.sub.Tensor", "aten.slice.Tensor", "aten.split.Tensor", "getitem",
     "aten.linear.default", "aten.select.int", "aten.stack.default", "aten.cat.default",
     "aten.unsqueeze.default", "aten.squeeze.dim", "aten.unbind.int", "aten.transpose.int",
-    "aten.addmm.default", "aten.permute.default", "aten.view.default",
+    "aten.addmm.default", "aten.t.default", "aten.view.default", "aten.chunk.default",
     "aten.zeros.default", "aten.split_with_sizes.default", "aten.flip.default",
-    "aten.exp.default", "aten.amax.default", "aten.sum.dim_IntList",
+    "aten.unsafe_chunk.default", "aten.exp.default", "aten.amax.default", "aten.sum.dim_IntList",
     "aten.log.default", "aten.abs.default", "aten.eq.Scalar", "aten.where.self",
     "aten.full_like.default", "aten.scalar_tensor.default", "aten.squeeze.dims",
 }  # fmt: skip

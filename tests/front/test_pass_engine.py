@@ -142,3 +142,16 @@ def test_written_attention_is_recognised_in_float_where_it_is_exact(
     art = tosaic.compile(net, (x, masks), target="TOSA-1.0+FP")
     assert not art.report.refused
     torch.testing.assert_close(torch.as_tensor(art.run(x, masks)), net(x, masks))
+
+
+def test_attention_of_a_vector_is_left_as_it_is() -> None:
+    class Pointer(nn.Module):
+        def forward(self, q: Tensor, k: Tensor) -> Tensor:
+            return torch.softmax(q @ k.transpose(0, 1), -1) @ k
+
+    q, k = torch.randn(4), torch.randn(6, 4)
+    for target in ("TOSA-1.0+FP", "TOSA-1.0+INT"):
+        given = {} if "FP" in target else {"calibration": [(q, k)]}
+        art = tosaic.compile(Pointer(), (q, k), target=target, **given)
+        made = torch.as_tensor(art.run(q, k))
+        torch.testing.assert_close(made, Pointer()(q, k), atol=1e-5 if not given else 0.1, rtol=0)

@@ -201,3 +201,41 @@ def test_an_input_that_the_program_writes_to_is_written_to() -> None:
     result = art.run(given, y)
     assert_same(given, x + y)
     assert_same(result, (x + y) * 2)
+
+
+class Spread(nn.Module):
+    """Writes of another shape and another type than what is there: copy_ broadcasts and casts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("rows", torch.zeros(2, 4))
+        self.register_buffer("count", torch.zeros(4, dtype=torch.int32))
+
+    def forward(self, x: Tensor, y: Tensor) -> Tensor:
+        made = self.rows.sum(0) + self.count * x + y.mean(0)
+        self.rows.copy_(x * 0.25)
+        self.count.copy_(x * 8)
+        y.copy_(x)
+        return made
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+FP", "TOSA-1.0+INT+FP"])
+def test_a_write_keeps_the_shape_and_the_type_of_what_is_there(target: str) -> None:
+    steps = [(torch.rand(4), torch.rand(2, 4)) for _ in range(3)]
+    check(Spread(), *steps, target=target, refused=None)
+
+
+def test_what_is_overwritten_has_no_part_in_the_range_of_what_is_written() -> None:
+    small = 0.01 * torch.rand(5)
+
+    class Over(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            made = x * 100
+            made.copy_(x * small)
+            return made.flip(0)
+
+    data = [(torch.rand(5),) for _ in range(4)]
+    art = tosaic.compile(Over(), data[0], target="TOSA-1.0+INT", calibration=data)
+    (quant,) = (v.quant for v in art.graph.outputs)
+    assert quant is not None
+    assert quant.one_scale < 1e-4

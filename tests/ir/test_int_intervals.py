@@ -391,3 +391,25 @@ def test_a_loop_is_bounded_by_what_holds_on_every_turn() -> None:
     draws = [[np.array([n], np.int32)] for n in range(6)]
     assert assert_sound(b.graph, limits, draws, found) == 6
     assert [f.op.name for f in found.findings.values()] == ["WHILE_LOOP"]  # of the ADD in it
+
+
+@pytest.mark.parametrize("shape", [(4,), (3, 4), (1, 2, 3, 4)])
+@pytest.mark.parametrize("axis", [0, -1])
+def test_scales_by_channel_of_a_whole_input_are_along_the_last_axis(
+    shape: tuple[int, ...], axis: int
+) -> None:
+    """Then each channel has ends of its own, which a sum or a move behind it finds."""
+    d = Draw(3)
+    x = d.input(I8, shape, (-128, 127))
+    wide = d.b.RESCALE(
+        x, d.b.const([1 << 30, 1 << 29, 1 << 28, 1 << 27], I32), d.b.const([30] * 4, I8),
+        d.number(0), d.number(0, I32), out=I32, scale32=True, rounding_mode="SINGLE_ROUND",
+        per_channel=True,
+    )  # fmt: skip
+    total = d.b.REDUCE_SUM(wide, axis=axis % len(shape))
+    d.b.output(d.b.RESHAPE(total, d.b.shape((total.type.size,))))
+    found = analysed(d.b.graph)
+    assert not found.findings
+    assert assert_sound(d.b.graph, d.limits, d.arrays(8), found)
+    assert found.of(wide).ends == (-128, 127)
+    assert [int(n) for n in np.ravel(found.of(wide).high)] == [127, 64, 32, 16]

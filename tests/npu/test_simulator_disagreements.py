@@ -21,7 +21,7 @@ from npu.runner import simulate
 from tosaic.errors import TosaicError, Unsupported
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Value
-from tosaic.spec.dtypes import I8, I32
+from tosaic.spec.dtypes import BOOL, I8, I32
 from tosaic.targets.ethosu.target import ETHOS_U, with_options
 
 U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
@@ -237,12 +237,31 @@ def test_a_loop_with_memory_of_its_own_uses_bytes_that_vela_does_not_ask_for() -
         simulate(compiled, maker.data, run_reference(data, maker.data))
 
 
-def test_a_loop_is_refused_beforehand_where_the_npu_has_memory_of_its_own() -> None:
-    _, graph = build("loop", "u85", 24)
-    (loop,) = [op for op in graph.ops if op.name == "WHILE_LOOP"]
-    assert ETHOS_U["ethos-u85-256"].refuses(loop) is None
+def test_so_does_a_branch_with_values_of_its_own() -> None:
+    where = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Low", "Dedicated_Sram_384KB")
+    m, arms = Maker((7,), u85=True), []
+    for name in ("then", "else"):
+        arm = m.b.child(name)
+        x = arm.ABS(arm.TRANSPOSE(arm.input(I32, (6, 5), f"x_{name}"), perms=(1, 0)))
+        arm.output(arm.REDUCE_SUM(x, axis=0))
+        arms.append(arm.graph)
+    flag = m.input(BOOL, (1,))
+    graph = m.finish(m.b.COND_IF(flag, m.input(I32, (6, 5)), regions=arms))
+    data = flatbuffer.write(graph)
+    compiled = compile_stream(data, where)
+    assert compiled.scratch_fast_size == 0
+    with pytest.raises(TosaicError, match="region 2"):
+        simulate(compiled, m.data, run_reference(data, m.data))
+
+
+@pytest.mark.parametrize("name", ["loop", "branch"])
+def test_both_are_refused_beforehand_where_the_npu_has_memory_of_its_own(name: str) -> None:
+    _, graph = build(name, "u85", 24)
+    op = graph.ops[-1]
+    assert op.regions
+    assert ETHOS_U["ethos-u85-256"].refuses(op) is None
     dedicated = with_options("ethos-u85-256", {"memory_mode": "Dedicated_Sram_384KB"})
-    assert "memory that Vela does not ask for" in (dedicated.refuses(loop) or "")
+    assert "memory that Vela does not ask for" in (dedicated.refuses(op) or "")
 
 
 def narrowed_into(make: Callable[[Maker, Value], Value]) -> Callable[[Maker], Value]:

@@ -8,9 +8,10 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from npu.configurations import compile_stream
+from npu.configurations import Configuration, compile_stream
 from npu.maker import UNIT, Maker
-from npu.test_simulator_pieces import U55, U85, Configuration, problem
+from npu.test_simulator_pieces import problem
+from npu.wrong_forms import U55, U85
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I4, I8, I16, I32, I48, DType

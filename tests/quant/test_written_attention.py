@@ -9,7 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
-from judges.programs import agrees_with_reference, compiled
+from judges.programs import Function, agrees_with_reference, compiled
 from tosaic.pipeline.artifact import Artifact
 
 INTEGERS, LENGTH, LOWEST = "TOSA-1.0+INT", 12, torch.finfo(torch.float32).min
@@ -134,3 +134,45 @@ def test_what_is_no_attention_stays_as_it_is_written(model: Attention) -> None:
     inputs = data(3)
     art = compiled(model.eval(), inputs[0], INTEGERS, calibration=inputs)
     assert SDPA not in {str(node.target) for node in art.program.calls}
+
+
+class Given(nn.Module):
+    """nn.MultiheadAttention, which gives the shares by default."""
+
+    def __init__(self, **masks: Tensor) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.inner, self.masks = nn.MultiheadAttention(32, 4, batch_first=True), masks
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        made: tuple[Tensor, Tensor] = self.inner(x, x, x, **self.masks)
+        return made
+
+
+_MINUS = torch.zeros(LENGTH, LENGTH).masked_fill(~CAUSAL, -math.inf)
+INFINITE: dict[str, nn.Module] = {
+    "given pairs": Given(attn_mask=~CAUSAL),
+    "given keys": Given(key_padding_mask=torch.arange(LENGTH).expand(1, LENGTH) > 7),
+    "baddbmm": Function(lambda x: torch.baddbmm(_MINUS, x, x.mT / 6).softmax(-1)),
+    "where": Function(
+        lambda x: torch.where(CAUSAL, x[..., :LENGTH], torch.tensor(-math.inf)).softmax(-1)
+    ),
+    "largest": Function(lambda x: (x[..., :LENGTH] + _MINUS).amax(-1)),
+    "sum of a bias": Function(lambda x: (x[..., :LENGTH] + (_MINUS + BIAS[0, 0])).amax(-1)),
+}
+
+
+@pytest.mark.parametrize("name", INFINITE)
+def test_infinities_of_a_known_mask_are_no_quantized_numbers(name: str) -> None:
+    model = INFINITE[name].eval()
+    inputs = [(x,) for x, _ in data(8)]
+    art = compiled(model, inputs[0], INTEGERS, calibration=inputs)
+    assert not art.report.refused
+    for given in inputs:
+        with torch.no_grad():
+            expected, got = model(*given), art.run(*given)
+        if isinstance(expected, Tensor):
+            expected, got = (expected,), (got,)
+        for real, ours in zip(expected, got, strict=True):
+            noise = (real - ours).square().sum()
+            assert float(10 * torch.log10(real.square().sum() / noise)) > 25

@@ -17,11 +17,11 @@ from judges.reference import run_reference
 from tosaic.files.flatbuffer import write
 from tosaic.interp.model import Model
 from tosaic.ir.build import Builder
+from tosaic.ir.conv_kernels import fold_of
 from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import improve
 from tosaic.rewrite.axes import merged_axes
 from tosaic.rewrite.peak_memory import peak
-from tosaic.rewrite.space_to_depth import fold
 from tosaic.sim.ethosu import load
 from tosaic.spec.dtypes import BOOL, I8, I16, I32, DType
 from tosaic.targets.ethosu.delegate import compile_graph
@@ -422,7 +422,7 @@ def test_a_transposition_of_any_type_moves_the_same_elements(target: str, kind: 
 
 
 def test_blocks_begin_and_end_as_the_padding_says() -> None:
-    found = fold(96, 3, 2, (1, 0), 1)
+    found = fold_of(96, 3, 2, (1, 0), 1)
     assert found is not None
     assert (found.columns, found.blocks, found.lead, found.before, found.after) == (2, 2, 1, 1, 0)
-    assert fold(95, 3, 2, (1, 1), 1) is None
+    assert fold_of(95, 3, 2, (1, 1), 1) is None

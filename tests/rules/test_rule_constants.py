@@ -100,7 +100,7 @@ def test_pieces_of_a_weight_are_constants_with_their_own_scales() -> None:
     b = Lowering("TOSA-1.0+INT")
     levels = torch.arange(12, dtype=torch.int8).reshape(4, 3)
     weight = b.tensor(levels, Quant((0.1, 0.2, 0.3, 0.4), 0, 0))
-    first, second = RULES["aten.split_with_sizes.default"].lower(b, self=weight, split_sizes=[2, 2])
+    first, second = RULES["aten.chunk.default"].lower(b, self=weight, chunks=2)
     assert not b.graph.ops
     assert first.quant == Quant((0.1, 0.2), 0, 0)
     assert second.quant == Quant((0.3, 0.4), 0, 0)

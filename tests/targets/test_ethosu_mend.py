@@ -5,8 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from npu.configurations import Configuration
 from npu.maker import Maker
-from npu.test_simulator_pieces import BOTH, FORMS, U85, Configuration
+from npu.wrong_forms import BOTH, FORMS, U85
 from tosaic.errors import ToolFailed
 from tosaic.interp.minimize import copy_graph, reduce
 from tosaic.interp.model import Model

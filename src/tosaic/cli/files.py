@@ -14,7 +14,9 @@ from tosaic.errors import InvalidInput
 from tosaic.executorch.api import SUFFIXES
 
 _ENGINE = "tosa (the interpreter), or a device to compile a .tosa for (`tosaic targets`)"
-File = Annotated[Path, typer.Argument(help=".tosa, .pte or .bpte", show_default=False)]
+File = Annotated[
+    Path, typer.Argument(help=".tosa, .pte, .bpte, or a target's own", show_default=False)
+]
 
 
 Weights = Annotated[

@@ -19,18 +19,14 @@ from tosaic.errors import Unsupported
 from tosaic.executorch.delegates import torch_type
 from tosaic.executorch.specs import ArmCompileSpec
 from tosaic.front import torchapi
-from tosaic.front.functionalize import is_functional
 from tosaic.front.program import Program, from_exported, program_of
 from tosaic.ir.graph import Graph, Value
 from tosaic.lowering.builder import TYPES
 from tosaic.lowering.graph_boundary import order_of
 from tosaic.lowering.partition import Partition, Piece, partition
 from tosaic.lowering.walk import is_unsigned
-from tosaic.passes.canonicalize import normal_forms
-from tosaic.passes.engine import run
 from tosaic.passes.fold_constants import folded
 from tosaic.passes.importer import import_model
-from tosaic.passes.phases import CANONICAL
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.driver import compiled, lowered
 from tosaic.spec.dtypes import TensorType
@@ -99,26 +95,14 @@ def plan_of(
     exported: ExportedProgram, spec: ArmCompileSpec, seen: Mapping[str, Tensor], refuse: Refuse
 ) -> Plan:
     """Every group that can become a delegate as it stands in the program."""
-    own = {node.name: node for node in exported.graph.nodes}
-    canonical = _canonical(exported)
-    program = _real(canonical, seen)
-    calls = [own[n.name] for n in program.calls if n.name in own]
-    kept = {n.name: reason for n in calls if (reason := refuse(n)) is not None}
+    program = _real(exported, seen)
+    kept = {n.name: reason for n in program.calls if (reason := refuse(n)) is not None}
     while True:
-        plan = Plan(canonical.graph, program, _partition(program, spec, kept))
+        plan = Plan(exported.graph, program, _partition(program, spec, kept))
         misfits = plan.misfits()
         if not misfits:
-            plan.group = {own[n.name]: i for n, i in plan.group.items() if n.name in own}
             return plan
         kept |= misfits
-
-
-def _canonical(exported: ExportedProgram) -> ExportedProgram:
-    """A copy of the program that calls canonical overloads, each under the name of its node."""
-    made = torchapi.with_own_operators(exported)
-    made = torchapi.copied_program(made) if made is exported else made
-    run(made.graph_module, CANONICAL if is_functional(made.graph_module) else (normal_forms,))
-    return made
 
 
 def _real(exported: ExportedProgram, seen: Mapping[str, Tensor]) -> Program:
@@ -162,7 +146,7 @@ def _partition(program: Program, spec: ArmCompileSpec, kept: Mapping[str, str]) 
 
 def whole_graph(exported: ExportedProgram, spec: ArmCompileSpec) -> Graph:
     """The one graph that a delegate's program becomes, its boundary in the program's order."""
-    program = _real(_canonical(exported), {})
+    program = _real(exported, {})
     found = lowered(program, spec.device, {})
     pieces = [p for p in found.pieces if p.graph is not None]
     if len(pieces) != 1 or len(found.pieces) != 1:

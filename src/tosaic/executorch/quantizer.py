@@ -25,7 +25,6 @@ from tosaic.executorch.specs import (
 )
 from tosaic.front import torchapi
 from tosaic.front.functionalize import is_functional
-from tosaic.passes.canonicalize import normal_forms
 from tosaic.passes.engine import run
 from tosaic.passes.fuse_attention import fuse_attention
 from tosaic.passes.phases import CANONICAL, SIMPLIFY, expression
@@ -155,7 +154,7 @@ class ArmQuantizer(TosaicQuantizer):
         check_names(model, self.schemes, self.only_written)
         if not keeps_state(model):
             with torch.no_grad():
-                first = CANONICAL if is_functional(model) else (normal_forms,)
+                first = CANONICAL if is_functional(model) else ()
                 then = (fuse_attention,) if self.training else SIMPLIFY
                 run(model, (*first, *then, *expression(self.expand)))
         return super().transform_for_annotation(model)

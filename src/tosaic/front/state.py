@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram, ModuleCallEntry, ModuleCallSignature
 from torch.export.graph_signature import (
@@ -17,6 +18,7 @@ from torch.export.graph_signature import (
     InputSpec,
     OutputKind,
     OutputSpec,
+    TensorArgument,
 )
 
 from tosaic.front import torchapi
@@ -83,6 +85,7 @@ def _rebuilt(
 ) -> ExportedProgram:
     """The program with other specifications, its placeholders and outputs in their order."""
     module = torchapi.copied(exported.graph_module)
+    _write_whole(module.graph, exported.graph_signature, outputs, order)
     _reorder(module.graph, [s.arg.name for s in inputs], order)
     module.recompile()
     _, in_spec = torchapi.flatten((tuple(range(count)), {}))
@@ -97,6 +100,28 @@ def _rebuilt(
         module_call_graph=[ModuleCallEntry("", call)],
         constants={k: v for k, v in exported.constants.items() if k in targets},
     )  # fmt: skip
+
+
+def _write_whole(
+    graph: fx.Graph, given: ExportGraphSignature, outputs: list[OutputSpec], order: list[int]
+) -> None:
+    """Give what is written the shape and type of what was there: torch leaves that to its copy_."""
+    nodes = {n.name: n for n in graph.nodes if n.op == "placeholder"}
+    homes = {s.target: s.arg.name for s in given.input_specs}
+    end = next(reversed(graph.nodes))
+    values: list[Any] = list(end.args[0])
+    for spec, place in zip(outputs, order, strict=True):
+        change, new = given.output_specs[place], values[place]
+        if change.kind not in _CHANGES or not isinstance(new, fx.Node):
+            continue
+        old = nodes[homes.get(change.target, change.target)]
+        if torchapi.same_shape(old, new) and old.meta["val"].dtype == new.meta["val"].dtype:
+            continue
+        with graph.inserting_before(end):
+            made = graph.call_function(torch.ops.aten.copy.default, (old, new))
+        made.meta = {**new.meta, "val": old.meta["val"]}
+        values[place], spec.arg = made, TensorArgument(name=made.name)
+    end.args = (tuple(values),)
 
 
 def _reorder(graph: fx.Graph, names: list[str], order: list[int]) -> None:

@@ -91,7 +91,7 @@ class Value:
     """A tensor or a shape: an input, a constant, or the result of an operator.
 
     ``limits`` are numbers that no element is below or above, where a rule or the boundary has
-    proved more than interval analysis finds by itself.
+    proved more than interval analysis finds by itself; ``bounds`` is what a quick one has found.
     """
 
     type: TensorType
@@ -100,6 +100,7 @@ class Value:
     quant: Quant | None = None
     loc: Loc | None = None
     limits: tuple[int, int] | None = None
+    bounds: Any = field(default=None, repr=False)
     producer: Op | None = field(default=None, repr=False)
 
     @property

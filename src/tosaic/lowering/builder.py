@@ -20,7 +20,7 @@ from torch import Tensor
 from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Quant, Value
-from tosaic.ir.int_intervals import Bounds, Intervals
+from tosaic.ir.int_intervals import Bounds, Intervals, quick
 from tosaic.lowering.alternatives.cast import to_integers
 from tosaic.lowering.alternatives.lut import FINE, LIMIT, Zone, table8, table16, zones16
 from tosaic.lowering.target import Target
@@ -49,7 +49,7 @@ class Lowering(Builder):
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
-        self._rough, self._exact = Intervals({}, True, False), Intervals()
+        self._rough, self._exact = quick(), Intervals()
         self._sum_bits = dict(zip((d.I8, d.I16), self.traits.sum_bits))
 
     @classmethod
@@ -105,7 +105,18 @@ class Lowering(Builder):
         """
         before = value.limits or value.dtype.range
         value.limits = max(before[0], math.floor(low)), min(before[1], math.ceil(high))
+        value.bounds = None
+        for intervals in (self._rough, self._exact):
+            intervals.forget(value)
         return value
+
+    def magnitude(self, x: Value) -> int:
+        """How far from 0 an integer can be, by interval analysis."""
+        return max(map(abs, self._rough.of(x).ends))
+
+    def mul(self, x: Value, y: Value, shift: int = 0) -> Value:
+        """x · y / 2^shift, rounded once."""
+        return self.MUL(x, y, self.const([shift], d.I8))
 
     def permute(self, x: Value, perms: Sequence[int]) -> Value:
         """A transposition; a constant is turned itself, when it is made."""

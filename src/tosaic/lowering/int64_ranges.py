@@ -305,23 +305,23 @@ _FIXED: dict[str, Interval] = {
 }  # fmt: skip
 # Results that hold numbers of the operands and no others, or 0.
 _KEEPING = frozenset({
-    "to", "_to_copy", "flatten", "ravel", "unflatten", "view_as", "reshape_as",
-    "_reshape_alias", "expand_as", "broadcast_to", "_to_dim_order_copy", "view", "reshape",
-    "squeeze", "unsqueeze", "permute", "transpose", "expand", "repeat", "tile",
-    "repeat_interleave", "cat", "stack", "hstack", "vstack", "split_with_sizes", "unbind",
-    "select", "slice", "flip", "roll", "alias", "clone", "contiguous", "detach", "lift_fresh",
-    "lift_fresh_copy", "copy", "where", "masked_fill", "maximum", "minimum", "max", "min",
-    "amax", "amin", "full", "full_like", "new_full", "scalar_tensor", "arange", "gather",
-    "index_select", "slice_scatter", "select_scatter", "index", "take", "take_along_dim",
-    "embedding", "scatter", "index_copy", "index_fill", "unfold", "triu", "tril", "diagonal",
-    "cummax", "cummin", "msort", "meshgrid",
+    "to", "_to_copy", "type_as", "t", "split", "chunk", "narrow", "movedim", "flatten", "ravel",
+    "unflatten", "view_as", "reshape_as", "_reshape_alias", "expand_as", "broadcast_to",
+    "_to_dim_order_copy", "view", "reshape", "squeeze", "unsqueeze", "permute", "transpose",
+    "expand", "repeat", "tile", "repeat_interleave", "cat", "stack", "hstack", "vstack",
+    "split_with_sizes", "unbind", "select", "slice", "flip", "roll", "alias", "clone",
+    "contiguous", "detach", "lift_fresh", "lift_fresh_copy", "copy", "where", "masked_fill",
+    "maximum", "minimum", "max", "min", "amax", "amin", "full", "full_like", "new_full",
+    "scalar_tensor", "arange", "gather", "index_select", "slice_scatter", "select_scatter",
+    "index", "take", "take_along_dim", "embedding", "scatter", "index_copy", "index_fill",
+    "unfold", "triu", "tril", "diagonal", "cummax", "cummin", "msort", "meshgrid",
 })  # fmt: skip
 
 
 _DEEPEST = 6  # moves between a value and where it is read
 _MOVES = frozenset({
     "view", "reshape", "unsqueeze", "squeeze", "flatten", "unflatten", "select", "slice", "expand",
-    "permute", "transpose", "contiguous", "clone", "alias", "detach",
+    "permute", "transpose", "t", "contiguous", "clone", "alias", "detach",
 })  # fmt: skip
 
 

@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.passes.engine import Replacement, node_pass
+from tosaic.passes.engine import Call, Replacement, node_pass
 from tosaic.passes.match import BOTH, CASTS, PRODUCTS, hold, name_of, number_of, values_of
 
 aten = torch.ops.aten
@@ -210,12 +210,45 @@ def select_masked_scores(node: fx.Node) -> Replacement:
     return found
 
 
+@node_pass(*_SIGNS, "aten.where.self")
+def select_infinities(node: fx.Node) -> Replacement:
+    """Write a sum with a known mask of infinities as a choice of a number, which has no scale."""
+    bound, sign = torchapi.bound_arguments(node), _SIGNS.get(name_of(node))
+    for one, other in BOTH[: 1 if sign == -1 else 2]:
+        known = values_of(bound[other])
+        if known is None or not known.is_floating_point() or not bool(known.isinf().any()):
+            continue
+        if sign is not None:
+            return _added(node, bound[one], known * sign, bound["alpha"])
+        if known.numel() == 1 and node.meta["val"].dim() >= known.dim():
+            condition = bound["condition"]
+            if other == "self":
+                condition = torchapi.new_call(node, aten.logical_not.default, (condition,))
+            return Call(aten.where.ScalarOther, (condition, bound[one], float(known)))
+    return None
+
+
+def _added(node: fx.Node, base: Any, mask: Tensor, alpha: Any) -> Replacement:
+    """A value plus a mask, of which infinities are all of one sign."""
+    limits = set(mask[mask.isinf()].tolist())
+    if alpha != 1 or len(limits) > 1 or not isinstance(base, fx.Node):
+        return None
+    near = mask.detach().masked_fill(mask.isinf(), 0.0)
+    if near.any() or not torchapi.same_shape(base, node):
+        base = torchapi.new_call(node, aten.add.Tensor, (base, held(node, near)))
+    return Call(aten.where.ScalarOther, (held(node, mask.isfinite()), base, limits.pop()))
+
+
 def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
     """Scores and a mask that are added up, chosen instead; None if they are something else."""
     if not isinstance(scores, fx.Node) or len(scores.users) != 1 or scores.op != "call_function":
         return None
-    sign, bound = _SIGNS.get(torchapi.target_name(scores)), torchapi.bound_arguments(scores)
-    if sign is None or bound["alpha"] != 1:
+    sign, bound = _SIGNS.get(name_of(scores)), torchapi.bound_arguments(scores)
+    if bound.get("alpha") != 1:
+        return None
+    if name_of(scores) == "aten.baddbmm.default" and bound["beta"] == 1:
+        return _parted_product(home, bound)
+    if sign is None:
         return None
     for one, other in BOTH[: 2 if sign > 0 else 1]:
         base, mask = bound[one], bound[other]
@@ -223,15 +256,26 @@ def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
             continue
         if not torchapi.same_shape(base, scores):
             continue
-        known = values_of(mask)
-        made = (
-            _conditional(home, base, mask, sign)
-            if known is None
-            else _limited(home, base, known * sign)
-        )
+        made = _masked(home, base, mask, sign)
         if made is not None:
             return made
     return None
+
+
+def _parted_product(home: fx.Node, bound: dict[str, Any]) -> fx.Node | None:
+    """The same of a product of matrices that a mask is added to."""
+    product = torchapi.new_call(home, aten.bmm.default, (bound["batch1"], bound["batch2"]))
+    made = _masked(home, product, bound["self"], 1)
+    if not product.users:
+        home.graph.erase_node(product)
+    return made
+
+
+def _masked(home: fx.Node, base: fx.Node, mask: fx.Node, sign: int) -> fx.Node | None:
+    known = values_of(mask)
+    if known is None:
+        return _conditional(home, base, mask, sign)
+    return _limited(home, base, known * sign)
 
 
 def _limited(home: fx.Node, base: fx.Node, mask: Tensor) -> fx.Node | None:

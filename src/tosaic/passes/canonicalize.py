@@ -1,15 +1,13 @@
 """Canonical form: one overload for each family of ATen names, before anything else reads a program.
 
-In-place, ``_copy`` and ``out=`` overloads and synonyms become the overload that rules and passes
-know, and operators that differ in how they are told sizes and orders become one.
+In-place, ``_copy`` and ``out=`` overloads, synonyms, and overloads for numbers become the overload
+that rules and passes know.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
 from functools import partial
-from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -47,75 +45,6 @@ def _gives(node: fx.Node, kind: torch.dtype) -> bool:
 
 
 _TESTS = re.compile("logical_|eq|ne$|lt|le$|gt|ge$|is")
-
-
-@node_pass()
-def normal_forms(node: fx.Node) -> Replacement:
-    """One operator for all that compute the same in every batch size: ``movedim`` is a
-    permutation, ``chunk`` a split into parts of known sizes, ``mul.Scalar`` ``mul.Tensor``."""
-    name, result = torchapi.target_name(node), node.meta.get("val")
-    if name not in _NORMAL:
-        return None
-    results = result if isinstance(result, (list, tuple)) else [result]
-    if any(not isinstance(t, Tensor) or torchapi.known_shape(t) is None for t in results):
-        return None
-    made = _NORMAL[name](torchapi.bound_arguments(node), node)
-    written = node.meta.get(torchapi.WRITTEN_AS, (name.split(".")[1], ""))[0]
-    node.meta[torchapi.WRITTEN_AS] = written, str(made.target)
-    return made
-
-
-def _permutation(b: dict[str, Any], node: fx.Node) -> Call:
-    marked = torch.empty([i + 2 for i in range(node.meta["val"].dim())], device="meta")
-    made = torchapi.evaluate(node, {b["self"]: marked})
-    return Call(aten.permute.default, (b["self"], [int(size) - 2 for size in made.shape]))
-
-
-def _split(b: dict[str, Any], node: fx.Node) -> Call:
-    sizes = [int(part.shape[b["dim"]]) for part in node.meta["val"]]
-    return Call(aten.split_with_sizes.default, (b["self"], sizes, b["dim"]))
-
-
-def _narrow(b: dict[str, Any], node: fx.Node) -> Call:
-    start = b["start"] % max(int(b["self"].meta["val"].shape[b["dim"]]), 1)
-    return Call(aten.slice.Tensor, (b["self"], b["dim"], start, start + b["length"]))
-
-
-def _cast(b: dict[str, Any], node: fx.Node) -> Call:
-    return Call(aten.to.dtype, (b["self"], node.meta["val"].dtype))
-
-
-def _with_number(b: dict[str, Any], node: fx.Node) -> Call:
-    """``mul.Scalar`` as ``mul.Tensor``, which takes numbers as well."""
-    kwargs = {k: v for k, v in b.items() if k in ("alpha", "rounding_mode") and v != 1}
-    plain = torchapi.target_name(node).split(".")
-    target = getattr(getattr(aten, plain[1]), plain[2].replace("Scalar", "Tensor"))
-    return Call(target, (b["self"], b["other"]), kwargs)
-
-
-Make = Callable[[dict[str, Any], fx.Node], Call]
-_FAMILIES: tuple[tuple[str, Make, str], ...] = (
-    ("aten.permute.default", _permutation,
-     "t.default numpy_T.default mT.default movedim.int movedim.intlist"),
-    ("aten.split_with_sizes.default", _split,
-     "chunk.default split.Tensor tensor_split.sections"),
-    ("aten.to.dtype", _cast, "type_as.default to.other to.device to.dtype_layout"),
-    *((f"aten.{name}.Tensor", _with_number, f"{name}.Scalar") for name in ("add", "sub", "mul")),
-    ("aten.div.Tensor", _with_number, "div.Scalar"),
-    ("aten.div.Tensor_mode", _with_number, "div.Scalar_mode"),
-    ("aten.slice.Tensor", _narrow, "narrow.default"),
-    ("aten.flip.default", lambda b, node: Call(aten.flip.default, (b["self"], [1])),
-     "fliplr.default"),
-    ("aten.flip.default", lambda b, node: Call(aten.flip.default, (b["self"], [0])),
-     "flipud.default"),
-)  # fmt: skip
-_NORMAL = {f"aten.{name}": make for _, make, names in _FAMILIES for name in names.split()}
-
-
-def written_as(target: str) -> list[str]:
-    """Overloads that programs may have in the place of one that there is a rule for."""
-    family = [f"aten.{n}" for to, _, names in _FAMILIES if to == target for n in names.split()]
-    return [*torchapi.aliases(target), *(o for n in family for o in (n, *torchapi.aliases(n)))]
 
 
 @node_pass("aten.view.default")

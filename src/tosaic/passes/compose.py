@@ -75,10 +75,11 @@ def _convolution(b: dict[str, Any]) -> Call | None:
 
 def _turned(matrix: Any) -> fx.Node | None:
     """What a matrix is the transposition of, if it is a parameter's."""
-    if name_of(matrix) != "aten.permute.default":
-        return None
-    bound = torchapi.bound_arguments(matrix)
-    turns = [axis % 2 for axis in bound["dims"]] == [1, 0]
+    name = name_of(matrix)
+    bound = torchapi.bound_arguments(matrix) if name else {}
+    turns = name == "aten.t.default" or (
+        name == "aten.permute.default" and [axis % 2 for axis in bound["dims"]] == [1, 0]
+    )
     source = bound.get("self")
     if not turns or not isinstance(source, fx.Node) or source.op == "call_function":
         return None

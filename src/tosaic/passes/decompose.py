@@ -1,4 +1,4 @@
-"""Calls that no rule takes become the calls that PyTorch itself says they are made of.
+"""Decomposes calls that no rule takes into the parts that PyTorch itself makes of them.
 
 Each is traced alone, from its operands' shapes, and put in the place of the call; the program is
 not traced again. What the parts need in turn is done the same way. Recurrent layers have parts
@@ -17,7 +17,7 @@ from tosaic.front import torchapi
 from tosaic.front.functionalize import is_functional
 from tosaic.front.hints import CALL
 from tosaic.front.precision import CHOICE
-from tosaic.passes.canonicalize import canonical_overloads, normal_forms
+from tosaic.passes.canonicalize import canonical_overloads
 from tosaic.passes.decompositions import WRITTEN
 from tosaic.passes.decompositions_indexing import DECOMPOSITIONS
 from tosaic.passes.unroll_rnn import steps
@@ -80,8 +80,7 @@ def _taken(
     steps_at_once: int,
 ) -> fx.GraphModule | None:  # fmt: skip
     """Parts of a call, those that are refused as their own parts; None if one has none."""
-    for each in (canonical_overloads, normal_forms):
-        each.apply(traced)
+    canonical_overloads.apply(traced)
     _find_constants(traced.graph, node, known)
     home = {k: v for k, v in node.meta.items() if k in _HOME}
     for part in list(traced.graph.nodes):

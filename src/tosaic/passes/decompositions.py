@@ -1,4 +1,4 @@
-"""Operators that PyTorch has no parts for, written with others: what is refused is tried so.
+"""Decompositions of operators that PyTorch has none for.
 
 Unsupported says that operands are not such as these parts are for: the refusal stands.
 """

@@ -1,4 +1,4 @@
-"""Complex numbers as pairs of real ones: spectra, and rotations that are written with them.
+"""Expands complex numbers into pairs of real ones: spectra, and rotations written with them.
 
 TOSA has no complex numbers, and networks have them only on the way: from a transform of Fourier,
 or from pairs, to magnitudes, angles or pairs again. A transform of a constant size is a product
@@ -27,7 +27,7 @@ _MOVES = frozenset({
     "aten.unsqueeze.default", "aten.squeeze.dim", "aten.squeeze.default", "aten.slice.Tensor",
     "aten.select.int", "aten.clone.default", "aten.contiguous.default", "aten.expand.default",
     "aten.flatten.using_ints", "aten.neg.default", "aten.sum.dim_IntList", "aten.mean.dim",
-    "aten.flip.default", "aten.roll.default", "aten.alias.default",
+    "aten.flip.default", "aten.roll.default", "aten.alias.default", "aten.t.default",
 })  # fmt: skip
 
 

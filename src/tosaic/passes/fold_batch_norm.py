@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from tosaic.front import torchapi
 from tosaic.front.row_blocks import by_rows
 from tosaic.passes.engine import Call, Replacement, node_pass, replace
-from tosaic.passes.match import constant_of, name_of, values_of
+from tosaic.passes.match import constant_of, name_of, rank_of, values_of
 
 _NORMS = {
     "aten.batch_norm.default",
@@ -93,7 +93,7 @@ def _into_layer(norm: Norm) -> fx.Node | None:
     layer = norm.source
     if not isinstance(layer, fx.Node) or not is_layer(layer) or len(layer.users) != 1:
         return None
-    if torchapi.target_name(layer) == "aten.linear.default" and _rank(layer) != 2:
+    if torchapi.target_name(layer) == "aten.linear.default" and rank_of(layer) != 2:
         return None  # the norm is over axis 1, the layer over the last
     scale_layer(layer, norm.factor, norm.offset)
     return layer
@@ -165,8 +165,3 @@ def parameters(owner: fx.Node, **values: Tensor) -> list[fx.Node]:
             nodes.append(owner.graph.get_attr(path))
         nodes[-1].meta["val"] = torchapi.stand_in_beside(owner, value)
     return nodes
-
-
-def _rank(node: fx.Node) -> int:
-    example = node.meta.get("val")
-    return example.dim() if isinstance(example, Tensor) else 0

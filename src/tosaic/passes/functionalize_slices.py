@@ -16,7 +16,7 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
-from tosaic.passes.engine import Call, graph_pass, replace
+from tosaic.passes.engine import Call, Replacement, graph_pass, node_pass, replace
 from tosaic.passes.match import name_of
 
 aten = torch.ops.aten
@@ -39,6 +39,16 @@ class _Rows:
 
     axis: int
     rows: list[_Row]
+
+
+@node_pass("aten.copy.default")
+def drop_overwritten(node: fx.Node) -> Replacement:
+    """Let a whole write be what is written, in the shape of what was there, which nothing reads."""
+    bound = torchapi.bound_arguments(node)
+    shape, given = torchapi.known_shape(node.meta["val"]), bound["src"].meta["val"]
+    if shape is None or given.dtype != node.meta["val"].dtype:
+        return None
+    return Call(aten.expand.default, (bound["src"], list(shape)))
 
 
 @graph_pass

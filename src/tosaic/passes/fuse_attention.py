@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor, fx
+from torch import fx
 
 from tosaic.front import torchapi
 from tosaic.passes.attention_masks import FAR, SOFTMAXES, Masking, conditions, joined
@@ -28,6 +28,7 @@ from tosaic.passes.match import (
     before,
     name_of,
     number_of,
+    shape_of,
     values_of,
 )
 
@@ -88,7 +89,7 @@ def _with_condition(node: fx.Node) -> bool:
     query, key, mask = bound["query"], bound["key"], bound["attn_mask"]
     if not isinstance(mask, fx.Node) or not mask.meta["val"].dtype.is_floating_point:
         return False
-    whole = (*_shape(query)[:-1], _shape(key)[-2])
+    whole = (*shape_of(query)[:-1], shape_of(key)[-2])
     given = Masking(mask, shape=whole)
     found = conditions(node, [given])
     if found is None or found == [given] or not all(_fits(m, whole) for m in found):
@@ -101,11 +102,11 @@ def _with_condition(node: fx.Node) -> bool:
 
 def _attention(node: fx.Node) -> _Scores | None:
     """The scores of the attention that a product of shares and values ends."""
-    shares = _bare(node.args[0])
+    shares = _bare(_operands(node)[0])
     while shares is not None and name_of(shares) in VIEWS:
         source = shares.args[0]
         assert isinstance(source, fx.Node)
-        shares = _bare(source) if _shape(source)[-2:] == _shape(shares)[-2:] else None
+        shares = _bare(source) if shape_of(source)[-2:] == shape_of(shares)[-2:] else None
     if shares is None or name_of(shares) not in SOFTMAXES:
         return None
     bound = torchapi.bound_arguments(shares)
@@ -113,6 +114,10 @@ def _attention(node: fx.Node) -> _Scores | None:
     if bound["dim"] not in (-1, last) or bound.get("half_to_float"):
         return None
     return _scores(bound["self"])
+
+
+def _operands(product: fx.Node) -> list[fx.Node]:
+    return list(torchapi.bound_arguments(product).values())
 
 
 def _bare(node: Any) -> fx.Node | None:
@@ -135,12 +140,12 @@ def _scores(given: Any) -> _Scores | None:
         return _Scores(query, turned, first * second)
     if name in VIEWS:  # other axes for the heads, as windows have them
         source = bound["self"]
-        return _scores(source) if _shape(source)[-2:] == _shape(node)[-2:] else None
+        return _scores(source) if shape_of(source)[-2:] == shape_of(node)[-2:] else None
     reads = _FORMS.get(name)
     found = None if reads is None else reads(bound)
     if found is None:
         return None
-    masks = [m if m.shape else replace(m, shape=_shape(node)) for m in found.masks]
+    masks = [m if m.shape else replace(m, shape=shape_of(node)) for m in found.masks]
     return replace(found, masks=tuple(masks))
 
 
@@ -185,7 +190,7 @@ def _is_of_heads(factor: Any, scores: _Scores) -> bool:
         or not bool((known > 0).all())
     ):
         return False
-    batch = _shape(scores.query)[:-2]
+    batch = shape_of(scores.query)[:-2]
     own = (1,) * (len(batch) - known.dim() + 2) + tuple(known.shape[:-2])
     return len(own) == len(batch) and all(a in (1, b) for a, b in zip(own, batch))
 
@@ -255,14 +260,13 @@ _FORMS: dict[str, Callable[[dict[str, Any]], _Scores | None]] = {
 
 def _operator(node: fx.Node, scores: _Scores, masks: list[Masking] | None) -> Call | None:
     """The operator, if all of it has the shapes that it takes."""
-    value, shape = node.args[1], _shape(scores.query)
-    assert isinstance(value, fx.Node)
-    rows, columns = shape[-2], _shape(scores.turned)[-1]
-    batches = {_shape(n)[:-2] for n in (scores.query, scores.turned, value)}
-    kinds = {n.meta["val"].dtype for n in (scores.query, scores.turned, value)}
-    if len(batches) != 1 or len(kinds) != 1 or len(shape) < 2 or None in (*shape, columns):
+    operands = scores.query, scores.turned, _operands(node)[1]
+    shapes, kinds = [shape_of(n) for n in operands], {n.meta["val"].dtype for n in operands}
+    if len({shape[:-2] for shape in shapes}) != 1 or len(kinds) != 1:
         return None  # it would spread, or be cast
-    whole = (*shape[:-2], rows, columns)
+    if any(len(shape) < 2 for shape in shapes):  # vectors, or sizes that are not known
+        return None
+    whole = (*shapes[0][:-1], shapes[1][-1])
     if masks is None or not all(_fits(mask, whole) for mask in masks):
         return None
     mask = joined(node, masks, whole)
@@ -271,17 +275,12 @@ def _operator(node: fx.Node, scores: _Scores, masks: list[Masking] | None) -> Ca
     if scores.heads is not None:
         query = torchapi.new_call(node, aten.mul.Tensor, (query, scores.heads))
     operator = aten.scaled_dot_product_attention.default
-    return Call(operator, (query, turned, value, mask), {"scale": scores.scale})
+    return Call(operator, (query, turned, operands[2], mask), {"scale": scores.scale})
 
 
 def _fits(mask: Masking, whole: tuple[int, ...]) -> bool:
     """Whether a mask spreads to the scores without making more of them."""
-    shape = _shape(mask.node)
+    shape = shape_of(mask.node)
     own = mask.shape[len(mask.shape) - len(shape) :]
-    spreads = len(shape) <= len(mask.shape) and all(a in (1, b) for a, b in zip(shape, own))
+    spreads = 0 < len(shape) <= len(mask.shape) and all(a in (1, b) for a, b in zip(shape, own))
     return spreads and (mask.shape == whole or mask.is_known)
-
-
-def _shape(node: fx.Node) -> tuple[Any, ...]:
-    example: Tensor = node.meta["val"]
-    return torchapi.known_shape(example) or (None,)

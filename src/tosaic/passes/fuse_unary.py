@@ -1,4 +1,4 @@
-"""Functions of single numbers that are written as several calls: one table in int8.
+"""Fuses chains of elementwise calls that compute a function of one value: one table in int8.
 
 ``c * tanh(x / c)``, a GELU or a hardswish written out: between a value and the last of its calls
 nothing needs rounding, since 256 numbers have 256 results. The quantizer puts nothing between
@@ -36,7 +36,7 @@ _EXACT = frozenset({
     "relu6", "hardtanh", "maximum", "minimum", "where", "masked_fill", "square", "to", "_to_copy",
 })  # fmt: skip
 _TESTS = frozenset(f"aten.{name}.Scalar" for name in ("eq", "ne", "lt", "le", "gt", "ge"))
-_CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default"})
+_CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default"})
 
 
 @dataclass(frozen=True, slots=True, eq=False)

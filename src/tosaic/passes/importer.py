@@ -1,4 +1,4 @@
-"""From what users have to a program that only makes new values, on the CPU."""
+"""Imports a model: a functional program on the CPU, in canonical form."""
 
 from __future__ import annotations
 

@@ -67,6 +67,18 @@ def constant_of(value: Any) -> Tensor | None:
     return known.detach().double() if known is not None and known.is_floating_point() else None
 
 
+def shape_of(node: fx.Node) -> tuple[Any, ...]:
+    """The sizes of a tensor; None alone where they are not all known."""
+    shape = torchapi.known_shape(node.meta["val"])
+    return (None,) if shape is None else shape
+
+
+def rank_of(node: Any) -> int:
+    """How many axes a tensor has; 0 for any other value."""
+    example = node.meta.get("val") if isinstance(node, fx.Node) else None
+    return example.dim() if isinstance(example, Tensor) else 0
+
+
 def real_type(node: Any) -> torch.dtype | None:
     """The floating-point type of a tensor; None for any other value."""
     example = node.meta.get("val") if isinstance(node, fx.Node) else None

@@ -17,6 +17,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.passes.engine import Call, graph_pass, replace
+from tosaic.passes.match import rank_of, shape_of
 from tosaic.rewrite.axes import merged_axes
 
 aten = torch.ops.aten
@@ -25,7 +26,7 @@ _VIEWS = frozenset(
     {"view", "reshape", "flatten", "unflatten", "unsqueeze", "squeeze", "contiguous", "clone",
      "view_as", "reshape_as", "_reshape_alias"}
 )  # fmt: skip
-_PERMUTATIONS = frozenset({"permute", "transpose"})
+_PERMUTATIONS = frozenset({"permute", "transpose", "movedim"})
 _OVER_AXES = frozenset(
     {"softmax", "_softmax", "log_softmax", "_log_softmax", "sum", "mean", "amax", "amin"}
 )
@@ -35,39 +36,39 @@ _OVER_AXES = frozenset(
 def merge_axes(module: fx.GraphModule) -> bool:
     """Have calls on fewer axes compute what calls on more than six do, where there are such."""
     graph = module.graph
-    if not any(_rank(node) > MOST for node in graph.nodes):
+    if not any(rank_of(node) > MOST for node in graph.nodes):
         return False
     held: dict[fx.Node, fx.Node] = {}  # values of more axes by those with the same elements
     for node in list(graph.nodes):
         if node.op != "call_function" or not isinstance(node.meta.get("val"), Tensor):
             continue
-        if _rank(node) <= MOST and not any(n in held for n in node.all_input_nodes):
+        if rank_of(node) <= MOST and not any(n in held for n in node.all_input_nodes):
             continue
         with graph.inserting_before(node):
             made = _lowered(node, held)
-        if made is not None and _rank(node) > MOST:
+        if made is not None and rank_of(node) > MOST:
             held[node] = made
         elif made is not None:
-            replace(node, Call(aten.reshape.default, (made, list(_shape(node)))))
+            replace(node, Call(aten.reshape.default, (made, list(shape_of(node)))))
     return True
 
 
 def _lowered(node: fx.Node, held: dict[fx.Node, fx.Node]) -> fx.Node | None:
     """A value with the elements of a call's result; None where the call has no such form."""
     operands = [n for n in node.all_input_nodes if isinstance(n.meta.get("val"), Tensor)]
-    if any(None in _shape(n) for n in (node, *operands)):
+    if any(None in shape_of(n) for n in (node, *operands)):
         return None
-    if not operands or any(_rank(n) > MOST and n not in held for n in operands):
+    if not operands or any(rank_of(n) > MOST and n not in held for n in operands):
         return None
     overload, source = torchapi.overload_of(node), operands[0]
     name = overload._schema.name.partition("::")[2] if overload is not None else ""
     if name in _VIEWS:
         return held.get(source, source)
     if name in _PERMUTATIONS:
-        extents, perms = merged_axes(_shape(source), _permutation(node, _rank(source)))
+        extents, perms = merged_axes(shape_of(source), _permutation(node, rank_of(source)))
         return _permuted(node, held.get(source, source), extents, perms)
     if name == "unfold":
-        return _unfolded(node, held.get(source, source), _shape(source))
+        return _unfolded(node, held.get(source, source), shape_of(source))
     if name in _OVER_AXES and len(operands) == 1:
         return _over_axes(node, held)
     return _pointwise(node, operands, held) if torchapi.is_pointwise(node) else None
@@ -102,13 +103,13 @@ def _unfolded(node: fx.Node, value: fx.Node, shape: Sequence[int]) -> fx.Node:
 def _over_axes(node: fx.Node, held: dict[fx.Node, fx.Node]) -> fx.Node | None:
     """Sums, extremes and softmax: neighbours that are all summed up, or all not, are one axis."""
     bound, (source,) = torchapi.bound_arguments(node), node.all_input_nodes
-    rank, given = _rank(source), bound.get("dim")
+    rank, given = rank_of(source), bound.get("dim")
     axes = [given] if isinstance(given, int) else list(given or range(rank))
     among = {axis % rank for axis in axes}
     runs = _runs([axis in among for axis in range(rank)])
     if len(runs) > MOST or ("softmax" in torchapi.target_name(node) and bound.get("dtype")):
         return None
-    shape = _shape(source)
+    shape = shape_of(source)
     whole = _reshaped(node, held.get(source, source), [_size(shape, run) for run in runs])
     places = [place for place, run in enumerate(runs) if run[0] in among]
     own = {"self": whole, "dim": places[0] if isinstance(given, int) else places}
@@ -119,8 +120,8 @@ def _pointwise(
     node: fx.Node, operands: Sequence[fx.Node], held: dict[fx.Node, fx.Node]
 ) -> fx.Node | None:
     """Axes along which the same operands are repeated are one."""
-    result = _shape(node)
-    shapes = {n: (1,) * (len(result) - _rank(n)) + _shape(n) for n in operands}
+    result = shape_of(node)
+    shapes = {n: (1,) * (len(result) - rank_of(n)) + shape_of(n) for n in operands}
     runs = _runs([tuple(s[i] == result[i] for s in shapes.values()) for i in range(len(result))])
     if len(runs) > MOST:
         return None
@@ -163,21 +164,10 @@ def _runs(kinds: Sequence[Any]) -> list[list[int]]:
 
 
 def _reshaped(home: fx.Node, value: fx.Node, shape: Sequence[int]) -> fx.Node:
-    if _shape(value) == tuple(shape):
+    if shape_of(value) == tuple(shape):
         return value
     return torchapi.new_call(home, aten.reshape.default, (value, list(shape)))
 
 
 def _size(shape: Sequence[int], axes: Sequence[int]) -> int:
     return math.prod(shape[axis] for axis in axes)
-
-
-def _rank(node: fx.Node) -> int:
-    example = node.meta.get("val")
-    return example.dim() if isinstance(example, Tensor) else 0
-
-
-def _shape(node: fx.Node) -> tuple[Any, ...]:
-    """The sizes; None in them where they are not known."""
-    shape = torchapi.known_shape(node.meta["val"])
-    return (None,) if shape is None else shape

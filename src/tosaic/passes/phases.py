@@ -6,8 +6,8 @@ from collections.abc import Callable
 
 from torch import fx
 
-from tosaic.passes.attention_masks import select_masked_scores
-from tosaic.passes.canonicalize import canonical_overloads, normal_forms, reshape_views
+from tosaic.passes.attention_masks import select_infinities, select_masked_scores
+from tosaic.passes.canonicalize import canonical_overloads, reshape_views
 from tosaic.passes.compose import compose
 from tosaic.passes.drop_noops import drop_inner_noops, drop_noops
 from tosaic.passes.engine import Pass
@@ -15,7 +15,7 @@ from tosaic.passes.expand_complex import expand_complex
 from tosaic.passes.fold_affine import affine_to_depthwise, fold_affine, linear_of_matmul
 from tosaic.passes.fold_batch_norm import add_bias, fold_batch_norm
 from tosaic.passes.fold_constants import fold_constants
-from tosaic.passes.functionalize_slices import functionalize_slices
+from tosaic.passes.functionalize_slices import drop_overwritten, functionalize_slices
 from tosaic.passes.fuse_activation import fuse_activation
 from tosaic.passes.fuse_attention import fuse_attention, fuse_exact_attention
 from tosaic.passes.fuse_einsum import fuse_einsum
@@ -29,10 +29,10 @@ from tosaic.passes.truncate_casts import truncate_casts
 from tosaic.passes.widen_squares import widen_squares
 
 Passes = tuple[Pass, ...]
-CANONICAL: Passes = (canonical_overloads, normal_forms)
+CANONICAL: Passes = (canonical_overloads,)
 # Every program that is imported, be it compiled in float or quantized.
 IMPORT: Passes = (
-    canonical_overloads, drop_inner_noops, normal_forms, compose, merge_axes, expand_complex,
+    canonical_overloads, drop_inner_noops, compose, merge_axes, expand_complex,
     fuse_norms, fuse_activation, fuse_einsum, functionalize_slices,
 )  # fmt: skip
 # Attention, whose masks are known only when constants are: in float, and quantized.
@@ -41,8 +41,8 @@ _ATTENTION: Passes = (fold_constants, fuse_attention)
 _AFFINE: Passes = (linear_of_matmul, fold_affine, affine_to_depthwise)
 # What is quantized: operators whole, constants in one place.
 SIMPLIFY: Passes = (
-    drop_noops, promote_integers, *_ATTENTION, select_masked_scores, sink_permutes, *_AFFINE,
-    merge_scales,
+    drop_overwritten, drop_noops, promote_integers, *_ATTENTION, select_masked_scores,
+    select_infinities, sink_permutes, *_AFFINE, merge_scales,
 )  # fmt: skip
 
 

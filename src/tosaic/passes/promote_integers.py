@@ -13,7 +13,7 @@ from tosaic.front import torchapi
 from tosaic.passes.engine import Replacement, node_pass
 from tosaic.passes.match import is_integer, real_type
 
-_CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default"})
+_CASTS = frozenset({"aten.to.dtype", "aten._to_copy.default", "aten.type_as.default"})
 
 
 @node_pass()

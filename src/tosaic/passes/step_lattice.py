@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable
-from functools import reduce
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
@@ -22,7 +20,7 @@ from tosaic.passes.match import values_of
 
 _MOST = 65535  # steps: no quantized value holds more of them
 _NEAR = 1e-6  # relative to the larger number: what float32 cannot tell from a multiple
-_FEW = 4096  # numbers of a constant whose step is looked for
+_FEW, _HEAD = 4096, 8  # numbers of a constant whose step is looked for, and of its beginning
 
 Step = float | None  # 0.0 of zeros alone, None of numbers that have no step
 
@@ -100,23 +98,21 @@ class Steps:
 
 def common(steps: Iterable[Step]) -> Step:
     """The largest number that all are multiples of; None if it is far below the largest."""
-
-    def divisor(one: Step, other: Step) -> Step:
-        if one is None or other is None:
+    found = 0.0
+    for step in steps:
+        if step is None or not math.isfinite(step):
             return None
-        large, small = max(one, other), min(one, other)
-        most, least = large, _NEAR * large
+        most, small = max(found, step), min(found, step)
+        large, least = most, _NEAR * most
         if 0 < small <= least:
             return None
         while small > least:
             large, small = small, abs(large - small * round(large / small))
-        if not most:
-            return 0.0
-        count = round(most / large)
-        return most / count if count <= _MOST else None
-
-    none: Step = 0.0
-    return reduce(divisor, steps, none)
+        count = round(most / large) if most else 1
+        if count > _MOST:
+            return None
+        found = most / count
+    return found
 
 
 def _of_tensor(values: Any) -> Step:
@@ -124,8 +120,13 @@ def _of_tensor(values: Any) -> Step:
         return None
     if values.numel() > _FEW or not values.numel():
         return None if values.is_floating_point() else 1.0
-    numbers = torch.unique(values.detach().double().abs())
-    return common(numbers.tolist()) if bool(numbers.isfinite().all()) else None
+    step: Step = None
+    flat = values.detach().flatten()
+    for part in (flat[:_HEAD], flat):  # most have no step, which a few numbers show
+        step = common(sorted(set(part.double().abs().tolist())))
+        if step is None:
+            break
+    return step
 
 
 def _is_float(node: fx.Node) -> bool:

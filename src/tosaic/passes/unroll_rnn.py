@@ -1,4 +1,4 @@
-"""Recurrent layers as the calls that one step after the other is made of.
+"""Unrolls recurrent layers into the calls of one step after the other.
 
 PyTorch's own parts would do, but not say what belongs together. Here each call has a ``Mark``: the
 gates and the cell want 16 bits where the target has them, and what stands for the same thing at

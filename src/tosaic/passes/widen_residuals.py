@@ -1,4 +1,4 @@
-"""Running sums: what layers of a transformer add to, and what norms read.
+"""Asks for 16 bits for residual sums: what layers of a transformer add to, and what norms read.
 
 Each rounding of such a sum to 8 bits would stay in it to the end, so it has 16 where it goes on to
 another sum; ViT-Tiny gains 4 dB by it. Norms read 8 of them, or are what is added. Only where few

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.errors import Unsupported
+from tosaic.front import torchapi
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Op
 from tosaic.lowering.samples import Case, cases, emitted
 from tosaic.lowering.target import Target
-from tosaic.passes.canonicalize import written_as
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.targets.catalog import known_families, target_of
 
@@ -78,7 +78,7 @@ def support(
     Overloads that programs may have in the place of a canonical one have its answers.
     """
     columns = columns_for(None) if columns is None else columns
-    known = {target: (target, *written_as(target)) for target in RULES}
+    known = {target: (target, *torchapi.aliases(target)) for target in RULES}
     names = {target: [n for n in every if wanted(n)] for target, every in known.items()}
     samples: dict[str, list[Case]] = {target: [] for target in RULES if names[target]}
     for case in cases():

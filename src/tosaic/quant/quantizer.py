@@ -20,7 +20,6 @@ from tosaic.lowering import support as front
 from tosaic.lowering.builder import TYPES
 from tosaic.lowering.support import constants
 from tosaic.lowering.target import Target
-from tosaic.passes.canonicalize import normal_forms
 from tosaic.passes.decompose import expand
 from tosaic.passes.fuse_unary import Curve
 from tosaic.passes.match import only_user, values_of
@@ -130,9 +129,8 @@ class TosaicQuantizer:
         return d.I32 if spec is None else TYPES[spec.dtype]
 
     def transform_for_annotation(self, model: fx.GraphModule) -> fx.GraphModule:
-        """Normal forms, tensors by position: torchao takes none by name."""
+        """Tensors by position: torchao takes none by name."""
         join_torchao()
-        normal_forms.apply(model)
         for node in model.graph.nodes:
             if any(isinstance(value, fx.Node) for value in node.kwargs.values()):
                 torchapi.by_position(node)
@@ -295,7 +293,10 @@ class TosaicQuantizer:
         if mark_of(operand).carried and not self._carries(operand, call):
             return usual
         same = source is None or source.activation(self.training) is usual
-        given = self._specs.get(operand, self._unseen(operand, call)) if same else usual
+        given = usual
+        if same:
+            is_seen = operand in self._specs
+            given = self._specs[operand] if is_seen else self._unseen(operand, call)
         if given is None:
             return None
         if call in self._narrowed and given.dtype is not usual.dtype:

@@ -57,6 +57,18 @@ class Schemes:
                 raise InvalidInput(f"{name} is a dict of schemes, not {kind}")
         for part in self._parts():
             resolved(part)
+        self._check_order()
+
+    def _check_order(self) -> None:
+        """InvalidInput unless ``order`` is empty or lists every key."""
+        if not isinstance(self.order, (tuple, list)):
+            raise InvalidInput(f"order is a tuple of keys, not {type(self.order).__name__}")
+        for key in (*self.module_names, *self.module_types, *self.nodes) if self.order else ():
+            if key not in self.order:
+                raise InvalidInput(
+                    f"order leaves {key!r} out: list every key of module_names, module_types and "
+                    "nodes, or leave order away"
+                )
 
     def _parts(self) -> Iterator[Part]:
         yield self.global_

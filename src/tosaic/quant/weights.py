@@ -63,18 +63,20 @@ class WeightObserver(UniformQuantizationObserverBase):
         if self.quant_max - self.quant_min <= _FEW:
             most = by_rows(self._best, rows, most)
         if real.numel() <= _SMALL:
-            most = torch.stack([self._even(row, size) for row, size in zip(rows, most)])
+            most = self._even(rows.double(), most)
         scale: Tensor = most.clamp(min=LEAST).float()
         return scale
 
-    def _even(self, row: Tensor, scale: Tensor) -> Tensor:
-        """The step of weights that are whole multiples of one, such as those of a Sobel filter."""
-        levels = row.double() / scale.clamp(min=LEAST)
-        if bool(((levels - levels.round()).abs() <= _OFF).all()):
-            return scale  # they are exact already
-        step = common(torch.unique(row.double().abs()).tolist())
-        fits = step is not None and float(row.abs().max()) <= step * (self.quant_max + _OFF)
-        return scale.new_tensor(step) if fits else scale
+    def _even(self, rows: Tensor, scale: Tensor) -> Tensor:
+        """The steps of rows that are whole multiples of one, such as those of a Sobel filter."""
+        levels = rows / scale.clamp(min=LEAST)[:, None]
+        is_exact = ((levels - levels.round()).abs() <= _OFF).all(1).tolist()
+        made = scale.tolist()
+        for index, numbers in enumerate(rows.abs().tolist()):
+            step = None if is_exact[index] else common(sorted(set(numbers)))
+            if step is not None and max(numbers) <= step * (self.quant_max + _OFF):
+                made[index] = step
+        return scale.new_tensor(made)
 
     def _best(self, rows: Tensor, most: Tensor) -> Tensor:
         """Scales of least error for rows."""

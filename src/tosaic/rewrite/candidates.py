@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 _MOVES = {"RESHAPE", "SLICE", "TRANSPOSE", "CONCAT", "PAD", "TILE", "REVERSE", "IDENTITY"}
 _THROUGH = _MOVES | {"RESCALE", "CLAMP", "TABLE", "CAST"}
 _WIDE = (I32, I48)  # what lies between fused operators
+_PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "CONV3D")
+_NAMED = (*_PRODUCTS, "RESCALE")
+_SCALE = {"multiplier": 1 << 30, "shift": 38}
 _MOST = 96  # operators of a region
 _LIGHT = 1 << 12  # elements, up to which a neighbour keeps its weights
 _HEAVY = 1 << 14  # elements, beyond which weights are compared by their shape alone
@@ -150,25 +153,24 @@ def neighbours(
 ) -> list[Op]:
     """Operators round values: through moves and functions up to what computes.
 
-    Sums between two operators are followed, too: they would otherwise leave the region unfused.
+    Sums between two operators are followed to their ends: they would leave the region unfused.
     """
     found = dict.fromkeys(core)
     values = dict.fromkeys(v for v in border if not v.is_const)
-    stack = [(value, back) for value in values for back in (True, False)]
+    stack = [(value, back, True) for value in values for back in (True, False)]
     while stack and len(found) < _MOST:
-        value, back = stack.pop()
-        near = [value.producer] if back else readers(value)
-        for op in near:
+        value, back, goes_on = stack.pop()
+        for op in [value.producer] if back else readers(value):
             if op is None or op not in place or op in found:
                 continue
             found[op] = None
-            follows = op.name in _THROUGH
+            follows = goes_on and op.name in _THROUGH
             for v in op.ins:
-                if v.dtype in _WIDE or (back and follows):
-                    stack.append((v, True))
+                if v.dtype in _WIDE or (follows and back):
+                    stack.append((v, True, follows and back))
             for v in op.outs:
                 if v.dtype in _WIDE or (follows and not back):
-                    stack.append((v, False))
+                    stack.append((v, False, follows and not back))
     return list(found)
 
 
@@ -178,9 +180,12 @@ def cut(
     """Copies of operators as a graph; the weights of those outside of the core count for little."""
     graph, copies = Graph("region"), dict[Value, Value]()
     for op in in_order(ops, ins_of):
-        for value in ins_of(op):
+        for index, value in enumerate(ins_of(op)):
             if value not in copies:
-                copies[value] = _copied(value, op in core)
+                const = value.const
+                if value.is_const and value is op.ins[index]:
+                    const = _plain(op, index, len(graph.ops), op in core)
+                copies[value] = Value(value.type, const=const, limits=value.limits)
                 if not value.is_const:
                     copies[value].name = f"in{len(graph.inputs)}"
                     graph.inputs.append(copies[value])
@@ -211,21 +216,30 @@ def in_order(ops: Iterable[Op], ins_of: Operands) -> Iterator[Op]:
                 del left[stack.pop()]
 
 
-def _copied(value: Value, is_core: bool) -> Value:
-    """An operand; weights that a comparison does not depend on are the same for all."""
-    const = value.const
-    if const is not None and value.dtype is I8 and value.type.size > _LIGHT:
+def _plain(op: Op, index: int, number: int, is_core: bool) -> Const | None:
+    """A constant, or one that all layers of a shape share where a comparison is the same with it.
+
+    So repeated blocks of a network are one graph to a judge. What becomes of the sums of a product
+    does not depend on its bias or their scale, and weights that no form has thinned out take as
+    long as others. ``number`` tells those of one graph apart.
+    """
+    value, made = op.ins[index], op.ins[0].producer
+    const, name = value.const, op.defn.operands[index].name if op.name in _NAMED else ""
+    if name == "weight" and value.dtype is I8 and value.type.size > _LIGHT and const is not None:
         if not is_core:
-            const = Const(np.zeros(value.shape, np.int8))
-        elif value.type.size > _HEAVY:
-            filled = np.count_nonzero(const.array) / value.type.size
-            const = Const(_weights(value.shape)) if filled > _EMPTY else const
-    return Value(value.type, const=const, limits=value.limits)
+            return Const(np.zeros(value.shape, np.int8))
+        if value.type.size > _HEAVY and np.mean(const.array != 0) > _EMPTY:
+            return Const(_weights(value.shape, number))
+    if name == "bias" and value.type.size > 1:
+        return Const(np.zeros(value.shape, value.dtype.array))
+    if name in _SCALE and op.attrs["scale32"] and made is not None and made.name in _PRODUCTS:
+        return Const(np.full(value.shape, _SCALE[name], value.dtype.array))
+    return const
 
 
-@lru_cache(16)
-def _weights(shape: tuple[int, ...]) -> Array:
+@lru_cache(64)
+def _weights(shape: tuple[int, ...], number: int) -> Array:
     """Weights of a shape, spread as those of layers are."""
-    draws = np.random.default_rng(0).integers(-31, 32, (4, *shape), np.int8)
+    draws = np.random.default_rng(number).integers(-31, 32, (4, *shape), np.int8)
     made: Array = draws.sum(0, dtype=np.int16).astype(np.int8)
     return made

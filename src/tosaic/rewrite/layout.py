@@ -276,7 +276,9 @@ class _Sinker:
 
     def keep(self, op: Op) -> None:
         """The operator as it was: its operands are, though others may make them."""
-        results = [Value(v.type, v.name, v.const, v.quant, v.loc, v.limits) for v in op.outs]
+        results = [
+            Value(v.type, v.name, v.const, v.quant, v.loc, v.limits, v.bounds) for v in op.outs
+        ]
         ins = [self.whole(v) for v in op.ins]
         self.b.add(Op(op.defn, ins, results, op.attrs, op.regions, op.loc))
         self.made.update(zip(op.outs, results))

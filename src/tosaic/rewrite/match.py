@@ -21,7 +21,7 @@ import numpy as np
 from tosaic.errors import InvalidGraph, Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Graph, Op, Value
-from tosaic.ir.int_intervals import Intervals
+from tosaic.ir.int_intervals import quick
 from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.candidates import Candidate, Judge, Site, best_of, made_for, needless, site
 from tosaic.spec.env import Env
@@ -104,7 +104,7 @@ class Matcher:
         self.queue = deque(graph.ops)
         self.waiting = set(graph.ops)
         self.settled: dict[Op, None] = {}  # no rewrite is left for them; forms were not tried
-        self.intervals = Intervals({}, True, False)  # of integers, computed when asked for
+        self.intervals = quick(graph)  # of integers, computed when asked for
         self.same: dict[object, Value] = {}  # operators seen, for those that compute the same
 
     def readers(self, value: Value) -> Iterator[Op]:

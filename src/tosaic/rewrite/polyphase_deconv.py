@@ -9,65 +9,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-
-import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.ir.graph import Array, Op, Value
+from tosaic.ir.conv_kernels import Phase, kernel_of, phases, together
+from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.epilogue import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number
-
-
-@dataclass(frozen=True, slots=True)
-class Phase:
-    """Results at every s-th place: elements from ``first`` to ``last`` places off, by weights.
-
-    ``taps`` are the places of the weights in the kernel, -1 where there is none.
-    """
-
-    first: int
-    last: int
-    taps: tuple[int, ...]
-
-    def pads(self, size: int, count: int) -> tuple[int, int]:
-        """What is read before and after the elements, for so many results."""
-        return -self.first, count + self.last - size
-
-
-def phases(size: int, count: int, kernel: int, stride: int, before: int) -> list[Phase]:
-    """Each phase of a transposed convolution along an axis, none of which starts inside of it."""
-    found = []
-    for place in range(stride):
-        start = (place - before) % stride
-        shift = (place - before - start) // stride
-        taps = -(-(kernel - start) // stride)
-        first, last = min(shift - taps + 1, 0), max(shift, size - count)
-        places = [start + stride * (shift - at) for at in range(first, last + 1)]
-        found.append(Phase(first, last, tuple(p if 0 <= p < kernel else -1 for p in places)))
-    return found
-
-
-def together(found: list[Phase]) -> list[Phase]:
-    """Phases that read the same elements."""
-    first, last = min(p.first for p in found), max(p.last for p in found)
-    return [
-        Phase(first, last, (-1,) * (p.first - first) + p.taps + (-1,) * (last - p.last))
-        for p in found
-    ]
-
-
-def kernel_of(weights: Array, rows: Phase, columns: list[Phase], fill: int) -> Array:
-    """[O, H, W, C] of a transposed convolution as [phases · O, h, w, C] of one phase of rows."""
-    out, _, _, channels = weights.shape
-    shape = len(columns), out, len(rows.taps), len(columns[0].taps), channels
-    made = np.full(shape, fill, weights.dtype)
-    for index, column in enumerate(columns):
-        for y, row_tap in enumerate(rows.taps):
-            for x, tap in enumerate(column.taps):
-                if row_tap >= 0 and tap >= 0:
-                    made[index, :, y, x] = weights[:, row_tap, tap]
-    return made.reshape(len(columns) * out, *shape[2:])
 
 
 @form("TRANSPOSE_CONV2D", *FUNCTIONS)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import suppress
-from dataclasses import dataclass
-
-import numpy as np
 
 from tosaic.errors import Unsupported
-from tosaic.ir.graph import Array, Op, Value
+from tosaic.ir.conv_kernels import Fold, fold_of
+from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.epilogue import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number
 
@@ -23,49 +21,12 @@ _MOST_COLUMNS = 32
 _TRIED = 4  # folds, of those that formulas find cheapest
 
 
-@dataclass(frozen=True, slots=True)
-class Fold:
-    """``columns`` of an image as one block: the kernel is ``blocks`` wide, and moves by one.
-
-    It gives ``results`` columns at once. Its weights begin ``lead`` columns into the first block.
-    """
-
-    columns: int
-    results: int
-    lead: int
-    blocks: int
-    before: int
-    after: int
-
-    def kernel(self, weights: Array, stride: int, fill: int) -> Array:
-        """The weights [O, H, W, C] as they lie in blocks, a set for each result."""
-        out, height, width, channels = weights.shape
-        shape = self.results, out, height, self.blocks * self.columns, channels
-        wide = np.full(shape, fill, weights.dtype)
-        for index in range(self.results):
-            start = self.lead + index * stride
-            wide[index, :, :, start : start + width] = weights
-        return wide.reshape(self.results * out, height, self.blocks, self.columns * channels)
-
-
-def fold(width: int, kernel: int, stride: int, pads: tuple[int, int], results: int) -> Fold | None:
-    """How columns are folded such that a block gives so many results; None if they do not fit."""
-    columns, count = results * stride, (width + sum(pads) - kernel) // stride + 1
-    if width % columns or count % results:
-        return None
-    before = -(-pads[0] // columns)
-    lead = before * columns - pads[0]
-    blocks = -(-(lead + columns - stride + kernel) // columns)
-    after = count // results - 1 + blocks - before - width // columns
-    return None if after < 0 else Fold(columns, results, lead, blocks, before, after)
-
-
 def _folds(conv: Op) -> Iterator[Fold]:
     _, _, width, channels = conv.ins[0].shape
     kernel, stride = conv.operand("weight").shape[2], conv.attrs["stride"][1]
     pads = tuple(conv.attrs["pad"][2:])
     for results in range(1, min(_MOST_COLUMNS, _MOST_CHANNELS // channels) // stride + 1):
-        found = fold(width, kernel, stride, pads, results) if results * stride > 1 else None
+        found = fold_of(width, kernel, stride, pads, results) if results * stride > 1 else None
         if found is not None:
             yield found
 

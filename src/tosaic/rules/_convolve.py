@@ -13,11 +13,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.ir.conv_kernels import Phase, fold_of, kernel_of, phases, together
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import first, joined, piece, take
 from tosaic.lowering.builder import Lowering
-from tosaic.rewrite.polyphase_deconv import Phase, kernel_of, phases, together
-from tosaic.rewrite.space_to_depth import fold
 from tosaic.rules._sums import accumulator, finished
 from tosaic.rules._windows import Pads, listed
 from tosaic.spec import dtypes as d
@@ -123,7 +122,7 @@ def _lying(b: Lowering, c: Convolution) -> Convolution:
 def _in_blocks(b: Lowering, x: Value, c: Convolution) -> Value:
     """Columns of a stride as channels, where the width is made of whole strides."""
     (batch, height, width, channels), stride = x.shape, c.stride[1]
-    found = fold(width, c.spatial[1], stride, c.padding[1], 1)
+    found = fold_of(width, c.spatial[1], stride, c.padding[1], 1)
     if found is None or stride == 1 or c.dilation[1] != 1:
         raise Unsupported("the width is not made of whole strides")
     shape = (c.kernel.shape[0], c.spatial[0], found.blocks, stride * channels)

@@ -51,7 +51,7 @@ def alike(b: Lowering, *indices: Value) -> list[Value]:
 def times_number(b: Lowering, x: Value, factor: int) -> Value:
     if x.dtype is d.F32 and factor >= 1 << 24:
         raise Unsupported("indices of so many elements need the INT profile")
-    return x if factor == 1 else b.MUL(x, b.number(factor, x), b.const([0], d.I8))
+    return x if factor == 1 else b.mul(x, b.number(factor, x))
 
 
 def wrapped(b: Lowering, index: Value, size: int) -> Value:

@@ -15,7 +15,6 @@ import numpy as np
 from tosaic.ir.graph import Array, Value
 from tosaic.lowering.alternatives.data_movement import first, joined, piece
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._rows import product
 from tosaic.rules._sums import zero_point
 from tosaic.spec import dtypes as d
 
@@ -53,7 +52,7 @@ def _convolved(b: Lowering, x: Value, weights: Array, zero: Value, kind: d.DType
 
 
 def _terms(b: Lowering, x: Value, y: Value, bits: int) -> Value:
-    return b.rescale(product(b, x, y), [2.0**-bits], 0, d.I16)
+    return b.rescale(b.mul(x, y), [2.0**-bits], 0, d.I16)
 
 
 def _columns(b: Lowering, x: Value, y: Value, bits: int) -> Value:

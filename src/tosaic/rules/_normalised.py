@@ -1,6 +1,6 @@
 """Normalised rows: elements over their deviation, times a weight, plus a bias.
 
-In integers a row is taken apart as ``_spread`` does. Where the target has int16, elements are
+In integers a row is taken apart as ``_variance`` does. Where the target has int16, elements are
 int16 and a depthwise convolution brings weight and bias, which vector units are fast with;
 otherwise elements are int32, and nothing but the result is rounded to a step.
 """
@@ -16,10 +16,10 @@ from tosaic.errors import Unsupported
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import first
 from tosaic.lowering.builder import Lowering
+from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._operands import converted, minus, plus, times
 from tosaic.rules._rms_int16 import raised, raised_error
-from tosaic.rules._rows import product
-from tosaic.rules._variance import RAISED, Spread, inverse, power, spread
+from tosaic.rules._variance import RAISED, Spread, inverse, spread
 from tosaic.rules.norm import known, scaled_channels
 from tosaic.spec import dtypes as d
 
@@ -82,32 +82,25 @@ def _float(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) 
 def _wide(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -> Value:
     """int32 elements: x^/√N with 30.5 bits, times weights with 31."""
     parts, root = spread(b, rows, eps, centred), math.sqrt(rows.shape[1])
-    y = product(b, parts.raised(b), inverse(b, parts), 28)
-    b.proved(y, -RAISED, RAISED)  # no element is further from the mean than all of them together
-    y = b.reshape(y, affine.view)
-    unit, most = root / 2.0**30.5, root
+    y = parts.raised().times(inverse(parts), 1.0)
+    y = y.proved(-RAISED, RAISED)  # no element is further from the mean than all of them together
+    y, most = y.map(lambda v: b.reshape(v, affine.view)).at(root / 2.0**30.5), root
     if not affine.is_plain:
         factor, offset = affine.numbers()
         most = float((np.abs(factor) * root + np.abs(offset)).max()) or 1.0
         unit = most / 2.0**30  # so that products and offsets and their sums all fit
-        levels = np.round(factor * root / 2.0**30.5 / unit * 2.0**31)
-        y = product(b, y, _channels(b, levels, affine), 31)
+        y = y.times(_channels(b, factor, unit / y.unit / 2.0**31, affine), unit)
         if affine.bias is not None:
-            y = b.ADD(y, _channels(b, np.round(offset / unit), affine))
-    return b.with_quant(_within(b, y, unit, most), Quant(unit))
+            y += _channels(b, offset, unit, affine)
+    if b.wanted is not None and most / b.wanted[0].one_scale >= 2.0**28:
+        y = y.within(2.0**27 * b.wanted[0].one_scale)  # what RESCALE takes, far beyond a result
+    return y.quantized()
 
 
-def _channels(b: Lowering, levels: Array, affine: Affine) -> Value:
+def _channels(b: Lowering, numbers: Array, unit: float, affine: Affine) -> Fixed:
     most = d.I32.range[1]
-    return b.const(np.clip(levels, -most, most).reshape(affine.shape), d.I32)
-
-
-def _within(b: Lowering, y: Value, unit: float, most: float) -> Value:
-    """Limited to what RESCALE takes, which is far beyond what a result can show."""
-    if b.wanted is None or most / b.wanted[0].one_scale < 2.0**28:
-        return y
-    limit = int(2.0**27 * b.wanted[0].one_scale / unit)
-    return b.MINIMUM(b.MAXIMUM(y, b.number(-limit, y)), b.number(limit, y))
+    levels = np.clip(np.round(numbers / unit), -most, most)
+    return Fixed(b, b.const(levels.reshape(affine.shape), d.I32), unit)
 
 
 def _short(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -> Value:
@@ -125,10 +118,9 @@ def _short(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) 
     reach = min(root, _shown(b, affine)) + 1
     if _error(b, affine, reach) > _COARSE:
         raise Unsupported("int16 elements are too coarse for this result")
-    elements = _elements(b, parts, 32767 * root / 2.0**15.5 / reach)
-    brief = b.rescale(inverse(b, parts), [32767 / 2.0**30], 0, d.I16)
-    y = b.with_quant(product(b, elements, brief), Quant(4 * reach / 32767**2))
-    return _weighted(b, y, reach, affine)
+    elements = _elements(parts, 32767 * root / 2.0**15.5 / reach)
+    y = elements * inverse(parts).to(d.I16, 4 / 32767)
+    return _weighted(b, y.at(4 * reach / 32767**2).quantized(), reach, affine)
 
 
 def _shorter(b: Lowering, rows: Value, eps: float, affine: Affine, centred: bool) -> Value:
@@ -170,20 +162,14 @@ def _error(b: Lowering, affine: Affine, reach: float) -> float:
     return 2.5 * reach / 32767 * float(np.abs(affine.numbers()[0]).max()) / b.wanted[0].one_scale
 
 
-def _elements(b: Lowering, parts: Spread, factor: float) -> Value:
+def _elements(parts: Spread, factor: float) -> Fixed:
     """(x − mean) · 2^k times a factor, an int16."""
-    k = b.SUB(parts.exponent, b.number(15, parts.exponent))
-    exact = b.rescale(power(b, k), [1.0], 0, d.I16)
-    centred = b.widened(parts.x)
-    if parts.middle is not None:
-        centred = b.SUB(centred, b.widened(parts.middle))
-    narrow = b.rescale(centred, [1.0], 0, d.I16)
-    made = b.rescale(product(b, narrow, exact), [factor], 0, d.I16)
+    exact = (1 << parts.exponent - 15).to(d.I16)
+    made = (parts.about_middle().to(d.I16) * exact).to(d.I16, 1 / factor)
     if parts.rest is None:
         return made
-    rest = b.rescale(parts.raised_rest(b, parts.rest), [factor / 2.0**15], 0, d.I16)
-    both = (b.rescale(v, [1.0], 0, d.I32) for v in (made, rest))
-    return b.rescale(b.SUB(*both), [1.0], 0, d.I16)
+    rest = parts.raised_rest(parts.rest).at(2.0**-15).to(d.I16, made.unit)
+    return (made.to(d.I32) - rest.to(d.I32)).to(d.I16)
 
 
 def rows_of(b: Lowering, x: Value, count: int) -> Value:

@@ -82,7 +82,7 @@ def with_number(
 def times(b: Lowering, x: Value, factor: Operand) -> Value:
     """A product of plain values."""
     x, y = operands(b, x, factor)
-    return b.MUL(x, y, b.const([0], d.I8))
+    return b.mul(x, y)
 
 
 def plus(b: Lowering, x: Value, term: Operand) -> Value:
@@ -99,6 +99,16 @@ def negated(b: Lowering, x: Value) -> Value:
     """The plain value with the other sign."""
     zero = b.const([0], x.dtype)
     return b.NEGATE(x, zero, zero)
+
+
+def signed(b: Lowering, x: Value, size: Value) -> Value:
+    """A size with the sign of a real number."""
+    return b.SELECT(b.GREATER(b.number(0.0, x), x), negated(b, size), size)
+
+
+def first_of(function: Callable[..., Value], results: int) -> Callable[..., tuple[Any, ...]]:
+    """A rule of so many results, of which only the first has a form."""
+    return lambda *given, **named: (function(*given, **named), *(None,) * (results - 1))
 
 
 def scale_of(x: Value) -> float:

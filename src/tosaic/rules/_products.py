@@ -3,41 +3,32 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.data_movement import piece
 from tosaic.lowering.builder import Lowering
+from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._operands import scale_of
 from tosaic.rules._sums import largest, zero_of
-from tosaic.spec import dtypes as d
 
 _BITS = 30
 
 
-@dataclass(frozen=True, slots=True)
-class Factors:
-    """int32 of up to 2^30 in magnitude; 1 stands for ``unit`` where nothing is multiplied yet."""
-
-    value: Value
-    unit: float
-
-    def unit_of(self, count: int) -> float:
-        """What 1 stands for in a product of so many."""
-        return self.unit * (self.unit * 2.0**_BITS) ** (count - 1)
-
-
-def factors(b: Lowering, x: Value) -> Factors:
-    """A quantized value without its zero point, moved up as far as its type allows: exact."""
+def factors(b: Lowering, x: Value) -> Fixed:
+    """A quantized value without its zero point, moved up to 30 bits as its type allows: exact."""
     up = _BITS - math.ceil(math.log2(largest(x)))
-    plain = b.levels(x, given=zero_of(x))
-    value = b.MUL(plain, b.number(1 << up, plain), b.const([0], d.I8))
-    return Factors(value, scale_of(x) / 2.0**up)
+    plain = Fixed(b, b.levels(x, given=zero_of(x)), scale_of(x))
+    return (plain * (1 << up)).at(scale_of(x) / 2.0**up)
+
+
+def unit_of(unit: float, count: int) -> float:
+    """What 1 stands for in a product of so many factors of a unit."""
+    return unit * (unit * 2.0**_BITS) ** (count - 1)
 
 
 def multiplied(b: Lowering, x: Value, y: Value) -> Value:
-    return b.MUL(x, y, b.const([_BITS], d.I8))
+    return b.mul(x, y, _BITS)
 
 
 def meant(b: Lowering, x: Value, units: tuple[float, ...], axis: int | None, count: int) -> Value:

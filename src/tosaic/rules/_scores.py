@@ -7,7 +7,7 @@ is ``FAR`` below the largest of its row counts for nothing.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -16,8 +16,9 @@ from tosaic.ir.graph import Array, Value
 from tosaic.lowering.alternatives.mask import number_of
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering, multiplier_and_shift
+from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._operands import scale_of
-from tosaic.rules._rows import paired, product, scaled, tabled
+from tosaic.rules._rows import paired, tabled
 from tosaic.rules._sums import largest
 from tosaic.spec import dtypes as d
 
@@ -41,10 +42,9 @@ class Mask:
 
 @dataclass(frozen=True, slots=True)
 class Scores:
-    """Sums of products as integers, their unit, and the largest real score there can be."""
+    """Sums of products, and the largest score there can be."""
 
-    sums: Value
-    unit: float
+    sums: Fixed
     bound: float
     mask: Mask
 
@@ -53,7 +53,7 @@ class Scores:
 class Exponentials:
     """exp of scores less the largest of their row, as integers where 1 is nearly 2^bits."""
 
-    values: Value
+    values: Fixed
     bits: int
 
 
@@ -87,21 +87,19 @@ def short(b: Lowering, s: Scores) -> Exponentials:
     step = (s.bound + _added_bound(s) + gap) / 32767
     if not 0 < step <= _COARSEST:
         raise Unsupported("scores of attention lie too far apart for int16")
-    x = b.rescale(s.sums, [s.unit / step], 0, d.I16)
-    x = _masked_short(b, x, s.mask, step)
+    x = _masked_short(b, s.sums.to(d.I16, step), s.mask)
     reach = min(FAR, _STEPS * step)
-    top = b.levels(extreme(b, "REDUCE_MAX", x, x.type.rank - 1))
-    half = b.rescale(b.SUB(top, b.number(math.floor(reach / 2 / step) - 2, top)), [0.5], 0, d.I16)
-    below = b.SUB(b.rescale(x, [2.0**13], 0, d.I32), b.rescale(half, [2.0**14], 0, d.I32))
-    index = b.rescale(below, [(_STEPS + 1) * step / reach / 2.0**13], 0, d.I16)
-    return _kept(b, _table(b, index, reach), s.mask)
+    top = x.map(lambda v: b.levels(extreme(b, "REDUCE_MAX", v, v.type.rank - 1)))
+    half = (top - (math.floor(reach / 2 / step) - 2) * step).to(d.I16, 2 * step)
+    below = x.to(d.I32, step / 2.0**13) - half.to(d.I32, step / 2.0**13)
+    index = below.to(d.I16, reach / (_STEPS + 1))
+    return _kept(_table(index, reach), s.mask)
 
 
-def _table(b: Lowering, index: Value, reach: float) -> Exponentials:
+def _table(index: Fixed, reach: float) -> Exponentials:
     """exp from −reach to 0; lines between nodes are above it by half as much as nodes are below."""
     nodes = np.exp(reach * (np.arange(513) / 512 - 1)) * (1 - (reach / 512) ** 2 / 16)
-    wide = b.TABLE(index, b.const(np.round(32767 * nodes), d.I16))  # with 7 more bits
-    return Exponentials(b.rescale(wide, [1 / 128], 0, d.I16), 15)
+    return Exponentials(index.table(np.round(32767 * nodes), d.I16).to(d.I16, 1.0), 15)
 
 
 def _added_bound(s: Scores) -> float:
@@ -114,46 +112,43 @@ def _added_bound(s: Scores) -> float:
     return min(largest(added) * scale_of(added), 2 * s.bound + FAR)
 
 
-def _masked_short(b: Lowering, x: Value, mask: Mask, step: float) -> Value:
+def _masked_short(b: Lowering, x: Fixed, mask: Mask) -> Fixed:
     if mask.added is not None:
         if isinstance(mask.added, Value):
-            factor = min(scale_of(mask.added) / step, 2.0**20)  # all that is more saturates
+            factor = min(scale_of(mask.added) / x.unit, 2.0**20)  # all that is more saturates
             added = b.rescale(mask.added, [factor], 0, d.I16)
         else:
-            added = b.const(np.round(mask.added / step), d.I16)
-        x = _narrow(b, b.ADD, x, added)
+            added = b.const(np.round(mask.added / x.unit), d.I16)
+        x = _narrow("ADD", x, added)
     if mask.allowed is None:
         return x
     if isinstance(mask.allowed, Value):
-        ones = _ones(b, mask.allowed)
-        ends = b.SUB(product(b, ones, b.number(_STEPS, ones)), b.number(32768, ones))
-        return _narrow(b, b.MINIMUM, x, b.levels(ends, d.I16))
-    return _narrow(b, b.MINIMUM, x, b.const(np.where(mask.allowed, 32767, -32768), d.I16))
+        ends = _ones(b, mask.allowed) * _STEPS - 32768
+        return _narrow("MINIMUM", x, ends.to(d.I16).value)
+    return _narrow("MINIMUM", x, b.const(np.where(mask.allowed, 32767, -32768), d.I16))
 
 
-def _narrow(b: Lowering, emit: object, x: Value, y: Value) -> Value:
+def _narrow(name: str, x: Fixed, y: Value) -> Fixed:
     """An operator on int16, as devices have it: TOSA has it on int32 only."""
-    both = (b.rescale(v, [1.0], 0, d.I32) for v in (x, y))
-    return b.rescale(emit(*both), [1.0], 0, d.I16)  # type: ignore[operator]
+    both = (v.to(d.I32).value for v in (x, Fixed(x.b, y)))
+    return Fixed(x.b, x.b.op(name, *both), x.unit).to(d.I16)
 
 
-def _ones(b: Lowering, allowed: Value) -> Value:
+def _ones(b: Lowering, allowed: Array | Value) -> Fixed:
     """1 where allowed, else 0, as int32."""
-    return number_of(b, allowed, d.I32)
+    if isinstance(allowed, Value):
+        return Fixed(b, number_of(b, allowed, d.I32))
+    return Fixed(b, b.const(allowed.astype(np.int32), d.I32))
 
 
-def _kept(b: Lowering, e: Exponentials, mask: Mask) -> Exponentials:
+def _kept(e: Exponentials, mask: Mask) -> Exponentials:
     """Exponentials only where a mask allows them; needed where a row may allow nothing."""
     if not mask.has_empty_rows or mask.allowed is None:
         return e
-    if isinstance(mask.allowed, Value):
-        ones = _ones(b, mask.allowed)
-    else:
-        ones = b.const(mask.allowed.astype(np.int32), d.I32)
-    if e.values.dtype is d.I32:
-        return Exponentials(product(b, e.values, ones), e.bits)
-    brief = b.rescale(ones, [1.0], 0, d.I16)
-    return Exponentials(b.rescale(product(b, e.values, brief), [1.0], 0, d.I16), e.bits)
+    ones = _ones(e.values.b, mask.allowed)
+    if e.values.value.dtype is d.I32:
+        return Exponentials(e.values * ones, e.bits)
+    return Exponentials((e.values * ones.to(d.I16)).to(d.I16), e.bits)
 
 
 def exact(b: Lowering, s: Scores) -> Exponentials:
@@ -163,59 +158,55 @@ def exact(b: Lowering, s: Scores) -> Exponentials:
     1 less a multiple of it. Whole halvings are shifts, so what is small is as precise as the rest:
     in a long row it may be most of the sum.
     """
-    s, far = _coarse(b, s, _FARTHEST)
+    s, far = _coarse(s, _FARTHEST)
     below = _below(b, s, far)
     halving = math.log(2.0)
-    factor = min((1 << 24) * s.unit / halving, 31 << 24)  # what is more leaves nothing
-    steps = scaled(b, b.SUB(b.number(0, below), below), factor)
-    steps = b.MINIMUM(steps, b.number((31 << 24) - 1, steps))
-    bits = b.number(24, steps)
-    whole = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(steps, b.number(1 << 23, steps)), bits, round=True)
-    rest = b.SUB(steps, b.LOGICAL_LEFT_SHIFT(whole, bits))
-    upper, last = two_bytes(b, b.proved(rest, 0, (1 << 24) - 1))
+    factor = min((1 << 24) * s.sums.unit / halving, 31 << 24)  # what is more leaves nothing
+    steps = (-below).at(1.0).scaled(1.0, factor).minimum((31 << 24) - 1)
+    whole, rest = _floor(steps, 24)
+    upper, last = two_bytes(rest)
     first, second = (
-        paired(b, b.SUB(b.number(0, byte), byte), halving / size)
-        for byte, size in zip(two_bytes(b, upper), (1 << 8, 1 << 16))
+        paired(-byte, halving / size) for byte, size in zip(two_bytes(upper), (1 << 8, 1 << 16))
     )
-    fine = product(b, first, second, 14)
+    fine = first.times(second, first.unit * second.unit * 2.0**14).at(1.0)
     less, shift = multiplier_and_shift(halving / (1 << 24), 22)
-    share = product(b, last, b.number(less, last))  # of 8 and 22 bits
-    fine = b.SUB(fine, product(b, fine, share, shift))
-    return _kept(b, Exponentials(b.ARITHMETIC_RIGHT_SHIFT(fine, whole, round=True), 30), s.mask)
+    share = (last * less).at(2.0**-shift)  # of 8 and 22 bits
+    fine -= fine.times(share, 1.0)
+    return _kept(Exponentials(fine >> whole, 30), s.mask)
 
 
 def in_bytes(b: Lowering, s: Scores) -> Exponentials:
     """int32 scores, and 16 bits from int8 tables: exp of an upper byte times exp of a lower."""
-    s, far = _coarse(b, s)
-    below = _below(b, s, far)
-    steps = scaled(b, b.SUB(b.number(0, below), below), _STEPS / far)
-    high, low = two_bytes(b, steps)
-    unit = far * s.unit / _STEPS
+    s, far = _coarse(s)
+    steps = (-_below(b, s, far)).at(1.0).scaled(1.0, _STEPS / far)
+    unit = far * s.sums.unit / _STEPS
     factors = []
-    for byte, size in ((high, 256 * unit), (low, unit)):
-        index = b.rescale(b.SUB(byte, b.number(128, byte)), [1.0], 0, d.I8)
+    for byte, size in zip(two_bytes(steps), (256 * unit, unit)):
         levels = np.round(65535 * np.exp(-size * np.arange(256))).astype(np.int64)
-        factors.append(tabled(b, index, levels))
-    return _kept(b, Exponentials(product(b, factors[0], factors[1], 16), 16), s.mask)
+        factors.append(tabled((byte - 128).to(d.I8), levels))
+    return _kept(Exponentials(factors[0].times(factors[1], 2.0**16).at(1.0), 16), s.mask)
 
 
-def two_bytes(b: Lowering, x: Value) -> tuple[Value, Value]:
-    """The upper and the lower byte of 16 bits; by a rounding shift.
+def two_bytes(x: Fixed) -> tuple[Fixed, Fixed]:
+    """The upper and the lower byte of 16 bits."""
+    return _floor(x, 8)
 
-    It rounds half up, so that x less 128 is rounded down, and 0 to 255 are left of x.
+
+def _floor(x: Fixed, bits: int) -> tuple[Fixed, Fixed]:
+    """The number without its last bits, and these; by a rounding shift, which targets have.
+
+    It rounds half up, so that x less a half is rounded down.
     """
-    eight = b.number(8, x)
-    high = b.ARITHMETIC_RIGHT_SHIFT(b.SUB(x, b.number(128, x)), eight, round=True)
-    return high, b.proved(b.SUB(x, b.LOGICAL_LEFT_SHIFT(high, eight)), 0, 255)
+    upper = x - (1 << bits - 1) >> bits
+    return upper, (x - (upper << bits)).proved(0, (1 << bits) - 1)
 
 
-def _coarse(b: Lowering, s: Scores, far: float = FAR) -> tuple[Scores, int]:
+def _coarse(s: Scores, far: float = FAR) -> tuple[Scores, int]:
     """Scores in units of which ``far`` are at most 2^27, and how many those are."""
-    spare = spare_bits(s.unit, far)
+    spare = spare_bits(s.sums.unit, far)
     if spare:
-        sums = b.rescale(s.sums, [2.0**-spare], 0, d.I32)
-        s = Scores(sums, s.unit * 2.0**spare, s.bound, s.mask)
-    return s, math.ceil(far / s.unit)
+        s = replace(s, sums=s.sums.to(d.I32, s.sums.unit * 2.0**spare))
+    return s, math.ceil(far / s.sums.unit)
 
 
 def spare_bits(unit: float, far: float = FAR) -> int:
@@ -223,31 +214,27 @@ def spare_bits(unit: float, far: float = FAR) -> int:
     return max(math.ceil(math.log2(far / unit)) - 27, 0)
 
 
-def _below(b: Lowering, s: Scores, far: int) -> Value:
-    """Scores less the largest of their row, −far at least."""
-    x, bound = s.sums, math.ceil(s.bound / s.unit)
+def _below(b: Lowering, s: Scores, far: int) -> Fixed:
+    """Scores less the largest of their row, −far at least, as integers."""
+    x, bound = s.sums.at(1.0), math.ceil(s.bound / s.sums.unit)
     if s.mask.added is not None:
-        bound += math.ceil(_added_bound(s) / s.unit)
-        x = b.ADD(x, _added_wide(b, s, bound))
+        bound += math.ceil(_added_bound(s) / s.sums.unit)
+        x += _added_wide(b, s, bound)
     lowest = -bound - far - 1
     if bound - lowest >= 1 << 31:
         raise Unsupported("scores of attention do not fit int32")
     if isinstance(s.mask.allowed, Value):
-        ones = _ones(b, s.mask.allowed)
-        ends = product(b, ones, b.number(bound - lowest, ones))
-        x = b.MINIMUM(x, b.ADD(ends, b.number(lowest, ones)))
+        x = x.minimum(_ones(b, s.mask.allowed) * (bound - lowest) + lowest)
     elif s.mask.allowed is not None:
-        x = b.MINIMUM(x, b.const(np.where(s.mask.allowed, bound, lowest), d.I32))
-    below = b.SUB(x, extreme(b, "REDUCE_MAX", x, x.type.rank - 1))
-    b.proved(below, d.I32.range[0], 0)
-    return b.MAXIMUM(below, b.number(-far, below))
+        x = x.minimum(Fixed(b, b.const(np.where(s.mask.allowed, bound, lowest), d.I32)))
+    below = x - x.map(lambda v: extreme(b, "REDUCE_MAX", v, v.type.rank - 1))
+    return below.proved(d.I32.range[0], 0).maximum(-far)
 
 
-def _added_wide(b: Lowering, s: Scores, most: int) -> Value:
-    added = s.mask.added
+def _added_wide(b: Lowering, s: Scores, most: int) -> Fixed:
+    added, unit = s.mask.added, s.sums.unit
     if not isinstance(added, Value):
         assert added is not None
-        return b.const(np.round(added / s.unit), d.I32)
-    factor = min(scale_of(added) / s.unit, 2.0**28 / largest(added))
-    levels = b.rescale(added, [factor], 0, d.I32)
-    return b.MINIMUM(b.MAXIMUM(levels, b.number(-most, levels)), b.number(most, levels))
+        return Fixed(b, b.const(np.round(added / unit), d.I32))
+    factor = min(scale_of(added) / unit, 2.0**28 / largest(added))
+    return Fixed(b, b.rescale(added, [factor], 0, d.I32)).within(most)

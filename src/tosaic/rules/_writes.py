@@ -94,7 +94,7 @@ def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1)
         zero = b.const([0], kind)
         total = converted(b, b.MATMUL(picks, new, zero, zero, out=d.F32), kind)
         if weight != 1:
-            total = b.MUL(total, b.number(weight, total), b.const([0], d.I8))
+            total = b.mul(total, b.number(weight, total))
         return b.ADD(*operands(b, rows, total))
     if rows.quant is None or weight <= 0:
         raise Unsupported(
@@ -115,6 +115,6 @@ def _added_integers(b: Lowering, rows: Value, found: Value, new: Value, weight: 
     mask = b.reshape(found, (batch, size, terms, 1))
     each = b.reshape(int32(b, new), (batch, 1, terms, new.shape[2]))
     if weight != 1:
-        each = b.MUL(each, b.number(weight, each), b.const([0], d.I8))
+        each = b.mul(each, b.number(weight, each))
     total = b.REDUCE_SUM(masks.chosen(b, mask, each, b.number(0, each)), axis=2)
     return converted(b, b.ADD(int32(b, rows), b.reshape(total, rows.shape)), rows.dtype)

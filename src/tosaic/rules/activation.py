@@ -6,13 +6,13 @@ import math
 from functools import partial
 
 import numpy as np
-import torch
 from torch.nn import functional as F
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.builder import Lowering
+from tosaic.rules._curve import curve
 from tosaic.rules._operands import minus, negated, plus, scale_of, times
 from tosaic.rules.norm import scaled_channels
 from tosaic.spec import dtypes as d
@@ -22,52 +22,39 @@ _LIMITED = (Sample(((2, 3, 5),), domain=(-8.0, 8.0)), Sample(((1, 4, 3, 3),), do
 _CURVES = tuple(Sample(s.shapes, domain=s.domain, steps16=2) for s in _LIMITED)
 
 
-@rule("aten.hardtanh.default", "aten.hardtanh_.default",
+@rule("aten.hardtanh.default",
       samples=(*_LIMITED, Sample(((4, 9),), (-2.0, 0.5))))  # fmt: skip
 def hardtanh(b: Lowering, self: Value, min_val: float = -1.0, max_val: float = 1.0) -> Value:
     return b.bounded(self, min_val, max_val)
 
 
-rule("aten.relu.default", "aten.relu_.default", samples=_LIMITED)(
-    partial(hardtanh, min_val=0.0, max_val=math.inf)
-)
-rule("aten.relu6.default", "aten.relu6_.default", samples=_LIMITED)(
-    partial(hardtanh, min_val=0.0, max_val=6.0)
-)
+rule("aten.relu.default", samples=_LIMITED)(partial(hardtanh, min_val=0.0, max_val=math.inf))
+rule("aten.relu6.default", samples=_LIMITED)(partial(hardtanh, min_val=0.0, max_val=6.0))
 
 
-@rule("aten.clamp.default", "aten.clamp_.default",
+@rule("aten.clamp.default",
       samples=[Sample(((4, 9),), (-1.0, 2.0)), Sample(((4, 9),), (None, 1.5)),
                Sample(((36,),), (-1,))])  # fmt: skip
 def clamp(b: Lowering, self: Value, min: float | None = None, max: float | None = None) -> Value:
     return b.bounded(self, -math.inf if min is None else min, math.inf if max is None else max)
 
 
-rule("aten.clamp_min.default", "aten.clamp_min_.default", samples=[Sample(((4, 9),), (-1.0,))])(
-    clamp
-)
-rule("aten.clamp_max.default", "aten.clamp_max_.default", samples=[Sample(((4, 9),), (1.0,))])(
-    clamp
-)
+rule("aten.clamp_min.default", samples=[Sample(((4, 9),), (-1.0,))])(clamp)
+rule("aten.clamp_max.default", samples=[Sample(((4, 9),), (1.0,))])(clamp)
 
 
-@rule("aten.sigmoid.default", "aten.sigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
-      samples=_CURVES)  # fmt: skip
+@curve("sigmoid", _CURVES, 11.0, policy="FIXED", limits=(0.0, 1.0))
 def sigmoid(b: Lowering, self: Value) -> Value:
-    return b.SIGMOID(self) if self.quant is None else b.table(self, torch.sigmoid, 11.0)
+    return b.SIGMOID(self)
 
 
-@rule("aten.tanh.default", "aten.tanh_.default", policy="FIXED", limits=(-1.0, 1.0),
-      samples=_CURVES)  # fmt: skip
+@curve("tanh", _CURVES, 6.0, policy="FIXED", limits=(-1.0, 1.0))
 def tanh(b: Lowering, self: Value) -> Value:
-    return b.TANH(self) if self.quant is None else b.table(self, torch.tanh, 6.0)
+    return b.TANH(self)
 
 
-@rule("aten.gelu.default", "aten.gelu_.default",
-      samples=(*_CURVES, Sample(((4, 9),), (), (("approximate", "tanh"),), steps16=2)))  # fmt: skip
+@curve("gelu", (*_CURVES, Sample(((4, 9),), (), (("approximate", "tanh"),), steps16=2)))
 def gelu(b: Lowering, self: Value, approximate: str = "none") -> Value:
-    if self.quant is not None:
-        return b.table(self, lambda x: F.gelu(x, approximate=approximate))
     if approximate == "tanh":
         cubed = times(b, times(b, times(b, self, self), self), 0.044715)
         part = b.TANH(times(b, plus(b, self, cubed), math.sqrt(2 / math.pi)))
@@ -76,20 +63,19 @@ def gelu(b: Lowering, self: Value, approximate: str = "none") -> Value:
     return times(b, times(b, self, 0.5), plus(b, part, 1.0))
 
 
-@rule("aten.silu.default", "aten.silu_.default", samples=_CURVES)
+@curve("silu", _CURVES)
 def silu(b: Lowering, self: Value) -> Value:
-    return b.table(self, F.silu) if self.quant is not None else times(b, self, b.SIGMOID(self))
+    return times(b, self, b.SIGMOID(self))
 
 
-@rule("aten.hardsigmoid.default", "aten.hardsigmoid_.default", policy="FIXED", limits=(0.0, 1.0),
-      samples=_CURVES)  # fmt: skip
+@curve("hardsigmoid", _CURVES, policy="FIXED", limits=(0.0, 1.0))
 def hardsigmoid(b: Lowering, self: Value) -> Value:
-    return b.table(self, F.hardsigmoid) if self.quant is not None else _gate(b, self)
+    return _gate(b, self)
 
 
-@rule("aten.hardswish.default", "aten.hardswish_.default", samples=_CURVES)
+@curve("hardswish", _CURVES)
 def hardswish(b: Lowering, self: Value) -> Value:
-    return b.table(self, F.hardswish) if self.quant is not None else times(b, self, _gate(b, self))
+    return times(b, self, _gate(b, self))
 
 
 def _gate(b: Lowering, x: Value) -> Value:
@@ -104,11 +90,8 @@ def _negative(b: Lowering, x: Value) -> Value:
     return b.MINIMUM(x, b.number(0, x))
 
 
-@rule("aten.leaky_relu.default", "aten.leaky_relu_.default",
-      samples=(*_CURVES, Sample(((4, 9),), (0.2,), steps16=2)))  # fmt: skip
+@curve("leaky_relu", (*_CURVES, Sample(((4, 9),), (0.2,), steps16=2)))
 def leaky_relu(b: Lowering, self: Value, negative_slope: float = 0.01) -> Value:
-    if self.quant is not None:
-        return b.table(self, lambda x: F.leaky_relu(x, negative_slope))
     return plus(b, _positive(b, self), times(b, _negative(b, self), negative_slope))
 
 
@@ -164,7 +147,7 @@ def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
     scaled = b.rescale(last, sizes.tolist(), 0, d.I32)
     if slopes.min() < 0:
         signs = np.where(slopes < 0, -1, 1).reshape(*(1,) * (x.type.rank - 1), -1)
-        scaled = b.MUL(scaled, b.const(signs, d.I32), b.const([0], d.I8))
+        scaled = b.mul(scaled, b.const(signs, d.I32))
     if slopes.max() <= 1:
         y = b.MAXIMUM(same, scaled)
     else:
@@ -191,7 +174,7 @@ def prelu_kernel(b: Lowering, self: Value, weight: Value) -> Value:
     if weight.quant is None and slopes is not None:
         weight = b.requantize(weight, Quant(float(np.abs(slopes).max() or 1.0) / 32767), d.I16)
     upper, lower, slope = b.widened(self), b.widened(self), b.widened(weight)
-    product = b.MUL(_negative(b, lower), slope, b.const([0], d.I8))
+    product = b.mul(_negative(b, lower), slope)
     product.quant = Quant(scale_of(lower) * scale_of(slope))
     bits = 12  # leaves room for slopes up to 16, the sum of int16 values being int32
     quant = Quant(scale_of(upper) / 2.0**bits)
@@ -205,24 +188,21 @@ def _below_zero(b: Lowering, x: Value, factor: float, inner: float) -> Value:
     return times(b, minus(b, exponential, 1.0), factor)
 
 
-@rule("aten.elu.default", "aten.elu_.default",
-      samples=(*_CURVES, Sample(((4, 9),), (0.7, 1.2, 0.5), steps16=2)))  # fmt: skip
+@curve("elu", (*_CURVES, Sample(((4, 9),), (0.7, 1.2, 0.5), steps16=2)))
 def elu(
     b: Lowering, self: Value, alpha: float = 1.0, scale: float = 1.0, input_scale: float = 1.0
 ) -> Value:
-    if self.quant is not None:
-        return b.table(self, lambda x: torch.ops.aten.elu.default(x, alpha, scale, input_scale))
     below = _below_zero(b, self, alpha * scale, input_scale)
     return plus(b, times(b, _positive(b, self), scale), below)
 
 
-@rule("aten.celu.default", "aten.celu_.default",
+@rule("aten.celu.default",
       samples=(*_CURVES, Sample(((4, 9),), (0.6,), steps16=2)))  # fmt: skip
 def celu(b: Lowering, self: Value, alpha: float = 1.0) -> Value:
     return elu(b, self, alpha, 1.0, 1.0 / alpha)
 
 
-@rule("aten.selu.default", "aten.selu_.default", samples=_CURVES)
+@rule("aten.selu.default", samples=_CURVES)
 def selu(b: Lowering, self: Value) -> Value:
     return elu(b, self, 1.6732632423543772, 1.0507009873554805)  # the constants of PyTorch
 
@@ -232,50 +212,40 @@ def _log_of_one_and_exp(b: Lowering, x: Value) -> Value:
     return b.LOG(plus(b, b.EXP(negated(b, b.ABS(x))), 1.0))
 
 
-@rule("aten.softplus.default",
-      samples=(*_CURVES, Sample(((4, 9),), (2.0,), steps16=2),
-               Sample(((4, 9),), (1.0, 1.0), steps16=2)))  # fmt: skip
+@curve(
+    "softplus",
+    (*_CURVES, Sample(((4, 9),), (2.0,), steps16=2), Sample(((4, 9),), (1.0, 1.0), steps16=2)),
+)
 def softplus(b: Lowering, self: Value, beta: float = 1.0, threshold: float = 20.0) -> Value:
-    if self.quant is not None:
-        return b.table(self, lambda x: F.softplus(x, beta, threshold))
     x = times(b, self, beta)
     y = times(b, plus(b, _positive(b, x), _log_of_one_and_exp(b, x)), 1.0 / beta)
     return b.SELECT(b.GREATER(x, b.number(threshold, x)), self, y)
 
 
-@rule("aten.mish.default", "aten.mish_.default", samples=_CURVES)
+@curve("mish", _CURVES)
 def mish(b: Lowering, self: Value) -> Value:
-    if self.quant is not None:
-        return b.table(self, F.mish)
     return times(b, self, b.TANH(plus(b, _positive(b, self), _log_of_one_and_exp(b, self))))
 
 
-@rule("aten.log_sigmoid.default", samples=_CURVES)
+@curve("log_sigmoid", _CURVES)
 def log_sigmoid(b: Lowering, self: Value) -> Value:
-    if self.quant is not None:
-        return b.table(self, F.logsigmoid)
     return minus(b, _negative(b, self), _log_of_one_and_exp(b, self))
 
 
-@rule("aten.hardshrink.default", samples=(*_LIMITED, Sample(((4, 9),), (1.5,), steps16=2)))
+@curve("hardshrink", (*_LIMITED, Sample(((4, 9),), (1.5,), steps16=2)))
 def hardshrink(b: Lowering, self: Value, lambd: float = 0.5) -> Value:
-    if self.quant is not None:
-        return b.table(self, lambda x: F.hardshrink(x, lambd))
     return b.SELECT(b.GREATER(b.ABS(self), b.number(lambd, self)), self, b.number(0.0, self))
 
 
-@rule("aten.softshrink.default", samples=(*_CURVES, Sample(((4, 9),), (1.5,), steps16=2)))
+@curve("softshrink", (*_CURVES, Sample(((4, 9),), (1.5,), steps16=2)))
 def softshrink(b: Lowering, self: Value, lambd: float = 0.5) -> Value:
-    if self.quant is not None:
-        return b.table(self, lambda x: F.softshrink(x, lambd))
     return minus(b, self, b.CLAMP(self, min_val=-lambd, max_val=lambd))
 
 
-@rule("aten.threshold.default", "aten.threshold_.default",
-      samples=[Sample(((4, 9),), (0.5, -1.0), steps16=2),
-               Sample(((2, 3, 5),), (-1.0, 2.0), steps16=12)])  # fmt: skip
+@curve(
+    "threshold",
+    [Sample(((4, 9),), (0.5, -1.0), steps16=2), Sample(((2, 3, 5),), (-1.0, 2.0), steps16=12)],
+)
 def threshold(b: Lowering, self: Value, threshold: float, value: float) -> Value:
-    if self.quant is not None:
-        return b.table(self, lambda x: F.threshold(x, threshold, value))
     above = b.GREATER(self, b.number(threshold, self))
     return b.SELECT(above, self, b.number(value, self))

@@ -3,70 +3,45 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
-from tosaic.front.registry import Lowered, Sample, rule
+from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.lowering.builder import Lowering
+from tosaic.rules._curve import curve, curves
 from tosaic.rules._integer_floor import left_over
-from tosaic.rules._operands import minus, negated, plus, times
+from tosaic.rules._operands import minus, negated, plus, signed, times
 from tosaic.spec.dtypes import I8
 
 
-def function_rule(
-    name: str,
-    function: Callable[[Tensor], Tensor],
-    domain: tuple[float, float],
-    steps16: int = 2,
-    **options: Any,
-) -> Callable[[Callable[[Lowering, Value], Value]], Lowered]:
-    """A rule whose integer form is a table; the decorated function is its float form."""
-    shapes = ((2, 3, 5),), ((40,),)
-    samples = [Sample(s, domain=domain, steps16=steps16) for s in shapes]
-
-    def register(real: Callable[[Lowering, Value], Value]) -> Lowered:
-        forms = (name, f"{name}_") if hasattr(torch.ops.aten, f"{name}_") else (name,)
-
-        @rule(*(f"aten.{form}.default" for form in forms), samples=samples, **options)
-        def lower(b: Lowering, self: Value) -> Value:
-            return real(b, self) if self.quant is None else b.table(self, function)
-
-        return lower
-
-    return register
-
-
-@function_rule("exp2", torch.exp2, (-4.0, 1.0))
+@curve("exp2", curves(-4.0, 1.0))
 def exp2(b: Lowering, x: Value) -> Value:
     return b.POW(b.number(2.0, x), x)
 
 
-@function_rule("log2", torch.log2, (0.3, 3.0), 4)
+@curve("log2", curves(0.3, 3.0, 4))
 def log2(b: Lowering, x: Value) -> Value:
     return times(b, b.LOG(x), 1 / math.log(2))
 
 
-@function_rule("log10", torch.log10, (0.3, 3.0), 4)
+@curve("log10", curves(0.3, 3.0, 4))
 def log10(b: Lowering, x: Value) -> Value:
     return times(b, b.LOG(x), 1 / math.log(10))
 
 
-@function_rule("erfc", torch.erfc, (-3.0, 3.0))
+@curve("erfc", curves(-3.0, 3.0))
 def erfc(b: Lowering, x: Value) -> Value:
     return minus(b, b.number(1.0, x), b.ERF(x))
 
 
-@function_rule("tan", torch.tan, (-1.2, 1.2))
+@curve("tan", curves(-1.2, 1.2))
 def tan(b: Lowering, x: Value) -> Value:
     return times(b, b.SIN(x), b.RECIPROCAL(b.COS(x)))
 
 
-@function_rule("sinh", torch.sinh, (-3.0, 3.0))
+@curve("sinh", curves(-3.0, 3.0))
 def sinh(b: Lowering, x: Value) -> Value:
     """tanh(x) · cosh(x), which keeps the digits of a small x."""
     return times(b, b.TANH(x), cosh_of(b, x))
@@ -76,32 +51,32 @@ def cosh_of(b: Lowering, x: Value) -> Value:
     return times(b, plus(b, b.EXP(x), b.EXP(negated(b, x))), 0.5)
 
 
-function_rule("cosh", torch.cosh, (-3.0, 3.0))(cosh_of)
+curve("cosh", curves(-3.0, 3.0))(cosh_of)
 
 
-@function_rule("asinh", torch.asinh, (-3.0, 3.0))
+@curve("asinh", curves(-3.0, 3.0))
 def asinh(b: Lowering, x: Value) -> Value:
     """log(|x| + √(x² + 1)) with the sign of x."""
     size = b.ABS(x)
-    return _signed(b, x, b.LOG(plus(b, size, _root(b, plus(b, times(b, x, x), 1.0)))))
+    return signed(b, x, b.LOG(plus(b, size, _root(b, plus(b, times(b, x, x), 1.0)))))
 
 
-@function_rule("acosh", torch.acosh, (1.3, 4.0), 16)
+@curve("acosh", curves(1.3, 4.0, 16))
 def acosh(b: Lowering, x: Value) -> Value:
     return b.LOG(plus(b, x, _root(b, plus(b, times(b, x, x), -1.0))))
 
 
-@function_rule("atanh", torch.atanh, (-0.8, 0.8), 4)
+@curve("atanh", curves(-0.8, 0.8, 4))
 def atanh(b: Lowering, x: Value) -> Value:
     return times(b, minus(b, b.LOG(plus(b, x, 1.0)), b.LOG(plus(b, negated(b, x), 1.0))), 0.5)
 
 
-@function_rule("acos", torch.acos, (-0.9, 0.9), 4)
+@curve("acos", curves(-0.9, 0.9, 4))
 def acos(b: Lowering, x: Value) -> Value:
     return minus(b, b.number(math.pi / 2, x), _arcsine(b, x))
 
 
-@function_rule("sinc", torch.sinc, (-3.0, 3.0))
+@curve("sinc", curves(-3.0, 3.0))
 def sinc(b: Lowering, x: Value) -> Value:
     """sin(πx) / πx, and 1 where that is 0 / 0."""
     angle = times(b, x, math.pi)
@@ -109,7 +84,7 @@ def sinc(b: Lowering, x: Value) -> Value:
     return b.SELECT(b.EQUAL(x, b.number(0.0, x)), b.number(1.0, x), ratio)
 
 
-@function_rule("erfinv", torch.erfinv, (-0.8, 0.8), 4)
+@curve("erfinv", curves(-0.8, 0.8, 4))
 def erfinv(b: Lowering, x: Value) -> Value:
     """A start by Winitzki, then two steps of Newton on erf."""
     made = _start_of_erfinv(b, x)
@@ -124,10 +99,10 @@ def _start_of_erfinv(b: Lowering, x: Value) -> Value:
     width = b.LOG(plus(b, negated(b, times(b, x, x)), 1.0))
     mean = plus(b, times(b, width, 0.5), 2 / (math.pi * factor))
     inner = minus(b, _root(b, minus(b, times(b, mean, mean), times(b, width, 1 / factor))), mean)
-    return _signed(b, x, _root(b, b.MAXIMUM(inner, b.number(0.0, x))))
+    return signed(b, x, _root(b, b.MAXIMUM(inner, b.number(0.0, x))))
 
 
-@rule("aten.frac.default", "aten.frac_.default",
+@rule("aten.frac.default",
       samples=[Sample(s, domain=(-8.0, 8.0)) for s in (((2, 3, 5),), ((40,),))])  # fmt: skip
 def frac(b: Lowering, self: Value) -> Value:
     if self.quant is not None:
@@ -136,29 +111,21 @@ def frac(b: Lowering, self: Value) -> Value:
     return minus(b, self, b.SELECT(below, b.CEIL(self), b.FLOOR(self)))
 
 
-@function_rule("rad2deg", torch.rad2deg, (-3.0, 3.0))
+@curve("rad2deg", curves(-3.0, 3.0))
 def rad2deg(b: Lowering, x: Value) -> Value:
     return times(b, x, 180 / math.pi)
 
 
-@rule("aten.logit.default", "aten.logit_.default",
-      samples=[Sample(((40,),), domain=(0.1, 0.9), steps16=4),
-               Sample(((2, 3, 5),), (0.2,), domain=(0.01, 0.99), steps16=12)])  # fmt: skip
+@curve("logit", [Sample(((40,),), domain=(0.1, 0.9), steps16=4),
+                 Sample(((2, 3, 5),), (0.2,), domain=(0.01, 0.99), steps16=12)])  # fmt: skip
 def logit(b: Lowering, self: Value, eps: float | None = None) -> Value:
     """log(x) − log(1 − x), of x limited to what is ``eps`` away from 0 and 1."""
-    if self.quant is not None:
-        return b.table(self, lambda x: torch.logit(x, eps))
     x = self if eps is None else b.bounded(self, eps, 1 - eps)
     return minus(b, b.LOG(x), b.LOG(plus(b, negated(b, x), 1.0)))
 
 
 def _root(b: Lowering, x: Value) -> Value:
     return b.RECIPROCAL(b.RSQRT(x))
-
-
-def _signed(b: Lowering, x: Value, size: Value) -> Value:
-    """A size with the sign of x."""
-    return b.SELECT(b.GREATER(b.number(0.0, x), x), negated(b, size), size)
 
 
 def _arcsine(b: Lowering, x: Value) -> Value:
@@ -178,7 +145,7 @@ def _arc(b: Lowering, x: Value) -> Value:
     for coefficient in reversed(coefficients[:-1]):
         total = plus(b, times(b, total, square), coefficient)
     angle = times(b, total, small)
-    return _signed(b, x, b.SELECT(large, minus(b, b.number(math.pi / 2, x), angle), angle))
+    return signed(b, x, b.SELECT(large, minus(b, b.number(math.pi / 2, x), angle), angle))
 
 
 def _arc_coefficients() -> list[float]:
@@ -188,5 +155,5 @@ def _arc_coefficients() -> list[float]:
     return [float(c) for c in fitted.convert().coef]
 
 
-atan = function_rule("atan", torch.atan, (-4.0, 4.0))(_arc)
-asin = function_rule("asin", torch.asin, (-0.9, 0.9), 4)(_arcsine)
+atan = curve("atan", curves(-4.0, 4.0))(_arc)
+asin = curve("asin", curves(-0.9, 0.9, 4))(_arcsine)

@@ -14,15 +14,16 @@ import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Value
 from tosaic.lowering.alternatives.data_movement import first
 from tosaic.lowering.alternatives.mask import is_mask
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering
+from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules import _scores
 from tosaic.rules._matmul_rows import by_lines
 from tosaic.rules._operands import converted, minus, operands, scale_of, times
-from tosaic.rules._rows import normal, product, reciprocal
+from tosaic.rules._rows import reciprocal
 from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask, two_bytes
 from tosaic.rules._sums import finished, largest, zero_point
 from tosaic.rules.linear import batched, multiply
@@ -85,20 +86,19 @@ def _mask(b: Lowering, given: Value | None, is_causal: bool, heads: _Heads, boun
     return known_mask(np.broadcast_to(real, (*shape[:-1], columns)), bound)
 
 
-def _scores_of(b: Lowering, heads: _Heads, scale: float) -> tuple[Value, float, float]:
-    """Sums of products as int32, what one is, and how far from 0 they can be."""
+def _scores_of(b: Lowering, heads: _Heads, scale: float) -> tuple[Fixed, float]:
+    """Sums of products as int32, and how far from 0 they can be."""
     q, k = heads.query, heads.key
     if k.quant is None or q.quant is None or q.dtype is not k.dtype or scale <= 0:
         raise Unsupported("attention in integers needs query, key and value of one type")
     unit = scale_of(q) * scale_of(k) * scale
     most = q.shape[-1] * largest(q) * largest(k)
-    if q.dtype is d.I8:
-        sums = b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=d.I32)
-        return b.reshape(sums, heads.scores), unit, most * unit
-    wide = b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=d.I48)
-    spare = max(most.bit_length() - 27, _scores.spare_bits(unit))
-    sums = b.rescale(wide, [2.0**-spare], 0, d.I32)
-    return b.reshape(sums, heads.scores), unit * 2.0**spare, (most + 1) * unit
+    kind = d.I32 if q.dtype is d.I8 else d.I48
+    sums = Fixed(b, b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=kind), unit)
+    if kind is d.I48:
+        spare = max(most.bit_length() - 27, _scores.spare_bits(unit))
+        sums, most = sums.to(d.I32, unit * 2.0**spare), most + 1
+    return sums.map(lambda v: b.reshape(v, heads.scores)), most * unit
 
 
 _Form = Callable[[Lowering, Scores], Exponentials]
@@ -112,8 +112,8 @@ def _integers(
 
     def form(exponentials: _Form, weigh: Callable[..., Value]) -> Callable[[], Value]:
         def build() -> Value:
-            sums, unit, bound = _scores_of(b, heads, scale)
-            made = Scores(sums, unit, bound, _mask(b, mask, is_causal, heads, bound))
+            sums, bound = _scores_of(b, heads, scale)
+            made = Scores(sums, bound, _mask(b, mask, is_causal, heads, bound))
             return weigh(b, exponentials(b, made), heads)
 
         return build
@@ -129,55 +129,58 @@ def _integers(
     )
 
 
-def _divided(b: Lowering, sums: Value, total: Value, bits: int, place: int, value: Value) -> Value:
-    """sums · 2^place / total, where a total of a row that allows something has ``bits`` bits.
+def _divided(sums: Fixed, total: Fixed, bits: int, value: Value) -> Value:
+    """sums / total, where a total of a row that allows something has ``bits`` bits.
 
     The result is within the values' range, whose bits it has 30 of: the shift follows. A mean
     of values is no further from zero than the furthest of them, and its roundings are small.
     """
-    some = _at_least_half(b, total, bits)
-    inverse = reciprocal(b, normal(b, some), bits, exact=value.dtype is d.I16)
-    fine = 30 - largest(value).bit_length()
-    made = product(b, sums, inverse, 28 + bits - place - fine)
-    b.proved(made, -(2.0**30.5), 2.0**30.5)
-    return b.with_quant(made, Quant(scale_of(value) / 2.0**fine))
+    inverse = reciprocal(_at_least_half(total, bits), bits, exact=value.dtype is d.I16)
+    unit = 2.0 ** (largest(value).bit_length() - 30)
+    made = sums.times(inverse, unit).proved(-(2.0**30.5) * unit, 2.0**30.5 * unit)
+    return made.at(scale_of(value) * unit).quantized()
 
 
-def _flat(b: Lowering, values: Value, heads: _Heads) -> Value:
-    return b.reshape(values, heads.flat)
+def _at_least_half(total: Fixed, bits: int) -> Fixed:
+    """Sums of rows, where those that allow nothing must not be 0."""
+    return total.maximum((1 << (bits - 1)) * total.unit)
+
+
+def _flat(e: Exponentials, heads: _Heads) -> Fixed:
+    return e.values.map(lambda values: e.values.b.reshape(values, heads.flat))
+
+
+def _short(b: Lowering, value: Value) -> Value:
+    return value if value.dtype is d.I16 else b.rescale(value, [1.0], 0, d.I16)
+
+
+def _weighed(b: Lowering, shares: Fixed, value: Value) -> Fixed:
+    """int16 shares times int16 values, whose sums have 48 bits."""
+    zero = b.const([0], d.I16)
+    return Fixed(b, b.MATMUL(shares.value, value, zero, zero, out=d.I48), shares.unit)
 
 
 def _by_shorts(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     """int16 exponentials times int16 values, whose sums have 48 bits."""
-    short = _flat(b, e.values, heads)
-    total = b.REDUCE_SUM(b.rescale(short, [1.0], 0, d.I32), axis=2)
-    v = heads.value
-    if v.dtype is not d.I16:
-        v = b.rescale(v, [1.0], 0, d.I16)
-    zero = b.const([0], d.I16)
-    sums = b.MATMUL(short, v, zero, zero, out=d.I48)
-    most = heads.scores[-1] * 32767 * largest(heads.value)
-    spare = max(most.bit_length() - 30, 0)
-    return _divided(b, b.rescale(sums, [2.0**-spare], 0, d.I32), total, 15, spare, heads.value)
+    short = _flat(e, heads)
+    total = short.to(d.I32).sum(2)
+    sums, _ = _weighed(b, short, _short(b, heads.value)).fitted(30)
+    return _divided(sums, total, 15, heads.value)
 
 
 def _by_two_shorts(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     """Exponentials of 30 bits as two int16, each with a product of its own."""
-    whole, length = _flat(b, e.values, heads), heads.scores[-1]
-    fifteen = b.number(15, whole)
-    high = b.ARITHMETIC_RIGHT_SHIFT(whole, fifteen, round=True)
-    low = b.SUB(whole, b.LOGICAL_LEFT_SHIFT(high, fifteen))
+    length = heads.scores[-1]
+    high, low = _flat(e, heads).split(15)
     up = 15 - math.ceil(math.log2(length))  # the bits that a sum of the upper ones leaves
-    totals = [b.REDUCE_SUM(v, axis=2) for v in (high, low)]
-    total = b.LOGICAL_LEFT_SHIFT(totals[0], b.number(up, whole))
-    total = b.ADD(total, b.rescale(totals[1], [2.0 ** (up - 15)], 0, d.I32))
+    totals = [v.sum(2) for v in (high, low)]
+    total = (totals[0] << up) + totals[1].to(d.I32, 2.0 ** (15 - up)).at(1.0)
     spare = max((length * 32767 * largest(heads.value)).bit_length() - 29, 0)
-    zero, parts = b.const([0], d.I16), []
-    for part, bits in ((high, spare), (low, spare + 15)):
-        short = b.rescale(part, [1.0], 0, d.I16)
-        sums = b.MATMUL(short, heads.value, zero, zero, out=d.I48)
-        parts.append(b.rescale(sums, [2.0**-bits], 0, d.I32))
-    return _divided(b, b.ADD(*parts), total, 15 + up, spare + up, heads.value)
+    parts = [
+        _weighed(b, part.to(d.I16), heads.value).to(d.I32, 2.0**bits).at(2.0**spare)
+        for part, bits in ((high, spare), (low, spare + 15))
+    ]
+    return _divided(parts[0] + parts[1], total.at(2.0**-up), 15 + up, heads.value)
 
 
 def _by_shares(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
@@ -185,49 +188,41 @@ def _by_shares(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     length = heads.scores[-1]
     if length > _SHORT or length > 2 * heads.value.shape[-1]:
         raise Unsupported("probabilities of long rows are too small for int16")
-    short = _flat(b, e.values, heads)
-    total = _at_least_half(b, b.REDUCE_SUM(b.rescale(short, [1.0], 0, d.I32), axis=2), 15)
-    inverse = reciprocal(b, normal(b, total), 15, exact=False)  # 2^43 / total
-    brief = b.rescale(inverse, [16384 * 32767 / 2.0**43], 0, d.I16)  # 16384 and little more
-    shares = b.rescale(product(b, short, brief), [2.0**-14], 0, d.I16)
-    zero, v = b.const([0], d.I16), b.rescale(heads.value, [1.0], 0, d.I16)
-    sums = b.MATMUL(shares, v, zero, zero, out=d.I48)
-    return finished(b, b.with_quant(sums, Quant(scale_of(heads.value) / 32767)), 1, 24)
-
-
-def _at_least_half(b: Lowering, total: Value, bits: int) -> Value:
-    """Sums of rows, where those that allow nothing must not be 0."""
-    return b.MAXIMUM(total, b.number(1 << (bits - 1), total))
+    short = _flat(e, heads)
+    total = _at_least_half(short.to(d.I32).sum(2), 15)
+    inverse = reciprocal(total, 15, exact=False)
+    brief = inverse.to(d.I16, 1 / (16384 * 32767))  # 16384 and little more
+    shares = (short * brief).to(d.I16, 1 / 32767)
+    sums = _weighed(b, shares, _short(b, heads.value))
+    return finished(b, sums.at(scale_of(heads.value) / 32767).quantized(), 1, 24)
 
 
 def _by_lines(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     """int16 exponentials times int16 values, for targets without such products of matrices."""
-    short, value = _flat(b, e.values, heads), heads.value
-    total = b.REDUCE_SUM(b.rescale(short, [1.0], 0, d.I32), axis=2)
+    short, value = _flat(e, heads), heads.value
+    total = short.to(d.I32).sum(2)
     bits = (largest(value) - 1).bit_length()  # which leave a term 15
-    return _divided(b, by_lines(b, short, value, bits), total, 15, bits, value)
-
-
-def _weighed(b: Lowering, byte: Value, heads: _Heads) -> Value:
-    v = heads.value
-    return b.MATMUL(byte, v, zero_point(b, byte), zero_point(b, v), out=d.I32)
+    sums = Fixed(b, by_lines(b, short.value, value, bits), 2.0**bits)
+    return _divided(sums, total, 15, value)
 
 
 def _by_two_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     """Exponentials of 16 bits as two bytes, each with a product of its own."""
-    whole = _flat(b, e.values, heads)
-    upper, lower = (
-        _weighed(b, b.with_quant(b.rescale(v, [1.0], -128, d.I8), Quant(1.0, -128)), heads)
-        for v in two_bytes(b, whole)
-    )
+    whole, v = _flat(e, heads), heads.value
+    sums = []
+    for byte in two_bytes(whole):
+        short = b.rescale(byte.value, [1.0], -128, d.I8)
+        zeros = b.const([-128], d.I8), zero_point(b, v)
+        sums.append(Fixed(b, b.MATMUL(short, v, *zeros, out=d.I32)))
+    upper, lower = sums
     spare = max((heads.scores[-1] * 65535 * 255).bit_length() - 30, 0)
-    if spare < 8:
-        upper = b.LOGICAL_LEFT_SHIFT(upper, b.number(8 - spare, upper))
-    if spare:
-        lower = b.ARITHMETIC_RIGHT_SHIFT(lower, b.number(min(spare, 8), lower), round=True)
     if spare > 8:
         raise Unsupported(f"attention to {heads.scores[-1]} elements without int16")
-    return _divided(b, b.ADD(upper, lower), b.REDUCE_SUM(whole, axis=2), 16, spare, heads.value)
+    if spare < 8:
+        upper <<= 8 - spare
+    if spare:
+        lower >>= spare
+    return _divided((upper + lower).at(2.0**spare), whole.sum(2), 16, v)
 
 
 def _float(b: Lowering, heads: _Heads, mask: Value | None, is_causal: bool, scale: float) -> Value:

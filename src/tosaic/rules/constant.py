@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from functools import partial
 from typing import Any
 
@@ -167,80 +166,31 @@ _REAL = "a quantized value stands for real numbers, of whatever float type"
     integers=(),
     why=_REAL,
 )
-@shared("dim_order_ops._to_dim_order_copy.default")
+@shared("dim_order_ops._to_dim_order_copy.default", "aten.to.device", "aten.to.dtype_layout")
 def to_copy(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory: Any) -> Value:
     return _cast(b, self, _kind(dtype, self.dtype))
 
 
-def _filled(b: Lowering, shape: Sequence[int], number: float, kind: d.DType) -> Value:
-    sizes = tuple(shape)
-    return b.const(lambda: np.full(sizes, number, kind.array), kind, shape=sizes)
+def _created(name: str, b: Lowering, self: Value | None = None, **arguments: Any) -> Value:
+    """A tensor that PyTorch makes of numbers; of another tensor at most shape and type count."""
+    packet, overload = name.split(".")
+    kept = {k: v for k, v in arguments.items() if k not in _MEMORY}
+    if self is not None:
+        kind = d.F32 if self.quant is not None else self.dtype
+        like = torch.empty((), dtype=_TORCH[kind]).expand(self.shape)
+        return b.tensor(getattr(getattr(torch.ops.aten, packet), overload)(like, **kept))
+    return b.tensor(getattr(getattr(torch.ops.aten, packet), overload)(**kept))
 
 
-def _default(number: float) -> d.DType:
-    if isinstance(number, bool):
-        return d.BOOL
-    return d.I32 if isinstance(number, int) else d.F32
-
-
-def _float_of(x: Value) -> d.DType:
-    return x.dtype if x.quant is None else d.F32
-
-
-@rule("aten.full.default")
-def full(
-    b: Lowering,
-    size: Sequence[int],
-    fill_value: float,
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return _filled(b, size, fill_value, _kind(dtype, _default(fill_value)))
-
-
-@rule("aten.scalar_tensor.default")
-def scalar_tensor(b: Lowering, s: float, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return _filled(b, (), s, _kind(dtype, d.F32))
-
-
-rule("aten.zeros.default", "aten.empty.memory_format")(partial(full, fill_value=0.0))
-rule("aten.ones.default")(partial(full, fill_value=1.0))
-
-
-@rule("aten.full_like.default")
-def full_like(
-    b: Lowering, self: Value, fill_value: float, dtype: torch.dtype | None = None, **memory: Any
-) -> Value:
-    return _filled(b, self.shape, fill_value, _kind(dtype, _float_of(self)))
-
-
-rule("aten.zeros_like.default", "aten.empty_like.default")(partial(full_like, fill_value=0))
-rule("aten.ones_like.default")(partial(full_like, fill_value=1))
-
-
-@rule("aten.new_full.default")
-def new_full(
-    b: Lowering,
-    self: Value,
-    size: Sequence[int],
-    fill_value: float,
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return _filled(b, size, fill_value, _kind(dtype, _float_of(self)))
-
-
-rule("aten.new_zeros.default", "aten.new_empty.default")(partial(new_full, fill_value=0))
-rule("aten.new_ones.default")(partial(new_full, fill_value=1))
-
-
-@rule("aten.arange.start_step", "aten.arange.start", "aten.arange.default")
-def arange(
-    b: Lowering,
-    end: float,
-    start: float = 0,
-    step: float = 1,
-    dtype: torch.dtype | None = None,
-    **memory: Any,
-) -> Value:
-    return b.tensor(torch.arange(start, end, step, dtype=dtype))
+_MEMORY = ("layout", "device", "pin_memory", "memory_format")
+_TORCH = {kind: dtype for dtype, kind in TYPES.items()}
+for _name in (
+    "full.default", "zeros.default", "ones.default", "scalar_tensor.default", "full_like.default",
+    "zeros_like.default", "ones_like.default", "new_full.default", "new_zeros.default",
+    "new_ones.default", "arange.default", "arange.start", "arange.start_step", "eye.default",
+    "eye.m", "linspace.default",
+):  # fmt: skip
+    rule(f"aten.{_name}")(partial(_created, _name))
+rule("aten.empty.memory_format")(partial(_created, "zeros.default"))
+rule("aten.empty_like.default")(partial(_created, "zeros_like.default"))
+rule("aten.new_empty.default")(partial(_created, "new_zeros.default"))

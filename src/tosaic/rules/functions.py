@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.lut import Function
 from tosaic.lowering.builder import Lowering
+from tosaic.rules._curve import curve, curves
 from tosaic.rules._integer_floor import whole
 from tosaic.rules._operands import minus, negated, plus, scale_of, times
 from tosaic.spec.dtypes import I8, I16, I32
@@ -19,36 +21,29 @@ _FEW = 8.0  # radians up to which a table of a wave is fine enough
 _MANY = 2.0**17  # radians whose turns still fit int32
 
 
-def _samples(low: float, high: float, steps16: int = 2) -> tuple[Sample, ...]:
-    """Lines between int16 entries and the rounding after them: 2 steps where f is smooth."""
-    shapes = ((2, 3, 5),), ((40,),)
-    return tuple(Sample(s, domain=(low, high), steps16=steps16) for s in shapes)
+def _operator(name: str, b: Lowering, x: Value) -> Value:
+    return b.op(name, x)
 
 
-@rule("aten.exp.default", "aten.exp_.default", samples=_samples(-4.0, 1.0))
-def exp(b: Lowering, self: Value) -> Value:
-    return b.EXP(self) if self.quant is None else b.table(self, torch.exp)
+rsqrt = curve("rsqrt", curves(0.3, 4.0, 6))(partial(_operator, "RSQRT"))
+reciprocal = curve("reciprocal", curves(0.3, 4.0, 12))(partial(_operator, "RECIPROCAL"))
+curve("exp", curves(-4.0, 1.0))(partial(_operator, "EXP"))
+curve("log", curves(0.3, 3.0, 4))(partial(_operator, "LOG"))
+curve("erf", curves(-3.0, 3.0))(partial(_operator, "ERF"))
 
 
-@rule("aten.expm1.default", "aten.expm1_.default", samples=_samples(-2.0, 1.0))
-def expm1(b: Lowering, self: Value) -> Value:
+@curve("expm1", curves(-2.0, 1.0))
+def expm1(b: Lowering, x: Value) -> Value:
     """tanh(x/2) · (eˣ + 1), which keeps the digits of a small x."""
-    if self.quant is not None:
-        return b.table(self, torch.expm1)
-    return times(b, b.TANH(times(b, self, 0.5)), plus(b, b.EXP(self), 1.0))
+    return times(b, b.TANH(times(b, x, 0.5)), plus(b, b.EXP(x), 1.0))
 
 
-@rule("aten.log.default", "aten.log_.default", samples=_samples(0.3, 3.0, 4))
-def log(b: Lowering, self: Value) -> Value:
-    return b.LOG(self) if self.quant is None else b.table(self, torch.log)
+@curve("log1p", curves(-0.3, 3.0, 2))
+def log1p(b: Lowering, x: Value) -> Value:
+    return b.LOG(plus(b, x, 1.0))
 
 
-@rule("aten.log1p.default", "aten.log1p_.default", samples=_samples(-0.3, 3.0, 2))
-def log1p(b: Lowering, self: Value) -> Value:
-    return b.LOG(plus(b, self, 1.0)) if self.quant is None else b.table(self, torch.log1p)
-
-
-@rule("aten.sqrt.default", "aten.sqrt_.default", samples=_samples(0.0, 4.0, 4))
+@rule("aten.sqrt.default", samples=curves(0.0, 4.0, 4))
 def sqrt(b: Lowering, self: Value) -> Value:
     """1 / (1/√x): the infinity at 0 becomes 0 again."""
     if self.quant is None:
@@ -76,31 +71,11 @@ def _root16(b: Lowering, x: Value) -> Value:
     return b.with_quant(most, quant)
 
 
-@rule("aten.rsqrt.default", "aten.rsqrt_.default", samples=_samples(0.3, 4.0, 6))
-def rsqrt(b: Lowering, self: Value) -> Value:
-    return b.RSQRT(self) if self.quant is None else b.table(self, torch.rsqrt)
-
-
-@rule("aten.reciprocal.default", "aten.reciprocal_.default", samples=_samples(0.3, 4.0, 12))
-def reciprocal(b: Lowering, self: Value) -> Value:
-    return b.RECIPROCAL(self) if self.quant is None else b.table(self, torch.reciprocal)
-
-
-_WAVES = (*_samples(-4.0, 4.0), *_samples(-90.0, 70.0, 4))
-
-
-@rule("aten.sin.default", "aten.sin_.default", samples=_WAVES)
-def sin(b: Lowering, self: Value) -> Value:
-    return b.SIN(self) if self.quant is None else _wave(b, self, torch.sin)
-
-
-@rule("aten.cos.default", "aten.cos_.default", samples=_WAVES)
-def cos(b: Lowering, self: Value) -> Value:
-    return b.COS(self) if self.quant is None else _wave(b, self, torch.cos)
-
-
-def _wave(b: Lowering, x: Value, function: Function) -> Value:
+def _wave(name: str, b: Lowering, self: Value) -> Value:
     """A table of int16 for all of a long range would be coarse: whole turns are taken off first."""
+    if self.quant is None:
+        return b.op(name.upper(), self)
+    x, function = self, getattr(torch, name)
     if x.dtype is I8 or not _FEW < scale_of(x) * 2**15 < _MANY:
         return b.table(x, function)
     turn = 1 << 16
@@ -110,9 +85,9 @@ def _wave(b: Lowering, x: Value, function: Function) -> Value:
     return b.table(b.with_quant(within, Quant(math.tau / turn)), function)
 
 
-@rule("aten.erf.default", "aten.erf_.default", samples=_samples(-3.0, 3.0))
-def erf(b: Lowering, self: Value) -> Value:
-    return b.ERF(self) if self.quant is None else b.table(self, torch.erf)
+for _name in ("sin", "cos"):
+    _waves = (*curves(-4.0, 4.0), *curves(-90.0, 70.0, 4))
+    rule(f"aten.{_name}.default", samples=_waves)(partial(_wave, _name))
 
 
 def _whole(b: Lowering, x: Value, function: Function, rounding: str) -> Value:
@@ -122,24 +97,24 @@ def _whole(b: Lowering, x: Value, function: Function, rounding: str) -> Value:
     return whole(b, x, rounding)
 
 
-@rule("aten.floor.default", "aten.floor_.default", samples=_samples(-8.0, 8.0))
-def floor(b: Lowering, self: Value) -> Value:
-    return b.FLOOR(self) if self.quant is None else _whole(b, self, torch.floor, "floor")
+def _beside(name: str, b: Lowering, self: Value) -> Value:
+    if self.quant is None:
+        return b.op(name.upper(), self)
+    return _whole(b, self, getattr(torch, name), name)
 
 
-@rule("aten.ceil.default", "aten.ceil_.default", samples=_samples(-8.0, 8.0))
-def ceil(b: Lowering, self: Value) -> Value:
-    return b.CEIL(self) if self.quant is None else _whole(b, self, torch.ceil, "ceil")
+for _name in ("floor", "ceil"):
+    rule(f"aten.{_name}.default", samples=curves(-8.0, 8.0))(partial(_beside, _name))
 
 
-@rule("aten.trunc.default", "aten.trunc_.default", samples=_samples(-8.0, 8.0))
+@rule("aten.trunc.default", samples=curves(-8.0, 8.0))
 def trunc(b: Lowering, self: Value) -> Value:
     if self.quant is not None:
         return _whole(b, self, torch.trunc, "trunc")
     return b.SELECT(b.GREATER(b.number(0.0, self), self), b.CEIL(self), b.FLOOR(self))
 
 
-@rule("aten.round.default", "aten.round_.default", samples=_samples(-8.0, 8.0))
+@rule("aten.round.default", samples=curves(-8.0, 8.0))
 def round(b: Lowering, self: Value) -> Value:
     """Halves go to the even side: up from a floor that is odd."""
     if self.quant is not None:
@@ -151,7 +126,7 @@ def round(b: Lowering, self: Value) -> Value:
     return plus(b, below, b.SELECT(b.GREATER(part, half), b.number(1.0, self), tie))
 
 
-@rule("aten.sign.default", "aten.sign_.default", "aten.sgn.default",
+@rule("aten.sign.default", "aten.sgn.default",
       samples=[Sample(((4, 400),), whole=True)])  # fmt: skip
 def sign(b: Lowering, self: Value) -> Value:
     if self.quant is not None and self.dtype is I8:

@@ -7,10 +7,12 @@ from itertools import product
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Value
 from tosaic.lowering.alternatives.data_movement import piece
 from tosaic.lowering.builder import Lowering
+from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._indices import int32, rows_at
+from tosaic.rules._integer_floor import floor, nearest
 from tosaic.rules._operands import minus, plus, scale_of, times
 from tosaic.rules._sums import largest, summed
 from tosaic.rules.functions import round as rounded
@@ -114,70 +116,43 @@ def _in_integers(
         half = (size - 1 if align_corners else size) / 2
         line = b.reshape(piece(b, grid, 3, axis, axis + 1), (batch, grid.type.size // batch // 2))
         place = b.rescale(line, [scale_of(grid) * half * 2**_FRACTION], 0, d.I32)
-        place = b.ADD(place, b.number((size - 1) << (_FRACTION - 1), place))
-        if padding == _BORDER:
-            place = _kept(b, place, (size - 1) << _FRACTION)
-        axes.append(_integer_neighbours(b, place, size, mode, padding))
-    shift = b.const([0], d.I8)
+        fine = Fixed(b, place, 2.0**-_FRACTION) + (size - 1) / 2
+        fine = _kept(fine, size - 1) if padding == _BORDER else fine
+        axes.append(_integer_neighbours(fine, size, mode, padding))
 
-    def term(neighbours: _Neighbours) -> Value:
+    def term(neighbours: tuple[tuple[Fixed, Fixed], ...]) -> Fixed:
         (row, height), (column, width) = neighbours
-        index = b.ADD(b.MUL(row, b.number(sizes[1], row), shift), column)
-        share = b.MUL(height, width, b.const([_SHARE], d.I8))
-        pixel = b.widened(rows_at(b, rows, index))
-        return b.MUL(pixel, b.reshape(share, (*share.shape, 1)), shift)
+        index = row * sizes[1] + column
+        share = height.times(width, height.unit)
+        pixel = Fixed.of(b, rows_at(b, rows, index.value))
+        return pixel * share.map(lambda v: b.reshape(v, (*v.shape, 1)))
 
-    most = largest(input) * ((1 << _SHARE) + 2.0)  # shares are 1 together but for their roundings
-    total = reduce(
-        lambda x, y: b.proved(b.ADD(x, y), -most, most), map(term, product(*axes))
-    )  # fmt: skip
-    b.with_quant(total, Quant(scale_of(input) / 2**_SHARE))
-    return b.permute(
-        b.reshape(b.requantized(total), (batch, *grid.shape[1:3], channels)), (0, 3, 1, 2)
-    )
+    # Shares are 1 together but for their roundings.
+    most = largest(input) * scale_of(input) * (1 + 2.0 ** (1 - _SHARE))
+    total = reduce(lambda x, y: (x + y).proved(-most, most), map(term, product(*axes)))
+    found = b.reshape(b.requantized(total.quantized()), (batch, *grid.shape[1:3], channels))
+    return b.permute(found, (0, 3, 1, 2))
 
 
-def _kept(b: Lowering, x: Value, most: int) -> Value:
-    return b.MINIMUM(b.MAXIMUM(x, b.number(0, x)), b.number(most, x))
+def _kept(x: Fixed, most: float) -> Fixed:
+    return x.maximum(0).minimum(most)
 
 
 def _integer_neighbours(
-    b: Lowering, place: Value, size: int, mode: int, padding: int
-) -> list[tuple[Value, Value]]:
+    place: Fixed, size: int, mode: int, padding: int
+) -> list[tuple[Fixed, Fixed]]:
     """Whole places beside one with a fraction, kept inside, and the share of each."""
-    one, shift = 1 << _SHARE, b.const([0], d.I8)
     if mode == _NEAREST:
-        both = [(_nearest(b, place), b.number(one, place))]
+        one = place.at(2.0**-_SHARE)
+        both = [(nearest(place), one.map(lambda _: one.constant(1)))]
     else:
-        below = _floor(b, place)
-        part = b.SUB(place, b.MUL(below, b.number(1 << _FRACTION, below), shift))
-        b.proved(part, 0, (1 << _FRACTION) - 1)
-        part = b.ARITHMETIC_RIGHT_SHIFT(part, b.number(_FRACTION - _SHARE, part), round=True)
-        both = [(below, b.SUB(b.number(one, part), part)), (b.ADD(below, b.number(1, below)), part)]
+        below = floor(place)
+        part = place - (below * (1 << _FRACTION)).at(place.unit)
+        part = part.proved(0, 1 - place.unit).at(2.0**-_SHARE) >> _FRACTION - _SHARE
+        both = [(below, 1 - part), (below + 1, part)]
     made = []
     for whole, share in both:
-        if padding == _ZEROS:
-            after = _kept(b, b.ADD(whole, b.number(1, whole)), 1)  # 1 from the first pixel on
-            before = _kept(b, b.SUB(b.number(size, whole), whole), 1)
-            share = b.MUL(share, b.MUL(after, before, shift), shift)
-        made.append((_kept(b, whole, size - 1), share))
+        if padding == _ZEROS:  # 1 from the first pixel on, and 1 up to the last
+            share *= _kept(whole + 1, 1) * _kept(size - whole, 1)
+        made.append((_kept(whole, size - 1), share))
     return made
-
-
-def _floor(b: Lowering, place: Value) -> Value:
-    """By a rounding shift, which every target has."""
-    lower = b.SUB(place, b.number(1 << (_FRACTION - 1), place))
-    return b.ARITHMETIC_RIGHT_SHIFT(lower, b.number(_FRACTION, place), round=True)
-
-
-def _nearest(b: Lowering, place: Value) -> Value:
-    """The nearest whole place; of two that are as near the even one."""
-    shift = b.const([0], d.I8)
-    upper = b.ARITHMETIC_RIGHT_SHIFT(place, b.number(_FRACTION, place), round=True)
-    above = b.SUB(b.MUL(upper, b.number(1 << _FRACTION, upper), shift), place)
-    is_tie = _kept(b, b.SUB(above, b.number((1 << (_FRACTION - 1)) - 1, above)), 1)
-    twice = b.ARITHMETIC_RIGHT_SHIFT(
-        b.SUB(upper, b.number(1, upper)), b.number(1, upper), round=True
-    )
-    is_odd = b.SUB(upper, b.MUL(twice, b.number(2, twice), shift))
-    return b.SUB(upper, b.MUL(is_tie, is_odd, shift))

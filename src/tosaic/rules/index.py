@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 import torch
@@ -46,13 +47,9 @@ def index_select(b: Lowering, self: Value, dim: int, index: Value) -> Value:
     ],
 )
 def embedding(
-    b: Lowering,
-    weight: Value,
-    indices: Value,
-    padding_idx: int = -1,
-    scale_grad_by_freq: bool = False,
-    sparse: bool = False,
-) -> Value:
+    b: Lowering, weight: Value, indices: Value, padding_idx: int = -1,
+    scale_grad_by_freq: bool = False, sparse: bool = False,
+) -> Value:  # fmt: skip
     """The row of padding is a row like others: it matters to training alone."""
     found = pick(b, weight, 0, indices)
     return b.reshape(found, (*indices.shape, *weight.shape[1:]))
@@ -83,11 +80,26 @@ def axes_and_places(
     return axes, places
 
 
-def together(b: Lowering, x: Value, axes: Sequence[int]) -> tuple[Value, int]:
-    """Axes side by side, in their order, and the first of them: at the front if they were apart."""
-    if list(axes) == list(range(axes[0], axes[0] + len(axes))):
-        return x, axes[0]
-    return b.permute(x, [*axes, *(i for i in range(x.type.rank) if i not in axes)]), 0
+@dataclass(frozen=True, slots=True)
+class Picks:
+    """Rows [N, K, C] of axes taken together, the index of each pick, and the shapes about K."""
+
+    x: Value  # with these axes side by side, in their order: at the front if they were apart
+    rows: Value
+    which: Value
+    before: tuple[int, ...]
+    after: tuple[int, ...]
+
+
+def picks(b: Lowering, x: Value, axes: Sequence[int], places: Sequence[Value]) -> Picks:
+    """Rows and indices of several axes as those of one."""
+    at = axes[0]
+    if list(axes) != list(range(at, at + len(axes))):
+        x, at = b.permute(x, [*axes, *(i for i in range(x.type.rank) if i not in axes)]), 0
+    sizes, before, after = x.shape[at : at + len(axes)], x.shape[:at], x.shape[at + len(axes) :]
+    which = flat_index(b, places, sizes)
+    rows = b.reshape(x, (math.prod(before), math.prod(sizes), math.prod(after)))
+    return Picks(x, rows, which, before, after)
 
 
 _INDEX = [
@@ -112,12 +124,8 @@ def index_tensor(b: Lowering, self: Value, indices: Sequence[Value | None]) -> V
     axes, places = axes_and_places(b, self, indices)
     if not axes:
         return self
-    x, at = together(b, self, axes)
-    sizes = x.shape[at : at + len(axes)]
-    which = flat_index(b, places, sizes)
-    before, after = x.shape[:at], x.shape[at + len(axes) :]
-    one = b.reshape(x, (math.prod(before), math.prod(sizes), math.prod(after)))
-    return b.reshape(pick(b, one, 1, which), (*before, *which.shape, *after))
+    p = picks(b, self, axes, places)
+    return b.reshape(pick(b, p.rows, 1, p.which), (*p.before, *p.which.shape, *p.after))
 
 
 def cropped(b: Lowering, x: Value, shape: Sequence[int], axis: int) -> Value:

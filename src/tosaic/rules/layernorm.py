@@ -12,6 +12,7 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._normalised import Affine, normalised, rows_of
+from tosaic.rules._operands import first_of
 from tosaic.rules.norm import batch_norm
 from tosaic.spec import dtypes as d
 
@@ -49,19 +50,8 @@ def layer_norm(
     return _over_last(b, input, normalized_shape, weight, bias, eps, centred=True)
 
 
-@rule(
-    "aten.native_layer_norm.default",
-    constants=True,
-    samples=[
-        Sample(((2, 5, 16), (16,), (16,)), ([16], 1e-5)),
-        Sample(((3, 24),), ([24], None, None, 1e-3)),
-    ],
-)
-def native_layer_norm(
-    b: Lowering, input: Value, normalized_shape: Sequence[int], weight: Value | None,
-    bias: Value | None, eps: float,
-) -> First:  # fmt: skip
-    return layer_norm(b, input, normalized_shape, weight, bias, eps), None, None
+_NATIVE = (Sample(((2, 5, 16), (16,), (16,)), ([16], 1e-5)), _LAYER[1])
+rule("aten.native_layer_norm.default", constants=True, samples=_NATIVE)(first_of(layer_norm, 3))
 
 
 @rule(
@@ -83,13 +73,8 @@ def rms_norm(
     return _over_last(b, input, normalized_shape, weight, None, eps, centred=False)
 
 
-@rule("aten._fused_rms_norm.default", constants=True,
-      samples=[Sample(((2, 5, 16), (16,)), ([16], 1e-5))])  # fmt: skip
-def fused_rms_norm(
-    b: Lowering, input: Value, normalized_shape: Sequence[int], weight: Value | None,
-    eps: float | None,
-) -> tuple[Value, None]:  # fmt: skip
-    return rms_norm(b, input, normalized_shape, weight, eps), None
+rule("aten._fused_rms_norm.default", constants=True,
+     samples=[Sample(((2, 5, 16), (16,)), ([16], 1e-5))])(first_of(rms_norm, 2))  # fmt: skip
 
 
 @rule(

@@ -59,8 +59,7 @@ def vstack(b: Lowering, tensors: Sequence[Value]) -> Value:
 def split_with_sizes(
     b: Lowering, self: Value, split_sizes: Sequence[int], dim: int = 0
 ) -> list[Value]:
-    ends = list(accumulate(split_sizes))
-    axis = dim % self.type.rank
+    ends, axis = accumulate(split_sizes), dim % self.type.rank
     return [moves.piece(b, self, axis, e - n, e) for e, n in zip(ends, split_sizes)]
 
 
@@ -87,13 +86,9 @@ def select(b: Lowering, self: Value, dim: int, index: int) -> Value:
     ],
 )
 def slice_tensor(
-    b: Lowering,
-    self: Value,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
+    b: Lowering, self: Value, dim: int = 0, start: int | None = None, end: int | None = None,
     step: int = 1,
-) -> Value:
+) -> Value:  # fmt: skip
     indices = range(*slice(start, end, step).indices(self.shape[dim]))
     return moves.take(b, self, dim % self.type.rank, indices)
 
@@ -109,14 +104,9 @@ def slice_tensor(
     ],
 )
 def slice_scatter(
-    b: Lowering,
-    self: Value,
-    src: Value,
-    dim: int = 0,
-    start: int | None = None,
-    end: int | None = None,
-    step: int = 1,
-) -> Value:
+    b: Lowering, self: Value, src: Value, dim: int = 0, start: int | None = None,
+    end: int | None = None, step: int = 1,
+) -> Value:  # fmt: skip
     """What is before, the new part, and what is behind; with a step, one from each in turns."""
     axis, size = dim % self.type.rank, self.shape[dim]
     src = src if src.quant is not None else converted(b, src, self.dtype)
@@ -139,6 +129,15 @@ def select_scatter(b: Lowering, self: Value, src: Value, dim: int, index: int) -
     axis, at = dim % self.type.rank, index % self.shape[dim]
     one = b.reshape(src, (*self.shape[:axis], 1, *self.shape[axis + 1 :]))
     return slice_scatter(b, self, one, axis, at, at + 1)
+
+
+@shared(
+    "aten.narrow.default",
+    samples=[Sample(((6, 4),), (0, 1, 4)), Sample(((2, 9, 3),), (-2, -4, 3))],
+)
+def narrow(b: Lowering, self: Value, dim: int, start: int, length: int) -> Value:
+    begin = start % self.shape[dim]
+    return moves.piece(b, self, dim % self.type.rank, begin, begin + length)
 
 
 @shared("aten.flip.default", samples=[Sample(((3, 4),), ([0],)), Sample(((2, 3, 4),), ([-1, 1],))])

@@ -34,7 +34,7 @@ def _affine(b: Lowering, x: Value, factor: Array, offset: Array) -> Value:
     """x · factor + offset for each channel of [N, C, ...]."""
     if x.quant is None:
         shape = (1, -1, *(1,) * (x.type.rank - 2))
-        scaled = b.MUL(x, b.const(factor.reshape(shape), x.dtype), b.const([0], d.I8))
+        scaled = b.mul(x, b.const(factor.reshape(shape), x.dtype))
         return b.ADD(scaled, b.const(offset.reshape(shape), x.dtype))
     return b.axis_back(scaled_channels(b, b.axis_last(x, 1), factor, offset), 1)
 

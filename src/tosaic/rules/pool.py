@@ -14,6 +14,7 @@ from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.data_movement import added, first, joined, piece
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._convolve import Convolution, convolved
+from tosaic.rules._operands import first_of
 from tosaic.rules._sums import accumulator, finished, zero_of, zero_point
 from tosaic.rules._windows import (
     Pads,
@@ -171,14 +172,9 @@ def _maximum(
     return channels_first(b, y, axes, self.type.rank)
 
 
-def values_alone(pool: Callable[..., Value]) -> Callable[..., tuple[Value, None]]:
-    """A pool with its indices, which TOSA has no form for."""
-    return lambda *given, **named: (pool(*given, **named), None)
-
-
 max_pool2d = partial(_maximum, axes=2)
 shared("aten.max_pool2d.default", samples=_MAX2D)(max_pool2d)
-shared("aten.max_pool2d_with_indices.default", samples=_MAX2D)(values_alone(max_pool2d))
+shared("aten.max_pool2d_with_indices.default", samples=_MAX2D)(first_of(max_pool2d, 2))
 shared("aten.max_pool1d.default", samples=_MAX1D)(partial(_maximum, axes=1))
 
 
@@ -278,8 +274,8 @@ shared("aten.adaptive_avg_pool1d.default", samples=_ADAPTIVE1D)(
     partial(_adaptive, axes=1, pool=_averaged)
 )
 shared("aten.adaptive_max_pool2d.default", samples=_ADAPTIVE)(
-    values_alone(partial(_adaptive, axes=2, pool=_largest))
+    first_of(partial(_adaptive, axes=2, pool=_largest), 2)
 )
 shared("aten.adaptive_max_pool1d.default", samples=_ADAPTIVE1D)(
-    values_alone(partial(_adaptive, axes=1, pool=_largest))
+    first_of(partial(_adaptive, axes=1, pool=_largest), 2)
 )

@@ -12,11 +12,10 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import joined, piece, take
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._operands import scale_of
-from tosaic.rules._rows import product
+from tosaic.rules._operands import first_of, scale_of
 from tosaic.rules._sums import summed
 from tosaic.rules._windows import each, steps
-from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d, values_alone
+from tosaic.rules.pool import MOST_PIECES, avg_pool2d, max_pool2d
 from tosaic.spec import dtypes as d
 
 _FINE = 8  # bits that means of integers have more than the values
@@ -63,7 +62,7 @@ def max_pool3d(
     return b.reshape(y, (*self.shape[:-3], y.shape[2], *flat.shape[2:]))
 
 
-shared("aten.max_pool3d_with_indices.default", samples=_MAX)(values_alone(max_pool3d))
+shared("aten.max_pool3d_with_indices.default", samples=_MAX)(first_of(max_pool3d, 2))
 
 
 def _counts(size: int, kernel: int, step: int, pad: int, count: int, with_pads: bool) -> Array:
@@ -82,13 +81,13 @@ def _divided(b: Lowering, sums: Value, counts: Array) -> Value:
         count = int(counts.flat[0])
         if sums.quant is not None:
             return b.with_quant(sums, Quant(scale_of(sums) / count))
-        return b.MUL(sums, b.number(1.0 / count, sums), b.const([0], d.I8))
+        return b.mul(sums, b.number(1.0 / count, sums))
     inverse = np.reshape(1.0 / counts, (1, 1, *counts.shape))
     if sums.quant is None:
-        return b.MUL(sums, b.const(inverse, sums.dtype), b.const([0], d.I8))
+        return b.mul(sums, b.const(inverse, sums.dtype))
     shares = b.const(np.round(inverse * 2.0**30), d.I32)
     meaning = Quant(scale_of(sums) / 2.0**_FINE)
-    return b.with_quant(product(b, b.with_quant(sums, None), shares, 30 - _FINE), meaning)
+    return b.with_quant(b.mul(b.with_quant(sums, None), shares, 30 - _FINE), meaning)
 
 
 @rule(

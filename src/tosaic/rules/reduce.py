@@ -15,7 +15,7 @@ from tosaic.lowering.alternatives.mask import is_mask
 from tosaic.lowering.alternatives.reduce_extreme import extreme, place_of_extreme
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import scale_of, times
-from tosaic.rules._products import factors, meant, product
+from tosaic.rules._products import factors, meant, product, unit_of
 from tosaic.rules.compare import truth
 from tosaic.rules.pool import adaptive_avg_pool2d
 from tosaic.spec import dtypes as d
@@ -94,59 +94,51 @@ rule("aten.sum.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(sum)
 rule("aten.mean.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(mean)
 
 
-@shared("aten.amax.default", samples=_AXES)
-def amax(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, partial(extreme, b, "REDUCE_MAX"), self, _axes(self, dim), keepdim)
+def _extreme(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False, *,
+             name: str) -> Value:  # fmt: skip
+    return _reduced(b, partial(extreme, b, name), self, _axes(self, dim), keepdim)
 
 
-@shared("aten.amin.default", samples=_AXES)
-def amin(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False) -> Value:
-    return _reduced(b, partial(extreme, b, "REDUCE_MIN"), self, _axes(self, dim), keepdim)
+amax = partial(_extreme, name="REDUCE_MAX")
 
 
-shared("aten.max.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amax)
-shared("aten.min.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(amin)
-
-
-@shared("aten.max.dim", samples=_AXIS)
-def max_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
-    return amax(b, self, dim, keepdim), argmax(b, self, dim, keepdim)
-
-
-@shared("aten.min.dim", samples=_AXIS)
-def min_dim(b: Lowering, self: Value, dim: int, keepdim: bool = False) -> tuple[Value, Value]:
-    return amin(b, self, dim, keepdim), argmin(b, self, dim, keepdim)
+def _with_place(b: Lowering, self: Value, dim: int, keepdim: bool = False, *,
+                name: str) -> tuple[Value, Value]:  # fmt: skip
+    found = _extreme(b, self, dim, keepdim, name=name)
+    return found, _place(b, self, dim, keepdim, name=name)
 
 
 @shared("aten.aminmax.default", samples=[Sample(((4, 6),), (), (("dim", 1),)), Sample(((40,),))])
 def aminmax(
     b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False
 ) -> tuple[Value, Value]:
-    return amin(b, self, dim, keepdim), amax(b, self, dim, keepdim)
+    low, high = (_extreme(b, self, dim, keepdim, name=f"REDUCE_{end}") for end in ("MIN", "MAX"))
+    return low, high
 
 
 _WHERE = (*_AXIS, Sample(((3, 4, 50),), (-1,)), Sample(((3, 50),), (None, True)))
 
 
-def _place(b: Lowering, x: Value, dim: int | None, keepdim: bool, largest: bool) -> Value:
-    rank, shape = x.type.rank, x.shape
+def _place(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False, *,
+           name: str) -> Value:  # fmt: skip
+    """The first of the largest or the least, counted in int32."""
+    rank, shape = self.type.rank, self.shape
     axis = 0 if dim is None or not rank else dim % rank
     if dim is None or not rank:
-        shape = (x.type.size, *((1,) * (rank if keepdim else 0)))
+        shape = (self.type.size, *((1,) * (rank if keepdim else 0)))
     elif keepdim:  # the axis is taken away: another comes behind it
         shape = (*shape[: axis + 1], 1, *shape[axis + 1 :])
-    return place_of_extreme(b, b.reshape(x, shape), axis, largest)
+    return place_of_extreme(b, b.reshape(self, shape), axis, name == "REDUCE_MAX")
 
 
-@shared("aten.argmax.default", samples=_WHERE)
-def argmax(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    """The first of the largest, counted in int32."""
-    return _place(b, self, dim, keepdim, largest=True)
-
-
-@shared("aten.argmin.default", samples=_WHERE)
-def argmin(b: Lowering, self: Value, dim: int | None = None, keepdim: bool = False) -> Value:
-    return _place(b, self, dim, keepdim, largest=False)
+for _end in ("max", "min"):
+    _name = f"REDUCE_{_end.upper()}"
+    shared(f"aten.a{_end}.default", samples=_AXES)(partial(_extreme, name=_name))
+    shared(f"aten.{_end}.default", samples=[Sample(((2, 3, 4),)), Sample(((40,),))])(
+        partial(_extreme, name=_name)
+    )
+    shared(f"aten.{_end}.dim", samples=_AXIS)(partial(_with_place, name=_name))
+    shared(f"aten.arg{_end}.default", samples=_WHERE)(partial(_place, name=_name))
 
 
 @rule("aten.prod.dim_int", samples=[*_AXIS, Sample(((3, 11),), (1,), domain=(0.6, 1.4))])
@@ -159,7 +151,7 @@ def prod(b: Lowering, self: Value, dim: Axes = None, keepdim: bool = False,
     value = given.value
     for axis in axes:
         value = product(b, value, axis)
-    return _kept(b, meant(b, value, (given.unit_of(count),), None, count), axes, keepdim)
+    return _kept(b, meant(b, value, (unit_of(given.unit, count),), None, count), axes, keepdim)
 
 
 rule("aten.prod.default", samples=[Sample(((2, 3),))])(prod)

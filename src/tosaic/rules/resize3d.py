@@ -88,7 +88,7 @@ def _mixture(b: Lowering, x: Value, axis: int, places: Array, weights: Array) ->
         line = take(b, x, axis, [int(i) for i in where])
         shape = [len(share) if i == axis else 1 for i in range(x.type.rank)]
         factor = b.const(np.reshape(share, shape), x.dtype)
-        return b.MUL(b.with_quant(line, None), factor, b.const([0], d.I8))
+        return b.mul(b.with_quant(line, None), factor)
 
     return summed(b, map(term, places, weights))
 

@@ -14,7 +14,7 @@ from tosaic.lowering.alternatives import mask as masks
 from tosaic.lowering.alternatives.data_movement import joined, piece
 from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.rules._operands import converted, scale_of
-from tosaic.rules._products import factors, meant, multiplied
+from tosaic.rules._products import factors, meant, multiplied, unit_of
 from tosaic.rules.elementwise import sub
 from tosaic.rules.linear import linear
 from tosaic.rules.move import cat
@@ -77,10 +77,10 @@ def cumprod(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None
         axis, given = dim % self.type.rank, factors(b, self)
         found = _scanned(b, given.value, axis, lambda x, y: multiplied(b, x, y))
         counts = range(1, self.shape[axis] + 1)
-        return meant(b, found, tuple(map(given.unit_of, counts)), axis, len(counts))
+        return meant(b, found, tuple(unit_of(given.unit, n) for n in counts), axis, len(counts))
     kind = TYPES[dtype] if dtype is not None else self.dtype
     whole = converted(b, self, kind if kind.is_float else d.I32)
-    return _scanned(b, whole, dim % self.type.rank, lambda x, y: b.MUL(x, y, b.const([0], d.I8)))
+    return _scanned(b, whole, dim % self.type.rank, lambda x, y: b.mul(x, y))
 
 
 def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tuple[Value, None]:

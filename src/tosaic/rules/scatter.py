@@ -13,11 +13,11 @@ from tosaic.ir.graph import Value
 from tosaic.lowering.alternatives import data_movement as moves
 from tosaic.lowering.alternatives.mask import is_mask
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._indices import countable, flat_index, wrapped
+from tosaic.rules._indices import countable, wrapped
 from tosaic.rules._operands import Operand
 from tosaic.rules._writes import added, filled, written
 from tosaic.rules.compare import where
-from tosaic.rules.index import axes_and_places, cropped, lines, together, unlined
+from tosaic.rules.index import axes_and_places, cropped, lines, picks, unlined
 
 Write = Callable[[Value, Value], Value]  # rows [N, K, 1] and indices [N, W] to new rows
 
@@ -193,23 +193,18 @@ def index_put(
     if masks and len(indices) == 1 and values.type.size == 1 and not accumulate:
         return _put_by_mask(b, self, masks[0], values)
     axes, places = axes_and_places(b, self, indices)
-    x, at = together(b, self, axes)
-    sizes = x.shape[at : at + len(axes)]
-    which = flat_index(b, places, sizes)
-    before, after = x.shape[:at], x.shape[at + len(axes) :]
-    rows = b.reshape(x, (math.prod(before), math.prod(sizes), math.prod(after)))
-    index = _for_each(b, which, rows.shape[0])
+    p = picks(b, self, axes, places)
+    index = _for_each(b, p.which, p.rows.shape[0])
     if values.type.size == 1 and not accumulate:
-        made = filled(b, rows, index, b.reshape(values, ()))
+        made = filled(b, p.rows, index, b.reshape(values, ()))
     else:
-        new = moves.expanded(b, values, (*before, *which.shape, *after))
-        new = b.reshape(new, (rows.shape[0], which.type.size, rows.shape[2]))
-        made = (added if accumulate else written)(b, rows, index, new)
+        new = moves.expanded(b, values, (*p.before, *p.which.shape, *p.after))
+        new = b.reshape(new, (p.rows.shape[0], p.which.type.size, p.rows.shape[2]))
+        made = (added if accumulate else written)(b, p.rows, index, new)
     order = [*axes, *(i for i in range(self.type.rank) if i not in axes)]
-    apart = b.reshape(made, x.shape)
-    return (
-        apart if x is self else b.permute(apart, sorted(range(len(order)), key=order.__getitem__))
-    )
+    apart = b.reshape(made, p.x.shape)
+    back = sorted(range(len(order)), key=order.__getitem__)
+    return apart if p.x is self else b.permute(apart, back)
 
 
 def _put_by_mask(b: Lowering, self: Value, mask: Value, values: Value) -> Value:

@@ -1,9 +1,17 @@
-"""Operators that change a shape: elements keep their order, change it by axes, or repeat."""
+"""Operators that change a shape: elements keep their order, change it by axes, or repeat.
+
+PyTorch says what they do: the operator itself runs on a tensor without data. Its result has the
+new shape, and where the sizes tell the axes apart, their new order.
+"""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
+
+import torch
 
 from tosaic.front.registry import Sample, shared
 from tosaic.ir.graph import Value
@@ -11,140 +19,68 @@ from tosaic.lowering.alternatives import data_movement as moves
 from tosaic.lowering.builder import Lowering
 
 
-@shared(
-    "aten.view.default",
-    "aten.reshape.default",
-    samples=[
-        Sample(((2, 3, 4),), ([6, 4],)),
-        Sample(((2, 3, 4),), ([2, -1],)),
-        Sample(((2, 6, 2, 2),), ([-1],)),
-    ],
-)
-def view(
-    b: Lowering, self: Value, size: Sequence[int] | None = None, shape: Sequence[int] | None = None
-) -> Value:
-    sizes = list(size if size is not None else shape or ())
-    known = math.prod(s for s in sizes if s != -1)
-    return b.reshape(self, [self.type.size // known if s == -1 else s for s in sizes])
+def _meta_result(name: str, sizes: Sequence[int], arguments: dict[str, Any]) -> Any:
+    """What an operator makes of a tensor of some sizes, without its data."""
+    packet, overload = name.split(".")
+    given = {k: _empty(v.shape) if isinstance(v, Value) else v for k, v in arguments.items()}
+    return getattr(getattr(torch.ops.aten, packet), overload)(_empty(sizes), **given)
 
 
-@shared("aten._reshape_alias.default")
-def reshape_alias(b: Lowering, self: Value, size: Sequence[int], stride: Sequence[int]) -> Value:
-    return b.reshape(self, size)
+def _empty(sizes: Sequence[int]) -> torch.Tensor:
+    return torch.empty(tuple(sizes), device="meta")
 
 
-@shared(
-    "aten.view_as.default",
-    "aten.reshape_as.default",
-    samples=[Sample(((2, 3, 4), (4, 6))), Sample(((6, 4), (1, 2, 12)))],
-)
-def view_as(b: Lowering, self: Value, other: Value) -> Value:
-    return b.reshape(self, other.shape)
+def _reshaped(name: str, b: Lowering, self: Value, **arguments: Any) -> Value:
+    return b.reshape(self, _meta_result(name, self.shape, arguments).shape)
 
 
-@shared(
-    "aten.flatten.using_ints",
-    samples=[
-        Sample(((2, 3, 4),), (1,)),
-        Sample(((2, 3, 4),)),
-        Sample(((2, 3, 4, 2),), (1, -2)),
-    ],
-)
-def flatten(b: Lowering, self: Value, start_dim: int = 0, end_dim: int = -1) -> Value:
-    rank = max(self.type.rank, 1)
-    start, end = start_dim % rank, end_dim % rank
-    middle = math.prod(self.shape[start : end + 1])
-    return b.reshape(self, (*self.shape[:start], middle, *self.shape[end + 1 :]))
+def _permuted(name: str, b: Lowering, self: Value, **arguments: Any) -> Value:
+    made = _meta_result(name, range(2, self.type.rank + 2), arguments)
+    return b.permute(self, [size - 2 for size in made.shape])
 
 
-@shared("aten.ravel.default", samples=[Sample(((2, 3, 4),)), Sample(((5,),))])
-def ravel(b: Lowering, self: Value) -> Value:
-    return b.reshape(self, (self.type.size,))
+def _expanded(name: str, b: Lowering, self: Value, **arguments: Any) -> Value:
+    return moves.expanded(b, self, _meta_result(name, self.shape, arguments).shape)
 
 
-@shared(
-    "aten.unflatten.int",
-    samples=[Sample(((2, 12, 3),), (1, [3, 4])), Sample(((2, 12),), (-1, [2, -1, 3]))],
-)
-def unflatten(b: Lowering, self: Value, dim: int, sizes: Sequence[int]) -> Value:
-    axis = dim % self.type.rank
-    known = math.prod(s for s in sizes if s != -1)
-    split = [self.shape[axis] // known if s == -1 else s for s in sizes]
-    return b.reshape(self, (*self.shape[:axis], *split, *self.shape[axis + 1 :]))
-
-
-@shared("aten.squeeze.default", samples=[Sample(((1, 3, 1, 4),)), Sample(((2, 3),))])
-def squeeze(b: Lowering, self: Value) -> Value:
-    return b.reshape(self, [s for s in self.shape if s != 1])
-
-
-@shared(
-    "aten.squeeze.dim",
-    samples=[Sample(((1, 3, 1, 4),), (2,)), Sample(((3, 1),), (-1,)), Sample(((3, 2),), (1,))],
-)
-def squeeze_dim(b: Lowering, self: Value, dim: int) -> Value:
-    return squeeze_dims(b, self, [dim])
-
-
-@shared(
-    "aten.squeeze.dims",
-    samples=[Sample(((1, 3, 1, 4),), ([0, -2],)), Sample(((1, 3, 1, 4),), ([1, 2],))],
-)
-def squeeze_dims(b: Lowering, self: Value, dim: Sequence[int]) -> Value:
-    axes = {axis % max(self.type.rank, 1) for axis in dim}
-    return b.reshape(self, [s for i, s in enumerate(self.shape) if s != 1 or i not in axes])
-
-
-@shared(
-    "aten.unsqueeze.default",
-    samples=[Sample(((3, 4),), (1,)), Sample(((3, 4),), (-1,)), Sample(((3, 4),), (0,))],
-)
-def unsqueeze(b: Lowering, self: Value, dim: int) -> Value:
-    axis = dim % (self.type.rank + 1)
-    return b.reshape(self, (*self.shape[:axis], 1, *self.shape[axis:]))
-
-
-@shared(
-    "aten.permute.default",
-    samples=[
-        Sample(((2, 3, 4),), ([2, 0, 1],)),
-        Sample(((2, 3),), ([-1, 0],)),
-        Sample(((1, 2, 3, 2, 4),), ([0, 3, 1, -1, 2],)),
-    ],
-)
-def permute(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
-    return b.permute(self, [axis % self.type.rank for axis in dims])
-
-
-@shared("aten.transpose.int", samples=[Sample(((2, 3, 4),), (1, 2)), Sample(((2, 3, 4),), (-1, 0))])
-def transpose(b: Lowering, self: Value, dim0: int, dim1: int) -> Value:
-    order = list(range(self.type.rank))
-    if order:
-        order[dim0], order[dim1] = order[dim1], order[dim0]
-    return b.permute(self, order)
-
-
-@shared(
-    "aten.expand.default",
-    samples=[
-        Sample(((3, 1),), ([3, 4],)),
-        Sample(((1, 3, 1),), ([2, -1, 4],)),
-        Sample(((3, 1),), ([2, 3, 2],)),
-    ],
-)
-def expand(b: Lowering, self: Value, size: Sequence[int], implicit: bool = False) -> Value:
-    return moves.expanded(b, self, size)
-
-
-shared(
-    "aten.broadcast_to.default",
-    samples=[Sample(((3, 1),), ([2, 3, 4],)), Sample(((4,),), ([3, 4],))],
-)(expand)
-
-
-@shared("aten.expand_as.default", samples=[Sample(((3, 1), (2, 3, 4)))])
-def expand_as(b: Lowering, self: Value, other: Value) -> Value:
-    return moves.expanded(b, self, other.shape)
+_VIEWS = (Sample(((2, 3, 4),), ([6, 4],)), Sample(((2, 3, 4),), ([2, -1],)),
+          Sample(((2, 6, 2, 2),), ([-1],)))  # fmt: skip
+_LIKE = (Sample(((2, 3, 4), (4, 6))), Sample(((6, 4), (1, 2, 12))))
+_ROWS: dict[Any, dict[str, tuple[Sample, ...]]] = {
+    _reshaped: {
+        "view.default": _VIEWS,
+        "reshape.default": _VIEWS,
+        "_reshape_alias.default": (),
+        "view_as.default": _LIKE,
+        "reshape_as.default": _LIKE,
+        "flatten.using_ints": (Sample(((2, 3, 4),), (1,)), Sample(((2, 3, 4),)),
+                               Sample(((2, 3, 4, 2),), (1, -2))),
+        "ravel.default": (Sample(((2, 3, 4),)), Sample(((5,),))),
+        "unflatten.int": (Sample(((2, 12, 3),), (1, [3, 4])),
+                          Sample(((2, 12),), (-1, [2, -1, 3]))),
+        "squeeze.default": (Sample(((1, 3, 1, 4),)), Sample(((2, 3),))),
+        "squeeze.dim": (Sample(((1, 3, 1, 4),), (2,)), Sample(((3, 1),), (-1,)),
+                        Sample(((3, 2),), (1,))),
+        "squeeze.dims": (Sample(((1, 3, 1, 4),), ([0, -2],)),
+                         Sample(((1, 3, 1, 4),), ([1, 2],))),
+        "unsqueeze.default": (Sample(((3, 4),), (1,)), Sample(((3, 4),), (-1,)),
+                              Sample(((3, 4),), (0,))),
+    },
+    _permuted: {
+        "permute.default": (Sample(((2, 3, 4),), ([2, 0, 1],)), Sample(((2, 3),), ([-1, 0],)),
+                            Sample(((1, 2, 3, 2, 4),), ([0, 3, 1, -1, 2],))),
+        "transpose.int": (Sample(((2, 3, 4),), (1, 2)), Sample(((2, 3, 4),), (-1, 0))),
+    },
+    _expanded: {
+        "expand.default": (Sample(((3, 1),), ([3, 4],)), Sample(((1, 3, 1),), ([2, -1, 4],)),
+                           Sample(((3, 1),), ([2, 3, 2],))),
+        "broadcast_to.default": (Sample(((3, 1),), ([2, 3, 4],)), Sample(((4,),), ([3, 4],))),
+        "expand_as.default": (Sample(((3, 1), (2, 3, 4))),),
+    },
+}  # fmt: skip
+for _how, _overloads in _ROWS.items():
+    for _name, _samples in _overloads.items():
+        shared(f"aten.{_name}", samples=_samples)(partial(_how, _name))
 
 
 @shared(

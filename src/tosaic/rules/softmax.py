@@ -17,22 +17,13 @@ import torch
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Array, Quant, Value
+from tosaic.ir.graph import Array, Value
 from tosaic.lowering.alternatives.data_movement import first
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import TYPES, Lowering
+from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._operands import converted, minus, scale_of, times
-from tosaic.rules._rows import (
-    PAIR,
-    logarithm,
-    normal,
-    paired,
-    product,
-    reciprocal,
-    scaled,
-    short_logarithm,
-    tabled,
-)
+from tosaic.rules._rows import PAIR, logarithm, paired, reciprocal, short_logarithm, tabled
 from tosaic.spec import dtypes as d
 
 _LONG = 256  # a row from which on the roundings of exponentials may show in their sum
@@ -44,16 +35,15 @@ _FINER = 8  # steps of a result in one of what is given, up to which 1/128 of th
 
 @dataclass(frozen=True, slots=True)
 class _Row:
-    """exp(x − max) in int16 or int32, where 1 is ``one``, and its sum of at least 2^(bits − 1).
+    """exp(x − max) in int16 or int32, and its sum of at least 2^(bits − 1) units.
 
     That is because no exponential is negative, and the largest element of each row has that of 0,
     which every form of them makes more than half of 2^bits.
     """
 
     largest: Value
-    exponentials: Value
-    total: Value
-    one: float
+    exponentials: Fixed
+    total: Fixed
     bits: int
 
 
@@ -64,9 +54,9 @@ def _largest(b: Lowering, x: Value, axis: int) -> Value:
     return b.with_quant(extreme(b, "REDUCE_MAX", x, axis), x.quant)
 
 
-def _below(b: Lowering, x: Value, largest: Value) -> Value:
-    """x − max in int32: one for each reader, into which it is fused."""
-    return b.SUB(b.widened(x), b.widened(largest))
+def _below(b: Lowering, x: Value, largest: Value) -> Fixed:
+    """x − max in int32: one for each reader, into which devices fuse it."""
+    return Fixed.of(b, x) - Fixed.of(b, largest)
 
 
 def _bits(x: Value, axis: int, most: int) -> int:
@@ -84,15 +74,12 @@ def _short(b: Lowering, x: Value, axis: int) -> _Row:
         raise Unsupported("the sum of so many int16 does not fit int32")
     largest, one = _largest(b, x, axis), 32767.0
     levels, rest = _levels(np.minimum(np.arange(-256, 257), 0), scale_of(x), one)
-    index = b.rescale(_below(b, x, largest), [128.0], 0, d.I16)
-    wide = b.TABLE(index, b.const(levels, d.I16))  # with 7 more bits
-    exponentials = b.rescale(wide, [1 / 128], 0, d.I16)
-    total = b.REDUCE_SUM(b.rescale(exponentials, [1.0], 0, d.I32), axis=axis)
-    b.proved(total, 1 << (bits - 1))
+    index = _below(b, x, largest).to(d.I16, scale_of(x) / 128)
+    exponentials = index.table(levels, d.I16).to(d.I16, 1.0).at(1 / one)
+    total = _summed(exponentials.to(d.I32), axis, bits)
     if x.shape[axis] > _LONG:
-        fractions = b.TABLE(index, b.const(rest, d.I16))
-        total = _refined(b, total, fractions, axis, 128 * _FRACTIONS, bits)
-    return _Row(largest, exponentials, total, one, bits)
+        total = _refined(total, index.table(rest, d.I16), axis, _FRACTIONS, bits)
+    return _Row(largest, exponentials, total, bits)
 
 
 def _bytes(b: Lowering, x: Value, axis: int) -> _Row:
@@ -100,13 +87,12 @@ def _bytes(b: Lowering, x: Value, axis: int) -> _Row:
     bits = _bits(x, axis, 16)
     largest, one = _largest(b, x, axis), 2.0**bits - 1
     levels, rest = _levels(np.arange(-255, 1), scale_of(x), one)
-    index = b.rescale(_below(b, x, largest), [1.0], 127, d.I8)
-    exponentials = tabled(b, index, levels)
-    total = b.proved(b.REDUCE_SUM(exponentials, axis=axis), 1 << (bits - 1))
+    index = Fixed(b, b.rescale(_below(b, x, largest).value, [1.0], 127, d.I8))
+    exponentials = tabled(index, levels).at(1 / one)
+    total = _summed(exponentials, axis, bits)
     if x.shape[axis] > _LONG:
-        fractions = b.rescale(b.TABLE(index, b.const(rest, d.I8)), [1.0], 0, d.I32)
-        total = _refined(b, total, fractions, axis, _FRACTIONS, bits)
-    return _Row(largest, exponentials, total, one, bits)
+        total = _refined(total, index.table(rest, d.I8).to(d.I32), axis, _FRACTIONS, bits)
+    return _Row(largest, exponentials, total, bits)
 
 
 def _levels(steps: Array, scale: float, one: float) -> tuple[Array, Array]:
@@ -116,65 +102,61 @@ def _levels(steps: Array, scale: float, one: float) -> tuple[Array, Array]:
     return whole.astype(np.int64), np.round((real - whole) * _FRACTIONS).astype(np.int64)
 
 
-def _refined(b: Lowering, total: Value, rest: Value, axis: int, unit: int, bits: int) -> Value:
-    """A sum with what was rounded off its terms."""
-    more = b.rescale(b.REDUCE_SUM(rest, axis=axis), [1 / unit], 0, d.I32)
-    return b.MAXIMUM(b.ADD(total, more), b.number(1 << (bits - 1), total))
+def _summed(exponentials: Fixed, axis: int, bits: int) -> Fixed:
+    return exponentials.sum(axis).proved((1 << (bits - 1)) * exponentials.unit)
+
+
+def _refined(total: Fixed, rest: Fixed, axis: int, fractions: int, bits: int) -> Fixed:
+    """A sum with what was rounded off its terms, in fractions of their unit."""
+    more = rest.sum(axis).to(d.I32, float(fractions)).at(total.unit)
+    return (total + more).maximum((1 << (bits - 1)) * total.unit)
 
 
 def _pairs(b: Lowering, x: Value, axis: int) -> _Row:
     """x − max = 256·high + low, and exp is the product of two tables that are exact in 22 bits."""
     bits, scale = _bits(x, axis, 22), scale_of(x)
     largest = _largest(b, x, axis)
-    below = _below(b, x, largest)
-    eight = b.number(8, below)
-    high = b.ARITHMETIC_RIGHT_SHIFT(b.ADD(below, b.number(127, below)), eight, round=True)
-    low = b.SUB(below, b.LOGICAL_LEFT_SHIFT(high, eight))
-    factors = paired(b, high, 256 * scale), paired(b, low, scale)
-    fine, down = product(b, *factors, 14), b.number(30 - bits, below)
-    exponentials = b.ARITHMETIC_RIGHT_SHIFT(fine, down, round=True)
-    total = b.proved(b.REDUCE_SUM(exponentials, axis=axis), 1 << (bits - 1))
+    below = _below(b, x, largest).at(1.0)
+    high = below + 127 >> 8
+    low = below - (high << 8)
+    fine = paired(high, 256 * scale).times(paired(low, scale), 2.0**14 / PAIR**2)
+    down = 30 - bits
+    exponentials = (fine >> down).at(fine.unit * 2.0**down)
+    total = _summed(exponentials, axis, bits)
     if bits < 22:
-        rest = b.SUB(fine, b.LOGICAL_LEFT_SHIFT(exponentials, down))
-        total = _refined(b, total, rest, axis, 1 << (30 - bits), bits)
-    return _Row(largest, exponentials, total, PAIR**2 / 2.0 ** (44 - bits), bits)
+        rest = fine - (exponentials << down).at(fine.unit)
+        total = _refined(total, rest.at(1.0), axis, 1 << down, bits)
+    return _Row(largest, exponentials, total, bits)
 
 
 def _shares(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
     """Each exponential times the reciprocal of their sum."""
     row = form(b, x, axis)
-    inverse = reciprocal(b, normal(b, row.total), row.bits, exact=x.dtype is d.I16)
-    if row.exponentials.dtype is d.I16:
+    e, inverse = row.exponentials, reciprocal(row.total, row.bits, exact=x.dtype is d.I16)
+    if e.value.dtype is d.I16:
         if b.wanted is None or b.wanted[0].one_scale >= _FINE:
-            brief = b.rescale(inverse, [32767.0 * 32767.0 / 2.0 ** (28 + row.bits)], 0, d.I16)
-            made = product(b, row.exponentials, brief)
-            return b.with_quant(made, Quant(1.0 / 32767**2))
-        wide = b.rescale(row.exponentials, [1.0], 0, d.I32)
-        return b.with_quant(product(b, wide, inverse, row.bits), Quant(2.0**-28))
-    return b.with_quant(product(b, row.exponentials, inverse, row.bits), Quant(2.0**-28))
+            return (e * inverse.to(d.I16, e.unit)).quantized()
+        e = e.to(d.I32)
+    return e.times(inverse, 2.0**-28).quantized()
 
 
 def _logarithms(form: _Form, b: Lowering, x: Value, axis: int) -> Value:
     """x − max − ln sum, in the finest unit in which all of it fits."""
     row, scale = form(b, x, axis), scale_of(x)
     coarse = b.wanted is None or b.wanted[0].scale >= scale / _FINER  # type: ignore[operator]
-    if row.exponentials.dtype is d.I16 and coarse:
+    if row.exponentials.value.dtype is d.I16 and coarse:
         return _short_logarithms(b, x, row, axis)
     most = (x.dtype.range[1] - x.dtype.range[0]) * scale + math.log(x.shape[axis]) + 1
     unit = 2.0 ** (math.ceil(math.log2(most)) - 28)
-    taken = logarithm(b, normal(b, row.total), row.bits, math.log(row.one), unit)
-    return b.with_quant(
-        b.SUB(scaled(b, _below(b, x, row.largest), scale / unit), taken), Quant(unit)
-    )
+    taken = logarithm(row.total, row.bits, unit)
+    return (_below(b, x, row.largest).scaled(unit) - taken).quantized()
 
 
 def _short_logarithms(b: Lowering, x: Value, row: _Row, axis: int) -> Value:
-    """The same in int16, where a difference is rescaled in the same operation."""
-    scale, reach = scale_of(x), math.log(x.shape[axis]) + 1
-    below = b.rescale(_below(b, x, row.largest), [128.0], 0, d.I16)
-    taken = short_logarithm(b, row.total, row.bits, math.log(row.one), reach / 32767)
-    both = b.with_quant(below, Quant(scale / 128)), b.with_quant(taken, Quant(reach / 32767))
-    parts = b.aligned(*both)
+    """The same in int16, of which devices subtract one from another and rescale at once."""
+    below = _below(b, x, row.largest).to(d.I16, scale_of(x) / 128)
+    taken = short_logarithm(row.total, row.bits, (math.log(x.shape[axis]) + 1) / 32767)
+    parts = b.aligned(below.quantized(), taken.quantized())
     return b.with_quant(b.SUB(*parts), parts[0].quant)
 
 

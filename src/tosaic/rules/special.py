@@ -16,8 +16,8 @@ from torch import Tensor
 
 from tosaic.ir.graph import Value
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._operands import converted, minus, negated, plus, times
-from tosaic.rules.analysis import function_rule
+from tosaic.rules._curve import curve, curves
+from tosaic.rules._operands import converted, minus, negated, plus, signed, times
 from tosaic.spec.dtypes import F32, I8
 
 _STEPS = 8  # by which an argument is raised to where the series converges
@@ -32,7 +32,7 @@ def _in_f32(real: Real) -> Real:
     return lambda b, x: converted(b, real(b, converted(b, x, F32)), x.dtype)
 
 
-@function_rule("lgamma", torch.lgamma, (0.3, 4.0), integers=(I8,), why=_POLES)
+@curve("lgamma", curves(0.3, 4.0), integers=(I8,), why=_POLES)
 @_in_f32
 def lgamma(b: Lowering, x: Value) -> Value:
     """Left of 1/2 by reflection: log(π / |sin(πx)|) less that of 1 − x."""
@@ -48,7 +48,7 @@ def lgamma(b: Lowering, x: Value) -> Value:
     return b.SELECT(left, mirrored, made)
 
 
-@function_rule("digamma", torch.digamma, (0.3, 4.0), integers=(I8,), why=_POLES)
+@curve("digamma", curves(0.3, 4.0), integers=(I8,), why=_POLES)
 @_in_f32
 def digamma(b: Lowering, x: Value) -> Value:
     """Left of 1/2 by reflection: that of 1 − x less π / tan(πx)."""
@@ -118,26 +118,22 @@ def _fitted(scaled: Callable[[Tensor], Tensor]) -> Real:
 _even, _odd = _fitted(torch.special.i0e), _fitted(torch.special.i1e)
 
 
-def _signed(b: Lowering, x: Value, made: Value) -> Value:
-    return b.SELECT(b.GREATER(b.number(0.0, x), x), negated(b, made), made)
+curve("special_i0e", curves(-3.0, 3.0))(_in_f32(_even))
 
 
-function_rule("special_i0e", torch.special.i0e, (-3.0, 3.0))(_in_f32(_even))
-
-
-@function_rule("i0", torch.i0, (-3.0, 3.0))
+@curve("i0", curves(-3.0, 3.0))
 @_in_f32
 def i0(b: Lowering, x: Value) -> Value:
     return times(b, _even(b, x), b.EXP(b.ABS(x)))
 
 
-@function_rule("special_i1e", torch.special.i1e, (-3.0, 3.0))
+@curve("special_i1e", curves(-3.0, 3.0))
 @_in_f32
 def i1e(b: Lowering, x: Value) -> Value:
-    return _signed(b, x, _odd(b, x))
+    return signed(b, x, _odd(b, x))
 
 
-@function_rule("special_i1", torch.special.i1, (-3.0, 3.0))
+@curve("special_i1", curves(-3.0, 3.0))
 @_in_f32
 def i1(b: Lowering, x: Value) -> Value:
-    return _signed(b, x, times(b, _odd(b, x), b.EXP(b.ABS(x))))
+    return signed(b, x, times(b, _odd(b, x), b.EXP(b.ABS(x))))

@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-import torch
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.lowering.alternatives import mask as masks
 from tosaic.lowering.alternatives.data_movement import expanded, take, tiled
-from tosaic.lowering.builder import TYPES, Lowering
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._indices import countable, counted, known, small_compared
 from tosaic.rules._sums import zero_point
 from tosaic.rules.compare import where
@@ -33,7 +32,8 @@ def _masked(b: Lowering, x: Value, mask: np.ndarray[Any, Any]) -> Value:
     if masks.is_mask(x):
         return masks.both(b, x, kept)
     if x.quant is None and not x.dtype.is_float:
-        return b.MUL(*b.same_rank(x, b.const(mask, x.dtype)), b.const([0], d.I8))
+        left, right = b.same_rank(x, b.const(mask, x.dtype))
+        return b.mul(left, right)
     return where(b, kept, x, 0.0)
 
 
@@ -47,17 +47,13 @@ def tril(b: Lowering, self: Value, diagonal: int = 0) -> Value:
     return _masked(b, self, np.tril(np.ones(self.shape[-2:], bool), diagonal))
 
 
-def _pair(x: Value, dim1: int, dim2: int, rank: int) -> tuple[int, int]:
-    return dim1 % rank, dim2 % rank
-
-
 @shared(
     "aten.diagonal.default",
     samples=[Sample(((4, 4),)), Sample(((3, 5, 4),), (1, 0, 1)), Sample(((2, 4, 6),), (-2, -1, 1))],
 )
 def diagonal(b: Lowering, self: Value, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Value:
     """Every (columns + 1)-th element of a matrix written row by row."""
-    first, second = _pair(self, dim1, dim2, self.type.rank)
+    first, second = (dim1 % self.type.rank, dim2 % self.type.rank)
     rest = [i for i in range(self.type.rank) if i not in (first, second)]
     x = b.permute(self, [*rest, first, second])
     rows, columns = x.shape[-2:]
@@ -82,7 +78,7 @@ def diag_embed(b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: 
         wide = b.with_quant(b.PAD(self, b.shape(around), zero_point(b, self)), self.quant)
     rows = tiled(b, b.reshape(wide, (*self.shape[:-1], 1, size)), [1] * (rank - 2) + [size, 1])
     made = _masked(b, rows, np.eye(size, k=offset, dtype=bool))
-    first, second = _pair(self, dim1, dim2, rank)
+    first, second = (dim1 % rank, dim2 % rank)
     order = list(range(rank - 2))
     for axis, source in sorted(((first, rank - 2), (second, rank - 1))):
         order.insert(axis, source)
@@ -109,40 +105,13 @@ def one_hot(b: Lowering, self: Value, num_classes: int = -1) -> Value:
     return counted(b, small_compared(b, "==", which, b.const(classes, which.dtype)), d.I32)
 
 
-def _made(b: Lowering, data: torch.Tensor) -> Value:
-    if data.dtype not in TYPES:
-        raise Unsupported(f"TOSA has no tensors of {data.dtype}")
-    return b.tensor(data)
-
-
-@rule("aten.eye.default")
-def eye(b: Lowering, n: int, dtype: torch.dtype | None = None, **memory: Any) -> Value:
-    return _made(b, torch.eye(n, dtype=dtype))
-
-
-@rule("aten.eye.m")
-def eye_of_shape(b: Lowering, n: int, m: int, dtype: torch.dtype | None = None,
-                 **memory: Any) -> Value:  # fmt: skip
-    return _made(b, torch.eye(n, m, dtype=dtype))
-
-
-@rule("aten.linspace.default")
-def linspace(b: Lowering, start: float, end: float, steps: int,
-             dtype: torch.dtype | None = None, **memory: Any) -> Value:  # fmt: skip
-    return _made(b, torch.linspace(start, end, steps, dtype=dtype))
-
-
-@rule(
-    "aten.fill.Scalar",
-)
+@rule("aten.fill.Scalar")
 def fill(b: Lowering, self: Value, value: float) -> Value:
     kind = self.dtype if self.quant is None else d.F32
     return b.const(lambda: np.full(self.shape, value, kind.array), kind, shape=self.shape)
 
 
-@rule(
-    "aten.fill.Tensor",
-)
+@rule("aten.fill.Tensor")
 def fill_from(b: Lowering, self: Value, value: Value) -> Value:
     return expanded(b, value, self.shape)
 

@@ -10,7 +10,7 @@ import torch
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule
-from tosaic.ir.graph import Quant, Value
+from tosaic.ir.graph import Value
 from tosaic.lowering.alternatives.data_movement import first
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import TYPES, Lowering
@@ -54,9 +54,8 @@ def _variance(
             return converted(b, _square_root(b, found) if is_root else found, rows.dtype)
         parts, scale = spread(b, rows, 0.0, centred=True), scale_of(rows)
         if is_root:
-            unit = scale / math.sqrt(count) / 2.0 ** (12.5 + parts.least)
-            return b.with_quant(parts.root(b), Quant(unit))
-        return b.with_quant(parts.total(b), Quant(scale**2 / count / 4.0**parts.least))
+            return parts.root(scale / math.sqrt(count))
+        return parts.total().at(scale**2 / count / 4.0**parts.least).quantized()
 
     made = _each_row(b, self, dim, keepdim, reduce)
     return (made, mean(b, self, _axes(self, dim), keepdim)) if with_mean else made
@@ -113,8 +112,7 @@ def linalg_vector_norm(
             kind = rows.dtype if dtype is None else TYPES.get(dtype, d.F32)
             return converted(b, _length(b, converted(b, rows, d.F32), ord), kind)
         if ord == 2:
-            parts = spread(b, rows, 0.0, centred=False)
-            return b.with_quant(parts.root(b), Quant(scale_of(rows) / 2.0 ** (12.5 + parts.least)))
+            return spread(b, rows, 0.0, centred=False).root(scale_of(rows))
         wide = b.widened(rows)
         if ord == 1 and rows.shape[1] * (rows.dtype.range[1] * 2 + 1) >= 1 << 31:
             raise Unsupported("the sum of so many integers does not fit int32")

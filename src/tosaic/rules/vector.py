@@ -107,7 +107,7 @@ def cdist(
     elif p == 1:
         found = b.REDUCE_SUM(apart, axis=axis)
     elif p == 2:
-        squares = b.REDUCE_SUM(b.MUL(apart, apart, b.const([0], d.I8)), axis=axis)
+        squares = b.REDUCE_SUM(b.mul(apart, apart), axis=axis)
         found = b.RECIPROCAL(b.RSQRT(squares))
     elif p > 0:
         powers = b.REDUCE_SUM(b.POW(apart, b.number(p, apart)), axis=axis)
@@ -123,9 +123,8 @@ def _euclidean(b: Lowering, x: Value, y: Value, reach: float) -> Value:
     scale, apart = scale_of(x), b.SUB(x, y)
     short = b.with_quant(b.rescale(apart, [scale * 32767 / reach], 0, d.I16), Quant(reach / 32767))
     rows = b.reshape(short, (short.type.size // short.shape[-1], short.shape[-1]))
-    parts = spread(b, rows, 0.0, centred=False)
-    found = b.with_quant(parts.root(b), Quant(reach / 32767 / 2.0 ** (12.5 + parts.least)))
-    return b.reshape(b.requantized(found), short.shape[:-1])
+    found = b.requantized(spread(b, rows, 0.0, centred=False).root(reach / 32767))
+    return b.reshape(found, short.shape[:-1])
 
 
 def _one_scale(b: Lowering, x: Value, y: Value, terms: int) -> tuple[Value, Value, Quant]:

@@ -18,7 +18,7 @@ from tosaic.errors import InvalidInput, first_line
 from tosaic.targets.family import Family
 
 if TYPE_CHECKING:
-    from tosaic.lowering.target import Target
+    from tosaic.lowering.target import Format, Target
 
 GROUP = "tosaic.targets"
 # Loaded by the same means as those of other packages, without looking for them.
@@ -75,6 +75,12 @@ def names() -> dict[str, str]:
         for name, about in family.names.items():
             found.setdefault(name, about)
     return found
+
+
+def formats() -> dict[str, Format]:
+    """The files that targets have of their own, by suffix."""
+    made = (family.make(next(iter(family.names)), {}) for family in known_families())
+    return {suffix: own for target in made for suffix, own in target.formats.items()}
 
 
 def target_of(name: object, options: Mapping[str, Any] = _OPTIONS) -> Target:

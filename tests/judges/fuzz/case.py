@@ -9,10 +9,11 @@ from functools import cached_property
 from typing import Any
 
 from torch import Tensor
+from torch.utils._pytree import tree_leaves
 
 from judges.fuzz.edges import FakeQuant
 from judges.fuzz.generate import SEEDS
-from judges.fuzz.program import load
+from judges.fuzz.program import NAME, load
 from tosaic.front import torchapi
 from tosaic.front.functionalize import is_functional
 from tosaic.pipeline.artifact import Artifact
@@ -85,7 +86,7 @@ class Case:
 
     def is_whole(self, number: int) -> bool:
         """Whether a result is whole by construction, and no index among equals."""
-        names = re.findall(r"[\w.]+", _body(self.text).partition("return (")[2])
+        names = NAME.findall(_body(self.text).partition("return (")[2])
         if number >= len(names) or TIES.search(_body(self.text)):
             return False
         value = self.expected[0][number].double()
@@ -102,7 +103,7 @@ def _body(text: str) -> str:
 def run(art: Artifact, given: Sequence[Tensor], engine: str | None = None) -> list[Tensor]:
     """Results, and behind them the inputs, which may be written to."""
     copies = [t.clone() for t in given]
-    return [*art.run(*copies, engine=engine), *copies]
+    return [*tree_leaves(art.run(*copies, engine=engine)), *copies]
 
 
 def runs(art: Artifact, case: Case, seeds: range) -> list[list[Tensor]]:

@@ -13,6 +13,7 @@ import torch
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from judges.fuzz.program import Loaded, eager, plain_cond
 
@@ -71,7 +72,7 @@ def run_with(
         ]
         with torch.no_grad(), plain_cond(), Edges(change):
             results = model(*changed)
-        found.append([*(t.clone() for t in results), *changed])
+        found.append([*(t.clone() for t in tree_leaves(results)), *changed])
     return found
 
 

@@ -7,7 +7,7 @@ import warnings
 import torch
 
 from judges.fuzz import holes  # noqa: F401  (registers the holes)
-from judges.fuzz.layers import LAYERS
+from judges.fuzz.modules import LAYERS
 from judges.fuzz.program import Program, load
 from judges.fuzz.samples import sample
 from judges.fuzz.states import in_place, state

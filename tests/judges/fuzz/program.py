@@ -13,6 +13,7 @@ from unittest.mock import patch
 
 import torch
 from torch import Tensor, nn
+from torch.utils._pytree import tree_leaves
 
 NAME = re.compile(r"(?<![\w.])(?:v|x)\d+\b|self\.\w+")
 
@@ -41,6 +42,7 @@ class Program:
     members: tuple[tuple[str, str], ...]
     statements: tuple[Statement, ...]
     outputs: tuple[str, ...]
+    is_named: bool = False  # whether the results are a dict with a list in it
 
     @property
     def text(self) -> str:
@@ -49,6 +51,8 @@ class Program:
         used = set(NAME.findall("\n".join([*body, *self.outputs])))
         made = [line for name, line in self.members if name in used]
         results = ", ".join(self.outputs) + ("," if len(self.outputs) == 1 else "")
+        if self.is_named:
+            results = f"{{'first': {self.outputs[0]}, 'rest': [{', '.join(self.outputs[1:])}]}}"
         drawn = "".join(f"        {i.drawn},\n" for i in self.inputs)
         return "\n".join([
             "import torch",
@@ -117,5 +121,5 @@ def eager(model: nn.Module, inputs: tuple[Tensor, ...]) -> list[Tensor]:
     """The results and the inputs behind them, which the program may have written to."""
     given = tuple(t.clone() for t in inputs)
     with torch.no_grad(), plain_cond():
-        results = [t.clone() for t in model(*given)]
+        results = [t.clone() for t in tree_leaves(model(*given))]
     return [*results, *given]

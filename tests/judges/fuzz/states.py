@@ -87,6 +87,8 @@ def _running(w: Writer) -> None:
         f"{kept}.mul_(0.9).add_({name}, alpha=0.1)",
         f"{kept}.copy_({kept} * 0.5 + {name})",
         f"{kept}.lerp_({name}, 0.3)",
+        f"{kept}.copy_({name}.mean())",
+        f"{kept}.fill_(0.5).add_({name})",
         f"self.{kept[5:]} = {kept} * 0.8 + {name} * 0.2",
     ]))  # fmt: skip
     w.bind(w.one([f"{name} - {kept}", f"{kept} * 2", f"{kept} + {name}"]))
@@ -107,7 +109,7 @@ def _window(w: Writer) -> None:
 
 def _counter(w: Writer) -> None:
     kept = w.member("torch.zeros((), dtype=torch.int64)", "s")
-    w.write(f"{kept}.add_(1)")
+    w.write(w.one([f"{kept}.add_(1)", f"{kept}.copy_({w.pick('f')}.abs().max() * 2)"]))
     name = w.pick("f")
     w.bind(w.one([f"{name} * {kept}", f"{name} + {kept}.float()", f"{kept} * 2"]))
 

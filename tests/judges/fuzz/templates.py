@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+from judges.fuzz.idioms import IDIOMS
 from judges.fuzz.indexing import MOVES, PRODUCTS, SORTING
 
 UNARY = """
@@ -297,4 +298,5 @@ FAMILIES = {
     "unary": (UNARY, 20), "jump": (JUMPING, 7), "binary": (BINARY, 20),
     "reduction": (REDUCTIONS, 12), "sorting": (SORTING, 7), "move": (MOVES, 18),
     "product": (PRODUCTS, 8), "whole": (WHOLE, 8), "branch": (BRANCHES, 1),
+    "idiom": (IDIOMS, 16),
 }  # fmt: skip

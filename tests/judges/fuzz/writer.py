@@ -232,8 +232,9 @@ class Writer:
 
     def program(self, outputs: list[str]) -> Program:
         return Program(
-            tuple(self.inputs), tuple(self.members), tuple(self.statements), tuple(outputs)
-        )
+            tuple(self.inputs), tuple(self.members), tuple(self.statements), tuple(outputs),
+            self.chance(0.1),
+        )  # fmt: skip
 
 
 def usable(value: Any) -> bool:

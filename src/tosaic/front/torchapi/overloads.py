@@ -39,6 +39,11 @@ _VARIANTS = {
     "_adaptive_avg_pool3d": "adaptive_avg_pool3d", "native_channel_shuffle": "channel_shuffle",
     "max.other": "maximum", "min.other": "minimum",
 }  # fmt: skip
+# Overloads for a number, by those for a tensor, which take one as well.
+_NUMBERS = {
+    **{f"{name}.Scalar": f"{name}.Tensor" for name in ("add", "sub", "mul", "div")},
+    "div.Scalar_mode": "div.Tensor_mode",
+}
 _OWN = frozenset({"lift_fresh_copy"})  # a copy that is dropped where the plain one is kept
 
 
@@ -91,7 +96,9 @@ def canonical(overload: OpOverload) -> OpOverload:
         for plain in every:
             if not effects(plain).written and _kinds(plain) == _kinds(overload):
                 return canonical(plain)
-    return overload
+    packet, _, kind = _NUMBERS.get(f"{name}.{kind}", f"{name}.{kind}").partition(".")
+    found: OpOverload = getattr(getattr(torch.ops.aten, packet), kind)
+    return found
 
 
 def _plainer(name: str, kind: str, writes: bool) -> Iterator[str]:
@@ -120,12 +127,12 @@ def canonical_name(name: str) -> str:
 def aliases(target: str) -> tuple[str, ...]:
     """Overloads that programs may have in the place of a canonical one, by their names."""
     space, name, *_ = (*target.split("."), "", "")
-    names = [name + "_", name + "_copy"] if space == "aten" else []
-    names += [k.partition(".")[0] for k, v in (_SYNONYMS | _VARIANTS).items() if v == name]
-    names += [n + "_" for n in names[2:]]
+    names = [k.partition(".")[0] for k, v in (_SYNONYMS | _VARIANTS).items() if v == name]
+    names += [*(n + "_" for n in names), name, name + "_", name + "_copy"]
     packets = [p for n in names if (p := getattr(torch.ops.aten, n, None)) is not None]
     found = [getattr(p, o) for p in packets for o in p.overloads()]
-    return tuple(dict.fromkeys(str(o) for o in found if str(canonical(o)) == target))
+    others = dict.fromkeys(str(o) for o in found if str(canonical(o)) == target != str(o))
+    return tuple(others) if space == "aten" else ()
 
 
 @cache
@@ -165,8 +172,11 @@ def make_canonical(node: fx.Node, overload: OpOverload) -> bool:
     other = canonical(overload)
     if other is overload:
         return plain is not None
-    if any(own != name for own, name, _, _ in parameters(overload)):
-        node.args, node.kwargs = tuple(bind(overload, node.args, node.kwargs).values()), {}
+    if _spelling(other) != _spelling(overload):
+        bound = bind(overload, node.args, node.kwargs)
+        by_name = {a.name: a.default_value for a in other._schema.arguments if a.kwarg_only}
+        node.args = tuple(v for k, v in bound.items() if k not in by_name)
+        node.kwargs = {k: bound[k] for k in by_name if bound[k] != by_name[k]}
     name = overload.overloadpacket.__name__
     if name.removesuffix("_") not in _SYNONYMS:
         node.meta[WRITTEN_AS] = name, str(other)
@@ -195,6 +205,11 @@ def _type(node: Any) -> Any:
     """The type of a value's elements; of several None, as they are not converted."""
     example = node.meta.get("val") if isinstance(node, fx.Node) else None
     return example.dtype if isinstance(example, torch.Tensor) else None
+
+
+def _spelling(overload: OpOverload) -> list[tuple[str, bool]]:
+    """How arguments are given: their names, and which go by name alone."""
+    return [(argument.name, argument.kwarg_only) for argument in overload._schema.arguments]
 
 
 def _kinds(overload: OpOverload) -> list[str]:

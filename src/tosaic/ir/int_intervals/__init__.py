@@ -14,7 +14,8 @@ from tosaic.ir.int_intervals.core import (
     Finding,
     Intervals,
     analysed,
+    quick,
     tracked,
 )
 
-__all__ = ["RULES", "Bounds", "Finding", "Intervals", "analysed", "tracked"]
+__all__ = ["RULES", "Bounds", "Finding", "Intervals", "analysed", "quick", "tracked"]

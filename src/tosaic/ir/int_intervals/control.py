@@ -57,7 +57,7 @@ def _equal(x: Bounds, y: Bounds) -> bool:
 def _region(a: Intervals, op: Op, index: int, given: list[Bounds]) -> list[Bounds]:
     """The results of a region whose inputs have bounds; its findings are the operator's."""
     region = op.regions[index]
-    inner = replace(a, findings={}, _known=dict(a._known), _problem=None)
+    inner = replace(a, keeps=False, findings={}, _known=dict(a._known), _problem=None)
     for value, found in zip(region.inputs, given):
         inner.bind(value, found)
     run_graph(inner, region)

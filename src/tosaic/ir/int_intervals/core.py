@@ -180,11 +180,14 @@ class Intervals:
 
     ``inputs`` are the ends of graph inputs that do not have the whole range of their type. Where
     ``is_rough``, large constants are bounded by their type; without ``splits``, there are no cases.
+    What a quick analysis ``keeps`` on the values of a graph need not be computed again after exact
+    rewrites, for which they stay what they are.
     """
 
     inputs: Mapping[Value, tuple[int, int]] = field(default_factory=dict)
     is_rough: bool = False
     splits: bool = True
+    keeps: bool = False
     findings: dict[Op, Finding] = field(default_factory=dict)
     _known: dict[Value, Bounds] = field(default_factory=dict)
     _problem: str | None = None
@@ -207,6 +210,10 @@ class Intervals:
         if given is None:
             given = Bounds(*(self.inputs.get(value) or value.limits or value.dtype.range))
         self._known[value] = given
+
+    def forget(self, value: Value) -> None:
+        """Bound a value again when it is next asked for: more was proved of it."""
+        self._known.pop(value, None)
 
     def require(self, holds: bool | np.bool_, reason: str) -> bool:
         """Note what an operator could do wrong, unless it cannot."""
@@ -263,7 +270,10 @@ class Intervals:
         for value, found in zip(op.outs, made):
             if not tracked(value):
                 continue
-            self._known[value] = found.within(*(value.limits or value.dtype.range)).trimmed()
+            found = found.within(*(value.limits or value.dtype.range)).trimmed()
+            self._known[value] = found
+            if self.keeps:
+                value.bounds = found
         for value in op.outs[len(made) :]:
             if tracked(value):
                 self._known[value] = Bounds(*(value.limits or value.dtype.range))
@@ -297,6 +307,14 @@ class Intervals:
                 return True
             self._known.update({v: b for v, b in before.items() if b is not None})
         return False
+
+
+def quick(graph: Graph | None = None) -> Intervals:
+    """An analysis without large constants and cases, with what values keep of an earlier one."""
+    made = Intervals(is_rough=True, splits=False, keeps=True)
+    for op in () if graph is None else graph.ops:
+        made._known.update((v, v.bounds) for v in op.outs if v.bounds is not None)
+    return made
 
 
 def tracked(value: Value) -> bool:

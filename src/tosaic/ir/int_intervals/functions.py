@@ -33,7 +33,7 @@ def _rescaled(a: Intervals, op: Op) -> list[Bounds]:
     if any(v.const is None for v in op.ins[1:]) or op.attrs["rounding_mode"] == "INEXACT_ROUND":
         a.require(False, "its scale is not a constant, or its rounding is left open")
         return [whole(out)]
-    multiplier, shift = (_numbers(v) for v in op.ins[1:3])
+    multiplier, shift = (_numbers(v, out.type.rank) for v in op.ins[1:3])
     given, zero = constant_number(op.ins[3]), constant_number(op.ins[4])
     if op.attrs["input_unsigned"]:
         given %= 1 << kind.bits
@@ -64,11 +64,13 @@ def _rescaled(a: Intervals, op: Op) -> list[Bounds]:
     return [Bounds(made.low + zero, made.high + zero, made.root)]
 
 
-def _numbers(value: Value) -> End:
-    """The numbers of a constant, or the one that it has."""
+def _numbers(value: Value, rank: int) -> End:
+    """The numbers of a constant, one for each channel, or the one that it has."""
     assert value.const is not None
     array = value.const.array
-    return int(array.item()) if array.size == 1 else np.asarray(array, np.int64).reshape(-1)
+    if array.size == 1:
+        return int(array.item())
+    return np.asarray(array, np.int64).reshape((1,) * rank + (-1,))
 
 
 class _Range:

@@ -21,7 +21,7 @@ def to_integers(b: Lowering, x: Value, quant: Quant, out: d.DType) -> Value:
     scale, zero = quant.one_scale, quant.one_zero
     if x.dtype is not d.F32:
         x = b.CAST(x, out=d.F32)
-    steps = b.MUL(x, b.number(float(np.float32(1.0 / scale)), x), b.const([0], d.I8))
+    steps = b.mul(x, b.number(float(np.float32(1.0 / scale)), x))
     if zero == 0:
         return b.with_quant(b.CAST(steps, out=out), quant)
     # A sum with the zero point would round twice: it is added when the numbers are whole.
@@ -41,7 +41,7 @@ def to_real(b: Lowering, x: Value) -> Value:
     y = b.CAST(x, out=d.F32)
     if np.any(quant.zero_point):
         y = b.SUB(y, _along(b, quant.zero_point, quant.axis, y))
-    return b.MUL(y, _along(b, quant.scale, quant.axis, y), b.const([0], d.I8))
+    return b.mul(y, _along(b, quant.scale, quant.axis, y))
 
 
 def _along(b: Lowering, numbers: Any, axis: int | None, like: Value) -> Value:

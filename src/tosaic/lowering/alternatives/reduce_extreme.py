@@ -118,7 +118,7 @@ def _counted(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
     apart = b.SUB(best, here) if largest else b.SUB(here, best)
     other = b.MINIMUM(apart, b.number(1, apart))  # 0 where the extreme is
     places = numbered(b, x, axis, d.I32)
-    far = b.MUL(other, b.number(most, other), b.const([0], d.I8))
+    far = b.mul(other, b.number(most, other))
     number = b.levels(b.MAXIMUM(far, places), d.I16)
     found = b.levels(extreme(b, "REDUCE_MIN", number, axis), d.I32)
     return b.reshape(found, (*x.shape[:axis], *x.shape[axis + 1 :]))

@@ -48,7 +48,7 @@ def stepwise(b: Lowering, x: Value, function: Function) -> Value:
     half, bits = _SEGMENT // 2, _SEGMENT.bit_length() - 1
     lower = b.SUB(wide, size(half, wide))  # then a rounding shift rounds down
     index = b.ARITHMETIC_RIGHT_SHIFT(lower, size(bits, wide), round=True)
-    start = b.MUL(index, size(_SEGMENT, wide), b.const([0], d.I8))
+    start = b.mul(index, size(_SEGMENT, wide))
     node, inside = b.levels(start, d.I16), b.SUB(wide, start)
     past = b.SUB(inside, b.SUB(_looked_up(b, node, found.place), size(1, wide)))
     behind = b.MINIMUM(b.MAXIMUM(past, size(0, wide)), size(1, wide))
@@ -56,7 +56,7 @@ def stepwise(b: Lowering, x: Value, function: Function) -> Value:
     height = _looked_up(b, node, found.height) if len(heights) > 1 else size(
         int(heights[0]) if len(heights) else 0, wide
     )  # fmt: skip
-    jump = b.MUL(behind, height, b.const([0], d.I8))
+    jump = b.mul(behind, height)
     total = b.ADD(_looked_up(b, node, found.first), jump)
     return b.with_quant(b.levels(total, out, zero=quant.one_zero), quant)
 
@@ -118,7 +118,7 @@ def _by_bytes(b: Lowering, x: Value, entries: Array) -> Value:
             raise Unsupported("a function of int8 has results of more than 24 bits")
         part = b.levels(b.TABLE(x, b.const(low, d.I8)))
         if unit > 1:
-            part = b.MUL(part, b.number(unit, part), b.const([0], d.I8))
+            part = b.mul(part, b.number(unit, part))
         total = part if total is None else b.ADD(total, part)
         left, unit = (left - low) // 256, unit * 256
     return total

@@ -358,8 +358,8 @@ NEWER = (
 
 # Where the NPU has fast memory of its own beside the arena.
 DEDICATED = (
-    Form(("WHILE_LOOP",), _always,
-         "with dedicated SRAM a loop uses memory that Vela does not ask for; "
+    Form(("COND_IF", "WHILE_LOOP"), _always,
+         "with dedicated SRAM a branch or a loop uses memory that Vela does not ask for; "
          "another memory mode takes it"),
 )  # fmt: skip
 

@@ -65,9 +65,12 @@ def _is_several(use: Use) -> bool:
     op, uses = use.op, use.uses
     if d.I32 in (op.ins[0].dtype, op.outs[0].dtype):
         return not is_fused_forward(op, uses)
-    if len(use.readers) != 1 or factor(use.readers[0].outs[0]) != 1:
+    readers = use.readers
+    while len(readers) == 1 and keeps_order(readers[0]):
+        readers = uses.get(readers[0].outs[0], ())
+    if len(readers) != 1 or factor(readers[0].outs[0]) != 1:
         return False
-    return not is_fused_forward(use.readers[0], uses)
+    return not is_fused_forward(readers[0], uses)
 
 
 def _is_one_of_several_pieces(use: Use) -> bool:
@@ -148,6 +151,14 @@ def _saturates_once(use: Use) -> bool:
     if abs(scale) >= 2.0 ** (use.op.outs[0].dtype.bits - bits):
         return False
     return any(factor(f.outs[0]) == 1 and f.ins[0].dtype.bits >= bits for f in firsts)
+
+
+def _is_read_by_others(use: Use) -> bool:
+    """Whether a value that is no input has another consumer, in whatever shape."""
+    value, made = use.value, use.value.producer
+    if made is not None and keeps_order(made) and len(use.uses[made.ins[0]]) > 1:
+        return True
+    return use.made is not None and len(use.uses[value]) > 1
 
 
 def _is_limited_before(use: Use) -> bool:
@@ -246,6 +257,9 @@ OPERANDS = (
     Operand("Limits or a table behind a REVERSE replace those before it.",
             "CLAMP TABLE", "REVERSE", _is_limited_before, products=NEWER,
             test="limits behind a table turned round"),
+    Operand("A WHILE_LOOP overwrites a value that another operator has yet to read.",
+            "WHILE_LOOP", when=_is_read_by_others, products=NEWER,
+            test="a value that a loop changes and another reads"),
     Operand("Two tables of int16 are chained, and there is room for one.",
             "TABLE", products=NEWER, test="two tables of int16 with a product between",
             when=lambda use: use.value.dtype is d.I16 and _follows_table(use.value, _CHAINED)),
