@@ -6,6 +6,7 @@ import json
 import re
 import sys
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 import tosaic
 from tosaic.cli import main
 from tosaic.errors import InvalidInput
+from tosaic.ir.traits import Traits
 from tosaic.pipeline.op_support import columns_for, support
 from tosaic.targets import catalog
 
@@ -186,3 +188,21 @@ def test_tosaics_own_targets_are_entry_points_too() -> None:
     (block,) = re.findall(r'entry-points."tosaic.targets"\]\n((?:\w+ = .*\n)+)', text)
     declared = dict(re.findall(r'(\w+) = "(.*)"', block))
     assert declared == {entry.name: entry.value for entry in catalog._OWN}
+
+
+def test_a_trait_changes_the_expression_and_not_the_result() -> None:
+    """A sum whose larger operand is widened by fewer bits is another graph of the same numbers."""
+
+    class Sum(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x + 3 * x.flip(1)
+
+    plain = catalog.target_of("TOSA-1.0+INT")
+    other = replace(plain, name="other", traits=Traits(sum_bits=(8, 8)))
+    first, second = (
+        tosaic.compile(Sum().eval(), (X,), target=target, calibration=[(X,)])  # type: ignore[arg-type]
+        for target in (plain, other)
+    )
+    assert first.bytes != second.bytes
+    step = max(p.quant.scale for p in second.report.delegates[0].outputs)
+    assert float((first.run(X) - second.run(X)).abs().max()) <= 1.001 * step

@@ -16,7 +16,7 @@
   const cycles = sum(told.map((n) => n.cycles)), macs = sum(data.report.delegates.map((d) => d.macs));
   if (cycles) {
     const use = macs / cycles / (data.peak_macs || 1);
-    card("Cycles", short(cycles), "", "by Vela's estimate");
+    card("Cycles", short(cycles), "", `by ${told[0].by}'s estimate`);
     card("Multipliers in use", percent(use, 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
     const scratch = Math.max(...told.map((n) => n.scratch));
     card("Scratch memory", ...bytes(scratch).split(" "), `${whole(scratch)} bytes`);
