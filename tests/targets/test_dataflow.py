@@ -78,7 +78,7 @@ def test_a_dilated_convolution_may_read_and_write_every_so_many_rows(
     m = Maker((7,), "u85" in target)
     x = layer(m, m.input(I8, (1, 17, 17, 4)), 20, 1, rounding="SINGLE_ROUND", per_channel=False)
     acc = convolve(m, x, m.draw(I8, (20, 3, 1, 20)), pad=pad, stride=stride, dilation=dilation)
-    x = m.requantize(acc, I8, per_channel=False, rounding="SINGLE_ROUND")
+    x = m.settle(acc, I8, per_channel=False, rounding="SINGLE_ROUND")
     graph = m.finish(layer(m, x, 5, 1, rounding="SINGLE_ROUND", per_channel=False))
     assert not isinstance(trial(graph, VelaConfig(target), m.data), Fault)
 

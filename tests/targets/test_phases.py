@@ -124,6 +124,7 @@ def test_the_phase_that_breaks_a_graph_is_named(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(
         rewriting, "PHASES", (*rewriting.PHASES, rewriting.Phase("breaking", broken))
     )
+    monkeypatch.delenv("TOSAIC_VERIFY", raising=False)
     improve(chain(), ENV)  # which nobody has asked to verify
     monkeypatch.setenv("TOSAIC_VERIFY", "1")
     with pytest.raises(InvalidGraph, match="the phase breaking made a graph that is not valid"):

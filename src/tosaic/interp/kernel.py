@@ -53,6 +53,7 @@ class Context:
     variables: dict[str, Tensor] = field(default_factory=dict)
     constants: set[int] = field(default_factory=set)  # where the constants lie in memory
     for_few_runs: bool = False  # proofs that only pay after many runs are left out
+    rescales: dict[object, Run] = field(default_factory=dict)  # by their parameters
 
     def keeps(self, tensor: Tensor) -> bool:
         """Whether a tensor lies in memory that the next run reads, too."""

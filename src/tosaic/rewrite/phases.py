@@ -13,7 +13,7 @@ from functools import partial
 from tosaic.files.text import print_graph
 from tosaic.ir.graph import Graph
 from tosaic.ir.traits import PLAIN, Traits
-from tosaic.ir.verify import verify
+from tosaic.ir.verify import problems, verify
 from tosaic.rewrite import (
     arithmetic,
     data_movement,
@@ -154,9 +154,10 @@ def improve(
 ) -> Graph:  # fmt: skip
     """The graph with every rewrite applied, phase by phase; the given one is used up."""
     machine = Machine(env, allowed, cost, judge, forms, traits)
-    keeps = allowed is not None and is_verifying() and not any(map(allowed, graph.walk()))
-    constraints = (allowed,) if keeps and allowed is not None else ()
+    constraints = () if allowed is None else (allowed,)
+    is_valid = is_verifying() and not any(problems(graph, env, constraints))  # as it was given
     for phase in PHASES:
         graph = phase.apply(graph, machine)
-        ended(phase.name, partial(print_graph, graph), partial(verify, graph, env, constraints))
+        check = partial(verify, graph, env, constraints) if is_valid else None
+        ended(phase.name, partial(print_graph, graph), check)
     return graph

@@ -137,6 +137,11 @@ def div_rounded(
 ) -> Value:
     if rounding_mode is None:
         return div(b, self, other)
+    kinds = {v.dtype for v in (self, other) if isinstance(v, Value)}
+    if self.quant is None and len(kinds) == 1 and kinds <= {d.F16, d.BF16}:
+        divisor = converted(b, other, d.F32) if isinstance(other, Value) else other
+        wide = div_rounded(b, converted(b, self, d.F32), divisor, rounding_mode)
+        return converted(b, wide, self.dtype)  # in float32, as PyTorch computes it
     function = partial(torch.div, rounding_mode=rounding_mode)
     found = with_number(b, self, other, function)
     if found is not None:

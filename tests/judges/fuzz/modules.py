@@ -18,9 +18,10 @@ def cross_attention(w: Writer) -> None:
     made = w.member(f"nn.MultiheadAttention({wide}, {_divisor(w, wide)}, batch_first=True)")
     is_own = w.chance(0.5)
     other, keys = (name, length) if is_own else (w.constant((batch, 3, wide)), 3)
+    padded = f"(torch.arange({keys}) > {w.below(keys)}).expand({batch}, {keys}).clone()"
     options = w.one([
         "", ", need_weights=False", f", attn_mask={w.constant((length, keys))}",
-        f", key_padding_mask=torch.arange({keys}).expand({batch}, {keys}) >= {1 + w.below(keys)}",
+        f", key_padding_mask={w.member(padded, 'c')}",
         f", attn_mask=torch.ones({length}, {keys}).triu(1).bool()",
     ])  # fmt: skip
     part = 0 if "need_weights" in options else w.one((0, 0, 1))

@@ -68,7 +68,7 @@ def _output(r: Registers, config: Config) -> Output:
     if code >= len(_ROUNDING):
         raise Unsupported(f"OFM_PRECISION {r['OFM_PRECISION']:#x}: its rounding")
     per_channel = not r.bits("OFM_PRECISION", 8)
-    scale = r["OFM_SCALE"] if not per_channel else r.get("OFM_SCALE")
+    scale = r["OFM_SCALE"] if not per_channel else r.get("OFM_SCALE", 0)
     multiplier, shift = scale & 0xFFFFFFFF, scale >> 32 & 0x3F
     zero_point = r.zero_point("OFM", dtype)
     lookup = _lookup(r, config, dtype)

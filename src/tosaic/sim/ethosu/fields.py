@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
-
 import numpy as np
 
 from tosaic.errors import InvalidInput, Unsupported
@@ -18,20 +15,11 @@ _ADDRESS = (1 << 40) - 1
 NO_SCALES = "the operation scales by channel and has no scales"
 
 
-@dataclass(frozen=True, slots=True)
-class Registers:
+class Registers(dict[str, int]):
     """The values that commands have set so far."""
 
-    values: Mapping[str, int]
-
-    def __getitem__(self, name: str) -> int:
-        try:
-            return self.values[name]
-        except KeyError:
-            raise InvalidInput(f"NPU_SET_{name} is needed and was never given") from None
-
-    def get(self, name: str, default: int = 0) -> int:
-        return self.values.get(name, default)
+    def __missing__(self, name: str) -> int:
+        raise InvalidInput(f"NPU_SET_{name} is needed and was never given")
 
     def bits(self, name: str, low: int, count: int = 1) -> int:
         return self[name] >> low & (1 << count) - 1
@@ -112,7 +100,7 @@ class Registers:
         """The bytes for each core, without those of length 0; InvalidInput if there are none."""
         found = []
         for each in [f"{name}{core or ''}" for core in range(cores)]:
-            count = self.get(f"{each}_LENGTH") & 0xFFFFFFFF
+            count = self.get(f"{each}_LENGTH", 0) & 0xFFFFFFFF
             if count:
                 region = self[f"{name}_REGION"] & 0xFF
                 found.append(Block(region, self.address(f"{each}_BASE"), (count,), (1,), 1))

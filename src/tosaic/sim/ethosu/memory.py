@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from math import prod
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
@@ -121,9 +120,8 @@ class Memory:
 
     def view(self, block: Block, dtype: DType) -> Array:
         """The elements of a block, in place; its bounds must have been checked."""
-        typed = self.regions[block.region].data.view(dtype)
-        strides = block.strides
-        return as_strided(typed[block.start // dtype.itemsize :], block.sizes, strides)
+        data = self.regions[block.region].data
+        return np.ndarray(block.sizes, dtype, data, block.start, block.strides)
 
     def check(self, block: Block, what: str, write: bool = False) -> None:
         """Is the block inside its region, aligned, and (to be read) written before?"""
@@ -184,5 +182,4 @@ class Memory:
     def shadow(self, block: Block) -> NDArray[np.bool_]:
         written = self.regions[block.region].written
         sizes, strides = (*block.sizes, block.element), (*block.strides, 1)
-        shadow: NDArray[np.bool_] = as_strided(written[block.start :], sizes, strides)
-        return shadow
+        return np.ndarray(sizes, np.bool_, written, block.start, strides)

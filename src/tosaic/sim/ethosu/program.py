@@ -70,7 +70,7 @@ class Program:
 
     def start(self) -> Step:
         if self.first is None:
-            self.first = self._chain(0, {})
+            self.first = self._chain(0, Registers())
         return self.first
 
     @property
@@ -87,7 +87,7 @@ class Program:
             yield step
             step = step.next
 
-    def _chain(self, position: int, values: dict[str, int]) -> Step:
+    def _chain(self, position: int, values: Registers) -> Step:
         """The next step from a position on, and all that follow it up to a branch."""
         key = (position, *sorted(values.items()))
         if key in self._landings:
@@ -127,21 +127,21 @@ class Program:
     def _land(self, step: Step, taken: bool) -> Step:
         command = step.command
         if not taken:
-            return self._chain(command.index + 1, dict(step.values))
+            return self._chain(command.index + 1, Registers(step.values))
         target = self.stream.by_offset.get(command.payload or 0)
         if target is None:
             raise InvalidInput(f"the branch goes to {command.payload:#x}, where no command starts")
-        return self._chain(target, dict(step.values))
+        return self._chain(target, Registers(step.values))
 
-    def _decode(self, command: Command, values: dict[str, int]) -> Step:
+    def _decode(self, command: Command, values: Registers) -> Step:
         name, config = command.name, self.stream.config
         try:
             if name == "DMA_START":
-                transfer = dma.decode(Registers(values), config)
+                transfer = dma.decode(values, config)
                 return Step(command, transfer=transfer, run=transfer)
             if name in _BLOCKS:
                 decode = decode_u85.decode if config.is_u85 else decode_u55.decode
-                operation = decode(name, command.param, Registers(values), config)
+                operation = decode(name, command.param, values, config)
                 _check_size(operation)
                 run = self._prepare(operation)
                 if run.macs > _MOST_MACS:

@@ -97,21 +97,26 @@ def decode(payload: bytes) -> Stream:
         word = values[position]
         code, control, param = word & 0x3FF, word >> 14 & 3, word >> 16
         offset, extra = 4 * position, None
-        where = f"offset {offset:#x} of the command stream"
         if control > 1 or word >> 10 & 0xF:
-            raise InvalidInput(f"the word {word:#010x} is no command", where)
+            raise InvalidInput(f"the word {word:#010x} is no command", _where(offset))
         name = (long if control else short).get(code)
         if name is None:
             kind = "with" if control else "without"
-            raise InvalidInput(f"{config.product} has no command {code:#05x} {kind} payload", where)
+            reason = f"{config.product} has no command {code:#05x} {kind} payload"
+            raise InvalidInput(reason, _where(offset))
         if control:
             position += 1
             if position == len(values):
-                raise InvalidInput(f"the stream ends before the payload of {name}", where)
+                reason = f"the stream ends before the payload of {name}"
+                raise InvalidInput(reason, _where(offset))
             extra = values[position]
         position += 1
         commands.append(Command(len(commands), offset, name, param, extra))
     return Stream(config, tuple(commands))
+
+
+def _where(offset: int) -> str:
+    return f"offset {offset:#x} of the command stream"
 
 
 def _actions(payload: bytes) -> tuple[Config, Array]:

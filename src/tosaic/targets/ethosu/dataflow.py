@@ -16,7 +16,6 @@ from dataclasses import dataclass
 from functools import cache
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 from numpy.typing import NDArray
 
 from tosaic.ir.graph import Graph, Op, Value
@@ -149,14 +148,18 @@ class _Walk:
             self.writers[writer] = len(self.by_label)
         return self.writers[writer]
 
-    def _view(self, block: Block) -> Labels:
-        """The labels of a block; Misread if it is not within its region."""
+    def _bounded(self, block: Block) -> Block:
+        """The block; Misread if it is not within its region."""
         span = block.span
         if span.start < 0 or span.stop > self.limits.get(block.region, 0):
             raise Misread(f"{span}, which is not there")
-        run, outer = _merged(block)
+        return block
+
+    def _view(self, block: Block) -> Labels:
+        """The labels of a block."""
+        run, outer = _merged(self._bounded(block))
         if block.region == self.constants:
-            first = -1 - span.start // self.unit
+            first = -1 - block.span.start // self.unit
             if outer:  # which of them it is does not matter but for weights
                 return np.full((*(size for size, _ in outer), run // self.unit), first, np.int32)
             return np.arange(first, first - run // self.unit, -1, np.int32)
@@ -165,8 +168,7 @@ class _Walk:
         item = labels.itemsize
         sizes = (*(size for size, _ in outer), run // self.unit)
         strides = (*(item * stride for stride in rest), item)
-        found: Labels = as_strided(labels[first:], sizes, strides)
-        return found
+        return np.ndarray(sizes, np.int32, labels, item * first, strides)
 
     def _step(self, step: Step, origin: Origin | None) -> None:
         transfer = step.transfer
@@ -248,10 +250,11 @@ class _Walk:
 
     def _constant(self, block: Block, what: str) -> tuple[int, int]:
         """Where among the constants a run of bytes comes from; Misread if it is no such run."""
+        if block.region == self.constants:
+            start = self._bounded(block).span.start
+            return -1 - start // self.unit, block.bytes // self.unit
         labels = self._view(block).reshape(-1)
         first = int(labels[0])
-        if block.region == self.constants:
-            return first, len(labels)
         if first >= 0 or not np.array_equal(labels, np.arange(first, first - len(labels), -1)):
             raise Misread(f"{what} that are no run of constants: {block.span}")
         return first, len(labels)

@@ -121,7 +121,8 @@ def compile_graph(
 ) -> Delegate:
     """Run Vela on a graph; ToolFailed with its words where it does not take it.
 
-    ``meanwhile`` is called with the interpreter of the graph's file while Vela compiles it.
+    ``meanwhile`` is called with the interpreter of the graph while Vela compiles the graph's file,
+    so that a stream that equals it says of the file that it is right as well.
     """
     tosa = flatbuffer.write(graph)
     if _DATABASE not in config.flags:
@@ -133,7 +134,7 @@ def compile_graph(
         with ThreadPoolExecutor(1) as waiting:
             compiled = waiting.submit(run_vela, tosa, config)
             try:
-                model = _interpreter(tosa)
+                model = Model(graph, for_few_runs=True)
                 meanwhile(model)
                 result = compiled.result()
             except KeyboardInterrupt:
@@ -147,10 +148,6 @@ def compile_graph(
         graph, tosa, result=result, operators=tuple(_costs(graph, result.database, sources)),
         tensors=tuple(_tensors(graph, result.database, sources)), known_model=model,
     )  # fmt: skip
-
-
-def _interpreter(tosa: bytes) -> Model:
-    return Model(flatbuffer.read(tosa), for_few_runs=True)
 
 
 def _rows(database: Mapping[str, Table], name: str) -> Iterator[dict[str, str]]:

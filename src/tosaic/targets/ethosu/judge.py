@@ -24,9 +24,9 @@ def judge(config: VelaConfig, env: Env, graphs: Sequence[Graph]) -> list[Figures
     """Cycles and bytes of each graph; None where Vela does not compile it."""
     files = [_file(config, env, graph) for graph in graphs]
     keys = [(config, sha256(file).digest()) for file in files]
-    new = {key: file for key, file in zip(keys, files) if file and key not in _KNOWN}
     if len(_KNOWN) > _MOST:
         _KNOWN.clear()
+    new = {key: file for key, file in zip(keys, files) if file and key not in _KNOWN}
     for key, made in zip(new, run_many(list(new.values()), config)):
         _KNOWN[key] = None
         if not isinstance(made, ToolFailed):

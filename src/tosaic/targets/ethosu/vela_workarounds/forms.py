@@ -118,7 +118,7 @@ def _with_twin(reader: Op, position: int) -> Op:
 
 
 def _reshape_each_use(graph: Graph, env: Env) -> None:
-    """A RESHAPE, and SLICE, for each use of what a RESCALE by itself makes, in another shape."""
+    """A RESHAPE, and SLICE, for each elementwise use of a rescaled tensor in another shape."""
     uses, ops, seen = readers_of(graph), list[Op](), set(graph.outputs)
     for op in graph.ops:
         for position, value in enumerate(op.ins):
@@ -127,14 +127,22 @@ def _reshape_each_use(graph: Graph, env: Env) -> None:
             if shaped.producer is None or not keeps_order(shaped.producer):
                 continue
             rescale = maker(shaped)
-            if rescale is None or rescale.name != "RESCALE" or not _is_alone(rescale, uses):
+            if rescale is None or rescale.name != "RESCALE" or not _is_elementwise(op, uses):
                 continue
-            if value in seen:
+            if value in seen and rescale.ins[0].dtype in (d.I8, d.I16):
                 twin = _with_twin(op, position)
                 ops += [twin] if shaped is value else [_with_twin(twin, 0), twin]
             seen.add(value)
         ops.append(op)
     graph.ops = ops
+
+
+def _is_elementwise(op: Op, uses: Uses) -> bool:
+    """Whether an operator computes each element by itself, or is a RESCALE for one that does."""
+    if op.name != "RESCALE":
+        return op.name in _BINARY or op.name in ("ABS", "NEGATE", "CLZ", "SELECT", "GREATER")
+    return any(reader.name != "RESCALE" and _is_elementwise(reader, uses)
+               for reader in uses.get(op.outs[0], ()))  # fmt: skip
 
 
 def _round_once(graph: Graph, env: Env) -> None:
@@ -217,7 +225,7 @@ SHAPES = (
     Form("What makes a reshaped tensor writes it in that shape, which is forgotten for the second "
          "operand of an operator that reads it twice.", _reshape_each_operand,
          test="test_a_tensor_that_an_operator_reads_twice_in_another_shape_has_a_reshape_for_each"),
-    Form("The same is forgotten for every use but the first, where a RESCALE makes the tensor.",
+    Form("It is forgotten for all elementwise uses but the first where a RESCALE makes the tensor.",
          _reshape_each_use, test="test_a_rescaled_tensor_that_two_consumers_read_in_another_shape"),
     Form("A MUL by a constant with a shift above 31 rounds twice.",
          _round_once, test="test_a_product_with_a_constant_and_a_long_shift_rounds_once"),

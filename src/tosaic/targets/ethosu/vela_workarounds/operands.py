@@ -153,6 +153,16 @@ def _saturates_once(use: Use) -> bool:
     return any(factor(f.outs[0]) == 1 and f.ins[0].dtype.bits >= bits for f in firsts)
 
 
+def _is_shaped_for_several(use: Use) -> bool:
+    made = use.value.producer
+    if made is None or made.name != "RESCALE" or len(use.readers) < 2:
+        return False
+    sums = made.ins[0]
+    if sums.dtype is not d.I32:
+        return False
+    return len(use.uses[sums]) > 1 or source(sums) not in {*_KERNELS, *_BINARY}
+
+
 def _is_read_by_others(use: Use) -> bool:
     """Whether a value that is no input has another consumer, in whatever shape."""
     value, made = use.value, use.value.producer
@@ -162,7 +172,10 @@ def _is_read_by_others(use: Use) -> bool:
 
 
 def _is_limited_before(use: Use) -> bool:
-    return use.made is not None and source(use.made.ins[0]) in ("CLAMP", "TABLE")
+    limits = tuple(use.op.attrs.get(name) for name in ("min_val", "max_val"))
+    if use.made is None or limits == tuple(use.value.dtype.range):  # which is a copy
+        return False
+    return source(use.made.ins[0]) in ("CLAMP", "TABLE")
 
 
 def _follows_table(value: Value, depth: int) -> bool:
@@ -229,6 +242,9 @@ OPERANDS = (
     Operand("A PAD is fused with a dilated convolution, parts of which then have no input.",
             "CONV2D DEPTHWISE_CONV2D CONV3D", when=_is_empty_when_padded,
             test="gaps longer than what a PAD surrounds"),
+    Operand("A RESCALE of int32 by itself is several operators in the shape of one consumer.",
+            "RESHAPE", "RESCALE", _is_shaped_for_several, products=OLDER,
+            test="a RESCALE of int32 with another shape for two"),
     Operand("SELECT reads a tensor in the shape that another consumer gave it.",
             "SELECT", when=_has_two_shapes, test="a choice of a tensor with two shapes"),
     Operand("Where both operands are broadcast, each is read in another consumer's shape.",
