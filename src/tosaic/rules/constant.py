@@ -171,6 +171,11 @@ def to_copy(b: Lowering, self: Value, dtype: torch.dtype | None = None, **memory
     return _cast(b, self, _kind(dtype, self.dtype))
 
 
+@shared("aten.type_as.default", "aten.to.other", samples=[Sample(((2, 3), (4,)))])
+def type_as(b: Lowering, self: Value, other: Value, **memory: Any) -> Value:
+    return _cast(b, self, other.dtype if other.quant is None else d.F32)
+
+
 def _created(name: str, b: Lowering, self: Value | None = None, **arguments: Any) -> Value:
     """A tensor that PyTorch makes of numbers; of another tensor at most shape and type count."""
     packet, overload = name.split(".")

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 from itertools import accumulate
+from typing import Any
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, shared
@@ -11,6 +13,7 @@ from tosaic.ir.graph import Value
 from tosaic.lowering.alternatives import data_movement as moves
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._operands import converted
+from tosaic.rules.shape import meta_result
 
 
 @shared(
@@ -52,15 +55,22 @@ def vstack(b: Lowering, tensors: Sequence[Value]) -> Value:
     return cat(b, [b.reshape(t, (1,) * (2 - t.type.rank) + t.shape) for t in tensors], 0)
 
 
-@shared(
-    "aten.split_with_sizes.default",
-    samples=[Sample(((6, 4),), ([1, 2, 3],)), Sample(((2, 3, 5),), ([4, 1], -1))],
-)
-def split_with_sizes(
-    b: Lowering, self: Value, split_sizes: Sequence[int], dim: int = 0
-) -> list[Value]:
-    ends, axis = accumulate(split_sizes), dim % self.type.rank
-    return [moves.piece(b, self, axis, e - n, e) for e, n in zip(ends, split_sizes)]
+def _parts(name: str, b: Lowering, self: Value, dim: int = 0, **arguments: Any) -> list[Value]:
+    """Parts along an axis, as long as those that PyTorch makes."""
+    made = meta_result(name, self.shape, {**arguments, "dim": dim})
+    ends, axis = accumulate(part.shape[dim] for part in made), dim % self.type.rank
+    return [moves.piece(b, self, axis, e - part.shape[dim], e) for e, part in zip(ends, made)]
+
+
+_CHUNKS = [Sample(((6, 4),), (2,)), Sample(((2, 7, 3),), (3, 1)), Sample(((2, 8),), (4, -1))]
+for _name, _samples in {
+    "split_with_sizes.default": [Sample(((6, 4),), ([1, 2, 3],)),
+                                 Sample(((2, 3, 5),), ([4, 1], -1))],
+    "split.Tensor": _CHUNKS,
+    "chunk.default": [*_CHUNKS[:2], Sample(((2, 8),), (2, -1))],
+    "tensor_split.sections": [Sample(((7, 4),), (3,)), Sample(((2, 8),), (2, -1))],
+}.items():  # fmt: skip
+    shared(f"aten.{_name}", samples=_samples)(partial(_parts, _name))
 
 
 @shared("aten.unbind.int", samples=[Sample(((3, 4),)), Sample(((2, 5, 3),), (-1,))])
@@ -145,6 +155,14 @@ def flip(b: Lowering, self: Value, dims: Sequence[int]) -> Value:
     for axis in dims:
         self = moves.backwards(b, self, axis % self.type.rank)
     return self
+
+
+shared("aten.fliplr.default", samples=[Sample(((3, 4),)), Sample(((2, 3, 4),))])(
+    partial(flip, dims=[1])
+)
+shared("aten.flipud.default", samples=[Sample(((5,),)), Sample(((2, 3, 4),))])(
+    partial(flip, dims=[0])
+)
 
 
 @shared(

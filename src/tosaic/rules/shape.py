@@ -19,7 +19,7 @@ from tosaic.lowering.alternatives import data_movement as moves
 from tosaic.lowering.builder import Lowering
 
 
-def _meta_result(name: str, sizes: Sequence[int], arguments: dict[str, Any]) -> Any:
+def meta_result(name: str, sizes: Sequence[int], arguments: dict[str, Any]) -> Any:
     """What an operator makes of a tensor of some sizes, without its data."""
     packet, overload = name.split(".")
     given = {k: _empty(v.shape) if isinstance(v, Value) else v for k, v in arguments.items()}
@@ -31,21 +31,22 @@ def _empty(sizes: Sequence[int]) -> torch.Tensor:
 
 
 def _reshaped(name: str, b: Lowering, self: Value, **arguments: Any) -> Value:
-    return b.reshape(self, _meta_result(name, self.shape, arguments).shape)
+    return b.reshape(self, meta_result(name, self.shape, arguments).shape)
 
 
 def _permuted(name: str, b: Lowering, self: Value, **arguments: Any) -> Value:
-    made = _meta_result(name, range(2, self.type.rank + 2), arguments)
+    made = meta_result(name, range(2, self.type.rank + 2), arguments)
     return b.permute(self, [size - 2 for size in made.shape])
 
 
 def _expanded(name: str, b: Lowering, self: Value, **arguments: Any) -> Value:
-    return moves.expanded(b, self, _meta_result(name, self.shape, arguments).shape)
+    return moves.expanded(b, self, meta_result(name, self.shape, arguments).shape)
 
 
 _VIEWS = (Sample(((2, 3, 4),), ([6, 4],)), Sample(((2, 3, 4),), ([2, -1],)),
           Sample(((2, 6, 2, 2),), ([-1],)))  # fmt: skip
 _LIKE = (Sample(((2, 3, 4), (4, 6))), Sample(((6, 4), (1, 2, 12))))
+_MATRICES = (Sample(((3, 4),)), Sample(((5,),)))
 _ROWS: dict[Any, dict[str, tuple[Sample, ...]]] = {
     _reshaped: {
         "view.default": _VIEWS,
@@ -70,6 +71,12 @@ _ROWS: dict[Any, dict[str, tuple[Sample, ...]]] = {
         "permute.default": (Sample(((2, 3, 4),), ([2, 0, 1],)), Sample(((2, 3),), ([-1, 0],)),
                             Sample(((1, 2, 3, 2, 4),), ([0, 3, 1, -1, 2],))),
         "transpose.int": (Sample(((2, 3, 4),), (1, 2)), Sample(((2, 3, 4),), (-1, 0))),
+        "t.default": _MATRICES,
+        "numpy_T.default": _MATRICES,
+        "mT.default": (Sample(((3, 4),)), Sample(((2, 3, 4),))),
+        "movedim.int": (Sample(((2, 3, 4),), (0, -1)), Sample(((2, 3, 4, 2),), (3, 1))),
+        "movedim.intlist": (Sample(((2, 3, 4),), ([0, 1], [-1, 0])),
+                            Sample(((2, 3, 4, 2),), ([3, -3], [0, 2]))),
     },
     _expanded: {
         "expand.default": (Sample(((3, 1),), ([3, 4],)), Sample(((1, 3, 1),), ([2, -1, 4],)),
