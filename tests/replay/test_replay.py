@@ -27,15 +27,17 @@ def part() -> list[str]:
     return [name for name in chosen if name in KEPT]
 
 
-def changes(*names: str) -> dict[str, list[tuple[str, float, str]]]:
-    """What differs from the file, in cases of those names."""
-    new = {k: row for name in names for k, row in replayed(name, RANGES.get(name, ""))[1].items()}
-    return kept.differences({k: OLD[k] for k in new if k in OLD}, new)
+def rows(*names: str) -> dict[str, Row]:
+    """What cases of those names become."""
+    return {k: row for name in names for k, row in replayed(name, RANGES.get(name, ""))[1].items()}
 
 
 @pytest.mark.parametrize("name", part())
 def test_the_compiler_emits_what_it_did(name: str) -> None:
-    assert not changes(name), f"`make replay ARGS={name}` tells more; WRITE=1 keeps it"
+    new = rows(name)
+    assert not kept.differences({k: row for k, row in OLD.items() if k in new}, new), (
+        f"`make replay ARGS={name}` tells more; with WRITE=1 it keeps what is emitted now"
+    )
 
 
 def test_another_instruction_set_and_more_threads_emit_it_too() -> None:
@@ -51,20 +53,26 @@ def test_another_instruction_set_and_more_threads_emit_it_too() -> None:
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+FORMS = ("form/stem/0", "form/shuffled/0", "form/averaged/0")
+
+
 def test_a_form_that_is_not_taken_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = rows(*FORMS)
     monkeypatch.setattr(match, "FORMS", {})
-    found = changes("form/stem/0", "form/shuffled/0", "form/averaged/0")
-    assert {"other bytes", "slower"} <= found.keys()
+    assert {"other bytes", "slower"} <= kept.differences(old, rows(*FORMS)).keys()
 
 
 def test_a_rewrite_that_is_missing_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    name = "rewrite/joined_values_are_joined_once"
+    old = rows(name)
     monkeypatch.setitem(match.REWRITES, "CONCAT", [])
-    assert "other bytes" in changes("rewrite/joined_values_are_joined_once")
+    assert "other bytes" in kept.differences(old, rows(name))
 
 
 def test_costs_that_are_wrong_are_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
+    old = rows(*FORMS)
     monkeypatch.setattr(match, "MARGIN", 0.05)
-    assert "slower" in changes("form/stem/0", "form/shuffled/0", "form/averaged/0")
+    assert "slower" in kept.differences(old, rows(*FORMS))
 
 
 def test_cases_are_grouped_by_what_became_of_them() -> None:
