@@ -8,15 +8,16 @@ of them takes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Iterable, Iterator, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
+from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
 
 from tosaic.ir.graph import Array, Const, Graph, Op, Value
-from tosaic.spec.dtypes import I8, I32, I48
+from tosaic.spec.dtypes import I8, I32, I48, SHAPE
 
 if TYPE_CHECKING:
     from tosaic.rewrite.match import Matcher
@@ -121,6 +122,31 @@ def best_of(at: Site, figures: Sequence[Figures | None]) -> Candidate | None:
         if there is not None and f is not None and f.beats(there)
     ]
     return at.candidates[min(found)[1]] if found else None
+
+
+def judge_alike(judge: Judge, groups: Sequence[Sequence[Graph]]) -> list[list[Figures | None]]:
+    """What the graphs of several groups take: of groups of one structure the first is asked for.
+
+    Repeated blocks of a network differ in their numbers alone, on which a choice does not depend.
+    """
+    keys = [tuple(map(_structure, group)) for group in groups]
+    first = dict(zip(reversed(keys), reversed(groups)))
+    figures = iter(judge([graph for group in first.values() for graph in group]))
+    known = {key: list(islice(figures, len(group))) for key, group in first.items()}
+    return [known[key] for key in keys]
+
+
+def _structure(graph: Graph) -> Hashable:
+    """Operators with attributes, shapes and who reads what: a graph but for its numbers."""
+    numbers = {value: number for number, value in enumerate(graph.values())}
+
+    def told(value: Value) -> Hashable:
+        is_shape = value.dtype is SHAPE and value.const is not None
+        known = value.const.array.tobytes() if is_shape and value.const is not None else b""
+        return value.type, -1 if value.is_const else numbers[value], known
+
+    ops = [(op.name, repr(op.attrs), *map(told, (*op.ins, *op.outs))) for op in graph.ops]
+    return tuple(ops), tuple(numbers[value] for value in graph.outputs)
 
 
 def made_for(value: Value, ops: Sequence[Op]) -> list[Op]:

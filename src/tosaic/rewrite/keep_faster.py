@@ -13,7 +13,7 @@ from itertools import chain
 
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.ir.traits import PLAIN, Traits
-from tosaic.rewrite.candidates import Figures, Judge, cut, in_order, neighbours
+from tosaic.rewrite.candidates import Figures, Judge, cut, in_order, judge_alike, neighbours
 from tosaic.rewrite.match import Allowed, Cost, Matcher
 from tosaic.spec.env import Env
 
@@ -44,13 +44,12 @@ def keep_faster(
     found = list(changes.regions()) if judge is not None else []
     if judge is None or not found:
         return
-    graphs = [changes.cut(region, is_new) for region in found for is_new in (False, True)]
-    for each in graphs if before_forms else ():
+    graphs = [[changes.cut(region, is_new) for is_new in (False, True)] for region in found]
+    for each in chain.from_iterable(graphs) if before_forms else ():
         Matcher(each, env, allowed, cost, forms=True, traits=traits).run()
-    figures = judge(graphs)
     slack = _ALLOWED * sum(map(cost, graph.ops)) / len(found) if saves_memory else 0.0
-    sides = zip(found, figures[::2], figures[1::2])
-    changes.undo([region for region, old, new in sides if not _is_as_good(old, new, slack)])
+    sides = zip(found, judge_alike(judge, graphs))
+    changes.undo([region for region, (old, new) in sides if not _is_as_good(old, new, slack)])
 
 
 def _is_as_good(old: Figures | None, new: Figures | None, slack: float) -> bool:

@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
 from types import ModuleType
 from typing import TypeVar
 
@@ -23,7 +22,16 @@ from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.int_intervals import quick
 from tosaic.ir.traits import PLAIN, Traits
-from tosaic.rewrite.candidates import Candidate, Judge, Site, best_of, made_for, needless, site
+from tosaic.rewrite.candidates import (
+    Candidate,
+    Judge,
+    Site,
+    best_of,
+    judge_alike,
+    made_for,
+    needless,
+    site,
+)
 from tosaic.spec.env import Env
 
 Allowed = Callable[[Op], str | None]
@@ -221,14 +229,14 @@ class Matcher:
         """The best candidate of each site, None where none is better than what is there."""
         if self.judge is None:
             return [min(at.candidates, key=self._balance) for at in sites]
-        graphs = []
+        groups = []
         for at in sites:
             # What a candidate makes possible counts as well: forms that formulas take behind it.
-            for graph, forms in at.graphs(self):
+            tried = at.graphs(self)
+            for graph, forms in tried:
                 Matcher(graph, self.env, self.allowed, self.cost, forms, traits=self.traits).run()
-                graphs.append(graph)
-        figures = iter(self.judge(graphs))
-        return [best_of(at, list(islice(figures, 2 * len(at.candidates) + 1))) for at in sites]
+            groups.append([graph for graph, _ in tried])
+        return [best_of(*pair) for pair in zip(sites, judge_alike(self.judge, groups))]
 
     def _balance(self, found: Candidate) -> float:
         assert self.cost is not None
