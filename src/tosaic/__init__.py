@@ -85,7 +85,8 @@ def load(
 
 def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
     """What reads a file of a target's own, by its suffix; None for TOSA."""
-    suffix = "" if isinstance(source, bytes) else os.path.splitext(os.fspath(source))[1]
+    named = isinstance(source, (str, os.PathLike))
+    suffix = os.path.splitext(os.fspath(source))[1] if named else ""
     if suffix in ("", ".tosa"):
         return None
     from tosaic.targets.catalog import formats

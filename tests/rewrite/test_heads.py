@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from judges.improved import Random, conv, names, rescale, same
+from judges.improved import Case, Random, conv, emitted, names, rescale, same
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.spec.dtypes import I8, I32
+from tosaic.targets.ethosu.target import ETHOS_U
 
 
 def apart(b: Builder, random: Random, x: Value, heads: int, size: int, way: int) -> list[Value]:
@@ -54,7 +56,7 @@ def attention(b: Builder, random: Random) -> Value:
     return conv(b, random, b.RESHAPE(turned, b.shape((1, 1, rows, heads * size))), 16, (1, 1))
 
 
-@pytest.mark.parametrize("seed", range(6))
+@pytest.mark.parametrize("seed", [0, 1, 2, 4, 5])
 def test_heads_are_multiplied_one_by_one_and_nothing_is_moved(seed: int) -> None:
     old, new = same("ethos-u85-256", attention, seed)
     heads = next(op for op in old.ops if op.name == "MATMUL").ins[0].shape[0]
@@ -111,17 +113,26 @@ def scores(b: Builder, random: Random) -> Value:
     return rescale(b, b.SUB(wider(b, x), wider(b, largest)), random, bits=1)
 
 
-@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
-def test_a_transposition_takes_a_value_in_its_own_shape(target: str) -> None:
-    old, new = same(target, scores, 1)
+def test_a_transposition_takes_a_value_in_its_own_shape() -> None:
+    old, new = same("ethos-u55-128", scores, 1)
     assert copied(old)
     assert not copied(new)
 
 
-def test_shapes_are_left_alone_without_costs() -> None:
-    from tosaic.rewrite import improve
-    from tosaic.targets.ethosu.target import ETHOS_U
+@pytest.mark.parametrize(("case", "seed"), [(attention, 3), (scores, 1)])
+def test_what_vela_finds_slower_in_parts_stays_whole(case: Case, seed: int) -> None:
+    """Heads of few rows, and a RESHAPE that is a copy and still less than a TRANSPOSE of images."""
+    cycles, target = [], ETHOS_U["ethos-u85-256"]
+    for known, forms in ((target, True), (replace(target, judge=None), True), (target, False)):
+        b = Builder(target.env, Graph("case"))
+        b.output(case(b, np.random.default_rng(seed)))
+        made = emitted(target.name, known.improve(b.graph, forms=forms))
+        cycles.append(made.result.performance.total_cycles)
+    judged, by_formulas, without = cycles
+    assert judged <= without < by_formulas
 
+
+def test_shapes_are_left_alone_without_costs() -> None:
     b = Builder(ETHOS_U["ethos-u85-256"].env, Graph("case"))
     b.output(two_shapes(b, np.random.default_rng(0)))
     assert copied(improve(b.graph, b.env))
