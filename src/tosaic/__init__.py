@@ -85,8 +85,7 @@ def load(
 
 def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
     """What reads a file of a target's own, by its suffix; None for TOSA."""
-    named = isinstance(source, (str, os.PathLike))
-    suffix = os.path.splitext(os.fspath(source))[1] if named else ""
+    suffix = Path(source).suffix if isinstance(source, (str, os.PathLike)) else ""
     if suffix in ("", ".tosa"):
         return None
     from tosaic.targets.catalog import formats

@@ -11,6 +11,7 @@ import pytest
 from judges.improved import Case, Random, conv, emitted, names, rescale, same
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
+from tosaic.rewrite import improve
 from tosaic.spec.dtypes import I8, I32
 from tosaic.targets.ethosu.target import ETHOS_U
 
