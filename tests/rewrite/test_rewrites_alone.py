@@ -1,13 +1,23 @@
 """Each rewrite by itself: the files in ``alone`` are graphs before and after it, as text."""
 
+import importlib.util
+import re
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
 import numpy as np
 import pytest
+import torch
 
+import tosaic
 from judges.alone import FOLDER, Alone, applied, read, text_after
 from tosaic.files.parse import parse
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph
+from tosaic.rewrite import match
 from tosaic.rewrite.match import FORMS, REWRITES
+from tosaic.rewrite.phases import MODULES
 from tosaic.targets.catalog import target_of
 from tosaic.targets.ethosu.delegate import compile_graph
 from tosaic.targets.ethosu.vela import VelaConfig
@@ -68,3 +78,39 @@ def test_a_form_and_what_it_replaces_both_compile(case: Alone) -> None:
     ]
     print(f"{case.name}: {cycles[0]:,} cycles before, {cycles[1]:,} after")
     assert all(cycles)
+
+
+def test_the_example_of_contributing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One file with a rewrite and one text file are all that it takes."""
+    page = (Path(__file__).parents[2] / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (code,) = re.findall(r"as `src/tosaic/rewrite/absolute.py`:\n\n```python\n(.*?)```", page, re.S)
+    (text,) = re.findall(r"```mlir\n(// absolute.*?)```", page, re.S)
+    file, graphs = tmp_path / "absolute.py", tmp_path / "absolute.drop_second.mlir"
+    file.write_text(code, encoding="utf-8")
+    graphs.write_text(text, encoding="utf-8")
+    name = "tosaic.rewrite.absolute"
+    spec = importlib.util.spec_from_file_location(name, file)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    monkeypatch.setitem(sys.modules, name, module)
+    monkeypatch.setattr(match, "_REWRITES", dict(match._REWRITES))
+    spec.loader.exec_module(module)
+    try:
+        match.register((*MODULES, module))
+        assert text_after(read(graphs)) == read(graphs).after
+        net = lambda x: torch.abs(torch.abs(x))  # noqa: E731
+        art = tosaic.compile(Function(net), (torch.randn(2, 3),), target="TOSA-1.0+FP")
+        assert [op.name for op in art.partition.graphs[0].ops] == ["ABS"]
+    finally:
+        monkeypatch.undo()
+        match.register(MODULES)
+
+
+class Function(torch.nn.Module):
+    def __init__(self, function: Callable[[torch.Tensor], torch.Tensor]) -> None:
+        super().__init__()
+        self.function = function
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.function(x)
