@@ -127,8 +127,9 @@ def _is_wider_than_an_image(use: Use) -> bool:
 
 def _has_other_type_before(use: Use) -> bool:
     op, made = use.op, use.made
-    if op.name == "RESCALE":  # which is fused with what is before
-        return any(
+    if op.name == "RESCALE":  # left out as well, or fused with the parts of a CONCAT or PAD
+        parts = made is not None and made.name in ("CONCAT", "PAD")
+        return (parts or factor(op.outs[0]) == 1) and any(
             factor(v.outs[0]) == 1 and v.ins[0].dtype is d.I48 for v in fused_into(use.value)
         )
     if made is None or made.name != "RESCALE" or factor(made.outs[0]) != 1:
