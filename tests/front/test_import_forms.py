@@ -254,6 +254,14 @@ def test_empty_tensors_stay_in_pytorch_with_the_reason() -> None:
     assert len(art.partition.graphs) >= 1
 
 
+def test_a_sum_of_no_elements_stays_in_pytorch() -> None:
+    class Nothing(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x[..., 1:1].sum() + x
+
+    check(Nothing(), (torch.rand(1),), refused=None)
+
+
 def test_six_dimensions_lower_and_seven_say_why_not() -> None:
     class Ranks(nn.Module):
         def forward(self, x: Tensor, y: Tensor) -> Tensor:

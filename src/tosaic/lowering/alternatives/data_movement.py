@@ -243,6 +243,8 @@ def added(b: Lowering, x: Value, axis: int) -> Value:
     """The sum over an axis; a long one in parts."""
 
     def parts() -> Value:
+        if not x.shape[axis]:
+            raise Unsupported("it sums no elements, and TOSA has no tensors without any")
         spans = [(i, min(i + _LONG, x.shape[axis])) for i in range(0, x.shape[axis], _LONG)]
         sums = [b.REDUCE_SUM(b.with_quant(piece(b, x, axis, *s), None), axis=axis) for s in spans]
         return reduce(lambda x, y: b.ADD(x, y), sums)
