@@ -22,7 +22,10 @@ PROJECT: dict[str, Any] = tomllib.loads((ROOT / "pyproject.toml").read_text("utf
 MAKEFILE = (ROOT / "Makefile").read_text("utf-8")
 
 FOLDERS = (".ci", "benchmarks", "docs", "examples", "src", "tests", "tools")
-KINDS = {"", ".cfg", ".html", ".json", ".md", ".py", ".sh", ".toml", ".txt", ".yaml", ".yml"}
+KINDS = {
+    "", ".cfg", ".css", ".csv", ".html", ".ipynb", ".js", ".json", ".md", ".mlir", ".py", ".sh",
+    ".toml", ".txt", ".yaml", ".yml",
+}  # fmt: skip
 
 
 def texts() -> Iterator[Path]:
