@@ -225,6 +225,20 @@ def test_a_write_keeps_the_shape_and_the_type_of_what_is_there(target: str) -> N
     check(Spread(), *steps, target=target, refused=None)
 
 
+def test_an_integer_that_is_written_is_read_as_an_integer() -> None:
+    class Counted(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("count", torch.zeros((), dtype=torch.int64))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.count.copy_(x.abs().max() * 2)
+            return self.count * 2
+
+    steps = [(torch.tensor([[value, 0.3]]),) for value in (1.7, -4.2, 0.4)]
+    check(Counted(), *steps, target="TOSA-1.0+FP", refused=None)
+
+
 def test_what_is_overwritten_has_no_part_in_the_range_of_what_is_written() -> None:
     small = 0.01 * torch.rand(5)
 

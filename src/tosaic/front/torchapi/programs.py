@@ -137,7 +137,7 @@ def functional(exported: ExportedProgram) -> ExportedProgram:
     """The same program without writes in place; what it changes is among its outputs."""
     try:
         with torch.no_grad(), quiet():
-            program = _with_aliases(exported)
+            program = _with_whole_copies(_with_aliases(exported))
             give_fakes(program.graph)
             made: ExportedProgram = program.run_decompositions(_hidden_views(program))
     except Exception as problem:
@@ -169,6 +169,27 @@ def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
     made = copied_program(exported)
     for node in filter(is_identity, made.graph.nodes):
         node.target, node.args = torch.ops.aten.alias.default, node.args[:1]
+    return made
+
+
+def _with_whole_copies(exported: ExportedProgram) -> ExportedProgram:
+    """Sources of ``copy_`` in the type of what they overwrite, which torch forgets to cast to."""
+
+    def casts(node: fx.Node) -> bool:
+        if node.target is not torch.ops.aten.copy_.default:
+            return False
+        return len({n.meta["val"].dtype for n in node.all_input_nodes}) > 1
+
+    if not any(casts(node) for node in exported.graph.nodes):
+        return exported
+    made = copied_program(exported)
+    for node in filter(casts, list(made.graph.nodes)):
+        old, new = node.args[:2]
+        kind = old.meta["val"].dtype
+        with made.graph.inserting_before(node):
+            cast = made.graph.call_function(torch.ops.aten.to.dtype, (new, kind))
+        cast.meta = {**new.meta, "val": new.meta["val"].to(kind)}
+        node.replace_input_with(new, cast)
     return made
 
 
