@@ -181,7 +181,10 @@ def _is_finite(loaded: Loaded, given: list[Tensor]) -> bool:
         finite[0] &= bool(value.isfinite().all())
         return value
 
-    run_with(loaded.make(), [given], look)
+    try:
+        run_with(loaded.make(), [given], look)
+    except RuntimeError:  # such as other sizes, which depend on the data
+        return False
     return finite[0]
 
 
