@@ -20,6 +20,7 @@ from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 
 from tosaic.errors import InvalidInput, first_line
+from tosaic.front.torchapi.indexing import gathering
 from tosaic.front.torchapi.nodes import raised_at
 from tosaic.front.torchapi.operators import bound_arguments, overload_of
 from tosaic.front.torchapi.overloads import SHARING, plain_name
@@ -41,13 +42,23 @@ def export(
     dynamic_shapes: Any = None,
     kwargs: dict[str, Any] | None = None,
 ) -> ExportedProgram:
-    """torch.export in inference mode, or its reason in short; the module is left as it was."""
-    try:
-        with torch.no_grad(), quiet(), _untold(), _inference(module):
+    """torch.export in inference mode, or its reason in short; the module is left as it was.
+
+    A number that Python reads from a tensor, as ``int(i)``, is known to its strict mode alone.
+    """
+
+    def exported(strict: bool) -> ExportedProgram:
+        with torch.no_grad(), quiet(), _untold(), _inference(module), gathering(module):
             return torch.export.export(
-                module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+                module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
             )
+
+    try:
+        return exported(strict=False)
     except (Exception, SystemExit) as problem:
+        if "data-dependent" in first_line(problem):
+            with suppress(Exception):
+                return exported(strict=True)
         raise InvalidInput(_reason(module, args, kwargs, problem), raised_at(problem)) from problem
 
 
