@@ -15,11 +15,13 @@ import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
+from tosaic.front.torchapi.forwards import replaced
+
 
 @contextmanager
 def gathering(module: torch.nn.Module) -> Iterator[None]:
     """While subscripts in this module gather; its own ``forward`` is there again afterwards."""
-    own, forward = vars(module).get("forward"), module.forward
+    forward = module.forward
 
     @functools.wraps(forward)
     def gathered(*args: Any, **kwargs: Any) -> Any:
@@ -29,13 +31,8 @@ def gathering(module: torch.nn.Module) -> Iterator[None]:
     if isinstance(module, (torch.fx.GraphModule, torch.jit.ScriptModule)):
         yield
         return
-    module.forward = gathered
-    try:
+    with replaced(module, gathered):
         yield
-    finally:
-        del module.forward
-        if own is not None:
-            module.forward = own
 
 
 class _Subscripts(TorchFunctionMode):

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from traceback import StackSummary
 from typing import Any
 
 import torch
@@ -18,8 +19,11 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
+from torch.fx.proxy import TracerBase
 
 from tosaic.errors import InvalidInput, first_line
+from tosaic.files import foreign
+from tosaic.front.torchapi.forwards import positional
 from tosaic.front.torchapi.indexing import gathering
 from tosaic.front.torchapi.nodes import raised_at
 from tosaic.front.torchapi.operators import bound_arguments, overload_of
@@ -48,7 +52,10 @@ def export(
     """
 
     def exported(strict: bool) -> ExportedProgram:
-        with torch.no_grad(), quiet(), _untold(), _inference(module), gathering(module):
+        with (
+            torch.no_grad(), quiet(), _untold(), _inference(module), positional(module),
+            gathering(module), _whole_traces(),
+        ):  # fmt: skip
             return torch.export.export(
                 module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
             )
@@ -101,12 +108,28 @@ def _untold() -> Iterator[None]:
             log.removeFilter(silence)
 
 
+@contextmanager
+def _whole_traces() -> Iterator[None]:
+    """While traces keep helper functions: torch.export's have the lines of ``forward`` alone."""
+
+    def kept(_: Any, frames: StackSummary) -> StackSummary:
+        start = next((n for n, frame in enumerate(frames) if frame.name == "forward"), 0)
+        return StackSummary.from_list(frames[start:])
+
+    own = TracerBase._filter_traceback_frames
+    TracerBase._filter_traceback_frames = kept  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = own  # type: ignore[method-assign]
+
+
 def captured(
     module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None
 ) -> ExportedProgram:
     """The same for a program that Tosaic reads itself: plain modules need no torch.export."""
     if dynamic_shapes is None:
-        with suppress(Untraced), quiet(), _inference(module):
+        with suppress(Untraced), quiet(), _inference(module), positional(module):
             return traced(module, args)
     return export(module, args, dynamic_shapes)
 
@@ -128,6 +151,8 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
     """The program in a ``.pt2`` file."""
     from torch.ao.quantization.fx import _decomposed  # noqa: F401  (what quantized ones call)
 
+    if (told := foreign.sentence(path)) is not None:
+        raise InvalidInput(told)
     if not os.path.isfile(path):
         raise InvalidInput(f"there is no file '{os.fspath(path)}'")
     log = logging.getLogger("torch.export")
