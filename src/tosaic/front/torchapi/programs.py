@@ -30,6 +30,7 @@ from tosaic.front.torchapi.operators import bound_arguments, overload_of
 from tosaic.front.torchapi.overloads import SHARING, plain_name
 from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
+from tosaic.front.torchapi.tried import warn_if_untried
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"  # a logger
 _PLAIN_INPUTS = {
@@ -128,6 +129,7 @@ def captured(
     module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None
 ) -> ExportedProgram:
     """The same for a program that Tosaic reads itself: plain modules need no torch.export."""
+    warn_if_untried()
     if dynamic_shapes is None:
         with suppress(Untraced), quiet(), _inference(module), positional(module):
             return traced(module, args)
