@@ -25,6 +25,7 @@ class OperatorCost:
 
     ``traffic`` is cycles of access by name of the memory, ``moved`` bytes read and written there.
     ``index`` is the operator's place in the graph, ``time`` the operation's in the program.
+    ``bound`` is what takes longest in it, in a word: MACs, elements, or a memory.
     """
 
     name: str
@@ -36,6 +37,7 @@ class OperatorCost:
     moved: Mapping[str, int] = field(default_factory=dict)
     index: int | None = None
     time: int = 0
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +56,11 @@ class PlacedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a graph costs on a device, and who says so: cycles, bytes, operators, tensors."""
+    """What a graph costs on a device, and who says so: cycles, bytes, operators, tensors.
+
+    ``flash`` is all that has to be stored, ``flash_parts`` what that consists of; ``clock`` is in
+    hertz, 0 if it is not known.
+    """
 
     by: str
     cycles: int
@@ -63,6 +69,8 @@ class Estimate:
     memories: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[OperatorCost, ...] = ()
     tensors: tuple[PlacedTensor, ...] = ()
+    flash_parts: Mapping[str, int] = field(default_factory=dict)
+    clock: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
