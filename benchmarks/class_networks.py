@@ -87,7 +87,9 @@ class Spectrum(nn.Module):
     ) -> None:
         super().__init__()
         self.form, self.hop, self.bins = form, hop, bins
-        self.register_buffer("bases", _bases(points, bins, 80.0 if octaves else 0.0, octaves)[:, None])
+        self.register_buffer(
+            "bases", _bases(points, bins, 80.0 if octaves else 0.0, octaves)[:, None]
+        )
         bank = F.relu(1 - (torch.arange(bins) - torch.linspace(2, bins - 3, 20)[:, None]).abs() / 3)
         self.register_buffer("bank", bank)
         self.after = nn.Conv1d(20 if form == "mel" else bins, 16, 3, padding=1)
@@ -172,7 +174,10 @@ class Affine(nn.Module):
 class Squeeze(nn.Module):
     def __init__(self, channels: int) -> None:
         super().__init__()
-        self.down, self.up = nn.Conv2d(channels, channels // 4, 1), nn.Conv2d(channels // 4, channels, 1)
+        self.down, self.up = (
+            nn.Conv2d(channels, channels // 4, 1),
+            nn.Conv2d(channels // 4, channels, 1),
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         return x * F.hardsigmoid(self.up(F.relu(self.down(x.mean((2, 3), keepdim=True)))) * 3)

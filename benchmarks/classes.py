@@ -10,6 +10,7 @@ loses at most 3 dB; spectra have 40 dB in a16w8; int8 is at most 1 dB below the 
 from __future__ import annotations
 
 import argparse
+import itertools
 import sys
 import tempfile
 import warnings
@@ -34,7 +35,7 @@ def decibels(got: list[Tensor], real: list[Tensor], columns: tuple[int, ...]) ->
     """SQNR, the mean over the groups of columns that are judged apart."""
     found = []
     cuts = (0, *columns, real[0].shape[-1])
-    for low, high in zip(cuts, cuts[1:], strict=False):
+    for low, high in itertools.pairwise(cuts):
         r = torch.cat([t[..., low:high].double() for t in real])
         g = torch.cat([t[..., low:high].double() for t in got])
         found.append(10 * torch.log10(r.square().sum() / (g - r).square().sum().clamp(min=1e-30)))
@@ -105,7 +106,9 @@ def main() -> int:
     parser.add_argument("--target", default=TARGET)
     options = parser.parse_args()
     cases = class_networks.CASES
-    names = [n for n, c in cases.items() if not options.networks or {n, c.kind} & {*options.networks}]
+    names = [
+        n for n, c in cases.items() if not options.networks or {n, c.kind} & {*options.networks}
+    ]
     theirs = peers(names, options.peer_python) if options.peer else {}
     heads = [f"{s} {n}" for s in SCHEMES for n in COUNTS]
     print(f"{'class':10}{'network':16}" + "".join(f"{h:>10}" for h in heads), flush=True)

@@ -23,6 +23,7 @@ from tosaic.ir.graph import Graph
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.target import Engine, Target
 from tosaic.pipeline import execution, formats
+from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
@@ -44,6 +45,7 @@ class Artifact:
     delegates: tuple[Any, ...] = ()  # of Compiled, with what each target adds to it
     options: Mapping[str, Any] = field(default_factory=dict)
     made_for: Target | None = None
+    precision: Precision | None = None  # what automatic precision has chosen, and why
 
     @cached_property
     def device(self) -> Target:
@@ -103,7 +105,9 @@ class Artifact:
         ``report.quantization`` is a table of its own: what each call computes in, and why.
         """
         made = quantization_of(self.program)
-        return report_of(self.target, self.partition, self.delegates, self.boundary, made)
+        return report_of(
+            self.target, self.partition, self.delegates, self.boundary, made, self.precision
+        )
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
 from tosaic.lowering.partition import Partition, Refusal
 from tosaic.lowering.target import Compiled, Estimate
+from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.runtime.printed import Printed, grid
 
@@ -81,6 +82,7 @@ class Report(Printed):
     refused: list[Refusal] = field(default_factory=list)
     boundary: Interface = field(default_factory=Interface)
     quantization: Quantization | None = None
+    precision: Precision | None = None
 
     @property
     def ops(self) -> dict[str, int]:
@@ -115,12 +117,14 @@ class Report(Printed):
                 yield f"Graph {number}, {sentence}."
         if self.quantization is not None:
             yield f"{self.quantization.summary}\n"
+        if self.precision is not None:
+            yield from self.precision.parts()
         yield from refusals(self.refused)
 
 
 def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
-    quantization: Quantization | None,
+    quantization: Quantization | None, precision: Precision | None = None,
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with estimates where a compiler has made them."""
     known = ((each.graph, each.estimate) for each in compiled)
@@ -130,7 +134,7 @@ def report_of(
         for piece in partition.pieces
         if piece.graph is not None
     ]
-    return Report(target, tuple(made), list(partition.refused), boundary, quantization)
+    return Report(target, tuple(made), list(partition.refused), boundary, quantization, precision)
 
 
 def _costs(made: Estimate) -> Costs:
