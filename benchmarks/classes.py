@@ -19,6 +19,9 @@ from typing import Any
 
 import class_networks
 import peer
+
+sys.path.remove(sys.path[0])  # beside this file lies one with the name of Vela's package
+
 import torch
 from torch import Tensor
 

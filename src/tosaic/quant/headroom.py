@@ -13,7 +13,7 @@ import math
 from tosaic.quant.statistics import NO_PEAK, OCTAVE, Statistics
 
 # A deviation of the logarithms before anything is seen, and how many inputs it counts as.
-_PRIOR, _WEIGHT = 0.42, 4.0
+_PRIOR, _WEIGHT = 0.35, 4.0
 _BEYOND = 3.2  # deviations: one of 1,500 inputs has a larger peak
 _LEAST, _MOST = 1.25, 8.0
 _USUAL = 2.0  # where nothing is known of single inputs
