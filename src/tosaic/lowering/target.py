@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -106,10 +105,14 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file of a target's own: how an artifact is written, and how a file is made to run again."""
+    """A file of a target's own: how an artifact is written, and how a file is made to run again.
 
-    write: Callable[[Any, str | os.PathLike[str]], None]
+    ``magic`` are the bytes that such a file begins with, by which ``load`` knows it without a name.
+    """
+
+    write: Callable[..., None]
     read: Callable[[bytes], Engine] | None = None
+    magic: bytes = b""
 
 
 @dataclass(frozen=True)
