@@ -7,7 +7,7 @@ then operands, both in the order of the specification, so the table of operators
 from __future__ import annotations
 
 import struct
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -21,7 +21,7 @@ from tosaic.ir.graph import Array, Const, Op, Value
 from tosaic.spec.check import resolve
 from tosaic.spec.dtypes import BOOL, F16, F32, I32, I48, SHAPE, TensorType
 from tosaic.spec.env import everything
-from tosaic.spec.table import BY_CODE, ENUMS, Attr, OpDef, Operand
+from tosaic.spec.table import BY_CODE, ENUMS, OPS, Attr, OpDef, Operand
 
 SET = "TOSA.001000.1"
 _MAGIC = 0x07230203
@@ -124,15 +124,24 @@ class GraphModule:
         binding = self._binding(len(self.inputs) + self._declared.integer(args[1]))
         value = self._value(args[0])
         held = self.shape(binding)
-        if held != value.shape:
-            if held not in ((), (1,)) or value.shape not in ((), (1,)) or not value.is_const:
-                raise InvalidGraph(
-                    f"the output at binding {binding} has another shape in its resource"
-                )
-            value = _reshaped(value, held)
+        if held is None or (held or (1,)) != (value.shape or (1,)):
+            raise InvalidGraph(f"the output at binding {binding} has another shape in its resource")
+        value = self._ranked(value, len(held))
         if binding in self.outputs:
             raise InvalidGraph(f"the output at binding {binding} is set twice")
         self.outputs[binding] = value
+
+    def _ranked(self, value: Value, rank: int) -> Value:
+        """A value of one element without axes or with one: SPIR-V says [1] of both."""
+        if len(value.shape) == rank or max(rank, len(value.shape)) > 1:
+            return value
+        shape = (1,) * rank
+        if value.is_const:
+            return _reshaped(value, shape)
+        sizes = Value(TensorType(SHAPE, (rank,)), const=Const(np.ones(rank, np.int64)))
+        made = Value(TensorType(value.dtype, shape))
+        self.ops.append(Op(OPS["RESHAPE"], [value, sizes], [made], {}))
+        return made
 
     def _extract(self, args: tuple[int, ...]) -> None:
         held = self._values[args[2]]
@@ -198,17 +207,27 @@ class GraphModule:
     def _emit(
         self, defn: OpDef, ins: list[Value], attrs: dict[str, Any], outs: tuple[TensorType, ...]
     ) -> Value | tuple[Value, ...]:
-        kinds, wanted = [v.type for v in ins], [out.dtype for out in outs]
         try:
-            found = resolve(defn, _ENV, kinds, attrs, lambda i: known(ins, i), wanted)
+            found = _resolved(defn, ins, attrs, outs)
         except Unsupported as refusal:
-            raise InvalidGraph(refusal.reason) from None
+            if all(v.shape for v in ins):
+                raise InvalidGraph(refusal.reason) from None
+            return self._emit(
+                defn, [self._ranked(v, 1) if not v.shape else v for v in ins], attrs, outs
+            )
         for made, declared in zip(found, outs, strict=True):
             if made.dtype is not declared.dtype or (made.shape or (1,)) != declared.shape:
                 raise InvalidGraph(f"{defn.name} gives {made}; the file says {declared}")
         op = Op(defn, ins, [Value(kind) for kind in found], attrs)
         self.ops.append(op)
         return op.outs[0] if len(op.outs) == 1 else tuple(op.outs)
+
+
+def _resolved(
+    defn: OpDef, ins: list[Value], attrs: dict[str, Any], outs: tuple[TensorType, ...]
+) -> Sequence[TensorType]:
+    kinds, wanted = [v.type for v in ins], [out.dtype for out in outs]
+    return resolve(defn, _ENV, kinds, attrs, lambda i: known(ins, i), wanted)
 
 
 def _text(words: tuple[int, ...]) -> tuple[str, int]:

@@ -2,7 +2,8 @@
 
 Values are numbered by what they compute, so equal expressions have equal numbers in both graphs,
 whatever their order, and however often an equal constant or result is stored. What the converter
-may fold, operators on constants, is folded on both sides. int4 is int8 in a file.
+folds is folded on both sides: operators on constants, and operators that give their operand. int4
+is int8 in a file, and SPIR-V has [1] for tensors without axes.
 """
 
 from __future__ import annotations
@@ -17,15 +18,21 @@ from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.rewrite.fold_constants import evaluate
 from tosaic.spec.dtypes import I4, I8, SHAPE, DType
 
+_OVER_AXIS = ("REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PRODUCT",
+              "REDUCE_SUM", "REVERSE")  # fmt: skip
+_MOVES = ("IDENTITY", "PAD", "SLICE", "TILE", "CONCAT", "RESHAPE")
+
 
 def difference(lowered: Graph, held: Graph) -> str | None:
     """What of a graph its file does not hold; None if the file holds all of it and no more."""
     numbers: dict[Hashable, int] = {}
     ours, theirs = _Expressions(numbers), _Expressions(numbers)
     wanted, found = ours.outputs(lowered), theirs.outputs(held)
-    ports = [(v.shape, _stored(v.dtype)) for v in lowered.inputs]
-    if ports != [(v.shape, v.dtype) for v in held.inputs]:
-        return "its inputs have other types or shapes"
+    for side, given, made in (
+        ("inputs", lowered.inputs, held.inputs), ("outputs", lowered.outputs, held.outputs)
+    ):  # fmt: skip
+        if [(v.shape, _stored(v.dtype)) for v in given] != [(v.shape, v.dtype) for v in made]:
+            return f"its {side} have other types or shapes"
     if wanted == found:
         return None
     known = set(theirs.known.values())
@@ -39,13 +46,17 @@ def _stored(kind: DType) -> DType:
     return I8 if kind is I4 else kind
 
 
+def _shape(value: Value) -> tuple[int, ...]:
+    return value.shape or (1,)
+
+
 class _Expressions:
     """The numbers of a graph's values."""
 
     def __init__(self, numbers: dict[Hashable, int]) -> None:
         self.numbers = numbers
         self.known: dict[Value, int] = {}
-        self._constants: dict[Value, Array] = {}
+        self._sources: dict[int, tuple[int, tuple[int, ...]]] = {}  # what is reshaped
 
     def outputs(self, graph: Graph) -> list[int]:
         for position, value in enumerate(graph.inputs):
@@ -64,36 +75,69 @@ class _Expressions:
         return self.known[value]
 
     def _constant(self, value: Value, array: Array) -> int:
-        self._constants[value] = array
-        raw = np.ascontiguousarray(array)
-        data = sha256(raw.reshape(-1).view(np.uint8).data).digest()
-        return self._number(("constant", _stored(value.dtype).name, array.shape, data))
+        raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+        data = sha256(raw.data).digest()
+        return self._number(("constant", _stored(value.dtype).name, _shape(value), data))
 
     def _op(self, op: Op) -> None:
         ins = tuple(self._value(value) for value in op.ins)
-        folded = self._folded(op)
+        folded = _folded(op, ins)
         if folded is not None:
             self.known[op.outs[0]] = self._constant(op.outs[0], folded)
-            return
-        if op.name == "IDENTITY":
+        elif _gives_operand(op):
             self.known[op.outs[0]] = ins[0]
-            return
-        attrs = tuple((name, _plain(value)) for name, value in sorted(op.attrs.items()))
-        for position, out in enumerate(op.outs):
-            kind = (_stored(out.dtype).name, out.shape)
-            self.known[out] = self._number((op.name, attrs, ins, position, kind))
+        elif op.name == "RESHAPE" or _moves_ones(op):
+            self.known[op.outs[0]] = self._reshaped(op, ins[0])
+        else:
+            attrs = tuple((name, repr(value)) for name, value in sorted(op.attrs.items()))
+            for position, out in enumerate(op.outs):
+                kind = (_stored(out.dtype).name, _shape(out))
+                self.known[out] = self._number((op.name, attrs, ins, position, kind))
 
-    def _folded(self, op: Op) -> Array | None:
-        """The result of an operator on constants."""
-        if len(op.outs) != 1 or op.outs[0].dtype is SHAPE or op.regions or not op.ins:
-            return None
-        if not all(value.is_const for value in op.ins):
-            return None
-        try:
-            return evaluate(op)
-        except (TosaicError, KeyError):
-            return None
+    def _reshaped(self, op: Op, source: int) -> int:
+        """One number for all ways to reshape a value into a shape."""
+        first, shape = self._sources.get(source, (source, _shape(op.ins[0])))
+        wanted = _shape(op.outs[0])
+        if wanted == shape:
+            return first
+        made = self._number(("reshaped", first, wanted))
+        self._sources[made] = (first, shape)
+        return made
 
 
-def _plain(value: object) -> Hashable:
-    return repr(value)
+def _folded(op: Op, ins: tuple[int, ...]) -> Array | None:
+    """The result of an operator on constants, or of one that has a single result."""
+    out = op.outs[0] if len(op.outs) == 1 else None
+    if out is None or out.dtype is SHAPE or op.regions or not op.ins:
+        return None
+    if op.name == "EQUAL" and ins[0] == ins[1] and op.ins[0].dtype.is_int:
+        return np.ones(out.shape, bool)
+    if op.name == "ARGMAX" and op.ins[0].shape[op.attrs["axis"]] == 1:
+        return np.zeros(out.shape, out.dtype.array)
+    if not all(value.is_const for value in op.ins):
+        return None
+    try:
+        return evaluate(op)
+    except (TosaicError, KeyError):
+        return None
+
+
+def _gives_operand(op: Op) -> bool:
+    """Whether an operator's result is its operand."""
+    if len(op.outs) != 1 or not op.ins or op.outs[0].type != op.ins[0].type:
+        return False
+    if op.name in _OVER_AXIS:
+        return bool(op.ins[0].shape[op.attrs["axis"]] == 1)
+    if op.name == "TRANSPOSE":
+        return list(op.attrs["perms"]) == sorted(op.attrs["perms"])
+    if op.name == "CLAMP" and op.ins[0].dtype.is_int:
+        return (op.attrs["min_val"], op.attrs["max_val"]) == op.ins[0].dtype.range
+    return op.name in _MOVES
+
+
+def _moves_ones(op: Op) -> bool:
+    """Whether a TRANSPOSE moves axes of one element alone."""
+    if op.name != "TRANSPOSE":
+        return False
+    kept = [axis for axis in op.attrs["perms"] if op.ins[0].shape[axis] != 1]
+    return kept == sorted(kept)
