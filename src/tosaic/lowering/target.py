@@ -115,6 +115,16 @@ class Format:
     magic: bytes = b""
 
 
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one thing that a target needs: PASS, WARN or FAIL, and the way out."""
+
+    name: str
+    state: str
+    told: str
+    way: str = ""
+
+
 @dataclass(frozen=True)
 class Target:
     """A device or specification to compile for, under the name a user gives.
@@ -129,6 +139,8 @@ class Target:
     ``engines`` run what was compiled, by name, the usual one first; the interpreter of the graph is
     always there as "tosa". ``formats`` are files by suffix. ``backend`` is the name of ExecuTorch's
     delegate that takes the compiled data. ``verdict`` checks a TOSA file on the device.
+
+    ``doctor`` looks for all that is needed to compile and run, and says what is missing.
 
     ``options`` are those that it was made with, ``packages`` what it needs installed, and
     ``peak_macs`` how many multiply-accumulates it does in a cycle: the report shows them.
@@ -150,6 +162,7 @@ class Target:
     formats: Mapping[str, Format] = field(default_factory=dict)
     backend: str = ""
     verdict: Callable[[Graph, Sequence[Array] | None, bool], Any] | None = None
+    doctor: Callable[[], Sequence[Finding]] | None = None
     about: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)

@@ -17,7 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import InvalidInput, ToolMissing
 
 LAYERS = ("Graph", "Tensor")
 """Parts of the emulation, in the order in which the loader has to find them."""
@@ -60,7 +60,7 @@ def find_driver(device: str = DEVICES[0]) -> Driver:
     if device == "lavapipe":
         icd = find_lavapipe()
         if icd is None:
-            raise ToolFailed(f"no Vulkan driver is here: lavapipe is in Debian's packages ({APT})")
+            raise ToolMissing(f"no Vulkan driver is here: lavapipe is in Debian's packages ({APT})")
     elif device.endswith(".json"):
         icd = Path(device)
         if not icd.is_file():
@@ -91,12 +91,12 @@ def find_layers() -> tuple[Path, ...]:
     """The manifests of the emulation layers in their wheel."""
     found = importlib.util.find_spec("emulation_layer")
     if found is None or found.origin is None:
-        raise ToolFailed(f"the emulation layers of Vulkan's ML extensions are missing: {PIP}")
+        raise ToolMissing(f"the emulation layers of Vulkan's ML extensions are missing: {PIP}")
     folder = Path(found.origin).parent / "deploy" / "share" / "vulkan" / "explicit_layer.d"
     manifests = tuple(folder / f"VkLayer_{name}.json" for name in LAYERS)
     for manifest in manifests:
         if not manifest.is_file():
-            raise ToolFailed(f"the emulation layers are incomplete: no {manifest.name}; {PIP}")
+            raise ToolMissing(f"the emulation layers are incomplete: no {manifest.name}; {PIP}")
     return manifests
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tosaic.errors import ToolFailed, first_line
+from tosaic.errors import ToolFailed, ToolMissing, first_line
 from tosaic.sim.vulkan.environment import APT, PIP
 
 _CAUSES = (
@@ -28,5 +28,5 @@ def cause_of(problem: BaseException, doing: str) -> ToolFailed:
     said = str(problem)
     for words, cause in _CAUSES:
         if words in said:
-            return ToolFailed(f"{cause} (Vulkan says: {first_line(problem)})")
+            return ToolMissing(f"{cause} (Vulkan says: {first_line(problem)})")
     return ToolFailed(f"Vulkan fails while {doing}: {first_line(problem)}")

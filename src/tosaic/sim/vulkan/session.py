@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import InvalidInput, ToolMissing
 from tosaic.files.vgf import graph_of
 from tosaic.files.vgf.container import Slot, read_container
 from tosaic.files.vgf.formats import dtype_of, name_of
@@ -39,7 +39,7 @@ class Session:
             raise InvalidInput("the file has no outputs, so there is nothing to run")
         driver = find_driver(device)
         if find_loader() is None:
-            raise ToolFailed(f"Vulkan's loader is missing: {APT}")
+            raise ToolMissing(f"Vulkan's loader is missing: {APT}")
         more = {} if profile is None else {"VMEL_GRAPH_PROFILING": "1"}
         with loading(driver, more), tempfile.TemporaryDirectory(prefix="tosaic-vgf-") as folder:
             path = Path(folder, "graph.vgf")
@@ -108,4 +108,4 @@ def _runner() -> Any:
     try:
         return importlib.import_module("scenario_runner_py")
     except ImportError as problem:
-        raise ToolFailed(f"the SDK's scenario runner is missing ({problem}): {PIP}") from None
+        raise ToolMissing(f"the SDK's scenario runner is missing ({problem}): {PIP}") from None

@@ -2,13 +2,14 @@
 
 Values are numbered by what they compute, so equal expressions have equal numbers in both graphs,
 whatever their order, and however often an equal constant or result is stored. What the converter
-folds is folded on both sides: operators on constants, and operators that give their operand. int4
-is int8 in a file, and SPIR-V has [1] for tensors without axes.
+folds is folded on both sides: operators on constants, operators that give their operand, and a
+SELECT by the contrary of a condition; operands that may change places have one order. int4 is int8
+in a file, and SPIR-V has [1] for tensors without axes.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
 from hashlib import sha256
 
 import numpy as np
@@ -20,6 +21,9 @@ from tosaic.spec.dtypes import I4, I8, SHAPE, DType
 
 _OVER_AXIS = ("REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PRODUCT",
               "REDUCE_SUM", "REVERSE")  # fmt: skip
+_COMMUTATIVE = ("ADD", "MUL", "MAXIMUM", "MINIMUM", "EQUAL", "BITWISE_AND", "BITWISE_OR",
+                "BITWISE_XOR", "LOGICAL_AND", "LOGICAL_OR", "LOGICAL_XOR")  # fmt: skip
+_NEUTRAL = {"ADD": 0, "SUB": 0, "MUL": 1}
 _MOVES = ("IDENTITY", "PAD", "SLICE", "TILE", "CONCAT", "RESHAPE")
 
 
@@ -57,6 +61,7 @@ class _Expressions:
         self.numbers = numbers
         self.known: dict[Value, int] = {}
         self._sources: dict[int, tuple[int, tuple[int, ...]]] = {}  # what is reshaped
+        self._contraries: dict[int, int] = {}
 
     def outputs(self, graph: Graph) -> list[int]:
         for position, value in enumerate(graph.inputs):
@@ -84,15 +89,25 @@ class _Expressions:
         folded = _folded(op, ins)
         if folded is not None:
             self.known[op.outs[0]] = self._constant(op.outs[0], folded)
-        elif _gives_operand(op):
-            self.known[op.outs[0]] = ins[0]
+        elif (kept := _kept_operand(op)) is not None:
+            self.known[op.outs[0]] = ins[kept]
         elif op.name == "RESHAPE" or _moves_ones(op):
             self.known[op.outs[0]] = self._reshaped(op, ins[0])
         else:
-            attrs = tuple((name, repr(value)) for name, value in sorted(op.attrs.items()))
+            attrs = tuple(_attributes(op))
+            ins = self._in_order(op, ins)
             for position, out in enumerate(op.outs):
                 kind = (_stored(out.dtype).name, _shape(out))
                 self.known[out] = self._number((op.name, attrs, ins, position, kind))
+            if op.name == "LOGICAL_NOT":
+                self._contraries[self.known[op.outs[0]]] = ins[0]
+
+    def _in_order(self, op: Op, ins: tuple[int, ...]) -> tuple[int, ...]:
+        if op.name in _COMMUTATIVE:
+            return (*sorted(ins[:2]), *ins[2:])
+        if op.name == "SELECT" and ins[0] in self._contraries:
+            return self._contraries[ins[0]], ins[2], ins[1]
+        return ins
 
     def _reshaped(self, op: Op, source: int) -> int:
         """One number for all ways to reshape a value into a shape."""
@@ -114,12 +129,38 @@ def _folded(op: Op, ins: tuple[int, ...]) -> Array | None:
         return np.ones(out.shape, bool)
     if op.name == "ARGMAX" and op.ins[0].shape[op.attrs["axis"]] == 1:
         return np.zeros(out.shape, out.dtype.array)
+    if op.name == "MUL" and out.dtype.is_int and any(map(_is_zero, op.ins[:2])):
+        return np.zeros(out.shape, out.dtype.array)
     if not all(value.is_const for value in op.ins):
         return None
     try:
         return evaluate(op)
     except (TosaicError, KeyError):
         return None
+
+
+def _attributes(op: Op) -> Iterator[tuple[str, str]]:
+    for attr in op.defn.attrs:
+        value = op.attrs.get(attr.name, attr.default)
+        if attr.kind == "value":
+            value = np.array(value, op.ins[0].dtype.array).item()
+        yield attr.name, repr(value)
+
+
+def _is_zero(value: Value) -> bool:
+    return value.is_const and value.const is not None and not np.any(value.const.array)
+
+
+def _kept_operand(op: Op) -> int | None:
+    """The position of the operand that an operator gives as it is."""
+    neutral = _NEUTRAL.get(op.name)
+    if neutral is not None:
+        for kept, other in ((0, 1), (1, 0))[: 1 + (op.name != "SUB")]:
+            const = op.ins[other].const
+            same = op.outs[0].type == op.ins[kept].type and op.ins[other].is_const
+            if same and const is not None and np.all(const.array == neutral):
+                return None if len(op.ins) == 3 and not _is_zero(op.ins[2]) else kept
+    return 0 if _gives_operand(op) else None
 
 
 def _gives_operand(op: Op) -> bool:

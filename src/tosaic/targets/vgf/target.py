@@ -7,12 +7,12 @@ from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import InvalidGraph, InvalidInput, ToolFailed
 from tosaic.files import flatbuffer, vgf
 from tosaic.files.vgf.container import MAGIC, with_names
 from tosaic.files.whole import write_whole
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Array, Graph
+from tosaic.ir.graph import Array, Graph, Value
 from tosaic.ir.traits import Traits
 from tosaic.ir.verify import verify
 from tosaic.lowering.target import Compiled, Format, Target
@@ -20,7 +20,9 @@ from tosaic.spec.env import Env, everything
 from tosaic.targets.vgf import FAMILY
 from tosaic.targets.vgf.constraints import constraint
 from tosaic.targets.vgf.converter import PACKAGE, SECONDS, checked_flags, convert, find_converter
+from tosaic.targets.vgf.doctor import checks
 from tosaic.targets.vgf.readback import difference
+from tosaic.targets.vgf.workarounds import work_around
 
 if TYPE_CHECKING:
     from tosaic.sim.vulkan.session import Session
@@ -69,8 +71,11 @@ def emit(
     """Convert a graph, give its ports their names, and read back what the file holds."""
     tosa = flatbuffer.write(graph)
     made = convert(tosa, flags, options.converter_seconds, keeps=mends)
-    data = with_names(made, [v.name for v in graph.inputs], _output_names(graph))
-    wrong = difference(graph, vgf.read(data))
+    data = with_names(made, _names(graph.inputs, "input"), _names(graph.outputs, "output"))
+    try:
+        wrong = difference(graph, vgf.read(data))
+    except InvalidGraph as problem:
+        wrong = problem.reason
     if wrong is not None:
         raise ToolFailed(f"the model converter wrote another graph: {wrong}")
     count = len(graph.ops)
@@ -78,11 +83,11 @@ def emit(
     return Program(graph, tosa, data, checks, device=options.device)
 
 
-def _output_names(graph: Graph) -> list[str]:
-    """A name for each output, each once: outputs that are the same value differ by a number."""
+def _names(ports: Sequence[Value], kind: str) -> list[str]:
+    """A name for each port, each once: outputs that are the same value differ by a number."""
     names: list[str] = []
-    for number, value in enumerate(graph.outputs):
-        name = value.name or f"output_{number}"
+    for number, value in enumerate(ports):
+        name = value.name or f"{kind}_{number}"
         names.append(name if name not in names else f"{name}_{number}")
     return names
 
@@ -105,10 +110,10 @@ def _start() -> None:
 
 _TARGET = Target(
     "vgf", Env.parse(SPEC), (constraint,), Traits(),
-    emit=partial(emit, Options(), ()), start=_start,
+    workarounds=work_around, emit=partial(emit, Options(), ()), start=_start,
     engines={"vgf": lambda made: made.model, "vulkan": lambda made: made.session},
     formats={".vgf": Format(_write, _read, MAGIC)}, backend="VgfBackend",
-    about=FAMILY.names["vgf"], packages={PACKAGE: '"tosaic[vgf]"'},
+    doctor=checks, about=FAMILY.names["vgf"], packages={PACKAGE: '"tosaic[vgf]"'},
 )  # fmt: skip
 
 
