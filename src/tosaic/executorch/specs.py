@@ -163,7 +163,7 @@ class ArmCompileSpec(ABC):
     def device(self) -> Target:
         """What Tosaic compiles for."""
 
-    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
+    def blob(self, graph: Graph, made: Any = None) -> Blob:
         """A TOSA graph as the target's delegate, of what it is compiled to if it is already."""
         return tosa_blob(graph)
 
@@ -270,11 +270,11 @@ class EthosUCompileSpec(ArmCompileSpec):
         given = self.options["vela_flags"] or ()
         return given.split() if isinstance(given, str) else list(given)
 
-    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
-        if stream is None:
+    def blob(self, graph: Graph, made: Any = None) -> Blob:
+        if made is None:
             assert self.device.emit is not None
-            made: Any = self.device.emit(graph)
-            stream = made.result.stream
+            made = self.device.emit(graph)
+        stream: velabin.Stream = made.result.stream
         return ethosu_blob(graph, stream, self.external_block_placements.to_block_placements())
 
 
@@ -295,9 +295,9 @@ class VgfCompileSpec(ArmCompileSpec):
         options = {"spec": self.specification, "converter_flags": tuple(self.compiler_flags)}
         return target_of("vgf", options)
 
-    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
+    def blob(self, graph: Graph, made: Any = None) -> Blob:
         assert self.device.emit is not None
-        return Blob(VGF_BACKEND, self.device.emit(graph).data)
+        return Blob(VGF_BACKEND, (made or self.device.emit(graph)).data)
 
     def entries(self) -> list[tuple[str, bytes]]:
         flags = " ".join(self.compiler_flags).encode()

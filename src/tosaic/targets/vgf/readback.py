@@ -15,7 +15,7 @@ from hashlib import sha256
 import numpy as np
 
 from tosaic.errors import TosaicError
-from tosaic.ir.graph import Array, Graph, Op, Value
+from tosaic.ir.graph import Array, Const, Graph, Op, Value
 from tosaic.rewrite.fold_constants import evaluate
 from tosaic.spec.dtypes import I4, I8, SHAPE, DType
 
@@ -23,7 +23,7 @@ _OVER_AXIS = ("REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PR
               "REDUCE_SUM", "REVERSE")  # fmt: skip
 _COMMUTATIVE = ("ADD", "MUL", "MAXIMUM", "MINIMUM", "EQUAL", "BITWISE_AND", "BITWISE_OR",
                 "BITWISE_XOR", "LOGICAL_AND", "LOGICAL_OR", "LOGICAL_XOR")  # fmt: skip
-_NEUTRAL = {"ADD": 0, "SUB": 0, "MUL": 1}
+_NEUTRAL = {"ADD": 0, "SUB": 0}
 _MOVES = ("IDENTITY", "PAD", "SLICE", "TILE", "CONCAT", "RESHAPE")
 
 
@@ -62,6 +62,7 @@ class _Expressions:
         self.known: dict[Value, int] = {}
         self._sources: dict[int, tuple[int, tuple[int, ...]]] = {}  # what is reshaped
         self._contraries: dict[int, int] = {}
+        self._folded: dict[Value, Array] = {}
 
     def outputs(self, graph: Graph) -> list[int]:
         for position, value in enumerate(graph.inputs):
@@ -86,10 +87,11 @@ class _Expressions:
 
     def _op(self, op: Op) -> None:
         ins = tuple(self._value(value) for value in op.ins)
-        folded = _folded(op, ins)
+        folded = self._result(op, ins)
         if folded is not None:
+            self._folded[op.outs[0]] = folded
             self.known[op.outs[0]] = self._constant(op.outs[0], folded)
-        elif (kept := _kept_operand(op)) is not None:
+        elif (kept := self._kept_operand(op)) is not None:
             self.known[op.outs[0]] = ins[kept]
         elif op.name == "RESHAPE" or _moves_ones(op):
             self.known[op.outs[0]] = self._reshaped(op, ins[0])
@@ -109,6 +111,47 @@ class _Expressions:
             return self._contraries[ins[0]], ins[2], ins[1]
         return ins
 
+    def _array(self, value: Value) -> Array | None:
+        """The numbers of a constant, or of what folds to one."""
+        if value.is_const and value.const is not None:
+            return value.const.array
+        return self._folded.get(value)
+
+    def _holds(self, value: Value, number: int) -> bool:
+        array = self._array(value)
+        return array is not None and bool(np.all(array == number))
+
+    def _result(self, op: Op, ins: tuple[int, ...]) -> Array | None:
+        """The result of an operator on constants, or of one that has a single result."""
+        out = op.outs[0] if len(op.outs) == 1 else None
+        if out is None or out.dtype is SHAPE or op.regions or not op.ins:
+            return None
+        if op.name == "EQUAL" and ins[0] == ins[1] and op.ins[0].dtype.is_int:
+            return np.ones(out.shape, bool)
+        if op.name == "ARGMAX" and op.ins[0].shape[op.attrs["axis"]] == 1:
+            return np.zeros(out.shape, out.dtype.array)
+        if op.name == "MUL" and out.dtype.is_int and any(self._holds(v, 0) for v in op.ins[:2]):
+            return np.zeros(out.shape, out.dtype.array)
+        arrays = [self._array(value) for value in op.ins]
+        if any(array is None for array in arrays):
+            return None
+        known = [Value(v.type, const=Const(a)) for v, a in zip(op.ins, arrays) if a is not None]
+        try:
+            return evaluate(Op(op.defn, known, [Value(out.type)], op.attrs))
+        except (TosaicError, KeyError):
+            return None
+
+    def _kept_operand(self, op: Op) -> int | None:
+        """The position of the operand that an operator gives as it is."""
+        neutral = _NEUTRAL.get(op.name)
+        if op.name == "MUL" and (shift := self._array(op.ins[2])) is not None:
+            neutral = 1 << int(shift.reshape(-1)[0])  # a product is shifted right by as much
+        if neutral is not None:
+            for kept, other in ((0, 1), (1, 0))[: 1 + (op.name != "SUB")]:
+                if op.outs[0].type == op.ins[kept].type and self._holds(op.ins[other], neutral):
+                    return kept
+        return 0 if _gives_operand(op) else None
+
     def _reshaped(self, op: Op, source: int) -> int:
         """One number for all ways to reshape a value into a shape."""
         first, shape = self._sources.get(source, (source, _shape(op.ins[0])))
@@ -120,47 +163,12 @@ class _Expressions:
         return made
 
 
-def _folded(op: Op, ins: tuple[int, ...]) -> Array | None:
-    """The result of an operator on constants, or of one that has a single result."""
-    out = op.outs[0] if len(op.outs) == 1 else None
-    if out is None or out.dtype is SHAPE or op.regions or not op.ins:
-        return None
-    if op.name == "EQUAL" and ins[0] == ins[1] and op.ins[0].dtype.is_int:
-        return np.ones(out.shape, bool)
-    if op.name == "ARGMAX" and op.ins[0].shape[op.attrs["axis"]] == 1:
-        return np.zeros(out.shape, out.dtype.array)
-    if op.name == "MUL" and out.dtype.is_int and any(map(_is_zero, op.ins[:2])):
-        return np.zeros(out.shape, out.dtype.array)
-    if not all(value.is_const for value in op.ins):
-        return None
-    try:
-        return evaluate(op)
-    except (TosaicError, KeyError):
-        return None
-
-
 def _attributes(op: Op) -> Iterator[tuple[str, str]]:
     for attr in op.defn.attrs:
         value = op.attrs.get(attr.name, attr.default)
         if attr.kind == "value":
             value = np.array(value, op.ins[0].dtype.array).item()
         yield attr.name, repr(value)
-
-
-def _is_zero(value: Value) -> bool:
-    return value.is_const and value.const is not None and not np.any(value.const.array)
-
-
-def _kept_operand(op: Op) -> int | None:
-    """The position of the operand that an operator gives as it is."""
-    neutral = _NEUTRAL.get(op.name)
-    if neutral is not None:
-        for kept, other in ((0, 1), (1, 0))[: 1 + (op.name != "SUB")]:
-            const = op.ins[other].const
-            same = op.outs[0].type == op.ins[kept].type and op.ins[other].is_const
-            if same and const is not None and np.all(const.array == neutral):
-                return None if len(op.ins) == 3 and not _is_zero(op.ins[2]) else kept
-    return 0 if _gives_operand(op) else None
 
 
 def _gives_operand(op: Op) -> bool:

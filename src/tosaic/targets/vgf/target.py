@@ -71,8 +71,8 @@ def emit(
     """Convert a graph, give its ports their names, and read back what the file holds."""
     tosa = flatbuffer.write(graph)
     made = convert(tosa, flags, options.converter_seconds, keeps=mends)
-    data = with_names(made, _names(graph.inputs, "input"), _names(graph.outputs, "output"))
     try:
+        data = with_names(made, _names(graph.inputs, "input"), _names(graph.outputs, "output"))
         wrong = difference(graph, vgf.read(data))
     except InvalidGraph as problem:
         wrong = problem.reason
