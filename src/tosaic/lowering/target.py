@@ -176,6 +176,11 @@ class Target:
         """Whether what a graph takes and gives as real numbers becomes integers within it."""
         return {"INT", "FP"} <= self.env.profiles and not self.preserve_io_quantization
 
+    @property
+    def has_branches(self) -> bool:
+        """Whether branches and loops are part of a graph, in one form or another."""
+        return self.env.has("cf") or self.traits.computes_both
+
     def refuses(self, op: Op) -> str | None:
         """Why an operator that TOSA allows does not run there; None if it does."""
         for constraint in self.constraints:

@@ -109,7 +109,7 @@ def _start() -> None:
 
 
 _TARGET = Target(
-    "vgf", Env.parse(SPEC), (constraint,), Traits(),
+    "vgf", Env.parse(SPEC), (constraint,), Traits(computes_both=True, most_rounds=64),
     workarounds=work_around, emit=partial(emit, Options(), ()), start=_start,
     engines={"vgf": lambda made: made.model, "vulkan": lambda made: made.session},
     formats={".vgf": Format(_write, _read, MAGIC)}, backend="VgfBackend",
