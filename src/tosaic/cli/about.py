@@ -148,9 +148,8 @@ def _engine(name: str, use: str, attempt: Callable[[ModuleType], bool]) -> tuple
 
 
 _PACKAGES = (
-    ("torch", "models", '"torch==2.13.*"'),
-    ("torchao", "quantization", '"torchao==0.18.*"'),
-    ("tosa-tools", "the reference model", "tosa-tools"),
+    ("torch", "models", "torch"),
+    ("torchao", "quantization", "torchao"),
     ("executorch", ".pte files", '"tosaic[executorch]"'),
 )
 

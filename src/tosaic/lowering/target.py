@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ class OperatorCost:
 
     ``traffic`` is cycles of access by name of the memory, ``moved`` bytes read and written there.
     ``index`` is the operator's place in the graph, ``time`` the operation's in the program.
+    ``bound`` is what takes longest in it, in a word: MACs, elements, or a memory.
     """
 
     name: str
@@ -35,6 +36,7 @@ class OperatorCost:
     moved: Mapping[str, int] = field(default_factory=dict)
     index: int | None = None
     time: int = 0
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +55,11 @@ class PlacedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a graph costs on a device, and who says so: cycles, bytes, operators, tensors."""
+    """What a graph costs on a device, and who says so: cycles, bytes, operators, tensors.
+
+    ``flash`` is all that has to be stored, ``flash_parts`` what that consists of; ``clock`` is in
+    hertz, 0 if it is not known.
+    """
 
     by: str
     cycles: int
@@ -62,6 +68,8 @@ class Estimate:
     memories: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[OperatorCost, ...] = ()
     tensors: tuple[PlacedTensor, ...] = ()
+    flash_parts: Mapping[str, int] = field(default_factory=dict)
+    clock: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,6 +81,11 @@ class Compiled:
     data: bytes = b""
     checks: list[str] = field(default_factory=list)
     known_model: Model | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made anew when it is asked for: engines, the interpreter."""
+        kept = {f.name for f in fields(self)}
+        return {k: v for k, v in vars(self).items() if k in kept} | {"known_model": None}
 
     @cached_property
     def model(self) -> Model:
