@@ -75,7 +75,7 @@ def load(
 
         return load_pte(source, external_weights)
     if (own := _own_reader(source)) is not None:
-        made: Model = own(Path(os.fspath(source)).read_bytes())  # type: ignore[arg-type]
+        made: Model = own(source if isinstance(source, bytes) else _bytes_of(source))
         return made
     from tosaic.files.flatbuffer import read
     from tosaic.interp.model import Model
@@ -88,14 +88,26 @@ def load(
 
 
 def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
-    """What reads a file of a target's own, by its suffix; None for TOSA."""
-    suffix = Path(source).suffix if isinstance(source, (str, os.PathLike)) else ""
-    if suffix in ("", ".tosa"):
+    """What reads a file of a target's own, by its suffix or its first bytes; None for TOSA."""
+    if isinstance(source, (str, os.PathLike)):
+        suffix, start = Path(source).suffix, b""
+    else:
+        suffix, start = "", bytes(source[:8])
+    if suffix in ("", ".tosa") and (not start or start[4:8] == b"TOSA"):
         return None
     from tosaic.targets.catalog import formats
 
-    own = formats().get(suffix)
-    return own.read if own is not None else None
+    for name, own in formats().items():
+        if name == suffix or (own.magic and start.startswith(own.magic)):
+            return own.read
+    return None
+
+
+def _bytes_of(source: str | os.PathLike[str]) -> bytes:
+    try:
+        return Path(source).read_bytes()
+    except OSError as problem:
+        raise InvalidInput(f"'{source}' cannot be read: {problem.strerror}") from None
 
 
 def _check_foreign(source: bytes | str | os.PathLike[str]) -> None:
