@@ -18,6 +18,12 @@ def _targets(incomplete: str) -> list[str]:
     return [name for name in names() if name.lower().startswith(incomplete.lower())]
 
 
+def _schemes(incomplete: str) -> list[str]:
+    kinds = ("int8", "a16w8", "a8w4")
+    known = (*kinds, *(f"{kind}_per_tensor" for kind in kinds))
+    return [name for name in known if name.startswith(incomplete)]
+
+
 def _models(incomplete: str) -> list[str]:
     folder = Path(incomplete).parent
     found = [str(f) for suffix in ("py", "pt2") for f in folder.glob(f"*.{suffix}")]
@@ -51,7 +57,9 @@ Data = Annotated[
     str | None,
     typer.Argument(help=f"{_DATA}; without it the model's own", show_default=False, metavar="DATA"),
 ]
-Scheme = Annotated[str | None, typer.Option(help="int8 (default), a16w8, a8w4 or auto")]
+Scheme = Annotated[
+    str | None, typer.Option(help="int8 (default), a16w8, a8w4 or auto", autocompletion=_schemes)
+]
 Goal = Annotated[
     str | None,
     typer.Option(help="of --scheme auto: sqnr=30 (decibels), cycles=..., sram=... (bytes)"),
@@ -63,7 +71,7 @@ Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help=".pte, .bpte, .tosa, .mlir, .html, .json"),
+    typer.Option("--output", "-o", help=".pte, .bpte, .tosa, .mlir, .h, .html, .json"),
 ]
 Report = Annotated[Path | None, typer.Option(help="an .html page to look at")]
 VelaIni = Annotated[str | None, typer.Option(help="a Vela configuration file of your own")]

@@ -21,6 +21,7 @@ from tosaic.passes.fuse_attention import fuse_attention, fuse_exact_attention
 from tosaic.passes.fuse_einsum import fuse_einsum
 from tosaic.passes.fuse_magnitude import fuse_magnitude
 from tosaic.passes.fuse_norms import fuse_norms
+from tosaic.passes.gather_positions import gather_positions
 from tosaic.passes.merge_axes import merge_axes
 from tosaic.passes.merge_scales import merge_scales
 from tosaic.passes.promote_integers import promote_integers
@@ -33,7 +34,7 @@ Passes = tuple[Pass, ...]
 CANONICAL: Passes = (canonical_overloads,)
 # Every program that is imported, be it compiled in float or quantized.
 IMPORT: Passes = (
-    canonical_overloads, drop_inner_noops, compose, merge_axes, expand_complex,
+    canonical_overloads, gather_positions, drop_inner_noops, compose, merge_axes, expand_complex,
     fuse_norms, fuse_activation, fuse_einsum, functionalize_slices,
 )  # fmt: skip
 # Attention, whose masks are known only when constants are: in float, and quantized.

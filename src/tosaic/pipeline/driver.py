@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.ports import ends_of, names_of, with_ends
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
@@ -264,6 +264,8 @@ def _emitted(
         given = execution.try_operands(piece, values)
         try:
             made = target.emit(piece.graph, given, mends)
+        except ToolMissing:
+            raise
         except ToolFailed as failure:
             return _Failed(piece, failure.reason)
         piece.checks += made.checks

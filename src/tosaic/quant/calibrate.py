@@ -111,10 +111,12 @@ def _see_parameters(prepared: fx.GraphModule) -> None:
 
 
 def check_parameters(module: fx.GraphModule) -> None:
-    """NaN in what was trained is no number to quantize."""
+    """NaN and infinity in what was trained are no numbers to quantize."""
     for name, parameter in module.named_parameters():
-        if parameter.is_floating_point() and bool(parameter.detach().isnan().any()):
-            raise InvalidInput(f"{name} has NaN in it: train the model again, or load another")
+        if not parameter.is_floating_point() or bool(parameter.detach().isfinite().all()):
+            continue
+        what = "NaN" if bool(parameter.detach().isnan().any()) else "infinity"
+        raise InvalidInput(f"{name} has {what} in it: train the model again, or load another")
 
 
 def iterable(calibration: Any) -> Iterable[Any]:

@@ -356,7 +356,7 @@ class TosaicQuantizer:
 
     def _border(self, node: fx.Node) -> None:
         """Real numbers that enter a branch or a loop, and those that come out."""
-        if self.target is not None and self.target.env.has("cf"):
+        if self.target is not None and self.target.has_branches:
             inputs = {n: self._read(n, node) for n in node.all_input_nodes if is_real(n)}
             self._results(node, inputs, self._usual(node))
 
