@@ -43,16 +43,15 @@ FusedMaker = Callable[[Group, Context, bool], Run | None]
 FUSED: dict[str, FusedMaker] = {}
 
 
-def groups(graph: Graph) -> list[Group]:
-    """All operators of a graph in an order in which they can run, chains as groups."""
+def groups(graph: Graph) -> dict[Op, Group]:
+    """The groups of a graph that have kernels of their own, by their operators."""
     finder = _Finder(graph)
     taken: dict[Op, Group] = {}
     for op in graph.ops:
         group = finder.chain(op)
         if group is not None and not any(o in taken for o in group.ops):
             taken.update((o, group) for o in group.ops)
-    order = (taken.get(op, Group("", (op,))) for op in graph.ops)
-    return [group for op, group in zip(graph.ops, order) if group.ops[-1] is op]
+    return taken
 
 
 def carried(graph: Graph, fused: list[Group]) -> set[Value]:

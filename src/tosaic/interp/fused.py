@@ -68,7 +68,7 @@ class ConvRescale:
         if proves and convolution.integer and narrow:
             self._fuse()
         if self._fused is None:
-            convolution.parts(convolution.engine)
+            convolution.parts(convolution.in_bytes)
             rescale.prepare(float32=not convolution.integer, fits=proves)
 
     @property

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
 
@@ -26,6 +26,7 @@ from tosaic.pipeline import execution, formats
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
+from tosaic.runtime.timing import Timing
 from tosaic.targets.catalog import target_of
 
 
@@ -36,6 +37,7 @@ class Artifact:
     ``run`` takes and gives what the program does, in its own structure. ``delegates`` are the
     graphs as the target's compiler made them, in the order of ``partition.graphs``; TOSA has none.
     ``options`` are what it was compiled with beside the target, ``device`` is the target itself.
+    ``timing`` is how long each phase of the compilation took.
     """
 
     program: Program
@@ -44,6 +46,7 @@ class Artifact:
     delegates: tuple[Any, ...] = ()  # of Compiled, with what each target adds to it
     options: Mapping[str, Any] = field(default_factory=dict)
     made_for: Target | None = None
+    timing: Timing = field(default_factory=Timing)
 
     @cached_property
     def device(self) -> Target:
@@ -103,7 +106,8 @@ class Artifact:
         ``report.quantization`` is a table of its own: what each call computes in, and why.
         """
         made = quantization_of(self.program)
-        return report_of(self.target, self.partition, self.delegates, self.boundary, made)
+        found = report_of(self.target, self.partition, self.delegates, self.boundary, made)
+        return replace(found, timing=self.timing)
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:

@@ -13,6 +13,7 @@ from tosaic.lowering.partition import Partition, Refusal
 from tosaic.lowering.target import Compiled, Estimate
 from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.runtime.printed import Printed, grid
+from tosaic.runtime.timing import Timing
 
 if TYPE_CHECKING:
     from tosaic.pipeline.quantization import Quantization
@@ -81,6 +82,7 @@ class Report(Printed):
     refused: list[Refusal] = field(default_factory=list)
     boundary: Interface = field(default_factory=Interface)
     quantization: Quantization | None = None
+    timing: Timing = field(default_factory=Timing)
 
     @property
     def ops(self) -> dict[str, int]:

@@ -10,7 +10,8 @@ import numpy as np
 import torch
 
 from tosaic.errors import InvalidInput, Unsupported
-from tosaic.interp.conv import Convolution, matmul
+from tosaic.interp.conv import Convolution
+from tosaic.interp.int_matmul import matmul
 from tosaic.interp.fused import ConvRescale
 from tosaic.interp.rescale import Rescale
 from tosaic.sim.ethosu import mlw, scales
