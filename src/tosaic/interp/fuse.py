@@ -16,6 +16,7 @@ from tosaic.spec.dtypes import I8
 
 _CONVOLUTIONS = {"CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D"}
 _PAIRWISE = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
+TABLED = 1 << 16  # elements from which a table of all pairs of int8 pays at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,7 +78,7 @@ class _Finder:
     def chain(self, op: Op) -> Group | None:
         if op.name in _CONVOLUTIONS and not op.ins[0].is_const:
             return self.tail("convolution", (op,))
-        if op.name in _PAIRWISE:
+        if op.name in _PAIRWISE and op.outs[0].type.size >= TABLED:
             wideners = [self.widener(v, op) for v in op.ins[:2]]
             if wideners[0] is not wideners[1]:
                 return self.tail("pairwise", (*filter(None, wideners), op))

@@ -50,7 +50,7 @@ Digits = tuple[list[Tensor], int]  # int8 tensors, the lowest first, and a numbe
 
 
 def _digits(x: Tensor, ends: Ends, zero_point: int) -> Digits:
-    if -128 <= ends[0] and ends[1] <= 127:
+    if ends[0] >= -128 and ends[1] <= 127:
         return [x.to(torch.int8)], -zero_point
     if ends[1] - ends[0] <= 255:
         middle = ends[0] + 128
@@ -70,11 +70,16 @@ def _by_digits(a: Digits, b: Digits, bound: int) -> Tensor:
                  for j, part in enumerate(right)]  # fmt: skip
     left = [part.contiguous() for part in left]
     right = [part.contiguous() for part in right]
-    total = torch.zeros((count, rows, right[0].shape[2]), dtype=wide)
-    for i, first in enumerate(left):
-        for j, second in enumerate(right):
-            for n in range(count):
-                product = torch._int_mm(first[n], second[n])
+    total = torch.empty((count, rows, right[0].shape[2]), dtype=wide)
+    pairs = [(i, j) for i in reversed(range(len(left))) for j in reversed(range(len(right)))]
+    for n in range(count):
+        for i, j in pairs:
+            product = torch._int_mm(left[i][n], right[j][n])
+            if (i, j) == pairs[0]:
+                total[n] = product
+                if i + j:
+                    total[n] <<= 8 * (i + j)
+            else:
                 total[n].add_(product, alpha=1 << 8 * (i + j))
     if more_right:
         total = total[:, :, :columns] + more_right * total[:, :, columns:]

@@ -53,7 +53,6 @@ class Context:
     plan_region: Callable[[Graph], RegionRun]
     variables: dict[str, Tensor] = field(default_factory=dict)
     constants: set[int] = field(default_factory=set)  # where the constants lie in memory
-    for_few_runs: bool = False  # proofs that only pay after many runs are left out
     rescales: dict[object, Run] = field(default_factory=dict)  # by their parameters
     bounds: Bounds = field(default_factory=Bounds)
 

@@ -37,13 +37,9 @@ class Step:
 class Plan:
     """The prepared steps of a graph; regions of control flow have plans of their own."""
 
-    def __init__(
-        self, graph: Graph, context: Context | None = None, for_few_runs: bool = False
-    ) -> None:
+    def __init__(self, graph: Graph, context: Context | None = None) -> None:
         self.graph = graph
-        self.context = context or Context(
-            lambda region: Plan(region, self.context).execute, for_few_runs=for_few_runs
-        )
+        self.context = context or Context(lambda region: Plan(region, self.context).execute)
         self._registers = {value: i for i, value in enumerate(graph.values())}
         self._initial: Registers = [_initial(value) for value in self._registers]
         self.context.constants.update(place(t) for t in self._initial if t is not None)
@@ -78,15 +74,15 @@ class Plan:
                 run = RowChain(group, self.context, outs)
                 self.steps.append(Step(run, group.ops[-1], reads, writes))
                 continue
-            run = FUSED[group.kind](group, self.context, group.result in passing)
-            if run is None:
+            fused = FUSED[group.kind](group, self.context, group.result in passing)
+            if fused is None:
                 parts = [self._single(op) for op in group.ops]
                 self.steps += [replace(part, run=_uncarried(part.run)) for part in parts]
                 continue
             self._fused[len(self.steps)] = group
             reads = tuple(self._registers[v] for v in group.ins)
             writes = (self._registers[group.result],)
-            self.steps.append(Step(run, group.ops[-1], reads, writes))
+            self.steps.append(Step(fused, group.ops[-1], reads, writes))
 
     def _single(self, op: Op) -> Step:
         maker = KERNELS.get(op.name)

@@ -22,8 +22,8 @@ from tosaic.interp.kernel import KERNELS, TORCH, Context, Run, constant
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec.dtypes import I8, I16
 
-# Elements of a block for each thread: torch splits work among threads from 32,768 elements on.
-BLOCK = 1 << 17
+# Elements of a block for each thread: few enough for the caches, many beside a kernel's start.
+BLOCK = 1 << 18
 # The largest value of a chain from which blocks are worth their loop.
 LEAST = 1 << 16
 # How many operands are data; all others have to be constants.
@@ -267,6 +267,7 @@ def _kernel(op: Op, ops: Sequence[Op], context: Context) -> Run:
         try:
             return _table([KERNELS[o.name](o, context) for o in ops], ops)
         except Unpredictable:  # for some value, which need not come
+
             def run(x: Tensor, *_: Tensor) -> Tensor:
                 for each, kernel in zip(ops, [KERNELS[o.name](o, context) for o in ops]):
                     x = kernel(x, *(constant(v) for v in each.ins[1:]))
@@ -292,4 +293,3 @@ def _table(runs: Sequence[Run], ops: Sequence[Op]) -> Run:
         return torch.gather(entries, 0, place).view(x.shape)
 
     return look_up
-
