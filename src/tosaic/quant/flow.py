@@ -33,7 +33,6 @@ from tosaic.quant.regions import apart, move_constants_in
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
 from tosaic.quant.value_names import OUTLINE, mark_calls, name_of, name_points
-from tosaic.runtime.timing import CALIBRATE, phase
 
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
@@ -125,8 +124,7 @@ def _from_data(
         mark_residuals(module, outliers(module, leaves))
         mark_reach(module, seen_in(module, leaves))
     prepared = apart(module, lambda part: prepare(part, quantizer))
-    with phase(CALIBRATE):
-        doubts = calibrate(prepared, examples, data)
+    doubts = calibrate(prepared, examples, data)
     return prepared, doubts if calibration is not None else [NO_DATA, *doubts]
 
 
