@@ -113,7 +113,7 @@ def test_timing_prints_seconds_by_phase(file: Path, capsys: pytest.CaptureFixtur
     assert "calibrate" not in capsys.readouterr().out
     assert tosaic(*words, "--timing") == 0
     told = capsys.readouterr().out.splitlines()
-    rows = {line.rsplit(None, 2)[0].strip(): line for line in told if line.endswith("%")}
+    rows = {line.rsplit(None, 2)[0].strip(): line for line in told if line.rstrip().endswith("%")}
     for phase in ("import", "quantize", "calibrate", "lower", "rewrite", "verify and prove"):
         assert phase in rows
     assert tosaic(*words, "--json") == 0

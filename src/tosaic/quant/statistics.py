@@ -17,10 +17,10 @@ from torch import Tensor
 from tosaic.ir.graph import Array
 
 BINS = 512  # at most; more than half of them lie between the extremes
-SAMPLE = 1 << 15  # values that a histogram counts of a larger tensor
 PEAKS = 256  # inputs whose largest magnitudes are kept; those of others count with them
 OCTAVE = 16  # steps of the logarithm of such a magnitude
 NO_PEAK = -160 * OCTAVE  # of an input without any number but 0: less than that of any float32
+SAMPLE = 1 << 15  # values that a histogram counts of a larger tensor
 FAR = 2.0**120  # masks are written as infinities, or as the largest numbers that there are
 _FINEST = -120
 
