@@ -28,7 +28,7 @@ from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
-from tosaic.runtime.timing import Timing
+from tosaic.runtime.timing import Timing, current
 from tosaic.runtime.versions import versions
 from tosaic.targets.catalog import target_of
 
@@ -50,7 +50,7 @@ class Artifact:
     options: Mapping[str, Any] = field(default_factory=dict)
     made_for: Target | None = None
     precision: Precision | None = None  # what automatic precision has chosen, and why
-    timing: Timing = field(default_factory=Timing)
+    timing: Timing = field(default_factory=current)
 
     def __repr__(self) -> str:
         return f"<tosaic Artifact: {self.report.headline}>"

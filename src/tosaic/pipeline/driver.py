@@ -46,6 +46,7 @@ from tosaic.runtime.timing import (
 from tosaic.targets.catalog import target_of
 
 
+@measured()
 def compile_model(
     model: Any,
     example_inputs: tuple[Any, ...],
@@ -79,12 +80,10 @@ def compile_model(
         seen = list(calibration[:1])
     elif isinstance(calibration, Iterable) and not isinstance(calibration, (Tensor, str, dict)):
         calibration = _remembered(calibration, seen)
-    with measured() as timing:
-        given = scheme, calibration, dynamic_shapes, io
-        program = program_for(model, example_inputs, chosen, *given)
-        used = {"scheme": scheme, "io": io, **options}
-        made = artifact_of(program, chosen, [*seen, example_inputs], used)
-    return replace(made, timing=timing)
+    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
+    return artifact_of(
+        program, chosen, [*seen, example_inputs], {"scheme": scheme, "io": io, **options}
+    )
 
 
 def artifact_of(

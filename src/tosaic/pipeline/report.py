@@ -205,7 +205,7 @@ class Report(Printed):
 def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
     quantization: Quantization | None, settings: dict[str, str], versions: dict[str, str],
-    sizes: dict[str, int], precision: Precision | None = None, timing: Timing | None = None,
+    sizes: dict[str, int], precision: Precision | None, timing: Timing,
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with estimates where a compiler has made them."""
     known = ((each.graph, each.estimate) for each in compiled)
@@ -217,7 +217,7 @@ def report_of(
     ]
     return Report(
         target, tuple(made), list(partition.refused), boundary, quantization, settings, versions,
-        sizes, precision, timing or Timing(),
+        sizes, precision, timing,
     )  # fmt: skip
 
 

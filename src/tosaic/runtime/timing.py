@@ -20,8 +20,10 @@ class Timing(Printed):
     """Seconds of wall-clock time of each phase, in the order in which they first began."""
 
     seconds: dict[str, float] = field(default_factory=dict)
-    _open: list[str] = field(default_factory=list)
-    _since: float = 0.0
+
+    def __post_init__(self) -> None:
+        self._open: list[str] = []
+        self._since = 0.0
 
     @property
     def total(self) -> float:
@@ -58,6 +60,11 @@ class Timing(Printed):
 
 
 _CURRENT: ContextVar[Timing | None] = ContextVar("timing", default=None)
+
+
+def current() -> Timing:
+    """What is being measured now, or nothing."""
+    return _CURRENT.get() or Timing()
 
 
 @contextmanager
