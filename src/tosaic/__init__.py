@@ -87,7 +87,7 @@ def load(
     return Model(graph)
 
 
-def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
+def _own_reader(source: object) -> Callable[[bytes], Any] | None:
     """What reads a file of a target's own, by its suffix or its first bytes; None for TOSA."""
     if isinstance(source, (str, os.PathLike)):
         suffix, start = Path(source).suffix, b""
