@@ -22,6 +22,7 @@ from tosaic.errors import (
     Unsupported,
 )
 from tosaic.pipeline import formats
+from tosaic.pipeline.goals import Goal
 from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.lock import in_turn
 
@@ -38,9 +39,10 @@ if TYPE_CHECKING:
     from tosaic.targets.ethosu.verdict import Verdict
 
 __all__ = [
-    "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
-    "Unsupported", "calibrate", "check", "compare", "compile", "convert", "explain", "load",
-    "prepare_qat", "quantize",
+    "IO", "Goal", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError",
+    "Unpredictable", "Unsupported", "calibrate", "check", "compare", "compile", "convert",
+    "explain", "load",
+    "prepare_qat", "quantize", "shader",
 ]  # fmt: skip
 __version__ = "0.1.0"
 Examples = tuple[Any, ...] | Mapping[str, Any]
@@ -73,7 +75,7 @@ def load(
 
         return load_pte(source, external_weights)
     if (own := _own_reader(source)) is not None:
-        made: Model = own(Path(os.fspath(source)).read_bytes())  # type: ignore[arg-type]
+        made: Model = own(source if isinstance(source, bytes) else _bytes_of(source))
         return made
     from tosaic.files.flatbuffer import read
     from tosaic.interp.model import Model
@@ -86,14 +88,26 @@ def load(
 
 
 def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
-    """What reads a file of a target's own, by its suffix; None for TOSA."""
-    suffix = Path(source).suffix if isinstance(source, (str, os.PathLike)) else ""
-    if suffix in ("", ".tosa"):
+    """What reads a file of a target's own, by its suffix or its first bytes; None for TOSA."""
+    if isinstance(source, (str, os.PathLike)):
+        suffix, start = Path(source).suffix, b""
+    else:
+        suffix, start = "", bytes(source[:8])
+    if suffix in ("", ".tosa") and (not start or start[4:8] == b"TOSA"):
         return None
     from tosaic.targets.catalog import formats
 
-    own = formats().get(suffix)
-    return own.read if own is not None else None
+    for name, own in formats().items():
+        if name == suffix or (own.magic and start.startswith(own.magic)):
+            return own.read
+    return None
+
+
+def _bytes_of(source: str | os.PathLike[str]) -> bytes:
+    try:
+        return Path(source).read_bytes()
+    except OSError as problem:
+        raise InvalidInput(f"'{source}' cannot be read: {problem.strerror}") from None
 
 
 def _check_foreign(source: bytes | str | os.PathLike[str]) -> None:
@@ -134,6 +148,8 @@ def compile(
     dynamic_shapes: Any = None,
     io: Any = None,
     preserve_io_quantization: bool = False,
+    accuracy: Goal | None = None,
+    budget_s: float | None = None,
     **options: Any,
 ) -> Artifact:
     """Lower a PyTorch model to TOSA, and compile it for a device where one is the target.
@@ -154,6 +170,11 @@ def compile(
     Floats are quantized outside of the graphs, and within them where the target has floats, too,
     unless ``preserve_io_quantization``.
 
+    With ``scheme="auto"`` each call has 8 or 16 bits, as few as ``accuracy`` asks for: a ``Goal``
+    of signal-to-noise ratio or of a metric, or the best within a budget of cycles or SRAM.
+    ``report.precision`` says what was chosen and why. The search ends after ``budget_s`` seconds
+    with the best that it found.
+
     ``target`` is a TOSA specification or a device such as "ethos-u55-128" (``tosaic targets`` lists
     them), with ``options`` of its own. An Ethos-U has system_config, memory_mode, vela_ini (a file
     of your own), vela_flags, and the limits max_scratch_bytes and max_flash_bytes. ``check=False``
@@ -165,7 +186,7 @@ def compile(
 
         return compile_model(
             model, _in_order(model, example_inputs), target, scheme, calibration, dynamic_shapes,
-            options, io, preserve_io_quantization,
+            options, io, preserve_io_quantization, accuracy, budget_s,
         )  # fmt: skip
 
 
@@ -233,6 +254,19 @@ def prepare_qat(
     from tosaic.pipeline.training import prepare_qat as prepared
 
     return prepared(model, _in_order(model, example_inputs), scheme=scheme)
+
+
+def shader(glsl: str, groups: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: a function of tensors that a GLSL shader computes where the target has Vulkan.
+
+    PyTorch and the interpreter run the function; a ``.vgf`` holds the shader. Its tensors are bound
+    from 0 on in the order of the arguments, then the results. ``groups`` is the number of
+    workgroups in three directions, or a function of the arguments' shapes that gives it. When a
+    network is compiled, both are compared on Vulkan.
+    """
+    from tosaic.targets.vgf.shaders import shader as made
+
+    return made(glsl, groups)
 
 
 @in_turn

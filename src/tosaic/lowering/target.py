@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -119,10 +118,24 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file of a target's own: how an artifact is written, and how a file is made to run again."""
+    """A file of a target's own: how an artifact is written, and how a file is made to run again.
 
-    write: Callable[[Any, str | os.PathLike[str]], None]
+    ``magic`` are the bytes that such a file begins with, by which ``load`` knows it without a name.
+    """
+
+    write: Callable[..., None]
     read: Callable[[bytes], Engine] | None = None
+    magic: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one thing that a target needs: PASS, WARN or FAIL, and the way out."""
+
+    name: str
+    state: str
+    told: str
+    way: str = ""
 
 
 @dataclass(frozen=True)
@@ -139,6 +152,8 @@ class Target:
     ``engines`` run what was compiled, by name, the usual one first; the interpreter of the graph is
     always there as "tosa". ``formats`` are files by suffix. ``backend`` is the name of ExecuTorch's
     delegate that takes the compiled data. ``verdict`` checks a TOSA file on the device.
+
+    ``doctor`` looks for all that is needed to compile and run, and says what is missing.
 
     ``options`` are those that it was made with, ``packages`` what it needs installed, and
     ``peak_macs`` how many multiply-accumulates it does in a cycle: the report shows them.
@@ -160,6 +175,7 @@ class Target:
     formats: Mapping[str, Format] = field(default_factory=dict)
     backend: str = ""
     verdict: Callable[[Graph, Sequence[Array] | None, bool], Any] | None = None
+    doctor: Callable[[], Sequence[Finding]] | None = None
     about: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -172,6 +188,11 @@ class Target:
     def has_casts(self) -> bool:
         """Whether what a graph takes and gives as real numbers becomes integers within it."""
         return {"INT", "FP"} <= self.env.profiles and not self.preserve_io_quantization
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether branches and loops are part of a graph, in one form or another."""
+        return self.env.has("cf") or self.traits.computes_both
 
     def refuses(self, op: Op) -> str | None:
         """Why an operator that TOSA allows does not run there; None if it does."""

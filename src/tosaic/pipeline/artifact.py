@@ -18,11 +18,13 @@ from tosaic.files.text import print_graph
 from tosaic.files.whole import write_whole
 from tosaic.front import torchapi
 from tosaic.front.program import Program
+from tosaic.interp.kernel import to_numpy
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.target import Engine, Target
 from tosaic.pipeline import batches, execution, formats
+from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
@@ -45,6 +47,7 @@ class Artifact:
     delegates: tuple[Any, ...] = ()  # of Compiled, with what each target adds to it
     options: Mapping[str, Any] = field(default_factory=dict)
     made_for: Target | None = None
+    precision: Precision | None = None  # what automatic precision has chosen, and why
 
     def __repr__(self) -> str:
         return f"<tosaic Artifact: {self.report.headline}>"
@@ -99,14 +102,23 @@ class Artifact:
 
     @cached_property
     def _engines(self) -> dict[tuple[str, int], Engine]:
-        made = self.device.engines.items()
-        return {(name, id(d.graph)): engine(d) for name, engine in made for d in self.delegates}
+        """The engines that have run so far, by name and graph."""
+        return {}
+
+    def _running(self, name: str, graph: Graph) -> Engine:
+        known = self._engines
+        if (name, id(graph)) not in known:
+            made = next(each for each in self.delegates if each.graph is graph)
+            known[name, id(graph)] = self.device.engines[name](made)
+        return known[name, id(graph)]
 
     def _arrays(self, graph: Graph, ready: list[Tensor], engine: str) -> list[Any]:
         """What a graph gives, by the interpreter or by an engine of the target."""
         if engine == "tosa":
             return list(self._models[id(graph)].run(*ready))
-        found = self._engines[engine, id(graph)].run(*(tensor.numpy() for tensor in ready))
+        given = zip(ready, graph.inputs, strict=True)
+        arrays = (to_numpy(tensor.contiguous(), port.dtype) for tensor, port in given)
+        found = self._running(engine, graph).run(*arrays)
         shaped = zip(found, graph.outputs, strict=True)
         return [array.reshape(out.shape).astype(out.dtype.array) for array, out in shaped]
 
@@ -120,6 +132,7 @@ class Artifact:
         return report_of(
             self.target, self.partition, self.delegates, self.boundary,
             quantization_of(self.program), self.settings, versions(self.device.packages), sizes,
+            self.precision,
         )  # fmt: skip
 
     @property

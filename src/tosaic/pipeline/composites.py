@@ -57,6 +57,9 @@ COMPOSITES: dict[str, tuple[Callable[[], nn.Module], tuple[tuple[int, ...], ...]
     "aten.istft.default": (lambda: Function(_there_and_back), ((1, 64),)),
     "aten.fft_rfft.default": (lambda: Function(lambda x: torch.fft.rfft(x).abs()), ((1, 16),)),
     "aten.fft_fft.default": (lambda: Function(lambda x: torch.fft.fft(x).abs()), ((1, 16),)),
+    "aten.fft_irfft.default": (
+        lambda: Function(lambda a, b: torch.fft.irfft(torch.complex(a, b))), ((1, 9), (1, 9))
+    ),
     "aten.einsum.default": (
         lambda: Function(lambda a, b: torch.einsum("bik,bkj->bij", a, b)), ((1, 4, 8), (1, 8, 4))
     ),

@@ -59,7 +59,8 @@ def _by_parts(name: str, column: Column) -> Answer:
             told = explain_model(*composite(name), column.target, scheme)
     except TosaicError as problem:
         return Answer(0, 1, problem.reason)
-    return Answer(int(not told.refused), 1, told.refused[0].reason if told.refused else "")
+    reasons = sorted((r.reason for r in told.refused), key=lambda reason: name not in reason)
+    return Answer(int(not reasons), 1, reasons[0] if reasons else "")
 
 
 def _answers(uses: Sequence[Case], columns: Sequence[Column]) -> Iterator[Answer]:

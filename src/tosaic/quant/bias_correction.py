@@ -16,15 +16,18 @@ from typing import Any
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.hints import mark_of
 from tosaic.front.roles import role_of
 from tosaic.front.row_blocks import by_rows
 from tosaic.quant.calibration import Means
 from tosaic.quant.correlation import Spread
+from tosaic.quant.inputs import DataRun
+from tosaic.quant.observer import RangeObserver
 from tosaic.quant.weight_rounding import Together, rounded, together
 from tosaic.quant.weights import BiasObserver, WeightObserver
 
 
-class LayerRun(fx.Interpreter):
+class LayerRun(DataRun):
     """Runs a prepared program and looks at what its layers with weights are given."""
 
     def __init__(self, prepared: fx.GraphModule) -> None:
@@ -59,6 +62,11 @@ class LayerRun(fx.Interpreter):
             self._together[weight] = together(node, values)
         if (seen := self._together.get(weight)) is not None:
             seen.see(x)
+
+    def end_input(self) -> None:
+        for part in self.prepared.modules():
+            if isinstance(part, RangeObserver):
+                part.seen.close()
 
     def correct_biases(self) -> None:
         """Once all data has been seen."""
@@ -161,8 +169,11 @@ def _lost(values: Tensor, levels: Tensor, steps: Tensor) -> Tensor:
 
 
 def layers_of(prepared: fx.GraphModule) -> dict[fx.Node, tuple[WeightObserver, BiasObserver]]:
-    """Layers that have observers of a weight and a bias, and these."""
-    nodes = prepared.graph.nodes
+    """Layers that have observers of a weight and a bias, and these.
+
+    Those of a spectrum are none of them: a logarithm shows what is added to its quiet parts.
+    """
+    nodes = [n for n in prepared.graph.nodes if not mark_of(n).long]
     return {n: found for n in nodes if (found := _observers(prepared, n)) is not None}
 
 
