@@ -22,6 +22,7 @@ from tosaic.errors import (
     Unsupported,
 )
 from tosaic.pipeline import formats
+from tosaic.pipeline.goals import Goal
 from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.lock import in_turn
 
@@ -38,8 +39,9 @@ if TYPE_CHECKING:
     from tosaic.targets.ethosu.verdict import Verdict
 
 __all__ = [
-    "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
-    "Unsupported", "calibrate", "check", "compare", "compile", "convert", "explain", "load",
+    "IO", "Goal", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError",
+    "Unpredictable", "Unsupported", "calibrate", "check", "compare", "compile", "convert",
+    "explain", "load",
     "prepare_qat", "quantize", "shader",
 ]  # fmt: skip
 __version__ = "0.1.0"
@@ -146,6 +148,8 @@ def compile(
     dynamic_shapes: Any = None,
     io: Any = None,
     preserve_io_quantization: bool = False,
+    accuracy: Goal | None = None,
+    budget_s: float | None = None,
     **options: Any,
 ) -> Artifact:
     """Lower a PyTorch model to TOSA, and compile it for a device where one is the target.
@@ -166,6 +170,11 @@ def compile(
     Floats are quantized outside of the graphs, and within them where the target has floats, too,
     unless ``preserve_io_quantization``.
 
+    With ``scheme="auto"`` each call has 8 or 16 bits, as few as ``accuracy`` asks for: a ``Goal``
+    of signal-to-noise ratio or of a metric, or the best within a budget of cycles or SRAM.
+    ``report.precision`` says what was chosen and why. The search ends after ``budget_s`` seconds
+    with the best that it found.
+
     ``target`` is a TOSA specification or a device such as "ethos-u55-128" (``tosaic targets`` lists
     them), with ``options`` of its own. An Ethos-U has system_config, memory_mode, vela_ini (a file
     of your own), vela_flags, and the limits max_scratch_bytes and max_flash_bytes. ``check=False``
@@ -177,7 +186,7 @@ def compile(
 
         return compile_model(
             model, _in_order(model, example_inputs), target, scheme, calibration, dynamic_shapes,
-            options, io, preserve_io_quantization,
+            options, io, preserve_io_quantization, accuracy, budget_s,
         )  # fmt: skip
 
 

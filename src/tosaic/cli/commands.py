@@ -32,6 +32,8 @@ def compile(
     shape: o.Shape = None,
     calibration: o.Calibration = None,
     scheme: o.Scheme = None,
+    goal: o.Goal = None,
+    budget: o.Budget = None,
     io: o.Io = None,
     report: o.Report = None,
     vela_ini: o.VelaIni = None,
@@ -62,7 +64,7 @@ def compile(
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
             calibration=chosen if chosen is None or isinstance(chosen, str) else kept.of(chosen),
-            io=boundary.boundary(io), **given,
+            io=boundary.boundary(io), accuracy=o.goal_of(goal), budget_s=budget, **given,
         )  # fmt: skip
         problem = None
         if output is not None:

@@ -58,8 +58,13 @@ Data = Annotated[
     typer.Argument(help=f"{_DATA}; without it the model's own", show_default=False, metavar="DATA"),
 ]
 Scheme = Annotated[
-    str | None, typer.Option(help="int8 (default), a16w8 or a8w4", autocompletion=_schemes)
+    str | None, typer.Option(help="int8 (default), a16w8, a8w4 or auto", autocompletion=_schemes)
 ]
+Goal = Annotated[
+    str | None,
+    typer.Option(help="of --scheme auto: sqnr=30 (decibels), cycles=..., sram=... (bytes)"),
+]
+Budget = Annotated[float | None, typer.Option("--budget", help="seconds for --scheme auto")]
 Io = Annotated[list[str] | None, typer.Option("--io", help=HELP)]
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
 Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
@@ -118,3 +123,19 @@ def target_options(
             raise InvalidInput(f"--option is name=value, not '{text}'")
         given[name] = value
     return {name: value for name, value in given.items() if value is not None}
+
+
+def goal_of(text: str | None) -> Any:
+    """``sqnr=30`` as a goal of automatic precision."""
+    from tosaic.pipeline.goals import Goal as Made
+
+    if text is None:
+        return None
+    name, _, number = text.partition("=")
+    kinds: dict[str, Any] = {"sqnr": float, "cycles": int, "sram": int}
+    try:
+        return Made(**{name: kinds[name](number)})
+    except (KeyError, ValueError):
+        raise InvalidInput(
+            f"a goal is sqnr=DECIBELS, cycles=NUMBER or sram=BYTES, not {text!r}"
+        ) from None

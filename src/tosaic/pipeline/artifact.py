@@ -24,6 +24,7 @@ from tosaic.ir.graph import Graph
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.target import Engine, Target
 from tosaic.pipeline import batches, execution, formats
+from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
@@ -46,6 +47,7 @@ class Artifact:
     delegates: tuple[Any, ...] = ()  # of Compiled, with what each target adds to it
     options: Mapping[str, Any] = field(default_factory=dict)
     made_for: Target | None = None
+    precision: Precision | None = None  # what automatic precision has chosen, and why
 
     def __repr__(self) -> str:
         return f"<tosaic Artifact: {self.report.headline}>"
@@ -130,6 +132,7 @@ class Artifact:
         return report_of(
             self.target, self.partition, self.delegates, self.boundary,
             quantization_of(self.program), self.settings, versions(self.device.packages), sizes,
+            self.precision,
         )  # fmt: skip
 
     @property

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tosaic.ir.graph import Graph, Loc, Op, Quant, Unsigned, Value
 from tosaic.lowering.partition import Partition, Refusal
 from tosaic.lowering.target import Compiled, Estimate
+from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.runtime.printed import Printed, grid, plain
 
@@ -97,6 +98,7 @@ class Report(Printed):
     settings: dict[str, str] = field(default_factory=dict)
     versions: dict[str, str] = field(default_factory=dict)
     file_sizes: dict[str, int] = field(default_factory=dict)
+    precision: Precision | None = None
 
     @property
     def cycles(self) -> int | None:
@@ -193,13 +195,15 @@ class Report(Printed):
                 yield f"Graph {number}, {sentence}."
         if self.quantization is not None:
             yield f"{self.quantization.summary}\n"
+        if self.precision is not None:
+            yield from self.precision.parts()
         yield from refusals(self.refused)
 
 
 def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
     quantization: Quantization | None, settings: dict[str, str], versions: dict[str, str],
-    sizes: dict[str, int],
+    sizes: dict[str, int], precision: Precision | None = None,
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with estimates where a compiler has made them."""
     known = ((each.graph, each.estimate) for each in compiled)
@@ -211,7 +215,7 @@ def report_of(
     ]
     return Report(
         target, tuple(made), list(partition.refused), boundary, quantization, settings, versions,
-        sizes,
+        sizes, precision,
     )  # fmt: skip
 
 

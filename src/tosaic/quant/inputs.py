@@ -20,6 +20,14 @@ from tosaic.front import torchapi
 _APART = 8.0
 
 
+class DataRun(fx.Interpreter):
+    """Runs a program over calibration data, and looks at its values."""
+
+    def end_input(self) -> None:
+        """What is seen from now on belongs to the next input."""
+        raise NotImplementedError
+
+
 class Arguments:
     """How a program takes its arguments: in order, by name, or as one structure."""
 
