@@ -110,7 +110,7 @@ def build(
     compiled = [path for path in (*sources, "start.c") if path.endswith((".c", ".S"))]
     elf = folder / "program.elf"
     objects = []
-    common = [*board.flags, "-mthumb", "-ffreestanding", "-ffunction-sections", "-fdata-sections"]
+    common = [*board.flags, "-mthumb", "-ffunction-sections", "-fdata-sections"]
     for path in compiled:
         made = folder / (path.replace("/", "_") + ".o")
         _tool([COMPILER, *common, "-std=c99", "-I.", *flags, "-c", path, "-o", str(made)], place)

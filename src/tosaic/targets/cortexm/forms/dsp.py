@@ -1,0 +1,101 @@
+"""The DSP extension (Cortex-M4, M7, M33): which layers have a form, and how their weights are packed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tosaic.ir.graph import Array
+from tosaic.targets.cortexm.cores import Core
+from tosaic.targets.cortexm.forms.portable import folded_bias
+from tosaic.targets.cortexm.layers import Call, Conv, Requant
+
+
+def conv(layer: Conv, core: Core) -> Call | None:
+    """The convolution in blocks of three pixels and two channels; depthwise 3×3 by four channels."""
+    made = layer.requant
+    if layer.bits != 8 or layer.out_bits != 8 or layer.w_zp or made is None or layer.oc < 2:
+        return None
+    scales = scales_of(layer, made)
+    if scales is None:
+        return None
+    lut = b"" if made.lut is None else made.lut.tobytes()
+    if layer.kind == "depthwise":
+        return _depthwise(layer, made, scales, lut)
+    taps = 1 if layer.dx == 1 else layer.kw
+    words = (layer.kw // taps * layer.ic + 3) // 4
+    is_row = layer.n * layer.oh * layer.ow * layer.kh * layer.kw == layer.ih * layer.iw == 1
+    if is_row:
+        words += words % 2
+    groups = layer.kh * taps * words
+    packed = _pairs(_patches(layer, taps, words), folded_bias(layer), scales)
+    if packed is None:
+        return None
+    if is_row:
+        return Call(
+            "tk_linear_s8_dsp", "linear_s8_dsp.h", (layer.ic, layer.oc, made.lo, made.hi),
+            packed, lut, scratch=8 * groups + 24, streams=True, slack=3,
+        )  # fmt: skip
+    return Call(
+        "tk_conv_s8_dsp", "conv_s8_dsp.h",
+        (*layer.geometry, layer.x_zp, made.lo, made.hi), packed, lut,
+        scratch=24 * groups + 32 + 12 * groups, streams=True, slack=3,
+    )  # fmt: skip
+
+
+def scales_of(layer: Conv, made: Requant) -> Array | None:
+    """Multiplier, offset and shift − 32 of each channel; None where a shift is not 33 to 54."""
+    multiplier = np.broadcast_to(made.multiplier, layer.oc).astype(np.int64)
+    shift = np.broadcast_to(made.shift, layer.oc).astype(np.int64)
+    if shift.min() < 33 or shift.max() > 54:
+        return None
+    offset = (1 << (shift - 33)) + made.zp * (1 << (shift - 32))
+    return np.stack([multiplier, offset, shift - 32], 1).astype("<i4")
+
+
+def _patches(layer: Conv, taps: int, words: int) -> Array:
+    """Weights [oc, groups, 4] in the order of a patch: segments with zeros up to whole words."""
+    segment = layer.kw // taps * layer.ic
+    rows = layer.weight.astype(np.int16).reshape(layer.oc, layer.kh * taps, segment)
+    padded = np.zeros((layer.oc, layer.kh * taps, 4 * words), np.int16)
+    padded[..., :segment] = rows
+    return padded.reshape(layer.oc, -1, 4)
+
+
+def _pairs(weight: Array, bias: Array, scales: Array) -> bytes | None:
+    """Two channels at a time: bias, words that serve both, bias, scales; None if one cannot be packed."""
+    oc, groups, _ = weight.shape
+    first = np.arange(0, oc - 1, 2)
+    if oc % 2:
+        first = np.append(first, oc - 2)
+    # Elements 0 and 2, then 1 and 3 of each four: [pair, word, lane].
+    low, high = (
+        weight[at][:, :, [0, 2, 1, 3]].reshape(len(first), 2 * groups, 2) for at in (first, first + 1)
+    )
+    # (raw − low) >> 8 is the second sum while it has 24 bits.
+    if (np.abs(high.astype(np.int64)).sum((1, 2)) * 128 >= 1 << 23).any():
+        return None
+    both = 256 * high.astype(np.int32) + low
+    if both.size and (both.min() < -32768):
+        return None
+    body = both.astype("<i2").reshape(len(first), 2 * groups, 2).view("<i4").reshape(len(first), -1)
+    columns = (
+        bias[first][:, None], body, bias[first + 1][:, None], scales[first], scales[first + 1]
+    )  # fmt: skip
+    return np.concatenate([np.asarray(part, "<i4") for part in columns], 1).astype("<i4").tobytes()
+
+
+def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | None:
+    kernel = layer.kh, layer.kw, layer.dy, layer.dx
+    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc or layer.ic < 4:
+        return None
+    if (layer.sy, layer.sx) not in ((1, 1), (2, 2)):
+        return None
+    weights = np.ascontiguousarray(layer.weight[[0, 1, 1, 2], ..., 0].transpose(2, 1, 0))
+    columns = layer.sx * ((layer.ow + 1) // 2 * 2 - 1) + 3
+    rows = np.concatenate([folded_bias(layer)[:, None], scales], 1).astype("<i4")
+    packed = np.concatenate([weights.view("<i4").reshape(layer.oc, 3), rows], 1).astype("<i4").tobytes()
+    return Call(
+        "tk_depthwise_s8_dsp", "depthwise_s8_dsp.h",
+        (*layer.geometry, layer.x_zp, made.lo, made.hi), packed, lut,
+        scratch=4 * 64 + 32 * columns + 4, streams=True,
+    )  # fmt: skip
