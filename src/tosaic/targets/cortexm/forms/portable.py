@@ -1,0 +1,40 @@
+"""Portable C: every convolution with constant int8 weights."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tosaic.ir.graph import Array
+from tosaic.targets.cortexm.cores import Core
+from tosaic.targets.cortexm.layers import Call, Conv
+
+
+def conv(layer: Conv, core: Core) -> Call | None:
+    """The convolution in plain C; None for weights with a zero point and for int16."""
+    if layer.bits != 8 or layer.w_zp:
+        return None
+    made = layer.requant
+    zp, lo, hi = (made.zp, made.lo, made.hi) if made else (0, 0, 0)
+    return Call(
+        f"tk_{layer.kind}_s8", "conv_s8.h",
+        (*layer.geometry, layer.x_zp, zp, lo, hi, layer.out_bits, int(made is not None)),
+        channels(layer) + layer.weight.tobytes(),
+        lut=b"" if made is None or made.lut is None else made.lut.tobytes(), streams=True,
+    )  # fmt: skip
+
+
+def folded_bias(layer: Conv) -> Array:
+    """The bias of each output channel without what the input's zero point adds, modulo 2^32."""
+    axes = (1, 2, 3) if layer.kind == "conv" else (0, 1)
+    total = layer.weight.astype(np.int64).sum(axes).reshape(-1)
+    folded: Array = (layer.bias.astype(np.int64) - layer.x_zp * total).astype(np.int32)
+    return folded
+
+
+def channels(layer: Conv) -> bytes:
+    """Bias, multiplier and shift of each output channel, 12 bytes each."""
+    table = np.zeros((layer.oc, 3), np.int32)
+    table[:, 0] = folded_bias(layer)
+    if layer.requant is not None:
+        table[:, 1], table[:, 2] = layer.requant.multiplier, layer.requant.shift
+    return table.astype("<i4").tobytes()

@@ -1,0 +1,195 @@
+"""The memory plan: where each tensor of the arena lies, at the bound of what lives at one time."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from tosaic.targets.cortexm.program import Branch, Item, Loop, Program, Step
+from tosaic.targets.cortexm.views import Buffer
+
+_TRIES = 200
+
+
+@dataclass(slots=True, eq=False)
+class Storage:
+    """A place in the arena that one buffer has, or several one after another."""
+
+    size: int
+    align: int
+    start: int
+    end: int
+    buffers: list[Buffer] = field(default_factory=list)
+    offset: int = 0
+    number: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """Offsets of all buffers and of each step's scratch memory, and the size of the arena."""
+
+    places: dict[Buffer, Storage]
+    scratch: dict[Step, Storage]
+    storages: tuple[Storage, ...]
+    size: int
+    bound: int
+    times: dict[Step, int]
+
+
+def plan(program: Program) -> Plan:
+    """Lay out the arena of a program."""
+    lives = _Lives()
+    lives.walk(program.items)
+    places: dict[Buffer, Storage] = {}
+    storages: list[Storage] = []
+    scratch: dict[Step, Storage] = {}
+    for step, time in lives.times.items():
+        for buffer in step.writes:
+            if buffer.kind == "arena" and buffer not in places:
+                place = _in_place(step, buffer, time, lives, places)
+                if place is None:
+                    start, end = lives.ranges[buffer]
+                    place = Storage(_rounded(buffer.size), _align(buffer), start, end)
+                    storages.append(place)
+                place.buffers.append(buffer)
+                place.end = max(place.end, lives.ranges[buffer][1])
+                places[buffer] = place
+        if step.scratch:
+            assert step.call is not None
+            made = Storage(_rounded(step.scratch), max(4, step.call.align), time, time)
+            storages.append(made)
+            scratch[step] = made
+    bound = live_bound(storages)
+    size = arrange(storages, bound)
+    for number, storage in enumerate(storages):
+        storage.number = number
+    return Plan(places, scratch, tuple(storages), size, bound, lives.times)
+
+
+class _Lives:
+    """When each buffer is first written and last read, in steps."""
+
+    def __init__(self) -> None:
+        self.times: dict[Step, int] = {}
+        self.ranges: dict[Buffer, tuple[int, int]] = {}
+        self.now = 0
+
+    def touch(self, buffer: Buffer, time: int) -> None:
+        start, end = self.ranges.get(buffer, (time, time))
+        self.ranges[buffer] = min(start, time), max(end, time)
+
+    def walk(self, items: Sequence[Item]) -> None:
+        for item in items:
+            if isinstance(item, Step):
+                self.times[item] = self.now
+                for buffer in (*item.reads, *item.writes):
+                    self.touch(buffer, self.now)
+                self.now += 1
+            elif isinstance(item, Branch):
+                self.touch(item.condition.buffer, self.now)
+                begin, outside = self.now, set(self.ranges)
+                self.walk(item.then)
+                self.walk(item.other)
+                self._hold(outside, begin)
+            else:
+                self._loop(item)
+
+    def _loop(self, item: Loop) -> None:
+        begin, outside = self.now, set(self.ranges)
+        self.walk(item.before)
+        self.touch(item.condition.buffer, self.now)
+        self.walk(item.body)
+        self._hold(outside, begin)
+
+    def _hold(self, outside: set[Buffer], begin: int) -> None:
+        """What is from before and read inside lives to the end: every time round needs it."""
+        for buffer in outside:
+            if self.ranges[buffer][1] >= begin:
+                self.touch(buffer, self.now)
+        self.now += 1
+
+
+def _in_place(
+    step: Step, buffer: Buffer, time: int, lives: _Lives, places: dict[Buffer, Storage]
+) -> Storage | None:
+    """The storage of an operand that ends here, if the result may be written over it."""
+    for source in step.same_place:
+        place = places.get(source)
+        if (
+            place is not None and place.end == time and lives.ranges[buffer][0] == time
+            and place.size >= buffer.size and place.align >= _align(buffer)
+        ):  # fmt: skip
+            return place
+    return None
+
+
+def _rounded(size: int) -> int:
+    return -(-size // 4) * 4
+
+
+def _align(buffer: Buffer) -> int:
+    return 8 if buffer.ctype == "int64_t" else 4
+
+
+def live_bound(storages: Sequence[Storage]) -> int:
+    """The most bytes that live at one time: no arena is smaller."""
+    changes: dict[int, int] = {}
+    for s in storages:
+        changes[s.start] = changes.get(s.start, 0) + s.size
+        changes[s.end + 1] = changes.get(s.end + 1, 0) - s.size
+    most = now = 0
+    for time in sorted(changes):
+        now += changes[time]
+        most = max(most, now)
+    return most
+
+
+def arrange(storages: list[Storage], bound: int) -> int:
+    """Offsets for all storages; orders are tried until one meets the bound."""
+    orders = [
+        sorted(storages, key=lambda s: (-s.size, s.start)),
+        sorted(storages, key=lambda s: (s.start, -s.size)),
+        sorted(storages, key=lambda s: (-(s.end - s.start), -s.size)),
+        sorted(storages, key=lambda s: (-s.size * (s.end - s.start + 1), s.start)),
+    ]
+    best: tuple[int, list[int]] | None = None
+    tries = 0
+    while orders:
+        order = orders.pop(0)
+        size = _first_fit(order)
+        if best is None or size < best[0]:
+            best = size, [s.offset for s in storages]
+        if best[0] <= bound:
+            break
+        tries += 1
+        if not orders and tries < _TRIES:
+            # What lies highest is placed before everything else.
+            high = max(order, key=lambda s: s.offset + s.size)
+            orders.append([high, *(s for s in order if s is not high)])
+    if best is None:
+        return 0
+    for storage, offset in zip(storages, best[1]):
+        storage.offset = offset
+    return best[0]
+
+
+def _first_fit(order: Sequence[Storage]) -> int:
+    placed: list[Storage] = []
+    total = 0
+    for s in order:
+        offset = 0
+        for other in placed:  # by offset
+            if other.end < s.start or s.end < other.start:
+                continue
+            offset = -(-offset // s.align) * s.align
+            if offset + s.size <= other.offset:
+                break
+            offset = max(offset, other.offset + other.size)
+        s.offset = -(-offset // s.align) * s.align
+        total = max(total, s.offset + s.size)
+        place = next((i for i, o in enumerate(placed) if o.offset > s.offset), len(placed))
+        placed.insert(place, s)
+    return total
+
+
+__all__ = ["Branch", "Plan", "Storage", "arrange", "live_bound", "plan"]

@@ -1,0 +1,240 @@
+"""The files of a network in C: net.h, net.c, the weights, the kernels, and a CMakeLists.txt."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from importlib import resources
+
+from tosaic.ir.graph import Quant, Unsigned, Value
+from tosaic.targets.cortexm.blob import Blob
+from tosaic.targets.cortexm.cores import Core
+from tosaic.targets.cortexm.loops import NAME
+from tosaic.targets.cortexm.memory import Plan
+from tosaic.targets.cortexm.program import Branch, Item, Program, Step
+from tosaic.targets.cortexm.views import SIZES, Buffer, View
+
+_INCLUDE = re.compile(r'#include "(\w+\.h)"')
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """A network as files, by name, and the function that each step calls."""
+
+    files: dict[str, bytes]
+    functions: dict[Step, str]
+
+
+class Writer:
+    """Writes the C of one program."""
+
+    def __init__(self, program: Program, plan: Plan, core: Core, name: str) -> None:
+        self.program, self.plan, self.core, self.name = program, plan, core, name
+        self.blob = Blob()
+        self.functions: dict[str, str] = {}
+        self.called: dict[Step, str] = {}
+        self.includes: dict[str, None] = {"elementwise.h": None}
+
+    def write(self) -> Source:
+        lines = self.lines(self.program.items, "    ")
+        main = self.main(lines)
+        files: dict[str, str | bytes] = {
+            f"{self.name}.h": self.header(),
+            f"{self.name}.c": main,
+            f"{self.name}_weights.bin": self.blob.bytes,
+            f"{self.name}_weights.S": _assembly(self.name),
+            "CMakeLists.txt": _cmake(self.name, self.core),
+        }
+        for kernel in sorted(self._kernels()):
+            files[f"kernels/{kernel}"] = _kernel(kernel).encode()
+        made = {k: v.encode() if isinstance(v, str) else v for k, v in files.items()}
+        return Source(made, self.called)
+
+    # ---- net.c
+
+    def main(self, lines: Sequence[str]) -> str:
+        name, upper = self.name, self.name.upper()
+        includes = "".join(f'#include "kernels/{each}"\n' for each in self.includes)
+        functions = "\n".join(
+            text.replace(NAME, function) for text, function in self.functions.items()
+        )
+        uses = [f"    (void){each};\n" for each in ("io", "arena")]
+        return (
+            f"/* The network in C, for {self.core.name}. */\n"
+            f'#include "{name}.h"\n{includes}\n'
+            f"extern const uint8_t {name}_weights[];\n\n"
+            "/* The place of a tensor: its number, and its offset in the arena. */\n"
+            f"#ifndef {upper}_AT\n"
+            f"#define {upper}_AT(number, offset) ((uint8_t *)arena + (offset))\n#endif\n\n"
+            f"{functions}\n"
+            f"void {name}_run(const struct {name}_io *io, void *arena)\n{{\n"
+            f"{''.join(uses)}{''.join(line + chr(10) for line in lines)}}}\n"
+        )
+
+    def lines(self, items: Sequence[Item], indent: str) -> list[str]:
+        found: list[str] = []
+        for item in items:
+            if isinstance(item, Step):
+                found.append(f"{indent}{self.call(item)};")
+            elif isinstance(item, Branch):
+                found.append(f"{indent}if ({self.pointer(item.condition)}[0]) {{")
+                found += self.lines(item.then, indent + "    ")
+                found.append(f"{indent}}} else {{")
+                found += self.lines(item.other, indent + "    ")
+                found.append(f"{indent}}}")
+            else:
+                found.append(f"{indent}for (;;) {{")
+                found += self.lines(item.before, indent + "    ")
+                found.append(f"{indent}    if (!{self.pointer(item.condition)}[0]) {{")
+                found.append(f"{indent}        break;")
+                found.append(f"{indent}    }}")
+                found += self.lines(item.body, indent + "    ")
+                found.append(f"{indent}}}")
+        return found
+
+    def call(self, step: Step) -> str:
+        text = step.function.text
+        if text not in self.functions:
+            self.functions[text] = f"{self.name}_{step.kind}_{len(self.functions)}"
+        for include in step.function.includes:
+            self.includes.setdefault(include)
+        self.called[step] = self.functions[text]
+        writes = step.writes
+        args = [self.pointer(view, view.buffer not in writes) for view in step.function.pointers]
+        call = step.call
+        if call is not None:
+            for data, ctype in ((call.blob, "uint8_t"), (call.lut, "int8_t")):
+                if data:
+                    place = self.blob.place(data)
+                    args.append(_cast(f"{self.name}_weights + {place}", ctype, True))
+            if call.scratch:
+                args.append(
+                    self.arena(self.plan.scratch[step].number, self.plan.scratch[step].offset)
+                )
+            if call.streams:
+                rows = step.rows or (0, 0)
+                args += [str(rows[0]), str(rows[1])]
+        return f"{self.functions[text]}({', '.join(args)})"
+
+    def pointer(self, view: View, is_const: bool = True) -> str:
+        buffer, size = view.buffer, SIZES[view.buffer.ctype]
+        if buffer.kind == "const":
+            at = self.blob.place(buffer.data) + view.offset * size
+            return _cast(f"{self.name}_weights + {at}", buffer.ctype, True)
+        more = f" + {view.offset}" if view.offset else ""
+        if buffer.kind == "arena":
+            storage = self.plan.places[buffer]
+            place = self.arena(storage.number, storage.offset)
+            return f"({_cast(place, buffer.ctype, is_const)}{more})"
+        field = {"input": "inputs", "output": "outputs", "state": "state"}[buffer.kind]
+        is_const = is_const or buffer.kind == "input"
+        return f"({_cast(f'io->{field}[{buffer.number}]', buffer.ctype, is_const)}{more})"
+
+    def arena(self, number: int, offset: int) -> str:
+        return f"{self.name.upper()}_AT({number}, {offset})"
+
+    # ---- net.h
+
+    def header(self) -> str:
+        name, upper = self.name, self.name.upper()
+        program = self.program
+        parts = [
+            f"/* A network in C: {name}_run computes outputs from inputs in an arena. */",
+            f"#ifndef TOSAIC_{upper}_H", f"#define TOSAIC_{upper}_H", "",
+            "#include <stddef.h>", "#include <stdint.h>", "",
+            "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
+            f"#define {upper}_ARENA_SIZE {max(self.plan.size, 1)}",
+            f"#define {upper}_ARENA_ALIGN 16",
+            f"#define {upper}_INPUT_COUNT {len(program.inputs)}",
+            f"#define {upper}_OUTPUT_COUNT {len(program.outputs)}",
+        ]  # fmt: skip
+        for way, buffers in (("INPUT", program.inputs), ("OUTPUT", program.outputs)):
+            for number, buffer in enumerate(buffers):
+                parts += _port(f"{upper}_{way}_{number}", buffer)
+        parts += [
+            "",
+            "/* Tensors of the caller, contiguous, as the macros above describe them. */",
+            f"struct {name}_io {{",
+            f"    const void *inputs[{max(1, len(program.inputs))}];",
+            f"    void *outputs[{max(1, len(program.outputs))}];",
+        ]
+        if program.states:
+            parts.append(f"    void *state[{len(program.states)}];")
+        parts += [
+            "};", "",
+            f"/* The arena has {upper}_ARENA_SIZE bytes, aligned to {upper}_ARENA_ALIGN;",
+            "   nothing in it lasts from one run to the next. */",
+            f"void {name}_run(const struct {name}_io *io, void *arena);", "",
+            "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
+        ]  # fmt: skip
+        return "\n".join(parts)
+
+    def _kernels(self) -> set[str]:
+        found: set[str] = set()
+        todo = list(self.includes)
+        while todo:
+            each = todo.pop()
+            if each not in found:
+                found.add(each)
+                todo += _INCLUDE.findall(_kernel(each))
+        return found
+
+
+def _port(prefix: str, buffer: Buffer) -> Iterator[str]:
+    value = buffer.value
+    assert value is not None
+    yield ""
+    yield f'#define {prefix}_NAME "{_plain(value)}"'
+    kind = "uint8_t" if isinstance(value.quant, Unsigned) else buffer.ctype
+    yield f"#define {prefix}_TYPE {kind}"
+    yield f"#define {prefix}_COUNT {buffer.count}"
+    yield f"#define {prefix}_SIZE {buffer.size}"
+    shape = ", ".join(map(str, value.shape)) or "1"
+    yield f"#define {prefix}_SHAPE {{ {shape} }}"
+    quant = value.quant
+    if isinstance(quant, Quant) and not isinstance(quant.scale, tuple):
+        yield f"#define {prefix}_SCALE {float(quant.scale)!r}F"
+        yield f"#define {prefix}_ZERO_POINT {quant.zero_point}"
+
+
+def _plain(value: Value) -> str:
+    return re.sub(r"[^\w.\-]", "_", value.name)
+
+
+def _cast(place: str, ctype: str, is_const: bool) -> str:
+    if ctype == "uint8_t" and not place.startswith("io"):
+        return f"({place})"
+    kind = f"const {ctype}" if is_const else ctype
+    void = "const void" if is_const else "void"
+    return f"({kind} *)({void} *)({place})" if SIZES[ctype] > 1 else f"({kind} *)({place})"
+
+
+def _kernel(name: str) -> str:
+    return (resources.files("tosaic.targets.cortexm") / "kernels" / name).read_text()
+
+
+def _assembly(name: str) -> str:
+    return (
+        "/* The weights, from the file beside. */\n"
+        '    .section .rodata,"a"\n    .balign 16\n'
+        f"    .global {name}_weights\n{name}_weights:\n"
+        f'    .incbin "{name}_weights.bin"\n'
+        "#if defined(__linux__) && defined(__ELF__)\n"
+        '    .section .note.GNU-stack,"",%progbits\n#endif\n'
+    )
+
+
+def _cmake(name: str, core: Core) -> str:
+    flags = f"# {core.name}: {' '.join(core.flags)}\n" if core.flags else ""
+    return (
+        f"cmake_minimum_required(VERSION 3.13)\nproject({name} C ASM)\n\n{flags}"
+        f"add_library({name} STATIC {name}.c {name}_weights.S)\n"
+        f"target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})\n"
+        f"set_property(SOURCE {name}_weights.S APPEND PROPERTY OBJECT_DEPENDS\n"
+        f"    ${{CMAKE_CURRENT_SOURCE_DIR}}/{name}_weights.bin)\n"
+        f"set_property(SOURCE {name}_weights.S APPEND PROPERTY COMPILE_OPTIONS\n"
+        '    "-I${CMAKE_CURRENT_SOURCE_DIR}")\n'
+        f"target_compile_options({name} PRIVATE\n"
+        "    $<$<COMPILE_LANGUAGE:C>:-std=c99 -O2 -fno-strict-aliasing -ffunction-sections>)\n"
+    )
