@@ -64,7 +64,11 @@ def run(
     timeout: float = 600.0,
 ) -> Ran:
     """Build `sources` (file names with folders; ``.c`` and ``.S`` are compiled) with a ``main``
-    that includes ``harness.h``, and run it in a folder that has `files`."""
+    that includes ``harness.h``, and run it in a folder that has `files`.
+
+    With `count`, instructions are counted; `marks` are how the names of functions begin whose
+    entries are listed.
+    """
     reason = counting() if count else missing()
     if reason is not None:
         raise ToolFailed(reason)
@@ -79,11 +83,11 @@ def run(
         counts = folder / "counts"
         options = []
         if count:
-            wanted = ["mark_start", "mark_stop", *marks]
-            addresses = {name: address for address, name in symbols if name in wanted}
+            wanted = ("mark_start", "mark_stop", *marks)
+            marked = [address for address, name in symbols if name.startswith(wanted)]
             options = ["-plugin", ",".join(
                 [str(_plugin(folder)), f"out={counts}",
-                 *(f"mark={address:#x}" for address in addresses.values())]
+                 *(f"mark={address:#x}" for address in marked)]
             )]  # fmt: skip
         printed = _emulate(board(core), elf, work, options, timeout)
         written = {

@@ -33,12 +33,12 @@ def conv(layer: Conv, core: Core) -> Call | None:
     if is_row:
         return Call(
             "tk_linear_s8_dsp", "linear_s8_dsp.h", (layer.ic, layer.oc, made.lo, made.hi),
-            packed, lut, scratch=8 * groups + 24, streams=True, slack=3,
+            packed, lut, scratch=8 * groups + 24, streams=True,
         )  # fmt: skip
     return Call(
         "tk_conv_s8_dsp", "conv_s8_dsp.h",
         (*layer.geometry, layer.x_zp, made.lo, made.hi), packed, lut,
-        scratch=24 * groups + 32 + 12 * groups, streams=True, slack=3,
+        scratch=24 * groups + 32 + 12 * groups, streams=True,
     )  # fmt: skip
 
 

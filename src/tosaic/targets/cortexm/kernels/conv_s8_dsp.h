@@ -170,12 +170,14 @@ TK_HOT struct tk_patch_dsp tk_patch_dsp(const int8_t *x, int8_t *own, int32_t oy
     int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t taps, int32_t segment)
 {
     const int32_t r = oy * sy - pt, q = ox * sx - pl, run = kw / taps;
+    /* Whole words of the last patch would be read behind the image. */
+    const int32_t bottom = ih - (segment != run * ic);
     struct tk_patch_dsp patch;
     int32_t ky, kx;
     patch.at = x + (r * iw + q) * ic;
     patch.row = dy * iw * ic;
     patch.tap = dx * ic;
-    if (xr < ih || r < 0 || r + (kh - 1) * dy >= ih || q < 0 || q + (kw - 1) * dx >= iw) {
+    if (xr < ih || r < 0 || r + (kh - 1) * dy >= bottom || q < 0 || q + (kw - 1) * dx >= iw) {
         patch.at = own;
         patch.row = taps * segment;
         patch.tap = segment;
@@ -226,6 +228,9 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const i
                 if (is_flat) {
                     from[j].at = x + (y0 * ow + at) * ic;
                     from[j].row = from[j].tap = 0;
+                    if (ic % 4 != 0 && at == count - 1) {
+                        from[j].at = (const int8_t *)memcpy(own, from[j].at, (size_t)ic);
+                    }
                 } else {
                     from[j] = tk_patch_dsp(x, own + 4 * groups * j, y0 + at / ow, at % ow, ih, iw,
                         ic, kh, kw, sy, sx, dy, dx, pt, pl, xr, x_zp, taps, 4 * words);

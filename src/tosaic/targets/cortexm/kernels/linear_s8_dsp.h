@@ -95,13 +95,15 @@ TK_HOT void tk_linear_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const
     int32_t i;
     (void)y0;
     (void)y1;
-    for (i = 0; i < (ic + 3) / 4; ++i) {
-        const int32_t word = tk_load32(x + 4 * i);
+    for (i = 0; i < 2 * groups; ++i) {
+        int32_t word = 0;
+        if (i < ic / 4) {
+            word = tk_load32(x + 4 * i);
+        } else if (i == ic / 4) {
+            memcpy(&word, x + 4 * i, (size_t)(ic % 4));
+        }
         row[2 * i] = tk_even_bytes(word);
         row[2 * i + 1] = tk_odd_bytes(word);
-    }
-    if ((ic + 3) / 4 < 2 * groups) {
-        row[4 * groups - 2] = row[4 * groups - 1] = 0;
     }
     block->y = y;
     block->row = row;
