@@ -1,0 +1,56 @@
+"""The vector extension MVE (Cortex-M55, M85): which layers have a form, and how weights are packed."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from tosaic.ir.graph import Array
+from tosaic.targets.cortexm.cores import Core
+from tosaic.targets.cortexm.forms.portable import folded_bias
+from tosaic.targets.cortexm.layers import Call, Conv, Requant
+
+
+def conv(layer: Conv, core: Core) -> Call | None:
+    """The convolution in blocks of three pixels and four channels; depthwise 3×3 by 16 channels."""
+    made = layer.requant
+    if layer.bits != 8 or layer.out_bits != 8 or layer.w_zp or made is None:
+        return None
+    scales = scales_of(layer, made)
+    if scales is None:
+        return None
+    lut = b"" if made.lut is None else made.lut.tobytes()
+    literals = (*layer.geometry, layer.x_zp, made.zp, made.lo, made.hi)
+    if layer.kind == "depthwise":
+        return None
+    patch = layer.kh * layer.kw * layer.ic
+    steps = (patch + 15) // 16
+    weight = np.zeros((layer.oc, 16 * steps), np.int8)
+    weight[:, :patch] = layer.weight.reshape(layer.oc, patch)
+    return Call(
+        "tk_conv_s8_mve", "conv_s8_mve.h", literals, _fours(weight, scales), lut,
+        scratch=44 + 48 * steps + 16 + 12, streams=True,
+    )  # fmt: skip
+
+
+def scales_of(layer: Conv, made: Requant) -> Array | None:
+    """Bias, multiplier and 31 − shift of each channel; None where a shift is less than 32."""
+    multiplier = np.broadcast_to(made.multiplier, layer.oc).astype(np.int64)
+    shift = np.broadcast_to(made.shift, layer.oc).astype(np.int64)
+    if shift.min() < 32:
+        return None
+    return np.stack([folded_bias(layer).astype(np.int64), multiplier, 31 - shift], 1).astype("<i4")
+
+
+def _fours(weight: Array, scales: Array) -> bytes:
+    """Four channels at a time, the last four overlapping: two by two vector by vector, then scales."""
+    oc, size = weight.shape
+    if oc < 4:
+        weight, scales = np.resize(weight, (4, size)), np.resize(scales, (4, 3))
+    first = np.minimum(np.arange(0, oc, 4), max(oc - 4, 0))
+    vectors = weight.reshape(len(weight), size // 16, 16)
+    made = []
+    for at in first:
+        for pair in ((at, at + 2), (at + 1, at + 3)):
+            made.append(np.stack([vectors[c] for c in pair], 1).tobytes())
+        made.append(np.ascontiguousarray(scales[at : at + 4].T).tobytes())
+    return b"".join(made)
