@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tosaic.targets.cortexm.cores import Core
-from tosaic.targets.cortexm.forms import dsp, portable
+from tosaic.targets.cortexm.forms import dsp, mve, portable
 from tosaic.targets.cortexm.layers import Call, Conv
 
 Form = Callable[[Conv, Core], Call | None]
-CONV: dict[str, Form] = {"c": portable.conv, "dsp": dsp.conv}
+CONV: dict[str, Form] = {"c": portable.conv, "dsp": dsp.conv, "mve": mve.conv}
 
 
 def conv_call(layer: Conv, core: Core) -> Call | None:

@@ -21,13 +21,19 @@ def conv(layer: Conv, core: Core) -> Call | None:
     lut = b"" if made.lut is None else made.lut.tobytes()
     literals = (*layer.geometry, layer.x_zp, made.zp, made.lo, made.hi)
     if layer.kind == "depthwise":
-        return None
+        return _depthwise(layer, literals, scales, lut)
     patch = layer.kh * layer.kw * layer.ic
     steps = (patch + 15) // 16
     weight = np.zeros((layer.oc, 16 * steps), np.int8)
     weight[:, :patch] = layer.weight.reshape(layer.oc, patch)
+    if layer.n * layer.oh * layer.ow * layer.kh * layer.kw == layer.ih * layer.iw == 1:
+        return Call(
+            "tk_linear_s8_mve", "linear_s8_mve.h",
+            (layer.ic, layer.oc, made.zp, made.lo, made.hi), _fours(weight, scales, 4), lut,
+            scratch=16 * steps if layer.ic % 16 else 0, streams=True,
+        )  # fmt: skip
     return Call(
-        "tk_conv_s8_mve", "conv_s8_mve.h", literals, _fours(weight, scales), lut,
+        "tk_conv_s8_mve", "conv_s8_mve.h", literals, _fours(weight, scales, 2), lut,
         scratch=44 + 48 * steps + 16 + 12, streams=True,
     )  # fmt: skip
 
@@ -41,16 +47,32 @@ def scales_of(layer: Conv, made: Requant) -> Array | None:
     return np.stack([folded_bias(layer).astype(np.int64), multiplier, 31 - shift], 1).astype("<i4")
 
 
-def _fours(weight: Array, scales: Array) -> bytes:
-    """Four channels at a time, the last four overlapping: two by two vector by vector, then scales."""
+def _fours(weight: Array, scales: Array, together: int) -> bytes:
+    """Four channels at a time, the last four overlapping: `together` vector by vector, then scales."""
     oc, size = weight.shape
     if oc < 4:
         weight, scales = np.resize(weight, (4, size)), np.resize(scales, (4, 3))
-    first = np.minimum(np.arange(0, oc, 4), max(oc - 4, 0))
     vectors = weight.reshape(len(weight), size // 16, 16)
     made = []
-    for at in first:
-        for pair in ((at, at + 2), (at + 1, at + 3)):
-            made.append(np.stack([vectors[c] for c in pair], 1).tobytes())
+    for at in np.minimum(np.arange(0, oc, 4), max(oc - 4, 0)):
+        for first in range(0, 4 // together):
+            channels = range(at + first, at + 4, 4 // together)
+            made.append(np.stack([vectors[c] for c in channels], 1).tobytes())
         made.append(np.ascontiguousarray(scales[at : at + 4].T).tobytes())
     return b"".join(made)
+
+
+def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes) -> Call | None:
+    kernel = layer.kh, layer.kw, layer.dy, layer.dx
+    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc:
+        return None
+    if (layer.sy, layer.sx) not in ((1, 1), (2, 2)):
+        return None
+    rows = np.zeros((layer.oc, 5, 4), np.int8)
+    rows[:, 1:4, :3] = layer.weight[..., 0].transpose(2, 1, 0)
+    packed = np.concatenate([rows.view("<i4")[..., 0], scales], 1).astype("<i4").tobytes()
+    columns = max(layer.sx * layer.ow + 2, 4 if layer.sx == 1 else 10)
+    return Call(
+        "tk_depthwise_s8_mve", "depthwise_s8_mve.h", literals, packed, lut,
+        scratch=96 + 64 * columns + 16, streams=True,
+    )  # fmt: skip
