@@ -18,13 +18,14 @@ TK_SHARED_MVE void tk_linear_row_mve(const int8_t *x, int8_t *y, const uint8_t *
     const uint8_t *end, int32_t more, const int32_t *zp_lo_hi)
 {
     register const uint8_t *w __asm__("r7") = packed;
-    register int8_t *to __asm__("r9") = y;
+    register int8_t *to __asm__("r3") = y;
     register const int8_t *from __asm__("r10") = x;
     register int32_t steps __asm__("r11") = more;
     register const uint8_t *last __asm__("r8") = end;
     register const int32_t *limits __asm__("r12") = zp_lo_hi;
     __asm__ volatile(
-        "ldm r12, {r3, r5, r12}\n\t"
+        "ldrd r9, r5, [r12]\n\t"
+        "ldr r12, [r12, #8]\n\t"
         "vdup.32 q6, r5\n\t"
         "vdup.32 q7, r12\n"
         "1:\n\t"
@@ -35,12 +36,12 @@ TK_SHARED_MVE void tk_linear_row_mve(const int8_t *x, int8_t *y, const uint8_t *
         "vmov q0[2], q0[0], r0, r4\n\tvmov q0[3], q0[1], r2, r6\n\t"
         "vadd.i32 q0, q0, q1\n\tvqdmulh.s32 q0, q0, q2\n\tvrshl.s32 q0, q0, q3\n\t"
         "cmp r7, r8\n\t"
-        "vadd.i32 q0, q0, r3\n\tvmax.s32 q0, q0, q6\n\tvmin.s32 q0, q0, q7\n\t"
-        "vstrb.32 q0, [r9], #4\n\t"
+        "vadd.i32 q0, q0, r9\n\tvmax.s32 q0, q0, q6\n\tvmin.s32 q0, q0, q7\n\t"
+        "vstrb.32 q0, [r3], #4\n\t"
         "bne 1b"
         : "+r"(w), "+r"(to), "+r"(limits)
         : "r"(from), "r"(steps), "r"(last)
-        : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "lr", "cc", "memory", TK_VECTORS);
+        : "r0", "r1", "r2", "r4", "r5", "r6", "r9", "lr", "cc", "memory", TK_VECTORS);
 }
 
 #else
