@@ -10,11 +10,17 @@ from tosaic.targets.cortexm.layers import Call, Conv
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
-    """The convolution in plain C; None for weights with a zero point and for int16."""
-    if layer.bits != 8 or layer.w_zp:
-        return None
+    """The convolution in plain C; None for weights with a zero point."""
     made = layer.requant
     zp, lo, hi = (made.zp, made.lo, made.hi) if made else (0, 0, 0)
+    if layer.w_zp or (layer.bits == 16 and (layer.x_zp or (made and made.lut is not None))):
+        return None
+    if layer.bits == 16:
+        return Call(
+            f"tk_{layer.kind}_s16", "conv_s16.h",
+            (*layer.geometry, zp, lo, hi, layer.out_bits, int(made is not None)),
+            wide_channels(layer) + layer.weight.tobytes(), streams=True,
+        )  # fmt: skip
     return Call(
         f"tk_{layer.kind}_s8", "conv_s8.h",
         (*layer.geometry, layer.x_zp, zp, lo, hi, layer.out_bits, int(made is not None)),
@@ -38,3 +44,12 @@ def channels(layer: Conv) -> bytes:
     if layer.requant is not None:
         table[:, 1], table[:, 2] = layer.requant.multiplier, layer.requant.shift
     return table.astype("<i4").tobytes()
+
+
+def wide_channels(layer: Conv) -> bytes:
+    """Bias as int64, multiplier and shift of each output channel, 16 bytes each."""
+    rows = np.zeros(layer.oc, np.dtype([("bias", "<i8"), ("multiplier", "<i4"), ("shift", "<i4")]))
+    rows["bias"] = layer.bias
+    if layer.requant is not None:
+        rows["multiplier"], rows["shift"] = layer.requant.multiplier, layer.requant.shift
+    return rows.tobytes()

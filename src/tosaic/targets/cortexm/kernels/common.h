@@ -78,4 +78,11 @@ TK_HOT int32_t tk_ring(int32_t r, int32_t rows, int32_t height)
     return rows >= height ? r : r % rows;
 }
 
+/* An element of 8, 16 or 32 bits, signed; `bits` is a literal. */
+TK_HOT int32_t tk_element(const void *x, int32_t index, int32_t bits)
+{
+    return bits == 8 ? ((const int8_t *)x)[index]
+        : bits == 16 ? ((const int16_t *)x)[index] : ((const int32_t *)x)[index];
+}
+
 #endif
