@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import numpy as np
+
 from tosaic.errors import Unsupported
-from tosaic.ir.graph import Op
+from tosaic.ir.graph import Array, Op
 from tosaic.spec import dtypes as d
 from tosaic.targets.cortexm import views
 from tosaic.targets.cortexm.convolutions import tail_of
-from tosaic.targets.cortexm.expressions import map_views
-from tosaic.targets.cortexm.layers import Call
+from tosaic.targets.cortexm.expressions import Load, map_views
+from tosaic.targets.cortexm.forms import lower
+from tosaic.targets.cortexm.layers import Add, Call, MatMul, Pool
 from tosaic.targets.cortexm.loops import Reduction, literal
-from tosaic.targets.cortexm.lowering import Lazy, Lowerer, kernel
+from tosaic.targets.cortexm.lowering import Lazy, Lowerer, kernel, pattern
 from tosaic.targets.cortexm.operators import computed_in, known, one
 from tosaic.targets.cortexm.views import SIZES, View, whole
 
@@ -80,20 +83,60 @@ def matmul(lowerer: Lowerer, op: Op) -> None:
         lowerer.call(call, (lowerer.view(a), lowerer.view(b)), out, (op,))
         return
     tail = tail_of(lowerer, out, 1)
-    scale, result = (0, 0, 0, 0, 0), out
-    ops: tuple[Op, ...] = (op,)
-    if tail is not None and tail.requant.lut is None:
-        made = tail.requant
-        scale = (int(made.multiplier[0]), int(made.shift[0]), made.zp, made.lo, made.hi)
-        result, ops = tail.result, (op, *tail.ops)
+    if tail is not None and tail.requant.lut is not None:
+        tail = None
+    result = tail.result if tail else out
+    ops = (op, *tail.ops) if tail else (op,)
     lowerer.done.update(ops)
-    zps = one(op, "A_zp"), one(op, "B_zp")
-    bits = a.dtype.bits
-    call = Call(
-        f"tk_matmul_s{bits}", "matmul.h",
-        (n, h, c, width, batches, int(is_transposed), *zps, *scale, result.dtype.bits),
+    layer = MatMul(
+        n, h, c, width, batches, is_transposed, one(op, "A_zp"), one(op, "B_zp"), a.dtype.bits,
+        result.dtype.bits, tail.requant if tail else None,
     )  # fmt: skip
-    lowerer.call(call, (lowerer.view(a), lowerer.view(b)), result, ops, "matmul")
+    made = lower(layer, lowerer.core)
+    assert made is not None
+    lowerer.call(made, (lowerer.view(a), lowerer.view(b)), result, ops, "matmul")
+
+
+@pattern
+def add(lowerer: Lowerer, op: Op) -> bool:
+    """A residual sum: two int8 tensors of one shape, rescaled, added and rescaled."""
+    if op.name != "ADD" or op.outs[0].dtype is not d.I32:
+        return False
+    wideners = [value.producer for value in op.ins]
+    tables = [_widened(each) for each in wideners]
+    tail = tail_of(lowerer, op.outs[0], 1)
+    if tail is None or tail.result.dtype is not d.I8 or any(t is None for t in tables):
+        return False
+    sources = [each.ins[0] for each in wideners if each is not None]
+    if any(value.shape != op.outs[0].shape for value in sources):
+        return False
+    lazies = [lowerer.lazy(value) for value in sources]
+    if not all(isinstance(each.expr, Load) and each.expr.view.is_contiguous for each in lazies):
+        return False
+    layer = Add(op.outs[0].type.size, tables[0], tables[1], tail.requant)  # type: ignore[arg-type]
+    call = lower(layer, lowerer.core)
+    if call is None:
+        return False
+    ops = (*(each for each in wideners if each is not None), op, *tail.ops)
+    lowerer.done.update((op, *tail.ops))
+    views_ = [lowerer.view(value) for value in sources]
+    same = tuple(v.buffer for v in views_ if v.is_whole and v.buffer.kind == "arena")
+    lowerer.call(call, views_, tail.result, ops, "add", same_place=same)
+    return True
+
+
+def _widened(op: Op | None) -> Array | None:
+    """What a RESCALE to int32 makes of every int8; None if it is none."""
+    if op is None or op.name != "RESCALE" or op.ins[0].dtype is not d.I8:
+        return None
+    if op.attrs["rounding_mode"] != "SINGLE_ROUND" or op.attrs["input_unsigned"]:
+        return None
+    multiplier, shift, zp = (known(v, op).reshape(-1).astype(np.int64) for v in op.ins[1:4])
+    if len(multiplier) > 1:
+        return None
+    steps = np.arange(-128, 128) - zp[0]
+    made: Array = (steps * multiplier[0] + (np.int64(1) << (shift[0] - 1))) >> shift[0]
+    return made
 
 
 # ---- pools
@@ -110,20 +153,18 @@ def pool(lowerer: Lowerer, op: Op) -> None:
     is_max = op.name.startswith("MAX")
     shape = (n, ih, iw, c, oh, ow, kh, kw, sy, sx, pad[0], pad[2], ih)
     name = "max_pool" if is_max else "avg_pool"
-    more: tuple[int, ...]
     if x.dtype is d.F32:
         ignore = int(op.attrs.get("nan_mode") == "IGNORE")
-        more = (ignore,) if is_max else ()
-        call = Call(f"tk_{name}_f32", "float_pool.h", (*shape, *more))
+        call = Call(f"tk_{name}_f32", "float_pool.h", (*shape, *([ignore] if is_max else [])))
         lowerer.call(call, (lowerer.view(x),), out, (op,), name)
         return
-    more = (x.dtype.bits,)
-    if not is_max:
-        extra = (kh * kw - 1).bit_length()
-        more = (*more, one(op, "input_zp"), one(op, "output_zp"),
-                (((1 << 30) + 1) << extra) // (kh * kw), 30 + extra)  # fmt: skip
-    call = Call(f"tk_{name}", "pool.h", (*shape, *more), streams=True)
-    lowerer.call(call, (lowerer.view(x),), out, (op,), name, (0, oh))
+    layer = Pool(
+        "max" if is_max else "avg", n, ih, iw, c, oh, ow, kh, kw, sy, sx, pad[0], pad[2], ih,
+        x.dtype.bits, 0 if is_max else one(op, "input_zp"), 0 if is_max else one(op, "output_zp"),
+    )  # fmt: skip
+    made = lower(layer, lowerer.core)
+    assert made is not None
+    lowerer.call(made, (lowerer.view(x),), out, (op,), name, (0, oh))
 
 
 # ---- rows and images

@@ -8,7 +8,7 @@ import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
 from tosaic.spec import dtypes as d
-from tosaic.targets.cortexm.forms import conv_call
+from tosaic.targets.cortexm.forms import lower
 from tosaic.targets.cortexm.layers import Call, Conv, Requant
 from tosaic.targets.cortexm.lowering import Lowerer, kernel
 from tosaic.targets.cortexm.operators import one
@@ -86,7 +86,7 @@ def convolution(lowerer: Lowerer, op: Op) -> None:
     if all(v.const is not None for v in op.ins[1:5]) and op.ins[0].dtype in (d.I8, d.I16):
         tail = tail_of(lowerer, out, out.shape[-1])
         layer = conv_layer(op, tail)
-        call = conv_call(layer, lowerer.core)
+        call = lower(layer, lowerer.core)
     if call is None:
         any_convolution(lowerer, op)
         return

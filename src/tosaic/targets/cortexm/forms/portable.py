@@ -1,12 +1,15 @@
-"""Portable C: every convolution with constant int8 weights."""
+"""Portable C: convolutions with constant weights, products of matrices, pools."""
 
 from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
 
 import numpy as np
 
 from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
-from tosaic.targets.cortexm.layers import Call, Conv
+from tosaic.targets.cortexm.layers import Call, Conv, MatMul, Pool
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
@@ -53,3 +56,33 @@ def wide_channels(layer: Conv) -> bytes:
     if layer.requant is not None:
         rows["multiplier"], rows["shift"] = layer.requant.multiplier, layer.requant.shift
     return rows.tobytes()
+
+
+def matmul(layer: MatMul, core: Core) -> Call | None:
+    made = layer.requant
+    scale = (int(made.multiplier[0]), int(made.shift[0]), made.zp, made.lo, made.hi) if made else (
+        (0,) * 5
+    )  # fmt: skip
+    if made is not None and made.lut is not None:
+        return None
+    return Call(
+        f"tk_matmul_s{layer.bits}", "matmul.h",
+        (layer.n, layer.h, layer.c, layer.width, layer.batches, int(layer.is_transposed),
+         layer.a_zp, layer.b_zp, *scale, layer.out_bits),
+    )  # fmt: skip
+
+
+def pool(layer: Pool, core: Core) -> Call | None:
+    if layer.kind == "max":
+        literals = (*layer.geometry, layer.bits)
+        return Call("tk_max_pool", "pool.h", literals, streams=True)
+    count = layer.kh * layer.kw
+    extra = (count - 1).bit_length()
+    reciprocal = (((1 << 30) + 1) << extra) // count, 30 + extra
+    literals = (*layer.geometry, layer.bits, layer.x_zp, layer.y_zp, *reciprocal)
+    return Call("tk_avg_pool", "pool.h", literals, streams=True)
+
+
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {
+    Conv: conv, MatMul: matmul, Pool: pool,
+}  # fmt: skip

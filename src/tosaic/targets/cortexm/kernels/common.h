@@ -18,6 +18,12 @@
 #define TK_NOINLINE static
 #endif
 #define TK_COLD static inline
+/* Without a C library a compiler makes calls of small copies, unless it is told. */
+#if defined(__GNUC__)
+#define TK_MEMCPY __builtin_memcpy
+#else
+#define TK_MEMCPY memcpy
+#endif
 #define TK_RESTRICT __restrict
 
 #if defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP
@@ -43,14 +49,14 @@ TK_HOT int32_t tk_clamp(int32_t v, int32_t low, int32_t high)
 TK_HOT int32_t tk_load32(const void *p)
 {
     int32_t v;
-    memcpy(&v, p, sizeof v);
+    TK_MEMCPY(&v, p, sizeof v);
     return v;
 }
 
 TK_HOT int64_t tk_load64(const void *p)
 {
     int64_t v;
-    memcpy(&v, p, sizeof v);
+    TK_MEMCPY(&v, p, sizeof v);
     return v;
 }
 
