@@ -1,4 +1,4 @@
-"""Convolutions with constant weights and what follows their accumulators as one kernel."""
+"""Convolutions: those with constant weights as one kernel with what follows them."""
 
 from __future__ import annotations
 
@@ -8,9 +8,10 @@ import numpy as np
 
 from tosaic.ir.graph import Array, Op, Value
 from tosaic.spec import dtypes as d
-from tosaic.targets.cortexm.forms import conv_call
-from tosaic.targets.cortexm.layers import Conv, Requant
+from tosaic.targets.cortexm.forms import lower
+from tosaic.targets.cortexm.layers import Call, Conv, Requant
 from tosaic.targets.cortexm.lowering import Lowerer, kernel
+from tosaic.targets.cortexm.operators import one
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,13 +81,15 @@ def _array(value: Value) -> Array:
 
 @kernel("CONV2D", "DEPTHWISE_CONV2D")
 def convolution(lowerer: Lowerer, op: Op) -> None:
-    if any(v.const is None for v in op.ins[1:5]):
-        raise NotImplementedError
     out = op.outs[0]
-    tail = tail_of(lowerer, out, out.shape[-1])
-    layer = conv_layer(op, tail)
-    call = conv_call(layer, lowerer.core)
-    assert call is not None
+    call = None
+    if all(v.const is not None for v in op.ins[1:5]) and op.ins[0].dtype in (d.I8, d.I16):
+        tail = tail_of(lowerer, out, out.shape[-1])
+        layer = conv_layer(op, tail)
+        call = lower(layer, lowerer.core)
+    if call is None:
+        any_convolution(lowerer, op)
+        return
     result = tail.result if tail else out
     ops = (op, *tail.ops) if tail else (op,)
     lowerer.done.update(ops)
@@ -108,3 +111,47 @@ def conv_layer(op: Op, tail: Tail | None) -> Conv:
         int(_array(op.ins[4])[0]), op.ins[0].dtype.bits, result.dtype.bits,
         tail.requant if tail else None, ih,
     )  # fmt: skip
+
+
+def any_convolution(lowerer: Lowerer, op: Op) -> None:
+    """A convolution of any kind, to its accumulator."""
+    x, weight, bias, out = *op.ins[:3], op.outs[0]
+    pointers = [lowerer.view(v) for v in (x, weight, bias)]
+    lowerer.done.add(op)
+    sizes = (*x.shape, *out.shape[1:])
+    if x.dtype is d.F32:
+        zps: tuple[int, ...] = ()
+        bits: tuple[int, ...] = ()
+        suffix, include = "f32", "float_products.h"
+    else:
+        zps = one(op, "input_zp"), one(op, "weight_zp")
+        bits, suffix, include = (x.dtype.bits,), "any", "conv_any.h"
+    if op.name == "TRANSPOSE_CONV2D":
+        pads = op.attrs["out_pad"]
+        shape = (*sizes, *weight.shape[1:3], *op.attrs["stride"], pads[0], pads[2])
+        name = "transpose_conv"
+    elif op.name == "DEPTHWISE_CONV2D":
+        pads = op.attrs["pad"]
+        shape = (*sizes, *weight.shape[:2], *op.attrs["stride"], *op.attrs["dilation"], pads[0],
+                 pads[2])  # fmt: skip
+        name = "depthwise"
+    else:
+        pads, stride, dilation = op.attrs["pad"], op.attrs["stride"], op.attrs["dilation"]
+        window = weight.shape[1:-1]
+        if op.name == "CONV2D":
+            sizes = (x.shape[0], 1, *x.shape[1:], 1, *out.shape[1:])
+            window, stride, dilation, pads = (
+                (1, *window),
+                (1, *stride),
+                (1, *dilation),
+                (0, 0, *pads),
+            )
+        shape = (*sizes, *window, *stride, *dilation, *pads[::2])
+        name = "conv"
+    call = Call(f"tk_{name}_{suffix}", include, (*bits, *shape, *zps, bias.type.size))
+    lowerer.call(call, pointers, out, (op,), name)
+
+
+@kernel("CONV3D", "TRANSPOSE_CONV2D")
+def unfused(lowerer: Lowerer, op: Op) -> None:
+    any_convolution(lowerer, op)

@@ -9,7 +9,7 @@ from functools import cached_property
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Array, Graph
 from tosaic.lowering.target import Compiled
-from tosaic.targets.cortexm import convolutions  # noqa: F401  (registers kernels)
+from tosaic.targets.cortexm import calls, control, convolutions  # noqa: F401  (they register)
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.host import Host
 from tosaic.targets.cortexm.lowering import Lowerer

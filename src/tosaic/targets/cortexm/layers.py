@@ -66,6 +66,72 @@ class Conv:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True, eq=False)
+class MatMul:
+    """MATMUL of [n, h, c] by [batches, c, width], or [batches, width, c] if transposed.
+
+    Its RESCALE has one multiplier; without one the result is the accumulator.
+    """
+
+    n: int
+    h: int
+    c: int
+    width: int
+    batches: int
+    is_transposed: bool
+    a_zp: int
+    b_zp: int
+    bits: int
+    out_bits: int
+    requant: Requant | None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pool:
+    """MAX_POOL2D or AVG_POOL2D of integers; ``rows`` is how many the buffer of the input has."""
+
+    kind: Literal["max", "avg"]
+    n: int
+    ih: int
+    iw: int
+    c: int
+    oh: int
+    ow: int
+    kh: int
+    kw: int
+    sy: int
+    sx: int
+    pt: int
+    pl: int
+    rows: int
+    bits: int
+    x_zp: int
+    y_zp: int
+
+    @property
+    def geometry(self) -> tuple[int, ...]:
+        return (
+            self.n, self.ih, self.iw, self.c, self.oh, self.ow, self.kh, self.kw, self.sy, self.sx,
+            self.pt, self.pl, self.rows,
+        )  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Add:
+    """The sum of two int8 tensors of one shape, each rescaled to int32, rescaled to int8.
+
+    ``a`` and ``b`` are what each int8 from -128 on becomes before the sum.
+    """
+
+    size: int
+    a: Array
+    b: Array
+    requant: Requant
+
+
+Layer = Conv | MatMul | Pool | Add
+
+
 @dataclass(frozen=True, slots=True)
 class Call:
     """A call of a kernel: function, literals, packed constants, and bytes of scratch memory."""

@@ -34,6 +34,16 @@ Kernel = Callable[["Lowerer", Op], None]
 KERNELS: dict[str, Kernel] = {}
 
 
+Pattern = Callable[["Lowerer", Op], bool]
+PATTERNS: list[Pattern] = []
+
+
+def pattern(function: Pattern) -> Pattern:
+    """Register a pattern of operators that one kernel computes; it says whether it took an op."""
+    PATTERNS.append(function)
+    return function
+
+
 def kernel(*names: str) -> Callable[[Kernel], Kernel]:
     """Register how operators become calls of kernels."""
 
@@ -137,7 +147,7 @@ class Lowerer:
 
     def call(
         self, call: Call, inputs: Sequence[View], value: Value, ops: tuple[Op, ...],
-        kind: str = "", rows: tuple[int, int] | None = None,
+        kind: str = "", rows: tuple[int, int] | None = None, same_place: tuple[Buffer, ...] = (),
     ) -> View:  # fmt: skip
         """A call of a kernel that makes the tensor of a value."""
         buffer = self.new(value)
@@ -145,7 +155,7 @@ class Lowerer:
         made = kernel_function(call, inputs, out)
         reads = tuple(dict.fromkeys(v.buffer for v in inputs))
         name = kind or ops[0].name.lower()
-        self.items.append(Step(made, reads, (buffer,), ops, name, call, rows))
+        self.items.append(Step(made, reads, (buffer,), ops, name, call, rows, same_place))
         self.keep(value, out)
         return out
 
@@ -193,6 +203,8 @@ class Lowerer:
         for value in (*op.ins, *op.outs):
             if value.dtype is not d.SHAPE:
                 c_type(value)
+        if any(matches(self, op) for matches in PATTERNS):
+            return
         if op.name in KERNELS:
             KERNELS[op.name](self, op)
             return

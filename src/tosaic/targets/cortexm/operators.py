@@ -56,6 +56,11 @@ def known(value: Value, op: Op) -> Array:
     return value.const.array
 
 
+def one(op: Op, name: str) -> int:
+    """A constant operand of one number."""
+    return int(known(op.operand(name), op).reshape(-1)[0])
+
+
 def _wide(op: Op) -> bool:
     return op.ins[0].dtype.bits > 32
 

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.forms import dsp, mve, portable
-from tosaic.targets.cortexm.layers import Call, Conv
+from tosaic.targets.cortexm.layers import Call, Layer
 
-Form = Callable[[Conv, Core], Call | None]
-CONV: dict[str, Form] = {"c": portable.conv, "dsp": dsp.conv, "mve": mve.conv}
+# A form takes layers of some kinds, and may decline one with None.
+FORMS: dict[str, Mapping[type, Callable[[Any, Core], Call | None]]] = {
+    "c": portable.FORMS, "dsp": dsp.FORMS, "mve": mve.FORMS,
+}  # fmt: skip
 
 
-def conv_call(layer: Conv, core: Core) -> Call | None:
-    """The call of the first of a core's forms that takes a convolution."""
+def lower(layer: Layer, core: Core) -> Call | None:
+    """The call of the first of a core's forms that takes a layer; None if none does."""
     for name in core.forms:
-        made = CONV[name](layer, core) if name in CONV else None
+        form = FORMS.get(name, {}).get(type(layer))
+        made = form(layer, core) if form is not None else None
         if made is not None:
             return made
     return None

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 
 from tosaic.ir.graph import Array
@@ -99,3 +102,6 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
         (*layer.geometry, layer.x_zp, made.lo, made.hi), packed, lut,
         scratch=4 * 64 + 32 * columns + 4, streams=True,
     )  # fmt: skip
+
+
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv}

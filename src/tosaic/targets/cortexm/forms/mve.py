@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
+from typing import Any
+
 import numpy as np
 
 from tosaic.ir.graph import Array
@@ -76,3 +79,6 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
         "tk_depthwise_s8_mve", "depthwise_s8_mve.h", literals, packed, lut,
         scratch=96 + 64 * columns + 16, streams=True,
     )  # fmt: skip
+
+
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv}

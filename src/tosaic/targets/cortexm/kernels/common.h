@@ -18,6 +18,12 @@
 #define TK_NOINLINE static
 #endif
 #define TK_COLD static inline
+/* Without a C library a compiler makes calls of small copies, unless it is told. */
+#if defined(__GNUC__)
+#define TK_MEMCPY __builtin_memcpy
+#else
+#define TK_MEMCPY memcpy
+#endif
 #define TK_RESTRICT __restrict
 
 #if defined(__ARM_FEATURE_DSP) && __ARM_FEATURE_DSP
@@ -43,14 +49,14 @@ TK_HOT int32_t tk_clamp(int32_t v, int32_t low, int32_t high)
 TK_HOT int32_t tk_load32(const void *p)
 {
     int32_t v;
-    memcpy(&v, p, sizeof v);
+    TK_MEMCPY(&v, p, sizeof v);
     return v;
 }
 
 TK_HOT int64_t tk_load64(const void *p)
 {
     int64_t v;
-    memcpy(&v, p, sizeof v);
+    TK_MEMCPY(&v, p, sizeof v);
     return v;
 }
 
@@ -76,6 +82,13 @@ TK_HOT void tk_store(void *y, int32_t index, int32_t v, int32_t bits)
 TK_HOT int32_t tk_ring(int32_t r, int32_t rows, int32_t height)
 {
     return rows >= height ? r : r % rows;
+}
+
+/* An element of 8, 16 or 32 bits, signed; `bits` is a literal. */
+TK_HOT int32_t tk_element(const void *x, int32_t index, int32_t bits)
+{
+    return bits == 8 ? ((const int8_t *)x)[index]
+        : bits == 16 ? ((const int16_t *)x)[index] : ((const int32_t *)x)[index];
 }
 
 #endif
