@@ -9,7 +9,7 @@ import numpy as np
 
 from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
-from tosaic.targets.cortexm.forms.portable import folded_bias
+from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
 from tosaic.targets.cortexm.layers import Call, Conv, Requant
 
 
@@ -18,12 +18,15 @@ def conv(layer: Conv, core: Core) -> Call | None:
     made = layer.requant
     if layer.bits != 8 or layer.out_bits != 8 or layer.w_zp or made is None or layer.oc < 2:
         return None
-    scales = scales_of(layer, made)
-    if scales is None:
+    found = scales_of(layer, made)
+    if found is None:
         return None
+    scales, is_plain = found
+    is_quick = (is_plain or layer.kind == "depthwise") and (made.lo, made.hi) == (-128, 127)
+    literals = (*layer.geometry, layer.x_zp, made.lo, made.hi, int(is_quick))
     lut = b"" if made.lut is None else made.lut.tobytes()
     if layer.kind == "depthwise":
-        return _depthwise(layer, made, scales, lut)
+        return _depthwise(layer, literals, scales, lut)
     taps = 1 if layer.dx == 1 else layer.kw
     words = (layer.kw // taps * layer.ic + 3) // 4
     is_row = layer.n * layer.oh * layer.ow * layer.kh * layer.kw == layer.ih * layer.iw == 1
@@ -40,19 +43,31 @@ def conv(layer: Conv, core: Core) -> Call | None:
         )  # fmt: skip
     return Call(
         "tk_conv_s8_dsp", "conv_s8_dsp.h",
-        (*layer.geometry, layer.x_zp, made.lo, made.hi), packed, lut,
+        literals, packed, lut,
         scratch=24 * groups + 32 + 12 * groups, streams=True,
     )  # fmt: skip
 
 
-def scales_of(layer: Conv, made: Requant) -> Array | None:
-    """Multiplier, offset and shift − 32 of each channel; None where a shift is not 33 to 54."""
+def scales_of(layer: Conv, made: Requant) -> tuple[Array, bool] | None:
+    """Multiplier, offset and shifts of each channel, and whether no sum is shifted to the left.
+
+    SMMLA takes shifts from 33 on: a smaller one shifts the sum to the left before, in the second
+    byte of the shift. None if the sum or the offset has no room for it.
+    """
     multiplier = np.broadcast_to(made.multiplier, layer.oc).astype(np.int64)
     shift = np.broadcast_to(made.shift, layer.oc).astype(np.int64)
-    if shift.min() < 33 or shift.max() > 54:
+    most = largest_sum(layer)
+    left = np.maximum(33 - shift, 0)
+    if (most << left >= 1 << 31).any():
         return None
-    offset = (1 << (shift - 33)) + made.zp * (1 << (shift - 32))
-    return np.stack([multiplier, offset, shift - 32], 1).astype("<i4")
+    # Sums that are too small for the shift: zero, whatever they are.
+    is_zero = (shift > 54) & (most * multiplier < 1 << (shift - 1))
+    if (shift[~is_zero] > 54).any():
+        return None
+    right = np.where(is_zero, 0, np.maximum(shift - 32, 1))
+    offset = np.where(is_zero, made.zp, (1 << np.maximum(right - 1, 0)) + made.zp * (1 << right))
+    columns = np.where(is_zero, 0, multiplier), offset, right + 256 * left
+    return np.stack(columns, 1).astype("<i4"), not left.any()
 
 
 def _patches(layer: Conv, taps: int, words: int) -> Array:
@@ -87,11 +102,13 @@ def _pairs(weight: Array, bias: Array, scales: Array) -> bytes | None:
     return np.concatenate([np.asarray(part, "<i4") for part in columns], 1).astype("<i4").tobytes()
 
 
-def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | None:
+def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes) -> Call | None:
     kernel = layer.kh, layer.kw, layer.dy, layer.dx
     if kernel != (3, 3, 1, 1) or layer.ic != layer.oc or layer.ic < 4:
         return None
     if (layer.sy, layer.sx) not in ((1, 1), (2, 2)):
+        return None
+    if (scales[:, 2] >> 8).max() > 8:  # a weight with its shift is an int16
         return None
     weights = np.ascontiguousarray(layer.weight[[0, 1, 1, 2], ..., 0].transpose(2, 1, 0))
     columns = layer.sx * ((layer.ow + 1) // 2 * 2 - 1) + 3
@@ -99,7 +116,7 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
     packed = np.concatenate([weights.view("<i4").reshape(layer.oc, 3), rows], 1).astype("<i4").tobytes()
     return Call(
         "tk_depthwise_s8_dsp", "depthwise_s8_dsp.h",
-        (*layer.geometry, layer.x_zp, made.lo, made.hi), packed, lut,
+        literals, packed, lut,
         scratch=4 * 64 + 32 * columns + 4, streams=True,
     )  # fmt: skip
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
-from tosaic.targets.cortexm.forms.portable import folded_bias
+from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
 from tosaic.targets.cortexm.layers import Call, Conv, Requant
 
 
@@ -18,13 +18,15 @@ def conv(layer: Conv, core: Core) -> Call | None:
     made = layer.requant
     if layer.bits != 8 or layer.out_bits != 8 or layer.w_zp or made is None:
         return None
-    scales = scales_of(layer, made)
-    if scales is None:
+    found = scales_of(layer, made)
+    if found is None:
         return None
+    scales, is_plain = found
     lut = b"" if made.lut is None else made.lut.tobytes()
     literals = (*layer.geometry, layer.x_zp, made.zp, made.lo, made.hi)
     if layer.kind == "depthwise":
-        return _depthwise(layer, literals, scales, lut)
+        is_quick = is_plain and (made.lo, made.hi) == (-128, 127)
+        return _depthwise(layer, (*literals, int(is_quick)), scales, lut)
     patch = layer.kh * layer.kw * layer.ic
     steps = (patch + 15) // 16
     weight = np.zeros((layer.oc, 16 * steps), np.int8)
@@ -36,18 +38,24 @@ def conv(layer: Conv, core: Core) -> Call | None:
             scratch=16 * steps if layer.ic % 16 else 0, streams=True,
         )  # fmt: skip
     return Call(
-        "tk_conv_s8_mve", "conv_s8_mve.h", literals, _fours(weight, scales, 2), lut,
+        "tk_conv_s8_mve", "conv_s8_mve.h", (*literals, int(is_plain)), _fours(weight, scales, 2), lut,
         scratch=44 + 48 * steps + 16 + 12, streams=True,
     )  # fmt: skip
 
 
-def scales_of(layer: Conv, made: Requant) -> Array | None:
-    """Bias, multiplier and 31 − shift of each channel; None where a shift is less than 32."""
+def scales_of(layer: Conv, made: Requant) -> tuple[Array, bool] | None:
+    """Bias, multiplier and shifts of each channel, and whether no sum is shifted to the left.
+
+    VQDMULH takes shifts from 32 on: a smaller one shifts the sum to the left before, in the second
+    byte of the shift. None if the sum has no room for it.
+    """
     multiplier = np.broadcast_to(made.multiplier, layer.oc).astype(np.int64)
     shift = np.broadcast_to(made.shift, layer.oc).astype(np.int64)
-    if shift.min() < 32:
+    left = np.maximum(32 - shift, 0)
+    if (largest_sum(layer) << left >= 1 << 31).any():
         return None
-    return np.stack([folded_bias(layer).astype(np.int64), multiplier, 31 - shift], 1).astype("<i4")
+    shifts = (31 - np.maximum(shift, 32)) % 256 + 256 * left
+    return np.stack([folded_bias(layer), multiplier, shifts], 1).astype("<i4"), not left.any()
 
 
 def _fours(weight: Array, scales: Array, together: int) -> bytes:

@@ -40,6 +40,14 @@ def folded_bias(layer: Conv) -> Array:
     return folded
 
 
+def largest_sum(layer: Conv) -> Array:
+    """How far from zero the accumulator of each output channel of an int8 layer can be."""
+    axes = (1, 2, 3) if layer.kind == "conv" else (0, 1)
+    total = np.abs(layer.weight.astype(np.int64)).sum(axes).reshape(-1)
+    most: Array = np.abs(folded_bias(layer).astype(np.int64)) + 128 * total
+    return most
+
+
 def channels(layer: Conv) -> bytes:
     """Bias, multiplier and shift of each output channel, 12 bytes each."""
     table = np.zeros((layer.oc, 3), np.int32)

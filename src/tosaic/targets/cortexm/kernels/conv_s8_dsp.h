@@ -37,7 +37,9 @@ struct tk_block_dsp {
 #define TK_LIMITS                                                                                   \
     "ldrd r8, r9, [r1, #24]\n\t" TK_LIMIT("r2") TK_LIMIT("r3") TK_LIMIT("r4") TK_LIMIT("r5")        \
         TK_LIMIT("r6") TK_LIMIT("r7")
-#define TK_BLOCK(clamp)                                                                             \
+#define TK_EARLIER(a, b, c)                                                                         \
+    "lsr r8, r11, #8\n\tlsl " a ", " a ", r8\n\tlsl " b ", " b ", r8\n\tlsl " c ", " c ", r8\n\t"
+#define TK_BLOCK(first, second, clamp)                                                                             \
     __asm__ volatile(                                                                               \
         "1:\n\t"                                                                                    \
         "ldr r8, [r1, #16]\n\t"                                                                     \
@@ -51,10 +53,10 @@ struct tk_block_dsp {
         "bne 2b\n\t"                                                                                \
         "ldm r0!, {r8, r9, r10, r11}\n\t"                                                           \
         "subs r5, r5, r2\n\tsubs r6, r6, r3\n\tsubs r7, r7, r4\n\t"                                 \
-        "add r5, r8, r5, asr #8\n\tadd r6, r8, r6, asr #8\n\tadd r7, r8, r7, asr #8\n\t"            \
+        "add r5, r8, r5, asr #8\n\tadd r6, r8, r6, asr #8\n\tadd r7, r8, r7, asr #8\n\t" first      \
         "smmla r2, r2, r9, r10\n\tsmmla r3, r3, r9, r10\n\tsmmla r4, r4, r9, r10\n\t"               \
         "asr r2, r2, r11\n\tasr r3, r3, r11\n\tasr r4, r4, r11\n\t"                                 \
-        "ldm r0!, {r9, r10, r11}\n\t"                                                               \
+        "ldm r0!, {r9, r10, r11}\n\t" second                                                        \
         "smmla r5, r5, r9, r10\n\tsmmla r6, r6, r9, r10\n\tsmmla r7, r7, r9, r10\n\t"               \
         "asr r5, r5, r11\n\tasr r6, r6, r11\n\tasr r7, r7, r11\n\t" clamp                           \
         "ldm r1, {r8, r9, r10}\n\t"                                                                 \
@@ -71,19 +73,19 @@ struct tk_block_dsp {
         "memory")
 
 /* All pairs of channels from `packed` to the block's end, for three pixels. */
-TK_SHARED void tk_saturated_dsp(struct tk_block_dsp *block, const uint8_t *packed)
+TK_SHARED void tk_block_quick_dsp(struct tk_block_dsp *block, const uint8_t *packed)
 {
     register const uint8_t *w __asm__("r0") = packed;
     register struct tk_block_dsp *b __asm__("r1") = block;
-    TK_BLOCK(TK_SATURATE);
+    TK_BLOCK("", "", TK_SATURATE);
 }
 
-/* The same with limits within int8. */
-TK_SHARED void tk_limited_dsp(struct tk_block_dsp *block, const uint8_t *packed)
+/* The same with limits within int8, and sums that are shifted to the left before. */
+TK_SHARED void tk_block_exact_dsp(struct tk_block_dsp *block, const uint8_t *packed)
 {
     register const uint8_t *w __asm__("r0") = packed;
     register struct tk_block_dsp *b __asm__("r1") = block;
-    TK_BLOCK(TK_LIMITS);
+    TK_BLOCK(TK_EARLIER("r2", "r3", "r4"), TK_EARLIER("r5", "r6", "r7"), TK_LIMITS);
 }
 
 /* `words` words of three rows of int8 as interleaved pairs of int16: elements 0 and 2 of the three, then 1 and 3. */
@@ -109,7 +111,7 @@ TK_SHARED int32_t *tk_widen_dsp(int32_t *to, const int8_t *a, const int8_t *b, c
 
 TK_HOT int32_t tk_int16_of(int32_t word, int32_t which) { return (int16_t)((uint32_t)word >> (16 * which)); }
 
-TK_COLD void tk_limited_dsp(struct tk_block_dsp *block, const uint8_t *w)
+TK_COLD void tk_block_exact_dsp(struct tk_block_dsp *block, const uint8_t *w)
 {
     const int32_t words = (int32_t)(block->steps - 1) * 2;
     for (; w != block->end; w += 4 * (words + 8)) {
@@ -134,7 +136,7 @@ TK_COLD void tk_limited_dsp(struct tk_block_dsp *block, const uint8_t *w)
     }
 }
 
-TK_COLD void tk_saturated_dsp(struct tk_block_dsp *block, const uint8_t *w) { tk_limited_dsp(block, w); }
+TK_COLD void tk_block_quick_dsp(struct tk_block_dsp *block, const uint8_t *w) { tk_block_exact_dsp(block, w); }
 
 TK_COLD int32_t *tk_widen_dsp(int32_t *to, const int8_t *a, const int8_t *b, const int8_t *c, int32_t words)
 {
@@ -203,7 +205,8 @@ TK_HOT struct tk_patch_dsp tk_patch_dsp(const int8_t *x, int8_t *own, int32_t oy
 TK_HOT void tk_conv_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const int8_t *lut,
     uint8_t *scratch, int32_t y0, int32_t y1, int32_t n, int32_t ih, int32_t iw, int32_t ic,
     int32_t oh, int32_t ow, int32_t oc, int32_t kh, int32_t kw, int32_t sy, int32_t sx, int32_t dy,
-    int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t lo, int32_t hi)
+    int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t lo, int32_t hi,
+    int32_t is_quick)
 {
     const int32_t taps = dx == 1 ? 1 : kw, words = (kw / taps * ic + 3) / 4;
     const int32_t groups = kh * taps * words, pair = 4 * (2 * groups + 8);
@@ -246,20 +249,20 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const i
                 }
             }
             block->end = w + (oc >> 1) * pair;
-            if (lo == -128 && hi == 127) {
-                tk_saturated_dsp(block, w);
+            if (is_quick) {
+                tk_block_quick_dsp(block, w);
             } else {
-                tk_limited_dsp(block, w);
+                tk_block_exact_dsp(block, w);
             }
             if (oc & 1) {
                 for (j = 0; j < 3; ++j) {
                     block->y[j] -= 1;
                 }
                 block->end += pair;
-                if (lo == -128 && hi == 127) {
-                    tk_saturated_dsp(block, w + (oc >> 1) * pair);
+                if (is_quick) {
+                    tk_block_quick_dsp(block, w + (oc >> 1) * pair);
                 } else {
-                    tk_limited_dsp(block, w + (oc >> 1) * pair);
+                    tk_block_exact_dsp(block, w + (oc >> 1) * pair);
                 }
             }
             if (lut != NULL) {

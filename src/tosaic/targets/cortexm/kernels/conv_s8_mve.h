@@ -28,42 +28,53 @@ struct tk_block_mve {
     "ldm r12, {r1, r3, r5, r9}\n\t" TK_STEP("vmladav.s8") "wls lr, r9, " skip "f\n" again           \
     ":\n\t" TK_STEP("vmladava.s8") "le lr, " again "b\n" skip ":\n\t"
 
+#define TK_BLOCK_MVE(before)                                                                        \
+    __asm__ volatile(                                                                               \
+        "ldr r0, [r12, #36]\n\t"                                                                    \
+        "add r11, r12, #16\n\t"                                                                     \
+        "vdup.32 q7, r0\n"                                                                          \
+        "1:\n\t" TK_TWO_CHANNELS("3", "2")                                                          \
+        "vmov q4[2], q4[0], r0, r6\n\tvmov q5[2], q5[0], r2, r8\n\tvmov q6[2], q6[0], r4, r10\n\t"  \
+            TK_TWO_CHANNELS("5", "4")                                                               \
+        "vmov q4[3], q4[1], r0, r6\n\tvmov q5[3], q5[1], r2, r8\n\tvmov q6[3], q6[1], r4, r10\n\t"  \
+        "vldrw.32 q0, [r7], #16\n\tvldrw.32 q1, [r7], #16\n\tvldrw.32 q2, [r7], #16\n\t"            \
+        "ldm r11, {r1, r3, r5, r6, r8}\n\t"                                                         \
+        "vadd.i32 q4, q4, q0\n\tvadd.i32 q5, q5, q0\n\tvadd.i32 q6, q6, q0\n\t"                     \
+        before "vqdmulh.s32 q4, q4, q1\n\tvqdmulh.s32 q5, q5, q1\n\tvqdmulh.s32 q6, q6, q1\n\t"     \
+        "vrshl.s32 q4, q4, q2\n\tvrshl.s32 q5, q5, q2\n\tvrshl.s32 q6, q6, q2\n\t"                  \
+        "ldr r0, [r12, #40]\n\t"                                                                    \
+        "vdup.32 q3, r8\n\t"                                                                    \
+        "vadd.i32 q4, q4, r6\n\tvadd.i32 q5, q5, r6\n\tvadd.i32 q6, q6, r6\n\t"                     \
+        "vmax.s32 q4, q4, q3\n\tvmax.s32 q5, q5, q3\n\tvmax.s32 q6, q6, q3\n\t"                     \
+        "vmin.s32 q4, q4, q7\n\tvmin.s32 q5, q5, q7\n\tvmin.s32 q6, q6, q7\n\t"                     \
+        "vstrb.32 q4, [r1], #4\n\tvstrb.32 q5, [r3], #4\n\tvstrb.32 q6, [r5], #4\n\t"               \
+        "cmp r7, r0\n\t"                                                                            \
+        "stm r11, {r1, r3, r5}\n\t"                                                                 \
+        "bne 1b"                                                                                    \
+        : "+r"(w), "+r"(b)                                                                          \
+        :                                                                                           \
+        : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "lr", "cc", "memory", \
+        TK_VECTORS)
+
 /* All channels from `packed` to the block's end, for three pixels. */
-TK_SHARED_MVE void tk_block_mve(struct tk_block_mve *block, const uint8_t *packed)
+TK_SHARED_MVE void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t *packed)
 {
     register const uint8_t *w __asm__("r7") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;
-    __asm__ volatile(
-        "ldr r0, [r12, #36]\n\t"
-        "add r11, r12, #16\n\t"
-        "vdup.32 q7, r0\n"
-        "1:\n\t" TK_TWO_CHANNELS("3", "2")
-        "vmov q4[2], q4[0], r0, r6\n\tvmov q5[2], q5[0], r2, r8\n\tvmov q6[2], q6[0], r4, r10\n\t"
-            TK_TWO_CHANNELS("5", "4")
-        "vmov q4[3], q4[1], r0, r6\n\tvmov q5[3], q5[1], r2, r8\n\tvmov q6[3], q6[1], r4, r10\n\t"
-        "vldrw.32 q0, [r7], #16\n\tvldrw.32 q1, [r7], #16\n\tvldrw.32 q2, [r7], #16\n\t"
-        "ldm r11, {r1, r3, r5, r6, r8}\n\t"
-        "vadd.i32 q4, q4, q0\n\tvadd.i32 q5, q5, q0\n\tvadd.i32 q6, q6, q0\n\t"
-        "vqdmulh.s32 q4, q4, q1\n\tvqdmulh.s32 q5, q5, q1\n\tvqdmulh.s32 q6, q6, q1\n\t"
-        "vdup.32 q3, r8\n\t"
-        "vrshl.s32 q4, q4, q2\n\tvrshl.s32 q5, q5, q2\n\tvrshl.s32 q6, q6, q2\n\t"
-        "ldr r0, [r12, #40]\n\t"
-        "vadd.i32 q4, q4, r6\n\tvadd.i32 q5, q5, r6\n\tvadd.i32 q6, q6, r6\n\t"
-        "vmax.s32 q4, q4, q3\n\tvmax.s32 q5, q5, q3\n\tvmax.s32 q6, q6, q3\n\t"
-        "vmin.s32 q4, q4, q7\n\tvmin.s32 q5, q5, q7\n\tvmin.s32 q6, q6, q7\n\t"
-        "vstrb.32 q4, [r1], #4\n\tvstrb.32 q5, [r3], #4\n\tvstrb.32 q6, [r5], #4\n\t"
-        "cmp r7, r0\n\t"
-        "stm r11, {r1, r3, r5}\n\t"
-        "bne 1b"
-        : "+r"(w), "+r"(b)
-        :
-        : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "lr", "cc", "memory",
-        TK_VECTORS);
+    TK_BLOCK_MVE("");
+}
+
+/* The same with sums that are shifted to the left before. */
+TK_SHARED_MVE void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t *packed)
+{
+    register const uint8_t *w __asm__("r7") = packed;
+    register struct tk_block_mve *b __asm__("r12") = block;
+    TK_BLOCK_MVE("vshr.u32 q3, q2, #8\n\tvshl.s32 q4, q4, q3\n\tvshl.s32 q5, q5, q3\n\tvshl.s32 q6, q6, q3\n\t");
 }
 
 #else
 
-TK_COLD void tk_block_mve(struct tk_block_mve *block, const uint8_t *packed)
+TK_COLD void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t *packed)
 {
     const int32_t steps = block->more + 1;
     const int8_t *w = (const int8_t *)packed;
@@ -82,6 +93,8 @@ TK_COLD void tk_block_mve(struct tk_block_mve *block, const uint8_t *packed)
         }
     }
 }
+
+TK_COLD void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t *w) { tk_block_exact_mve(block, w); }
 #endif
 
 /* The patch of an output pixel, copied: the zero point where the image ends. */
@@ -118,7 +131,8 @@ TK_HOT void tk_patch_mve(int8_t *to, const int8_t *x, int32_t oy, int32_t ox, in
 TK_HOT void tk_conv_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, const int8_t *lut,
     uint8_t *scratch, int32_t y0, int32_t y1, int32_t n, int32_t ih, int32_t iw, int32_t ic,
     int32_t oh, int32_t ow, int32_t oc, int32_t kh, int32_t kw, int32_t sy, int32_t sx, int32_t dy,
-    int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t y_zp, int32_t lo, int32_t hi)
+    int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t y_zp,
+    int32_t lo, int32_t hi, int32_t is_quick)
 {
     const int32_t patch = kh * kw * ic, steps = (patch + 15) / 16, four = 64 * steps + 48;
     const int32_t is_flat = kh == 1 && kw == 1 && sy == 1 && sx == 1 && pt == 0 && pl == 0 &&
@@ -148,13 +162,13 @@ TK_HOT void tk_conv_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, const i
                 }
             }
             block->end = w + (oc < 4 ? 1 : oc >> 2) * four;
-            tk_block_mve(block, w);
+            (is_quick ? tk_block_quick_mve : tk_block_exact_mve)(block, w);
             if (oc > 4 && (oc & 3) != 0) {
                 for (j = 0; j < 3; ++j) {
                     block->y[j] -= 4 - (oc & 3);
                 }
                 block->end += four;
-                tk_block_mve(block, w + (oc >> 2) * four);
+                (is_quick ? tk_block_quick_mve : tk_block_exact_mve)(block, w + (oc >> 2) * four);
             }
             if (oc < 4) {
                 for (j = 0; j < tk_min(count, 3); ++j) {

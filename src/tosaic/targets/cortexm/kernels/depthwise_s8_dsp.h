@@ -100,22 +100,22 @@ struct tk_channel_dsp {
     }
 TK_DEPTHWISE_1(tk_depthwise1_even_dsp, "r12", "lr", TK_FOUR_SATURATED)
 TK_DEPTHWISE_1(tk_depthwise1_odd_dsp, "lr", "r12", TK_FOUR_SATURATED)
-TK_DEPTHWISE_1(tk_depthwise1_even_bound_dsp, "r12", "lr", TK_FOUR_BOUND)
-TK_DEPTHWISE_1(tk_depthwise1_odd_bound_dsp, "lr", "r12", TK_FOUR_BOUND)
+TK_DEPTHWISE_1(tk_depthwise1_even_exact_dsp, "r12", "lr", TK_FOUR_BOUND)
+TK_DEPTHWISE_1(tk_depthwise1_odd_exact_dsp, "lr", "r12", TK_FOUR_BOUND)
 TK_DEPTHWISE_2(tk_depthwise2_even_dsp, "r12", "lr", TK_TWO_SATURATED)
 TK_DEPTHWISE_2(tk_depthwise2_odd_dsp, "lr", "r12", TK_TWO_SATURATED)
-TK_DEPTHWISE_2(tk_depthwise2_even_bound_dsp, "r12", "lr", TK_TWO_BOUND)
-TK_DEPTHWISE_2(tk_depthwise2_odd_bound_dsp, "lr", "r12", TK_TWO_BOUND)
+TK_DEPTHWISE_2(tk_depthwise2_even_exact_dsp, "r12", "lr", TK_TWO_BOUND)
+TK_DEPTHWISE_2(tk_depthwise2_odd_exact_dsp, "lr", "r12", TK_TWO_BOUND)
 
 TK_HOT void tk_depthwise_step_dsp(const int32_t *line, struct tk_channel_dsp *channel,
-    int32_t is_odd, int32_t is_bound, int32_t s)
+    int32_t is_odd, int32_t is_quick, int32_t s)
 {
-    if (s == 1 && is_bound) {
-        (is_odd ? tk_depthwise1_odd_bound_dsp : tk_depthwise1_even_bound_dsp)(line, channel);
+    if (s == 1 && !is_quick) {
+        (is_odd ? tk_depthwise1_odd_exact_dsp : tk_depthwise1_even_exact_dsp)(line, channel);
     } else if (s == 1) {
         (is_odd ? tk_depthwise1_odd_dsp : tk_depthwise1_even_dsp)(line, channel);
-    } else if (is_bound) {
-        (is_odd ? tk_depthwise2_odd_bound_dsp : tk_depthwise2_even_bound_dsp)(line, channel);
+    } else if (!is_quick) {
+        (is_odd ? tk_depthwise2_odd_exact_dsp : tk_depthwise2_even_exact_dsp)(line, channel);
     } else {
         (is_odd ? tk_depthwise2_odd_dsp : tk_depthwise2_even_dsp)(line, channel);
     }
@@ -154,9 +154,9 @@ TK_SHARED void tk_line_dsp(int32_t *to, const int32_t *end, const int8_t *a, con
 TK_COLD int32_t tk_half_dsp(int32_t word, int32_t which) { return (int16_t)((uint32_t)word >> (16 * which)); }
 
 TK_COLD void tk_depthwise_step_dsp(const int32_t *line, struct tk_channel_dsp *k, int32_t is_odd,
-    int32_t is_bound, int32_t s)
+    int32_t is_quick, int32_t s)
 {
-    (void)is_bound;
+    (void)is_quick;
     do {
         int32_t row, column, tap, lane;
         for (row = 2 - s; row >= 0; --row) {
@@ -190,10 +190,18 @@ TK_COLD void tk_line_dsp(int32_t *to, const int32_t *end, const int8_t *a, const
 }
 #endif
 
+/* Both int16 of a pair, shifted to the left. */
+TK_HOT int32_t tk_pair_left(int32_t pair, int32_t left)
+{
+    const uint32_t bits = (uint32_t)pair;
+    return (int32_t)((bits & 0xffff0000u) << left | (bits << left & 0xffffu));
+}
+
 TK_HOT void tk_depthwise_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const int8_t *lut,
     uint8_t *scratch, int32_t y0, int32_t y1, int32_t n, int32_t ih, int32_t iw, int32_t ic,
     int32_t oh, int32_t ow, int32_t oc, int32_t kh, int32_t kw, int32_t sy, int32_t sx, int32_t dy,
-    int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t lo, int32_t hi)
+    int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t lo, int32_t hi,
+    int32_t is_quick)
 {
     const int32_t columns = sx * ((ow + 1) / 2 * 2 - 1) + 3, rows = sy == 1 ? 2 : 1;
     const int32_t first = tk_min(pl, columns), last = tk_min(pl + iw, columns);
@@ -213,11 +221,14 @@ TK_HOT void tk_depthwise_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, co
             const int32_t base = tk_min(c, ic - 4);
             for (i = 0; i < 4; ++i) {
                 const int32_t *from = (const int32_t *)(const void *)w + 7 * (base + i);
+                const int32_t left = from[6] >> 8; /* weights have room for the shift of the sum */
                 for (j = 0; j < 3; ++j) {
-                    channels[i].weights[2 * j] = tk_even_bytes(from[j]);
-                    channels[i].weights[2 * j + 1] = tk_odd_bytes(from[j]);
+                    channels[i].weights[2 * j] = tk_pair_left(tk_even_bytes(from[j]), left);
+                    channels[i].weights[2 * j + 1] = tk_pair_left(tk_odd_bytes(from[j]), left);
                 }
-                memcpy(&channels[i].bias, from + 3, 16);
+                memcpy(&channels[i].bias, from + 3, 12);
+                channels[i].bias = (int32_t)((uint32_t)from[3] << left);
+                channels[i].shift = from[6] & 255;
                 channels[i].lo = lo;
                 channels[i].hi = hi;
             }
@@ -248,7 +259,7 @@ TK_HOT void tk_depthwise_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, co
                         if (ow > 1) {
                             channels[i].stride = oc;
                             channels[i].end = line + 2 * i + 8 * sx * (ow / 2 * 2);
-                            tk_depthwise_step_dsp(line + 2 * i, channels + i, pair & 1, lo != -128 || hi != 127, sx);
+                            tk_depthwise_step_dsp(line + 2 * i, channels + i, pair & 1, is_quick, sx);
                         }
                         if (ow & 1) {
                             const int32_t at = tk_max(ow - 2, 0);
@@ -256,7 +267,7 @@ TK_HOT void tk_depthwise_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, co
                             channels[i].y[0] = to + at * oc;
                             channels[i].y[1] = below + at * oc;
                             channels[i].end = line + 2 * i + 8 * sx * (at + 2);
-                            tk_depthwise_step_dsp(line + 2 * i + 8 * sx * at, channels + i, pair & 1, lo != -128 || hi != 127, sx);
+                            tk_depthwise_step_dsp(line + 2 * i + 8 * sx * at, channels + i, pair & 1, is_quick, sx);
                         }
                     }
                     oy += rows;

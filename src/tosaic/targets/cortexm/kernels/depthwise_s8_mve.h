@@ -27,20 +27,22 @@ struct tk_lines_mve {
 
 #if TK_MVE
 /* Sums in r0 r2 r4 r6; bias, multiplier and shift in r1 r3 r5, zero point in r7. */
-#define TK_SCALE_MVE                                                                                \
+#define TK_SCALE_MVE(before)                                                                        \
     "vmov q0[2], q0[0], r0, r4\n\tvmov q0[3], q0[1], r2, r6\n\t"                                    \
-    "vadd.i32 q0, q0, r1\n\tvqdmulh.s32 q0, q0, r3\n\tvrshl.s32 q0, r5\n\tvadd.i32 q0, q0, r7\n\t"
-#define TK_QUICK_MVE "vqmovnb.s32 q0, q0\n\tvqmovnb.s16 q0, q0\n\tvstrb.32 q0, [r9, q2]\n\t"
+    "vadd.i32 q0, q0, r1\n\t" before                                                                \
+    "vqdmulh.s32 q0, q0, r3\n\tvrshl.s32 q0, r5\n\tvadd.i32 q0, q0, r7\n\t"
+#define TK_QUICK_MVE TK_SCALE_MVE("") "vqmovnb.s32 q0, q0\n\tvqmovnb.s16 q0, q0\n\tvstrb.32 q0, [r9, q2]\n\t"
 #define TK_EXACT_MVE                                                                                \
+    TK_SCALE_MVE("lsrs r0, r5, #8\n\tvshl.s32 q0, r0\n\t")                                        \
     "vldrw.32 q3, [r12, #64]\n\tvmax.s32 q0, q0, q3\n\tvldrw.32 q3, [r12, #80]\n\t"                 \
     "vmin.s32 q0, q0, q3\n\tvpst\n\tvstrbt.32 q0, [r9, q2]\n\t"
 #define TK_STRIDE_1_MVE                                                                             \
     "vldrw.32 q0, [q1, #128]!\n\tvmladav.s8 r0, q0, q4\n\tvmladav.s8 r2, q0, q5\n\t"                \
-    "vmladav.s8 r4, q0, q6\n\tvmladav.s8 r6, q0, q7\n\t" TK_SCALE_MVE
+    "vmladav.s8 r4, q0, q6\n\tvmladav.s8 r6, q0, q7\n\t"
 #define TK_STRIDE_2_MVE                                                                             \
     "vldrw.32 q0, [q1, #128]!\n\tvldrw.32 q5, [q1, #128]!\n\tvmladav.s8 r0, q0, q4\n\t"             \
     "vldrw.32 q6, [q1, #128]!\n\tvmladav.s8 r2, q5, q4\n\tvldrw.32 q7, [q1, #128]!\n\t"             \
-    "vmladav.s8 r4, q6, q4\n\tvmladav.s8 r6, q7, q4\n\t" TK_SCALE_MVE
+    "vmladav.s8 r4, q6, q4\n\tvmladav.s8 r6, q7, q4\n\t"
 #define TK_LINES_MVE(name, step, store)                                                             \
     TK_SHARED_MVE void name(struct tk_lines_mve *lines, const uint8_t *packed, const int8_t *line)  \
     {                                                                                               \
@@ -167,7 +169,8 @@ TK_COLD void tk_interleave_mve(int8_t *to, const int8_t *const *rows, const int3
 TK_HOT void tk_depthwise_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, const int8_t *lut,
     uint8_t *scratch, int32_t y0, int32_t y1, int32_t n, int32_t ih, int32_t iw, int32_t ic,
     int32_t oh, int32_t ow, int32_t oc, int32_t kh, int32_t kw, int32_t sy, int32_t sx, int32_t dy,
-    int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t y_zp, int32_t lo, int32_t hi)
+    int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t y_zp,
+    int32_t lo, int32_t hi, int32_t is_quick)
 {
     const int32_t wide = sx == 1 ? 2 : 4, tall = sx == 1 ? 2 : 1; /* outputs of a step */
     const int32_t columns = tk_max(sx * ow + 2, sx == 1 ? 4 : 10), rows = y1 - y0;
@@ -217,7 +220,7 @@ TK_HOT void tk_depthwise_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, co
                 }
                 lines->y = y + at * ow * oc + c;
                 lines->mask = mask;
-                tk_lines_mve(lines, w + 32 * c, line, sx, mask == 0xffff && lo == -128 && hi == 127);
+                tk_lines_mve(lines, w + 32 * c, line, sx, is_quick && mask == 0xffff);
             }
         }
         if (lut != NULL) {

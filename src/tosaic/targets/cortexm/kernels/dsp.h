@@ -37,10 +37,12 @@ TK_HOT int32_t tk_odd_bytes(int32_t word)
 #endif
 }
 
-/* (acc * multiplier) >> 32, plus a constant, shifted, saturated: RESCALE for shifts of 33 to 54. */
+/* RESCALE by SMMLA: the offset has the zero point and half a unit. The low byte of `shift` is the
+ * shift less 32, the next one how far the sum is shifted to the left before. */
 TK_HOT int32_t tk_scaled_dsp(int32_t acc, int32_t multiplier, int32_t offset, int32_t shift)
 {
-    return ((int32_t)(((int64_t)acc * multiplier) >> 32) + offset) >> shift;
+    const int32_t sum = (int32_t)((uint32_t)acc << (shift >> 8));
+    return ((int32_t)(((int64_t)sum * multiplier) >> 32) + offset) >> (shift & 255);
 }
 
 #endif

@@ -34,7 +34,7 @@ TK_SHARED_MVE void tk_linear_row_mve(const int8_t *x, int8_t *y, const uint8_t *
         "3:\n\t"
         "vldrw.32 q1, [r7], #16\n\tvldrw.32 q2, [r7], #16\n\tvldrw.32 q3, [r7], #16\n\t"
         "vmov q0[2], q0[0], r0, r4\n\tvmov q0[3], q0[1], r2, r6\n\t"
-        "vadd.i32 q0, q0, q1\n\tvqdmulh.s32 q0, q0, q2\n\tvrshl.s32 q0, q0, q3\n\t"
+        "vadd.i32 q0, q0, q1\n\tvshr.u32 q4, q3, #8\n\tvshl.s32 q0, q0, q4\n\tvqdmulh.s32 q0, q0, q2\n\tvrshl.s32 q0, q0, q3\n\t"
         "cmp r7, r8\n\t"
         "vadd.i32 q0, q0, r9\n\tvmax.s32 q0, q0, q6\n\tvmin.s32 q0, q0, q7\n\t"
         "vstrb.32 q0, [r3], #4\n\t"

@@ -18,11 +18,13 @@
     "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8", "d9", "d10", "d11", "d12", "d13", "d14",  \
         "d15"
 
-/* VQDMULH, then VRSHL by a negative count: RESCALE for shifts of 32 and more. */
-TK_HOT int32_t tk_scaled_mve(int32_t acc, int32_t multiplier, int32_t count)
+/* RESCALE by VQDMULH and VRSHL: the low byte of `shift` is 31 less the shift, the next one how far the
+ * sum is shifted to the left before. */
+TK_HOT int32_t tk_scaled_mve(int32_t acc, int32_t multiplier, int32_t shift)
 {
-    const int32_t high = (int32_t)(((int64_t)acc * multiplier) >> 31);
-    return (int32_t)(((int64_t)high + ((int64_t)1 << (-count - 1))) >> -count);
+    const int32_t count = -(int8_t)shift, sum = (int32_t)((uint32_t)acc << (shift >> 8));
+    const int32_t high = (int32_t)(((int64_t)sum * multiplier) >> 31);
+    return (int32_t)(((int64_t)high + ((int64_t)1 << (count - 1))) >> count);
 }
 
 /* `size` bytes, in blocks of 16: up to 15 bytes behind both may be read and written. */
