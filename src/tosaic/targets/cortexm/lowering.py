@@ -95,7 +95,7 @@ class Lowerer:
         if isinstance(expr, Imm) and value.is_const and value.const is not None:
             array = value.const.array.astype(value.dtype.array)
             return whole(views.constant(array, c_type(value)), value.shape)
-        if isinstance(expr, Load) and expr.view.is_contiguous and is_aligned(expr.view):
+        if isinstance(expr, Load) and _is_ready(expr.view, c_type(value)):
             return expr.view
         buffer = self.new(value)
         self.store(lazy, whole(buffer, lazy.shape), (value.producer,) if value.producer else ())
@@ -336,8 +336,10 @@ def producer(value: Value) -> tuple[Op, ...]:
     return (value.producer,) if value.producer is not None else ()
 
 
-def is_aligned(view: View) -> bool:
-    return view.offset * SIZES[view.buffer.ctype] % 4 == 0
+def _is_ready(view: View, ctype: str) -> bool:
+    """Whether a kernel may read a view as it is: a tensor of its type, contiguous and aligned."""
+    is_aligned = view.offset * SIZES[ctype] % 4 == 0
+    return view.buffer.ctype == ctype and view.is_contiguous and is_aligned
 
 
 def _spread(view: View, shape: tuple[int, ...]) -> View:
