@@ -121,7 +121,7 @@ def add(lowerer: Lowerer, op: Op) -> bool:
     lowerer.done.update((op, *tail.ops))
     views_ = [lowerer.view(value) for value in sources]
     same = tuple(v.buffer for v in views_ if v.is_whole and v.buffer.kind == "arena")
-    lowerer.call(call, views_, tail.result, ops, "add", same_place=same)
+    lowerer.call(call, views_, tail.result, ops, "add", same_place=same, layer=layer)
     return True
 
 
@@ -164,7 +164,7 @@ def pool(lowerer: Lowerer, op: Op) -> None:
     )  # fmt: skip
     made = lower(layer, lowerer.core)
     assert made is not None
-    lowerer.call(made, (lowerer.view(x),), out, (op,), name, (0, oh))
+    lowerer.call(made, (lowerer.view(x),), out, (op,), name, (0, oh), layer=layer)
 
 
 # ---- rows and images

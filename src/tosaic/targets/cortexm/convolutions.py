@@ -93,7 +93,8 @@ def convolution(lowerer: Lowerer, op: Op) -> None:
     result = tail.result if tail else out
     ops = (op, *tail.ops) if tail else (op,)
     lowerer.done.update(ops)
-    lowerer.call(call, (lowerer.view(op.ins[0]),), result, ops, layer.kind, (0, layer.oh))
+    rows = (0, layer.oh)
+    lowerer.call(call, (lowerer.view(op.ins[0]),), result, ops, layer.kind, rows, layer=layer)
 
 
 def conv_layer(op: Op, tail: Tail | None) -> Conv:

@@ -16,6 +16,7 @@ from tosaic.targets.cortexm.lowering import Lowerer
 from tosaic.targets.cortexm.memory import Plan, plan
 from tosaic.targets.cortexm.program import Program
 from tosaic.targets.cortexm.source import Source, Writer
+from tosaic.targets.cortexm.streaming import stream
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,9 +42,11 @@ class Network(Compiled):
         return self.host.run(*inputs)
 
 
-def compile_graph(graph: Graph, core: Core, name: str = "net") -> Network:
-    """A graph as C; Unsupported says which operator has none."""
+def compile_graph(graph: Graph, core: Core, name: str = "net", is_small: bool = False) -> Network:
+    """A graph as C; Unsupported says which operator has none. A small one streams rows."""
     program = Lowerer(graph, core).run()
+    if is_small:
+        stream(program, core)
     made = plan(program)
     source = Writer(program, made, core, name).write()
     return Network(

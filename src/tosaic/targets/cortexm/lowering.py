@@ -17,7 +17,7 @@ from tosaic.spec import dtypes as d
 from tosaic.targets.cortexm import views
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.expressions import Apply, Expr, Imm, Load, cost, map_views, nodes
-from tosaic.targets.cortexm.layers import Call
+from tosaic.targets.cortexm.layers import Call, Layer
 from tosaic.targets.cortexm.loops import Reduction, loop
 from tosaic.targets.cortexm.operators import RULES, computed_in, known, load
 from tosaic.targets.cortexm.program import Item, Program, Step, kernel_function
@@ -95,7 +95,7 @@ class Lowerer:
         if isinstance(expr, Imm) and value.is_const and value.const is not None:
             array = value.const.array.astype(value.dtype.array)
             return whole(views.constant(array, c_type(value)), value.shape)
-        if isinstance(expr, Load) and expr.view.is_contiguous and is_aligned(expr.view):
+        if isinstance(expr, Load) and _is_ready(expr.view, c_type(value)):
             return expr.view
         buffer = self.new(value)
         self.store(lazy, whole(buffer, lazy.shape), (value.producer,) if value.producer else ())
@@ -137,7 +137,10 @@ class Lowerer:
         loads = [e for e in nodes(expr) if isinstance(e, Load)]
         reads = tuple(dict.fromkeys(v.buffer for v in made.pointers[1:]))
         same = () if reduction else _same_place(loads, view)
-        self.items.append(Step(made, reads, (view.buffer,), ops, "loop", same_place=same))
+        step = Step(made, reads, (view.buffer,), ops, "loop", same_place=same)
+        if reduction is None:
+            step.loop = (expr, tuple(lazy.shape), view)
+        self.items.append(step)
 
     def copy(self, source: View, view: View, count: int, ops: tuple[Op, ...]) -> None:
         ctype = view.buffer.ctype
@@ -148,6 +151,7 @@ class Lowerer:
     def call(
         self, call: Call, inputs: Sequence[View], value: Value, ops: tuple[Op, ...],
         kind: str = "", rows: tuple[int, int] | None = None, same_place: tuple[Buffer, ...] = (),
+        layer: Layer | None = None,
     ) -> View:  # fmt: skip
         """A call of a kernel that makes the tensor of a value."""
         buffer = self.new(value)
@@ -155,7 +159,7 @@ class Lowerer:
         made = kernel_function(call, inputs, out)
         reads = tuple(dict.fromkeys(v.buffer for v in inputs))
         name = kind or ops[0].name.lower()
-        self.items.append(Step(made, reads, (buffer,), ops, name, call, rows, same_place))
+        self.items.append(Step(made, reads, (buffer,), ops, name, call, rows, same_place, layer))
         self.keep(value, out)
         return out
 
@@ -332,8 +336,10 @@ def producer(value: Value) -> tuple[Op, ...]:
     return (value.producer,) if value.producer is not None else ()
 
 
-def is_aligned(view: View) -> bool:
-    return view.offset * SIZES[view.buffer.ctype] % 4 == 0
+def _is_ready(view: View, ctype: str) -> bool:
+    """Whether a kernel may read a view as it is: a tensor of its type, contiguous and aligned."""
+    is_aligned = view.offset * SIZES[ctype] % 4 == 0
+    return view.buffer.ctype == ctype and view.is_contiguous and is_aligned
 
 
 def _spread(view: View, shape: tuple[int, ...]) -> View:

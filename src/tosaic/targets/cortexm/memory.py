@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from tosaic.targets.cortexm.program import Branch, Item, Loop, Program, Step
+from tosaic.targets.cortexm.program import Branch, Chain, Item, Loop, Program, Step
 from tosaic.targets.cortexm.views import Buffer
 
 _TRIES = 200
@@ -43,6 +43,7 @@ def plan(program: Program) -> Plan:
     places: dict[Buffer, Storage] = {}
     storages: list[Storage] = []
     scratch: dict[Step, Storage] = {}
+    by_time: dict[int, Storage] = {}
     for step, time in lives.times.items():
         for buffer in step.writes:
             if buffer.kind == "arena" and buffer not in places:
@@ -56,8 +57,12 @@ def plan(program: Program) -> Plan:
                 places[buffer] = place
         if step.scratch:
             assert step.call is not None
-            made = Storage(_rounded(step.scratch), max(4, step.call.align), time, time)
-            storages.append(made)
+            made = by_time.get(time)
+            if made is None:  # the stages of a chain run one after another: they share it
+                made = by_time[time] = Storage(0, 4, time, time)
+                storages.append(made)
+            made.size = max(made.size, _rounded(step.scratch))
+            made.align = max(made.align, step.call.align)
             scratch[step] = made
     bound = live_bound(storages)
     size = arrange(storages, bound)
@@ -91,6 +96,12 @@ class _Lives:
                 self.walk(item.then)
                 self.walk(item.other)
                 self._hold(outside, begin)
+            elif isinstance(item, Chain):
+                for stage in item.stages:
+                    self.times[stage.step] = self.now
+                    for buffer in (*stage.step.reads, *stage.step.writes):
+                        self.touch(buffer, self.now)
+                self.now += 1
             else:
                 self._loop(item)
 

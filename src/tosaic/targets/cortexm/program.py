@@ -6,7 +6,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
 from tosaic.ir.graph import Op
-from tosaic.targets.cortexm.layers import Call
+from tosaic.targets.cortexm.expressions import Expr
+from tosaic.targets.cortexm.layers import Call, Layer
 from tosaic.targets.cortexm.loops import NAME, Function, literal
 from tosaic.targets.cortexm.views import Buffer, View
 
@@ -26,6 +27,8 @@ class Step:
     call: Call | None = None
     rows: tuple[int, int] | None = None
     same_place: tuple[Buffer, ...] = ()
+    layer: Layer | None = None
+    loop: tuple[Expr, tuple[int, ...], View] | None = None  # expression, shape, where it is stored
 
     @property
     def scratch(self) -> int:
@@ -52,7 +55,48 @@ class Loop:
     ops: tuple[Op, ...] = ()
 
 
-Item = Step | Branch | Loop
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """Which rows of an input a row of a stage needs: those below r · stride + reach, up to all.
+
+    ``stage`` makes them, or None for a tensor that is there as a whole. ``first`` is the first row
+    that row 0 needs.
+    """
+
+    buffer: Buffer
+    stage: int | None
+    stride: int
+    reach: int
+    first: int
+    height: int
+
+    def rows(self, r: int) -> int:
+        return min(self.height, max(0, r * self.stride + self.reach))
+
+    def oldest(self, r: int) -> int:
+        return max(0, r * self.stride + self.first)
+
+
+@dataclass(slots=True, eq=False)
+class Stage:
+    """A step that makes one row of its result at a time, ``rings`` rows of which are kept."""
+
+    step: Step
+    demands: tuple[Demand, ...]
+    height: int
+    row: int  # elements
+    ring: int
+
+
+@dataclass(slots=True, eq=False)
+class Chain:
+    """Stages that make rows as they are needed; the last one's are the result."""
+
+    stages: list[Stage]
+    ops: tuple[Op, ...] = ()
+
+
+Item = Step | Branch | Loop | Chain
 
 
 @dataclass(slots=True)
@@ -75,6 +119,8 @@ def _steps(items: Sequence[Item]) -> Iterator[Step]:
         elif isinstance(item, Branch):
             yield from _steps(item.then)
             yield from _steps(item.other)
+        elif isinstance(item, Chain):
+            yield from (stage.step for stage in item.stages)
         else:
             yield from _steps(item.before)
             yield from _steps(item.body)

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
+from types import MappingProxyType
 
 from tosaic.ir.graph import Quant, Unsigned, Value
 from tosaic.targets.cortexm.blob import Blob
 from tosaic.targets.cortexm.cores import Core
-from tosaic.targets.cortexm.loops import NAME
+from tosaic.targets.cortexm.loops import NAME, literal
 from tosaic.targets.cortexm.memory import Plan
-from tosaic.targets.cortexm.program import Branch, Item, Program, Step
+from tosaic.targets.cortexm.program import Branch, Chain, Item, Program, Stage, Step
 from tosaic.targets.cortexm.views import SIZES, Buffer, View
 
 _INCLUDE = re.compile(r'#include "(\w+\.h)"')
@@ -34,6 +35,7 @@ class Writer:
         self.blob = Blob()
         self.functions: dict[str, str] = {}
         self.called: dict[Step, str] = {}
+        self.chains: list[str] = []
         self.includes: dict[str, None] = {"elementwise.h": None}
 
     def write(self) -> Source:
@@ -57,7 +59,8 @@ class Writer:
         name, upper = self.name, self.name.upper()
         includes = "".join(f'#include "kernels/{each}"\n' for each in self.includes)
         functions = "\n".join(
-            text.replace(NAME, function) for text, function in self.functions.items()
+            [text.replace(NAME, function) for text, function in self.functions.items()]
+            + self.chains
         )
         uses = [f"    (void){each};\n" for each in ("io", "arena")]
         return (
@@ -83,6 +86,8 @@ class Writer:
                 found.append(f"{indent}}} else {{")
                 found += self.lines(item.other, indent + "    ")
                 found.append(f"{indent}}}")
+            elif isinstance(item, Chain):
+                found.append(f"{indent}{self.chain(item)}")
             else:
                 found.append(f"{indent}for (;;) {{")
                 found += self.lines(item.before, indent + "    ")
@@ -93,7 +98,49 @@ class Writer:
                 found.append(f"{indent}}}")
         return found
 
-    def call(self, step: Step) -> str:
+    def chain(self, chain: Chain) -> str:
+        """A function for each stage: it makes rows of its result up to a number of them."""
+        names: list[str] = []
+        for stage in chain.stages:
+            name = f"{self.name}_rows_{len(self.chains)}"
+            lines = [
+                f"TK_NOINLINE void {name}(const struct {self.name}_io *io, void *arena, "
+                "int32_t *done, int32_t rows)", "{", "    (void)io;", "    (void)arena;",
+                f"    while (done[{len(names)}] < rows) {{",
+                f"        const int32_t r = done[{len(names)}];",
+            ]  # fmt: skip
+            for need in stage.demands:
+                if need.stage is not None:
+                    count = f"r * {need.stride} + {literal(need.reach)}"
+                    rows = f"tk_min({need.height}, {count})"
+                    lines.append(f"        {names[need.stage]}(io, arena, done, {rows});")
+            lines.append(f"        {self.call(stage.step, self._slots(chain, stage))};")
+            lines += [f"        done[{len(names)}] = r + 1;", "    }", "}"]
+            self.chains.append("\n".join(lines) + "\n")
+            names.append(name)
+        counters = f"{{ {', '.join('0' for _ in names)} }}"
+        return (
+            f"{{ int32_t done[{len(names)}] = {counters}; "
+            f"{names[-1]}(io, arena, done, {chain.stages[-1].height}); }}"
+        )
+
+    def _slots(self, chain: Chain, stage: Stage) -> dict[Buffer, str]:
+        """Where row r of a tensor that a stage takes or gives row by row begins."""
+        rows = {each.step.writes[0]: each for each in chain.stages}
+        slots = {}
+        whole_inputs = stage.step.call is not None and stage.step.call.streams
+        for buffer in (*stage.step.reads, *stage.step.writes):
+            is_out = buffer in stage.step.writes
+            if whole_inputs and not is_out:
+                continue
+            made = rows.get(buffer)
+            if made is not None and made.ring < made.height:
+                slots[buffer] = f"(r % {made.ring}) * {made.row}"
+            elif buffer.kind != "const":
+                slots[buffer] = f"r * {stage.row}"
+        return slots
+
+    def call(self, step: Step, slots: Mapping[Buffer, str] = MappingProxyType({})) -> str:
         text = step.function.text
         if text not in self.functions:
             self.functions[text] = f"{self.name}_{step.kind}_{len(self.functions)}"
@@ -101,7 +148,10 @@ class Writer:
             self.includes.setdefault(include)
         self.called[step] = self.functions[text]
         writes = step.writes
-        args = [self.pointer(view, view.buffer not in writes) for view in step.function.pointers]
+        args = [
+            self.pointer(view, view.buffer not in writes, slots.get(view.buffer, ""))
+            for view in step.function.pointers
+        ]
         call = step.call
         if call is not None:
             for data, ctype in ((call.blob, "uint8_t"), (call.lut, "int8_t")):
@@ -114,15 +164,15 @@ class Writer:
                 )
             if call.streams:
                 rows = step.rows or (0, 0)
-                args += [str(rows[0]), str(rows[1])]
+                args += ["r", "r + 1"] if slots else [str(rows[0]), str(rows[1])]
         return f"{self.functions[text]}({', '.join(args)})"
 
-    def pointer(self, view: View, is_const: bool = True) -> str:
+    def pointer(self, view: View, is_const: bool = True, slot: str = "") -> str:
         buffer, size = view.buffer, SIZES[view.buffer.ctype]
         if buffer.kind == "const":
             at = self.blob.place(buffer.data) + view.offset * size
             return _cast(f"{self.name}_weights + {at}", buffer.ctype, True)
-        more = f" + {view.offset}" if view.offset else ""
+        more = (f" + {view.offset}" if view.offset else "") + (f" + {slot}" if slot else "")
         if buffer.kind == "arena":
             storage = self.plan.places[buffer]
             place = self.arena(storage.number, storage.offset)

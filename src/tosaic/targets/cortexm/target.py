@@ -21,9 +21,13 @@ _TRAITS = Traits(sums_ride=False, steps_at_once=8, fuses_widening=True, fuses_ep
 
 @dataclass(frozen=True, slots=True)
 class Options:
-    """How the C is made: ``name`` is the prefix of its functions and files."""
+    """How the C is made: ``name`` is the prefix of its functions and files.
+
+    ``memory`` is "small" for an arena as small as it can be: layers run row by row.
+    """
 
     name: str = "net"
+    memory: str = "fast"
     check: bool = True
 
 
@@ -34,6 +38,8 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
         if option not in names:
             raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(names)}")
     options = Options(**{key: value for key, value in given.items() if value is not None})
+    if options.memory not in ("fast", "small"):
+        raise InvalidInput(f"memory is 'fast' or 'small', not {options.memory!r}")
     core = CORES[name]
     return Target(
         name, Env.parse(_ENV), traits=_TRAITS, emit=partial(_emit, name, options),
@@ -46,4 +52,4 @@ def _emit(
     name: str, options: Options, graph: Graph, given: Sequence[Array] | None = None,
     mends: bool = True,
 ) -> Network:  # fmt: skip
-    return compile_graph(graph, CORES[name], options.name)
+    return compile_graph(graph, CORES[name], options.name, options.memory == "small")
