@@ -16,34 +16,35 @@ from tosaic.targets.cortexm.layers import Call, Conv, Requant
 def conv(layer: Conv, core: Core) -> Call | None:
     """The convolution in blocks of three pixels and two channels; depthwise 3×3 by four channels."""
     made = layer.requant
-    if layer.bits != 8 or layer.out_bits != 8 or layer.w_zp or made is None or layer.oc < 2:
+    if layer.bits != 8 or layer.out_bits == 32 or layer.w_zp or made is None or layer.oc < 2:
         return None
     found = scales_of(layer, made)
     if found is None:
         return None
     scales, is_plain = found
-    is_quick = (is_plain or layer.kind == "depthwise") and (made.lo, made.hi) == (-128, 127)
-    literals = (*layer.geometry, layer.x_zp, made.lo, made.hi, int(is_quick))
+    is_full = (made.lo, made.hi) == (-128, 127)
     lut = b"" if made.lut is None else made.lut.tobytes()
     if layer.kind == "depthwise":
-        return _depthwise(layer, literals, scales, lut)
+        return _depthwise(layer, made, scales, lut)
     taps = 1 if layer.dx == 1 else layer.kw
     words = (layer.kw // taps * layer.ic + 3) // 4
     is_row = layer.n * layer.oh * layer.ow * layer.kh * layer.kw == layer.ih * layer.iw == 1
     if is_row:
         words += words % 2
     groups = layer.kh * taps * words
-    packed = _pairs(_patches(layer, taps, words), folded_bias(layer), scales)
+    weight, bias = _patches(layer, taps, words), folded_bias(layer)
+    kind = 3 if layer.out_bits == 16 else 0 if is_plain and is_full else 1 if is_plain else 2
+    packed = _pairs(weight, bias, scales) if kind < 2 else None
     if packed is None:
-        return None
+        kind, packed = max(kind, 2), _pairs_apart(weight, bias, scales)
     if is_row:
         return Call(
-            "tk_linear_s8_dsp", "linear_s8_dsp.h", (layer.ic, layer.oc, made.lo, made.hi),
+            "tk_linear_s8_dsp", "linear_s8_dsp.h", (layer.ic, layer.oc, made.lo, made.hi, kind),
             packed, lut, scratch=8 * groups + 24, streams=True,
         )  # fmt: skip
     return Call(
         "tk_conv_s8_dsp", "conv_s8_dsp.h",
-        literals, packed, lut,
+        (*layer.geometry, layer.x_zp, made.lo, made.hi, kind), packed, lut,
         scratch=24 * groups + 32 + 12 * groups, streams=True,
     )  # fmt: skip
 
@@ -80,31 +81,46 @@ def _patches(layer: Conv, taps: int, words: int) -> Array:
 
 
 def _pairs(weight: Array, bias: Array, scales: Array) -> bytes | None:
-    """Two channels at a time: bias, words that serve both, bias, scales; None if one cannot be packed."""
-    oc, groups, _ = weight.shape
-    first = np.arange(0, oc - 1, 2)
-    if oc % 2:
-        first = np.append(first, oc - 2)
-    # Elements 0 and 2, then 1 and 3 of each four: [pair, word, lane].
-    low, high = (
-        weight[at][:, :, [0, 2, 1, 3]].reshape(len(first), 2 * groups, 2) for at in (first, first + 1)
-    )
+    """Two channels as the halves of int16; None where a weight or a sum has no room."""
+    low, high = _two(weight)
     # (raw − low) >> 8 is the second sum while it has 24 bits.
-    if (np.abs(high.astype(np.int64)).sum((1, 2)) * 128 >= 1 << 23).any():
+    both = 256 * high + low
+    if (np.abs(high).sum((1, 2)) * 128 >= 1 << 23).any() or both.min() < -32768:
         return None
-    both = 256 * high.astype(np.int32) + low
-    if both.size and (both.min() < -32768):
-        return None
-    body = both.astype("<i2").reshape(len(first), 2 * groups, 2).view("<i4").reshape(len(first), -1)
-    columns = (
-        bias[first][:, None], body, bias[first + 1][:, None], scales[first], scales[first + 1]
-    )  # fmt: skip
-    return np.concatenate([np.asarray(part, "<i4") for part in columns], 1).astype("<i4").tobytes()
+    return _packed(both.astype("<i2"), bias, 0, scales)
 
 
-def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes) -> Call | None:
+def _pairs_apart(weight: Array, bias: Array, scales: Array) -> bytes:
+    """Two channels as even and odd bytes."""
+    low, high = _two(weight)
+    words = np.stack([low, high], -1).astype(np.int8)
+    return _packed(words.view("<i2")[..., 0], bias, 1, scales)
+
+
+def _first(oc: int) -> Array:
+    """The first of each two channels; the last two overlap if their number is odd."""
+    return np.minimum(np.arange(0, oc, 2), oc - 2)
+
+
+def _two(weight: Array) -> tuple[Array, Array]:
+    """Both channels of each two, [pair, word, 2]: elements 0 and 2, then 1 and 3 of each four."""
+    first = _first(len(weight))
+    ordered = weight[:, :, [0, 2, 1, 3]].astype(np.int64).reshape(len(weight), -1, 2)
+    return ordered[first], ordered[first + 1]
+
+
+def _packed(halves: Array, bias: Array, is_apart: int, scales: Array) -> bytes:
+    """Bias, words, bias (less the first if its sum begins with that), scales of two channels."""
+    first = _first(len(bias))
+    second = bias[first + 1].astype(np.int64) - is_apart * bias[first].astype(np.int64)
+    body = np.ascontiguousarray(halves).view("<i4").reshape(len(first), -1)
+    columns = bias[first][:, None], body, second[:, None], scales[first], scales[first + 1]
+    return np.concatenate([c.astype("<i4") for c in columns], 1).tobytes()
+
+
+def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | None:
     kernel = layer.kh, layer.kw, layer.dy, layer.dx
-    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc or layer.ic < 4:
+    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc or layer.ic < 4 or layer.out_bits != 8:
         return None
     if (layer.sy, layer.sx) not in ((1, 1), (2, 2)):
         return None
@@ -116,8 +132,8 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
     packed = np.concatenate([weights.view("<i4").reshape(layer.oc, 3), rows], 1).astype("<i4").tobytes()
     return Call(
         "tk_depthwise_s8_dsp", "depthwise_s8_dsp.h",
-        literals, packed, lut,
-        scratch=4 * 64 + 32 * columns + 4, streams=True,
+        (*layer.geometry, layer.x_zp, made.lo, made.hi, int((made.lo, made.hi) == (-128, 127))),
+        packed, lut, scratch=4 * 64 + 32 * columns + 4, streams=True,
     )  # fmt: skip
 
 

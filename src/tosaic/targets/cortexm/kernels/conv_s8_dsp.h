@@ -3,7 +3,9 @@
  * The patches of three pixels are widened once to pairs of int16, interleaved, and multiplied by all
  * channels. A word of packed weights serves two channels, (a, b) in bytes 0 and 2, (c, d) in bytes 1
  * and 3: as a pair of int16 it is 256 * (c, d) + (a, b), so SMLAD by the word itself and by its
- * sign-extended bytes 0 and 2 gives both sums; the packing takes care of the borrows.
+ * sign-extended bytes 0 and 2 gives both sums; the packing takes care of the borrows. Kinds: 0, full
+ * range of int8; 1, with limits; 2, sums of more than 24 bits, or shifted to the left: bytes 1 and 3
+ * are sign-extended, too; 3, as 2 with results of int16.
  *
  * Packed for two channels: the bias of the first; the weights, two words for each four elements of a
  * patch, of elements 0 and 2, and 1 and 3; the bias of the second; multiplier, offset and shift - 32
@@ -23,10 +25,10 @@ struct tk_block_dsp {
 };
 
 #if TK_DSP
-#define TK_PAIR                                                                                     \
+#define TK_PAIR(second)                                                                             \
     "ldr r12, [r0], #4\n\t"                                                                         \
     "ldm r1!, {r9, r10, r11}\n\t"                                                                   \
-    "sxtb16 lr, r12\n\t"                                                                            \
+    "sxtb16 lr, r12\n\t" second                                                                     \
     "smlad r2, lr, r9, r2\n\tsmlad r3, lr, r10, r3\n\tsmlad r4, lr, r11, r4\n\t"                    \
     "smlad r5, r12, r9, r5\n\tsmlad r6, r12, r10, r6\n\tsmlad r7, r12, r11, r7\n\t"
 #define TK_LIMIT(a)                                                                                 \
@@ -39,53 +41,63 @@ struct tk_block_dsp {
         TK_LIMIT("r6") TK_LIMIT("r7")
 #define TK_EARLIER(a, b, c)                                                                         \
     "lsr r8, r11, #8\n\tlsl " a ", " a ", r8\n\tlsl " b ", " b ", r8\n\tlsl " c ", " c ", r8\n\t"
-#define TK_BLOCK(first, second, clamp)                                                                             \
-    __asm__ volatile(                                                                               \
-        "1:\n\t"                                                                                    \
-        "ldr r8, [r1, #16]\n\t"                                                                     \
-        "ldr r2, [r0], #4\n\t"                                                                      \
-        "ldr r1, [r1, #12]\n\t"                                                                     \
-        "lsrs r8, r8, #1\n\t"                                                                       \
-        "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\tmov r6, r2\n\tmov r7, r2\n\t"                    \
-        "bcc 3f\n"                                                                                  \
-        "2:\n\t" TK_PAIR TK_PAIR "\n3:\n\t" TK_PAIR TK_PAIR                                         \
-        "subs r8, r8, #1\n\t"                                                                       \
-        "bne 2b\n\t"                                                                                \
-        "ldm r0!, {r8, r9, r10, r11}\n\t"                                                           \
-        "subs r5, r5, r2\n\tsubs r6, r6, r3\n\tsubs r7, r7, r4\n\t"                                 \
-        "add r5, r8, r5, asr #8\n\tadd r6, r8, r6, asr #8\n\tadd r7, r8, r7, asr #8\n\t" first      \
-        "smmla r2, r2, r9, r10\n\tsmmla r3, r3, r9, r10\n\tsmmla r4, r4, r9, r10\n\t"               \
-        "asr r2, r2, r11\n\tasr r3, r3, r11\n\tasr r4, r4, r11\n\t"                                 \
-        "ldm r0!, {r9, r10, r11}\n\t" second                                                        \
-        "smmla r5, r5, r9, r10\n\tsmmla r6, r6, r9, r10\n\tsmmla r7, r7, r9, r10\n\t"               \
-        "asr r5, r5, r11\n\tasr r6, r6, r11\n\tasr r7, r7, r11\n\t" clamp                           \
-        "ldm r1, {r8, r9, r10}\n\t"                                                                 \
-        "ldr r11, [r1, #20]\n\t"                                                                    \
-        "strb r2, [r8], #1\n\tstrb r5, [r8], #1\n\t"                                                \
-        "strb r3, [r9], #1\n\tstrb r6, [r9], #1\n\t"                                                \
-        "strb r4, [r10], #1\n\tstrb r7, [r10], #1\n\t"                                              \
-        "stm r1, {r8, r9, r10}\n\t"                                                                 \
-        "cmp r0, r11\n\t"                                                                           \
-        "bne 1b"                                                                                    \
-        : "+r"(w), "+r"(b)                                                                          \
-        :                                                                                           \
-        : "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc",          \
-        "memory")
-
+#define TK_SPLIT                                                                                    \
+    "subs r5, r5, r2\n\tsubs r6, r6, r3\n\tsubs r7, r7, r4\n\t"                                     \
+    "add r5, r8, r5, asr #8\n\tadd r6, r8, r6, asr #8\n\tadd r7, r8, r7, asr #8\n\t"
+#define TK_APART "add r5, r5, r8\n\tadd r6, r6, r8\n\tadd r7, r7, r8\n\t"
+#define TK_STORE(op, size)                                                                          \
+    op " r2, [r8], #" size "\n\t" op " r5, [r8], #" size "\n\t" op " r3, [r9], #" size "\n\t" op    \
+       " r6, [r9], #" size "\n\t" op " r4, [r10], #" size "\n\t" op " r7, [r10], #" size "\n\t"
 /* All pairs of channels from `packed` to the block's end, for three pixels. */
-TK_SHARED void tk_block_quick_dsp(struct tk_block_dsp *block, const uint8_t *packed)
-{
-    register const uint8_t *w __asm__("r0") = packed;
-    register struct tk_block_dsp *b __asm__("r1") = block;
-    TK_BLOCK("", "", TK_SATURATE);
-}
+#define TK_BLOCK(name, pair, combine, first, second, clamp, store)                                  \
+    TK_SHARED void name(struct tk_block_dsp *block, const uint8_t *packed)                          \
+    {                                                                                               \
+        register const uint8_t *w __asm__("r0") = packed;                                           \
+        register struct tk_block_dsp *b __asm__("r1") = block;                                      \
+        __asm__ volatile(                                                                           \
+            "1:\n\t"                                                                                \
+            "ldr r8, [r1, #16]\n\t"                                                                 \
+            "ldr r2, [r0], #4\n\t"                                                                  \
+            "ldr r1, [r1, #12]\n\t"                                                                 \
+            "lsrs r8, r8, #1\n\t"                                                                   \
+            "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\tmov r6, r2\n\tmov r7, r2\n\t"                \
+            "bcc 3f\n"                                                                              \
+            "2:\n\t" pair pair "\n3:\n\t" pair pair "subs r8, r8, #1\n\t"                           \
+            "bne 2b\n\t"                                                                            \
+            "ldm r0!, {r8, r9, r10, r11}\n\t" combine first                                         \
+            "smmla r2, r2, r9, r10\n\tsmmla r3, r3, r9, r10\n\tsmmla r4, r4, r9, r10\n\t"           \
+            "asr r2, r2, r11\n\tasr r3, r3, r11\n\tasr r4, r4, r11\n\t"                             \
+            "ldm r0!, {r9, r10, r11}\n\t" second                                                    \
+            "smmla r5, r5, r9, r10\n\tsmmla r6, r6, r9, r10\n\tsmmla r7, r7, r9, r10\n\t"           \
+            "asr r5, r5, r11\n\tasr r6, r6, r11\n\tasr r7, r7, r11\n\t" clamp                       \
+            "ldm r1, {r8, r9, r10}\n\t"                                                             \
+            "ldr r11, [r1, #20]\n\t" store                                                          \
+            "stm r1, {r8, r9, r10}\n\t"                                                             \
+            "cmp r0, r11\n\t"                                                                       \
+            "bne 1b"                                                                                \
+            : "+r"(w), "+r"(b)                                                                      \
+            :                                                                                       \
+            : "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc",      \
+            "memory");                                                                              \
+    }
+TK_BLOCK(tk_block_quick_dsp, TK_PAIR(""), TK_SPLIT, "", "", TK_SATURATE, TK_STORE("strb", "1"))
+TK_BLOCK(tk_block_limited_dsp, TK_PAIR(""), TK_SPLIT, "", "", TK_LIMITS, TK_STORE("strb", "1"))
+TK_BLOCK(tk_block_exact_dsp, TK_PAIR("sxtb16 r12, r12, ror #8\n\t"), TK_APART,
+    TK_EARLIER("r2", "r3", "r4"), TK_EARLIER("r5", "r6", "r7"), TK_LIMITS, TK_STORE("strb", "1"))
+TK_BLOCK(tk_block_int16_dsp, TK_PAIR("sxtb16 r12, r12, ror #8\n\t"), TK_APART,
+    TK_EARLIER("r2", "r3", "r4"), TK_EARLIER("r5", "r6", "r7"), TK_LIMITS, TK_STORE("strh", "2"))
 
-/* The same with limits within int8, and sums that are shifted to the left before. */
-TK_SHARED void tk_block_exact_dsp(struct tk_block_dsp *block, const uint8_t *packed)
+TK_HOT void tk_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t kind)
 {
-    register const uint8_t *w __asm__("r0") = packed;
-    register struct tk_block_dsp *b __asm__("r1") = block;
-    TK_BLOCK(TK_EARLIER("r2", "r3", "r4"), TK_EARLIER("r5", "r6", "r7"), TK_LIMITS);
+    if (kind == 0) {
+        tk_block_quick_dsp(block, w);
+    } else if (kind == 1) {
+        tk_block_limited_dsp(block, w);
+    } else if (kind == 2) {
+        tk_block_exact_dsp(block, w);
+    } else {
+        tk_block_int16_dsp(block, w);
+    }
 }
 
 /* `words` words of three rows of int8 as interleaved pairs of int16: elements 0 and 2 of the three, then 1 and 3. */
@@ -109,34 +121,24 @@ TK_SHARED int32_t *tk_widen_dsp(int32_t *to, const int8_t *a, const int8_t *b, c
 
 #else
 
-TK_HOT int32_t tk_int16_of(int32_t word, int32_t which) { return (int16_t)((uint32_t)word >> (16 * which)); }
-
-TK_COLD void tk_block_exact_dsp(struct tk_block_dsp *block, const uint8_t *w)
+TK_COLD void tk_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t kind)
 {
     const int32_t words = (int32_t)(block->steps - 1) * 2;
     for (; w != block->end; w += 4 * (words + 8)) {
-        int32_t j, k, lane, first = tk_load32(w), second = tk_load32(w + 4 * (words + 1));
-        const uint8_t *scales = w + 4 * (words + 2);
+        int32_t j, k, c;
         for (j = 0; j < 3; ++j) {
-            uint32_t low = (uint32_t)first, raw = (uint32_t)first;
-            for (k = 0; k < words; ++k) {
-                const int32_t word = tk_load32(w + 4 * (k + 1));
-                for (lane = 0; lane < 2; ++lane) {
-                    const int32_t v = tk_int16_of(block->patches[3 * k + j], lane);
-                    low += (uint32_t)((int8_t)tk_int16_of(word, lane) * v);
-                    raw += (uint32_t)(tk_int16_of(word, lane) * v);
-                }
+            uint32_t sums[2];
+            tk_sums_dsp(w, block->patches + j, 3, words, kind > 1, sums);
+            for (c = 0; c < 2; ++c) {
+                const uint8_t *scales = w + 4 * (words + 2 + 3 * c);
+                k = tk_clamp(tk_scaled_dsp((int32_t)sums[c], tk_load32(scales),
+                    tk_load32(scales + 4), tk_load32(scales + 8)), block->lo, block->hi);
+                tk_store(block->y[j], 0, k, kind == 3 ? 16 : 8);
+                block->y[j] += kind == 3 ? 2 : 1;
             }
-            raw = (uint32_t)second + (uint32_t)((int32_t)(raw - low) >> 8);
-            *block->y[j]++ = (int8_t)tk_clamp(tk_scaled_dsp((int32_t)low, tk_load32(scales),
-                tk_load32(scales + 4), tk_load32(scales + 8)), block->lo, block->hi);
-            *block->y[j]++ = (int8_t)tk_clamp(tk_scaled_dsp((int32_t)raw, tk_load32(scales + 12),
-                tk_load32(scales + 16), tk_load32(scales + 20)), block->lo, block->hi);
         }
     }
 }
-
-TK_COLD void tk_block_quick_dsp(struct tk_block_dsp *block, const uint8_t *w) { tk_block_exact_dsp(block, w); }
 
 TK_COLD int32_t *tk_widen_dsp(int32_t *to, const int8_t *a, const int8_t *b, const int8_t *c, int32_t words)
 {
@@ -202,11 +204,11 @@ TK_HOT struct tk_patch_dsp tk_patch_dsp(const int8_t *x, int8_t *own, int32_t oy
     return patch;
 }
 
-TK_HOT void tk_conv_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const int8_t *lut,
+TK_HOT void tk_conv_s8_dsp(const int8_t *x, void *y, const uint8_t *w, const int8_t *lut,
     uint8_t *scratch, int32_t y0, int32_t y1, int32_t n, int32_t ih, int32_t iw, int32_t ic,
     int32_t oh, int32_t ow, int32_t oc, int32_t kh, int32_t kw, int32_t sy, int32_t sx, int32_t dy,
     int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t lo, int32_t hi,
-    int32_t is_quick)
+    int32_t kind)
 {
     const int32_t taps = dx == 1 ? 1 : kw, words = (kw / taps * ic + 3) / 4;
     const int32_t groups = kh * taps * words, pair = 4 * (2 * groups + 8);
@@ -216,6 +218,8 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const i
     int32_t *const patches = (int32_t *)(void *)scratch;
     struct tk_block_dsp *const block = (struct tk_block_dsp *)(void *)(patches + 6 * groups);
     int8_t *const own = (int8_t *)(block + 1);
+    const int32_t size = kind == 3 ? 2 : 1; /* of an element of the result */
+    int8_t *to_y = (int8_t *)y;
     int32_t image, p, j, ky, kx;
     block->patches = patches;
     block->steps = (uint32_t)groups + 1;
@@ -227,7 +231,7 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const i
             int32_t *to = patches;
             for (j = 0; j < 3; ++j) { /* the last block overlaps; of fewer than three pixels the last is repeated */
                 const int32_t at = count < 3 ? tk_min(j, count - 1) : tk_min(p, count - 3) + j;
-                block->y[j] = y + at * oc;
+                block->y[j] = to_y + at * oc * size;
                 if (is_flat) {
                     from[j].at = x + (y0 * ow + at) * ic;
                     from[j].row = from[j].tap = 0;
@@ -249,31 +253,23 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const i
                 }
             }
             block->end = w + (oc >> 1) * pair;
-            if (is_quick) {
-                tk_block_quick_dsp(block, w);
-            } else {
-                tk_block_exact_dsp(block, w);
-            }
+            tk_block_dsp(block, w, kind);
             if (oc & 1) {
                 for (j = 0; j < 3; ++j) {
-                    block->y[j] -= 1;
+                    block->y[j] -= size;
                 }
                 block->end += pair;
-                if (is_quick) {
-                    tk_block_quick_dsp(block, w + (oc >> 1) * pair);
-                } else {
-                    tk_block_exact_dsp(block, w + (oc >> 1) * pair);
-                }
+                tk_block_dsp(block, w + (oc >> 1) * pair, kind);
             }
             if (lut != NULL) {
-                int8_t *row = y + (count < 3 ? 0 : tk_min(p, count - 3)) * oc;
+                int8_t *row = to_y + (count < 3 ? 0 : tk_min(p, count - 3)) * oc;
                 for (j = 0; j < tk_min(count, 3) * oc; ++j) {
                     row[j] = lut[row[j] + 128];
                 }
             }
         }
         x += ih * iw * ic;
-        y += count * oc;
+        to_y += count * oc * size;
     }
 }
 

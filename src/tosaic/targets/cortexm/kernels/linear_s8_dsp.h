@@ -18,80 +18,89 @@ struct tk_row_dsp {
 
 #if TK_DSP
 #define TK_WORD(w, x) "sxtb16 r12, " w "\n\tsmlad r3, " w ", " x ", r3\n\tsmlad r2, r12, " x ", r2\n\t"
-#define TK_EIGHT                                                                                    \
+#define TK_WORD_APART(w, x)                                                                         \
+    "sxtb16 r12, " w "\n\tsxtb16 " w ", " w ", ror #8\n\tsmlad r3, " w ", " x ", r3\n\t"            \
+    "smlad r2, r12, " x ", r2\n\t"
+#define TK_EIGHT(word)                                                                              \
     "ldm r0!, {r4, r5, r6, r7}\n\t"                                                                 \
-    "ldm r1!, {r8, r9, r10, r11}\n\t" TK_WORD("r4", "r8") TK_WORD("r5", "r9")                       \
-        TK_WORD("r6", "r10") TK_WORD("r7", "r11")
+    "ldm r1!, {r8, r9, r10, r11}\n\t" word("r4", "r8") word("r5", "r9") word("r6", "r10")           \
+        word("r7", "r11")
 #define TK_ROW_BOUND(a)                                                                             \
     "cmp " a ", r4\n\tit lt\n\tmovlt " a ", r4\n\tcmp " a ", r5\n\tit gt\n\tmovgt " a ", r5\n\t"
-
 /* All pairs of channels from `packed` to the row's end. */
-TK_SHARED void tk_linear_row_dsp(struct tk_row_dsp *row, const uint8_t *packed)
+#define TK_ROW(name, word, combine, op, size)                                                       \
+    TK_SHARED void name(struct tk_row_dsp *row, const uint8_t *packed)                              \
+    {                                                                                               \
+        register const uint8_t *w __asm__("r0") = packed;                                           \
+        register struct tk_row_dsp *b __asm__("r1") = row;                                          \
+        __asm__ volatile(                                                                           \
+            "1:\n\t"                                                                                \
+            "ldr lr, [r1, #8]\n\t"                                                                  \
+            "ldr r2, [r0], #4\n\t"                                                                  \
+            "ldr r1, [r1, #4]\n\t"                                                                  \
+            "lsrs lr, lr, #1\n\t"                                                                   \
+            "mov r3, r2\n\t"                                                                        \
+            "bcc 3f\n"                                                                              \
+            "2:\n\t" TK_EIGHT(word) "\n3:\n\t" TK_EIGHT(word) "subs lr, lr, #1\n\t"                 \
+            "bne 2b\n\t"                                                                            \
+            "ldm r0!, {r4, r5, r6, r7, r8, r9, r10}\n\t" combine                                    \
+            "ldrd r4, r11, [r1, #16]\n\t"                                                           \
+            "lsr r12, r7, #8\n\t"                                                                   \
+            "lsl r2, r2, r12\n\t"                                                                   \
+            "lsr r12, r10, #8\n\t"                                                                  \
+            "lsl r3, r3, r12\n\t"                                                                   \
+            "smmla r2, r2, r5, r6\n\t"                                                              \
+            "asr r2, r2, r7\n\t"                                                                    \
+            "smmla r3, r3, r8, r9\n\t"                                                              \
+            "asr r3, r3, r10\n\t"                                                                   \
+            "mov r5, r11\n\t" TK_ROW_BOUND("r2") TK_ROW_BOUND("r3")                                 \
+            "ldr r4, [r1]\n\t"                                                                      \
+            "ldr r5, [r1, #12]\n\t" op " r2, [r4], #" size "\n\t" op " r3, [r4], #" size "\n\t"     \
+            "str r4, [r1]\n\t"                                                                      \
+            "cmp r0, r5\n\t"                                                                        \
+            "bne 1b"                                                                                \
+            : "+r"(w), "+r"(b)                                                                      \
+            :                                                                                       \
+            : "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc",      \
+            "memory");                                                                              \
+    }
+TK_ROW(tk_row_limited_dsp, TK_WORD, "subs r3, r3, r2\n\tadd r3, r4, r3, asr #8\n\t", "strb", "1")
+TK_ROW(tk_row_exact_dsp, TK_WORD_APART, "add r3, r3, r4\n\t", "strb", "1")
+TK_ROW(tk_row_int16_dsp, TK_WORD_APART, "add r3, r3, r4\n\t", "strh", "2")
+
+TK_HOT void tk_linear_row_dsp(struct tk_row_dsp *row, const uint8_t *w, int32_t kind)
 {
-    register const uint8_t *w __asm__("r0") = packed;
-    register struct tk_row_dsp *b __asm__("r1") = row;
-    __asm__ volatile(
-        "1:\n\t"
-        "ldr lr, [r1, #8]\n\t"
-        "ldr r2, [r0], #4\n\t"
-        "ldr r1, [r1, #4]\n\t"
-        "lsrs lr, lr, #1\n\t"
-        "mov r3, r2\n\t"
-        "bcc 3f\n"
-        "2:\n\t" TK_EIGHT "\n3:\n\t" TK_EIGHT
-        "subs lr, lr, #1\n\t"
-        "bne 2b\n\t"
-        "ldm r0!, {r4, r5, r6, r7, r8, r9, r10}\n\t"
-        "subs r3, r3, r2\n\t"
-        "add r3, r4, r3, asr #8\n\t"
-        "ldrd r4, r11, [r1, #16]\n\t"
-        "lsr r12, r7, #8\n\t"
-        "lsl r2, r2, r12\n\t"
-        "lsr r12, r10, #8\n\t"
-        "lsl r3, r3, r12\n\t"
-        "smmla r2, r2, r5, r6\n\t"
-        "asr r2, r2, r7\n\t"
-        "smmla r3, r3, r8, r9\n\t"
-        "asr r3, r3, r10\n\t"
-        "mov r5, r11\n\t" TK_ROW_BOUND("r2") TK_ROW_BOUND("r3")
-        "ldr r4, [r1]\n\t"
-        "ldr r5, [r1, #12]\n\t"
-        "strb r2, [r4], #1\n\t"
-        "strb r3, [r4], #1\n\t"
-        "str r4, [r1]\n\t"
-        "cmp r0, r5\n\t"
-        "bne 1b"
-        : "+r"(w), "+r"(b)
-        :
-        : "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory");
+    if (kind < 2) {
+        tk_row_limited_dsp(row, w);
+    } else if (kind == 2) {
+        tk_row_exact_dsp(row, w);
+    } else {
+        tk_row_int16_dsp(row, w);
+    }
 }
 
 #else
 
-TK_COLD void tk_linear_row_dsp(struct tk_row_dsp *row, const uint8_t *w)
+TK_COLD void tk_linear_row_dsp(struct tk_row_dsp *row, const uint8_t *w, int32_t kind)
 {
     const int32_t words = (int32_t)(row->steps - 1) * 4;
     for (; w != row->end; w += 4 * (words + 8)) {
-        const uint8_t *scales = w + 4 * (words + 2);
-        uint32_t low = (uint32_t)tk_load32(w), raw = low;
-        int32_t k;
-        for (k = 0; k < words; ++k) {
-            const int32_t word = tk_load32(w + 4 * (k + 1)), v = row->row[k];
-            const int32_t a = (int16_t)v, b = (int16_t)(v >> 16);
-            low += (uint32_t)((int8_t)word * a) + (uint32_t)((int8_t)(word >> 16) * b);
-            raw += (uint32_t)((int16_t)word * a) + (uint32_t)((int16_t)(word >> 16) * b);
+        uint32_t sums[2];
+        int32_t c;
+        tk_sums_dsp(w, row->row, 1, words, kind > 1, sums);
+        for (c = 0; c < 2; ++c) {
+            const uint8_t *scales = w + 4 * (words + 2 + 3 * c);
+            tk_store(row->y, 0, tk_clamp(tk_scaled_dsp((int32_t)sums[c], tk_load32(scales),
+                tk_load32(scales + 4), tk_load32(scales + 8)), row->lo, row->hi), kind == 3 ? 16 : 8);
+            row->y += kind == 3 ? 2 : 1;
         }
-        raw = (uint32_t)tk_load32(scales - 4) + (uint32_t)((int32_t)(raw - low) >> 8);
-        *row->y++ = (int8_t)tk_clamp(tk_scaled_dsp((int32_t)low, tk_load32(scales),
-            tk_load32(scales + 4), tk_load32(scales + 8)), row->lo, row->hi);
-        *row->y++ = (int8_t)tk_clamp(tk_scaled_dsp((int32_t)raw, tk_load32(scales + 12),
-            tk_load32(scales + 16), tk_load32(scales + 20)), row->lo, row->hi);
     }
 }
 #endif
 
-TK_HOT void tk_linear_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const int8_t *lut,
-    uint8_t *scratch, int32_t y0, int32_t y1, int32_t ic, int32_t oc, int32_t lo, int32_t hi)
+TK_HOT void tk_linear_s8_dsp(const int8_t *x, void *y, const uint8_t *w, const int8_t *lut,
+    uint8_t *scratch, int32_t y0, int32_t y1, int32_t ic, int32_t oc, int32_t lo, int32_t hi,
+    int32_t kind)
 {
     const int32_t groups = (ic + 7) / 8, pair = 4 * (4 * groups + 8);
     int32_t *const row = (int32_t *)(void *)scratch;
@@ -109,21 +118,21 @@ TK_HOT void tk_linear_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, const
         row[2 * i] = tk_even_bytes(word);
         row[2 * i + 1] = tk_odd_bytes(word);
     }
-    block->y = y;
+    block->y = (int8_t *)y;
     block->row = row;
     block->steps = (uint32_t)groups + 1;
     block->lo = lo;
     block->hi = hi;
     block->end = w + (oc >> 1) * pair;
-    tk_linear_row_dsp(block, w);
+    tk_linear_row_dsp(block, w, kind);
     if (oc & 1) {
-        block->y -= 1;
+        block->y -= kind == 3 ? 2 : 1;
         block->end += pair;
-        tk_linear_row_dsp(block, w + (oc >> 1) * pair);
+        tk_linear_row_dsp(block, w + (oc >> 1) * pair, kind);
     }
     if (lut != NULL) {
         for (i = 0; i < oc; ++i) {
-            y[i] = lut[y[i] + 128];
+            ((int8_t *)y)[i] = lut[((int8_t *)y)[i] + 128];
         }
     }
 }
