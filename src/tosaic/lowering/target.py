@@ -63,6 +63,7 @@ class Estimate:
     memories: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[OperatorCost, ...] = ()
     tensors: tuple[PlacedTensor, ...] = ()
+    unit: str = "cycles"  # or instructions
 
 
 @dataclass(frozen=True, eq=False)
