@@ -33,7 +33,7 @@ def conv(layer: Conv, core: Core) -> Call | None:
         words += words % 2
     groups = layer.kh * taps * words
     weight, bias = _patches(layer, taps, words), folded_bias(layer)
-    kind = 3 if layer.out_bits == 16 else 0 if is_plain and is_full else 1 if is_plain else 2
+    kind = 3 if layer.out_bits == 16 else 2 if not is_plain and not is_row else int(not is_full)
     packed = _pairs(weight, bias, scales) if kind < 2 else None
     if packed is None:
         kind, packed = max(kind, 2), _pairs_apart(weight, bias, scales)

@@ -16,7 +16,7 @@ from tosaic.targets.cortexm.layers import Call, Conv, Requant
 def conv(layer: Conv, core: Core) -> Call | None:
     """The convolution in blocks of three pixels and four channels; depthwise 3×3 by 16 channels."""
     made = layer.requant
-    if layer.bits != 8 or layer.out_bits != 8 or layer.w_zp or made is None:
+    if layer.bits != 8 or layer.out_bits == 32 or layer.w_zp or made is None:
         return None
     found = scales_of(layer, made)
     if found is None:
@@ -34,12 +34,12 @@ def conv(layer: Conv, core: Core) -> Call | None:
     if layer.n * layer.oh * layer.ow * layer.kh * layer.kw == layer.ih * layer.iw == 1:
         return Call(
             "tk_linear_s8_mve", "linear_s8_mve.h",
-            (layer.ic, layer.oc, made.zp, made.lo, made.hi), _fours(weight, scales, 4), lut,
+            (layer.ic, layer.oc, made.zp, made.lo, made.hi, layer.out_bits // 8), _fours(weight, scales, 4), lut,
             scratch=16 * steps if layer.ic % 16 else 0, streams=True,
         )  # fmt: skip
     return Call(
-        "tk_conv_s8_mve", "conv_s8_mve.h", (*literals, int(is_plain)), _fours(weight, scales, 2), lut,
-        scratch=44 + 48 * steps + 16 + 12, streams=True,
+        "tk_conv_s8_mve", "conv_s8_mve.h", (*literals, 2 if layer.out_bits == 16 else int(not is_plain)), _fours(weight, scales, 2), lut,
+        scratch=44 + 48 * steps + 16 + 24, streams=True,
     )  # fmt: skip
 
 
@@ -75,7 +75,7 @@ def _fours(weight: Array, scales: Array, together: int) -> bytes:
 
 def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes) -> Call | None:
     kernel = layer.kh, layer.kw, layer.dy, layer.dx
-    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc:
+    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc or layer.out_bits != 8:
         return None
     if (layer.sy, layer.sx) not in ((1, 1), (2, 2)):
         return None
