@@ -10,7 +10,7 @@ import numpy as np
 from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
-from tosaic.targets.cortexm.layers import Call, Conv, Requant
+from tosaic.targets.cortexm.layers import Add, Call, Conv, Requant
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
@@ -33,7 +33,7 @@ def conv(layer: Conv, core: Core) -> Call | None:
         words += words % 2
     groups = layer.kh * taps * words
     weight, bias = _patches(layer, taps, words), folded_bias(layer)
-    kind = 3 if layer.out_bits == 16 else 0 if is_plain and is_full else 1 if is_plain else 2
+    kind = 3 if layer.out_bits == 16 else 2 if not is_plain and not is_row else int(not is_full)
     packed = _pairs(weight, bias, scales) if kind < 2 else None
     if packed is None:
         kind, packed = max(kind, 2), _pairs_apart(weight, bias, scales)
@@ -139,4 +139,25 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
     )  # fmt: skip
 
 
-FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv}
+def add(layer: Add, core: Core) -> Call | None:
+    """The sum of two tensors, each operand by a table, which has the shift of the sum to the left."""
+    made = layer.requant
+    multiplier, shift = int(made.multiplier[0]), int(made.shift[0])
+    tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(33 - shift, 0)
+    shift = max(shift, 33)
+    if shift > 54 or np.abs(tables).max(1).sum() >= 1 << 31:
+        return None
+    scale = multiplier, (1 << (shift - 33)) + (made.zp << (shift - 32)), shift - 32
+    return Call(
+        "tk_add_s8_dsp", "add_s8_dsp.h", (layer.size, made.lo, made.hi),
+        by_byte(tables) + np.array(scale, "<i4").tobytes(),
+        b"" if made.lut is None else made.lut.tobytes(),
+    )  # fmt: skip
+
+
+def by_byte(tables: Array) -> bytes:
+    """Tables by int8 from -128 on, in the order of bytes from 0 on."""
+    return np.roll(tables, 128, 1).astype("<i4").tobytes()
+
+
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv, Add: add}

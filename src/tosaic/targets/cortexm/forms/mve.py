@@ -9,14 +9,15 @@ import numpy as np
 
 from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
+from tosaic.targets.cortexm.forms.dsp import by_byte
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
-from tosaic.targets.cortexm.layers import Call, Conv, Requant
+from tosaic.targets.cortexm.layers import Add, Call, Conv, Requant
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
     """The convolution in blocks of three pixels and four channels; depthwise 3×3 by 16 channels."""
     made = layer.requant
-    if layer.bits != 8 or layer.out_bits != 8 or layer.w_zp or made is None:
+    if layer.bits != 8 or layer.out_bits == 32 or layer.w_zp or made is None:
         return None
     found = scales_of(layer, made)
     if found is None:
@@ -34,12 +35,12 @@ def conv(layer: Conv, core: Core) -> Call | None:
     if layer.n * layer.oh * layer.ow * layer.kh * layer.kw == layer.ih * layer.iw == 1:
         return Call(
             "tk_linear_s8_mve", "linear_s8_mve.h",
-            (layer.ic, layer.oc, made.zp, made.lo, made.hi), _fours(weight, scales, 4), lut,
+            (layer.ic, layer.oc, made.zp, made.lo, made.hi, layer.out_bits // 8), _fours(weight, scales, 4), lut,
             scratch=16 * steps if layer.ic % 16 else 0, streams=True,
         )  # fmt: skip
     return Call(
-        "tk_conv_s8_mve", "conv_s8_mve.h", (*literals, int(is_plain)), _fours(weight, scales, 2), lut,
-        scratch=44 + 48 * steps + 16 + 12, streams=True,
+        "tk_conv_s8_mve", "conv_s8_mve.h", (*literals, 2 if layer.out_bits == 16 else int(not is_plain)), _fours(weight, scales, 2), lut,
+        scratch=44 + 48 * steps + 16 + 24, streams=True,
     )  # fmt: skip
 
 
@@ -75,7 +76,7 @@ def _fours(weight: Array, scales: Array, together: int) -> bytes:
 
 def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes) -> Call | None:
     kernel = layer.kh, layer.kw, layer.dy, layer.dx
-    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc:
+    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc or layer.out_bits != 8:
         return None
     if (layer.sy, layer.sx) not in ((1, 1), (2, 2)):
         return None
@@ -89,4 +90,20 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
     )  # fmt: skip
 
 
-FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv}
+def add(layer: Add, core: Core) -> Call | None:
+    """The sum of two tensors, each operand by a table, which has the shift of the sum to the left."""
+    made = layer.requant
+    multiplier, shift = int(made.multiplier[0]), int(made.shift[0])
+    tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(32 - shift, 0)
+    shift = max(shift, 32)
+    if shift > 53 or np.abs(tables).max(1).sum() >= 1 << 30:
+        return None
+    scale = multiplier, made.zp << (shift - 31), 31 - shift
+    return Call(
+        "tk_add_s8_mve", "add_s8_mve.h", (layer.size, made.lo, made.hi),
+        by_byte(tables) + np.array(scale, "<i4").tobytes(),
+        b"" if made.lut is None else made.lut.tobytes(),
+    )  # fmt: skip
+
+
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv, Add: add}

@@ -28,7 +28,11 @@ struct tk_block_mve {
     "ldm r12, {r1, r3, r5, r9}\n\t" TK_STEP("vmladav.s8") "wls lr, r9, " skip "f\n" again           \
     ":\n\t" TK_STEP("vmladava.s8") "le lr, " again "b\n" skip ":\n\t"
 
-#define TK_BLOCK_MVE(before)                                                                        \
+#define TK_EARLIER_MVE                                                                              \
+    "vshr.u32 q3, q2, #8\n\tvshl.s32 q4, q4, q3\n\tvshl.s32 q5, q5, q3\n\tvshl.s32 q6, q6, q3\n\t"
+#define TK_STORE_MVE(op, size)                                                                      \
+    op " q4, [r1], #" size "\n\t" op " q5, [r3], #" size "\n\t" op " q6, [r5], #" size "\n\t"
+#define TK_BLOCK_MVE(before, store)                                                                 \
     __asm__ volatile(                                                                               \
         "ldr r0, [r12, #36]\n\t"                                                                    \
         "add r11, r12, #16\n\t"                                                                     \
@@ -47,7 +51,7 @@ struct tk_block_mve {
         "vadd.i32 q4, q4, r6\n\tvadd.i32 q5, q5, r6\n\tvadd.i32 q6, q6, r6\n\t"                     \
         "vmax.s32 q4, q4, q3\n\tvmax.s32 q5, q5, q3\n\tvmax.s32 q6, q6, q3\n\t"                     \
         "vmin.s32 q4, q4, q7\n\tvmin.s32 q5, q5, q7\n\tvmin.s32 q6, q6, q7\n\t"                     \
-        "vstrb.32 q4, [r1], #4\n\tvstrb.32 q5, [r3], #4\n\tvstrb.32 q6, [r5], #4\n\t"               \
+        store                                                                                       \
         "cmp r7, r0\n\t"                                                                            \
         "stm r11, {r1, r3, r5}\n\t"                                                                 \
         "bne 1b"                                                                                    \
@@ -61,7 +65,7 @@ TK_SHARED_MVE void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t 
 {
     register const uint8_t *w __asm__("r7") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;
-    TK_BLOCK_MVE("");
+    TK_BLOCK_MVE("", TK_STORE_MVE("vstrb.32", "4"));
 }
 
 /* The same with sums that are shifted to the left before. */
@@ -69,12 +73,31 @@ TK_SHARED_MVE void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t 
 {
     register const uint8_t *w __asm__("r7") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;
-    TK_BLOCK_MVE("vshr.u32 q3, q2, #8\n\tvshl.s32 q4, q4, q3\n\tvshl.s32 q5, q5, q3\n\tvshl.s32 q6, q6, q3\n\t");
+    TK_BLOCK_MVE(TK_EARLIER_MVE, TK_STORE_MVE("vstrb.32", "4"));
+}
+
+/* The same with results of int16. */
+TK_SHARED_MVE void tk_block_int16_mve(struct tk_block_mve *block, const uint8_t *packed)
+{
+    register const uint8_t *w __asm__("r7") = packed;
+    register struct tk_block_mve *b __asm__("r12") = block;
+    TK_BLOCK_MVE(TK_EARLIER_MVE, TK_STORE_MVE("vstrh.32", "8"));
+}
+
+TK_HOT void tk_block_mve(struct tk_block_mve *block, const uint8_t *w, int32_t kind)
+{
+    if (kind == 0) {
+        tk_block_quick_mve(block, w);
+    } else if (kind == 1) {
+        tk_block_exact_mve(block, w);
+    } else {
+        tk_block_int16_mve(block, w);
+    }
 }
 
 #else
 
-TK_COLD void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t *packed)
+TK_COLD void tk_block_mve(struct tk_block_mve *block, const uint8_t *packed, int32_t kind)
 {
     const int32_t steps = block->more + 1;
     const int8_t *w = (const int8_t *)packed;
@@ -82,19 +105,20 @@ TK_COLD void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t *packe
     for (; w != (const int8_t *)block->end; w += 64 * steps + 48) {
         for (pixel = 0; pixel < 3; ++pixel) {
             for (lane = 0; lane < 4; ++lane) {
-                const int8_t *row = w + (lane & 1) * 32 * steps + (lane >> 1) * 16, *scales = w + 64 * steps + 4 * lane;
+                const int8_t *row = w + (lane & 1) * 32 * steps + (lane >> 1) * 16;
+                const int8_t *scales = w + 64 * steps + 4 * lane;
                 uint32_t sum = (uint32_t)tk_load32(scales);
                 for (k = 0; k < 16 * steps; ++k) {
                     sum += (uint32_t)(row[k / 16 * 32 + k % 16] * block->x[pixel][k]);
                 }
-                *block->y[pixel]++ = (int8_t)tk_clamp(block->zp + tk_scaled_mve((int32_t)sum,
-                    tk_load32(scales + 16), tk_load32(scales + 32)), block->lo, block->hi);
+                k = tk_clamp(block->zp + tk_scaled_mve((int32_t)sum, tk_load32(scales + 16),
+                    tk_load32(scales + 32)), block->lo, block->hi);
+                tk_store(block->y[pixel], 0, k, kind == 2 ? 16 : 8);
+                block->y[pixel] += kind == 2 ? 2 : 1;
             }
         }
     }
 }
-
-TK_COLD void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t *w) { tk_block_exact_mve(block, w); }
 #endif
 
 /* The patch of an output pixel, copied: the zero point where the image ends. */
@@ -128,11 +152,11 @@ TK_HOT void tk_patch_mve(int8_t *to, const int8_t *x, int32_t oy, int32_t ox, in
     }
 }
 
-TK_HOT void tk_conv_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, const int8_t *lut,
+TK_HOT void tk_conv_s8_mve(const int8_t *x, void *y, const uint8_t *w, const int8_t *lut,
     uint8_t *scratch, int32_t y0, int32_t y1, int32_t n, int32_t ih, int32_t iw, int32_t ic,
     int32_t oh, int32_t ow, int32_t oc, int32_t kh, int32_t kw, int32_t sy, int32_t sx, int32_t dy,
     int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t y_zp,
-    int32_t lo, int32_t hi, int32_t is_quick)
+    int32_t lo, int32_t hi, int32_t kind)
 {
     const int32_t patch = kh * kw * ic, steps = (patch + 15) / 16, four = 64 * steps + 48;
     const int32_t is_flat = kh == 1 && kw == 1 && sy == 1 && sx == 1 && pt == 0 && pl == 0 &&
@@ -140,7 +164,9 @@ TK_HOT void tk_conv_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, const i
     const int32_t images = is_flat ? 1 : n, count = (y1 - y0) * ow * (is_flat ? n : 1);
     struct tk_block_mve *const block = (struct tk_block_mve *)(void *)scratch;
     int8_t *const own = (int8_t *)(block + 1), *const few = own + 48 * steps + 16;
-    int32_t image, p, j, k;
+    const int32_t size = kind == 2 ? 2 : 1; /* of an element of the result */
+    int8_t *to = (int8_t *)y;
+    int32_t image, p, j;
     block->more = steps - 1;
     block->zp = y_zp;
     block->lo = lo;
@@ -150,7 +176,7 @@ TK_HOT void tk_conv_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, const i
             const int32_t start = count < 3 ? 0 : tk_min(p, count - 3);
             for (j = 0; j < 3; ++j) { /* the last block overlaps; of fewer than three pixels the last is repeated */
                 const int32_t at = tk_min(start + j, count - 1);
-                block->y[j] = oc < 4 ? few + 4 * j : y + at * oc;
+                block->y[j] = oc < 4 ? few + 8 * j : to + at * oc * size;
                 block->x[j] = own + 16 * steps * j;
                 if (!is_flat) {
                     tk_patch_mve(own + 16 * steps * j, x, y0 + at / ow, at % ow, ih, iw, ic, kh, kw, sy,
@@ -162,29 +188,27 @@ TK_HOT void tk_conv_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, const i
                 }
             }
             block->end = w + (oc < 4 ? 1 : oc >> 2) * four;
-            (is_quick ? tk_block_quick_mve : tk_block_exact_mve)(block, w);
+            tk_block_mve(block, w, kind);
             if (oc > 4 && (oc & 3) != 0) {
                 for (j = 0; j < 3; ++j) {
-                    block->y[j] -= 4 - (oc & 3);
+                    block->y[j] -= (4 - (oc & 3)) * size;
                 }
                 block->end += four;
-                (is_quick ? tk_block_quick_mve : tk_block_exact_mve)(block, w + (oc >> 2) * four);
+                tk_block_mve(block, w + (oc >> 2) * four, kind);
             }
             if (oc < 4) {
                 for (j = 0; j < tk_min(count, 3); ++j) {
-                    for (k = 0; k < oc; ++k) {
-                        y[(start + j) * oc + k] = few[4 * j + k];
-                    }
+                    memcpy(to + (start + j) * oc * size, few + 8 * j, (size_t)(oc * size));
                 }
             }
             if (lut != NULL) {
                 for (j = start * oc; j < tk_min(start + 3, count) * oc; ++j) {
-                    y[j] = lut[y[j] + 128];
+                    to[j] = lut[to[j] + 128];
                 }
             }
         }
         x += ih * iw * ic;
-        y += count * oc;
+        to += count * oc * size;
     }
 }
 
