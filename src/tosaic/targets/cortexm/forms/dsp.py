@@ -10,7 +10,7 @@ import numpy as np
 from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
-from tosaic.targets.cortexm.layers import Add, Call, Conv, Requant
+from tosaic.targets.cortexm.layers import Add, Call, Conv, MatMul, Requant
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
@@ -45,7 +45,7 @@ def conv(layer: Conv, core: Core) -> Call | None:
     return Call(
         "tk_conv_s8_dsp", "conv_s8_dsp.h",
         (*layer.geometry, layer.x_zp, made.lo, made.hi, kind), packed, lut,
-        scratch=24 * groups + 32 + 12 * groups, streams=True,
+        scratch=24 * groups + 44 + 12 * groups, streams=True,
     )  # fmt: skip
 
 
@@ -153,9 +153,35 @@ def add(layer: Add, core: Core) -> Call | None:
     )  # fmt: skip
 
 
+def matmul(layer: MatMul, core: Core) -> Call | None:
+    """The product of matrices, a tile of columns packed at a time."""
+    made = layer.requant
+    if layer.bits != 8 or layer.out_bits == 32 or made is None or layer.width < 2:
+        return None
+    shift = int(made.shift[0])
+    left = max(33 - shift, 0)
+    if shift > 54 or (layer.c * 255 * 255) << left >= 1 << 31:
+        return None
+    right = max(shift - 32, 1)
+    scale = int(made.multiplier[0]), (1 << (right - 1)) + (made.zp << right), right + 256 * left
+    is_quick = left == 0 and (made.lo, made.hi) == (-128, 127)
+    kind = 3 if layer.out_bits == 16 else 0 if is_quick else 2
+    groups, tile = (layer.c + 3) // 4, min(layer.width, 32)
+    return Call(
+        "tk_matmul_s8_dsp", "matmul_s8_dsp.h",
+        (layer.n, layer.h, layer.c, layer.width, layer.batches, int(layer.is_transposed), tile,
+         layer.a_zp, layer.b_zp, *scale, made.lo, made.hi, kind),
+        lut=b"" if made.lut is None else made.lut.tobytes(),
+        scratch=24 * groups + 44 + (tile + 1) // 2 * 4 * (2 * groups + 8) + 4 * layer.h
+        + 12 * groups,
+    )  # fmt: skip
+
+
 def by_byte(tables: Array) -> bytes:
     """Tables by int8 from -128 on, in the order of bytes from 0 on."""
     return np.roll(tables, 128, 1).astype("<i4").tobytes()
 
 
-FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv, Add: add}
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {
+    Conv: conv, Add: add, MatMul: matmul,
+}  # fmt: skip

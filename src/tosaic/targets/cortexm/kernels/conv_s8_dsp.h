@@ -22,6 +22,7 @@ struct tk_block_dsp {
     uint32_t steps;     /* groups of four elements in a patch, plus one */
     const uint8_t *end; /* of the packed weights */
     int32_t lo, hi;
+    int32_t rows[3]; /* added to the sums of each row of a matrix; not of pixels */
 };
 
 #if TK_DSP
@@ -131,6 +132,7 @@ TK_COLD void tk_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t 
             tk_sums_dsp(w, block->patches + j, 3, words, kind > 1, sums);
             for (c = 0; c < 2; ++c) {
                 const uint8_t *scales = w + 4 * (words + 2 + 3 * c);
+                sums[c] += (uint32_t)block->rows[j];
                 k = tk_clamp(tk_scaled_dsp((int32_t)sums[c], tk_load32(scales),
                     tk_load32(scales + 4), tk_load32(scales + 8)), block->lo, block->hi);
                 tk_store(block->y[j], 0, k, kind == 3 ? 16 : 8);
@@ -225,6 +227,7 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, void *y, const uint8_t *w, const int
     block->steps = (uint32_t)groups + 1;
     block->lo = lo;
     block->hi = hi;
+    block->rows[0] = block->rows[1] = block->rows[2] = 0;
     for (image = 0; image < images; ++image) {
         for (p = 0; p < count; p += 3) {
             struct tk_patch_dsp from[3];
