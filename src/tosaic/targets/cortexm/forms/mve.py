@@ -11,7 +11,7 @@ from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.forms.dsp import by_byte
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
-from tosaic.targets.cortexm.layers import Add, Call, Conv, Requant
+from tosaic.targets.cortexm.layers import Add, Call, Conv, MatMul, Requant
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
@@ -40,7 +40,7 @@ def conv(layer: Conv, core: Core) -> Call | None:
         )  # fmt: skip
     return Call(
         "tk_conv_s8_mve", "conv_s8_mve.h", (*literals, 2 if layer.out_bits == 16 else int(not is_plain)), _fours(weight, scales, 2), lut,
-        scratch=44 + 48 * steps + 16 + 24, streams=True,
+        scratch=56 + 48 * steps + 16 + 24, streams=True,
     )  # fmt: skip
 
 
@@ -106,4 +106,28 @@ def add(layer: Add, core: Core) -> Call | None:
     )  # fmt: skip
 
 
-FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv, Add: add}
+def matmul(layer: MatMul, core: Core) -> Call | None:
+    """The product of matrices, a tile of columns packed at a time."""
+    made = layer.requant
+    if layer.bits != 8 or layer.out_bits == 32 or made is None or layer.width < 4:
+        return None
+    if not layer.is_transposed and layer.width > 2047:  # offsets of 16 bits are gathered
+        return None
+    shift = int(made.shift[0])
+    left = max(32 - shift, 0)
+    if (layer.c * 255 * 255) << left >= 1 << 31:
+        return None
+    steps, tile = (layer.c + 15) // 16, min(layer.width + -layer.width % 4, 32)
+    return Call(
+        "tk_matmul_s8_mve", "matmul_s8_mve.h",
+        (layer.n, layer.h, layer.c, layer.width, layer.batches, int(layer.is_transposed), tile,
+         layer.a_zp, layer.b_zp, int(made.multiplier[0]), (31 - max(shift, 32)) % 256 + 256 * left,
+         made.zp, made.lo, made.hi, layer.out_bits // 8),
+        lut=b"" if made.lut is None else made.lut.tobytes(),
+        scratch=56 + tile // 4 * (64 * steps + 48) + 4 * layer.h + 48 * steps,
+    )  # fmt: skip
+
+
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {
+    Conv: conv, Add: add, MatMul: matmul,
+}  # fmt: skip
