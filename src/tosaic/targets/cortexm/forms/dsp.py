@@ -33,8 +33,10 @@ def conv(layer: Conv, core: Core) -> Call | None:
         words += words % 2
     groups = layer.kh * taps * words
     weight, bias = _patches(layer, taps, words), folded_bias(layer)
-    kind = 3 if layer.out_bits == 16 else 2 if not is_plain and not is_row else int(not is_full)
-    packed = _pairs(weight, bias, scales) if kind < 2 else None
+    kind = 2 if not is_plain and not is_row else int(not is_full)
+    packed = _pairs(weight, bias, scales) if kind < 2 or layer.out_bits == 16 else None
+    if layer.out_bits == 16:
+        kind = 4 if packed is not None else 3
     if packed is None:
         kind, packed = max(kind, 2), _pairs_apart(weight, bias, scales)
     if is_row:
