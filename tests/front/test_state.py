@@ -239,6 +239,20 @@ def test_an_integer_that_is_written_is_read_as_an_integer() -> None:
     check(Counted(), *steps, target="TOSA-1.0+FP", refused=None)
 
 
+def test_a_number_that_is_written_to_all_elements_is_read_as_all_of_them() -> None:
+    class Filled(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("level", torch.zeros(2, 3))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.level.copy_(x.mean())
+            return self.level * 2
+
+    steps = [(torch.tensor([[value, 0.3]]),) for value in (1.7, -4.2, 0.4)]
+    check(Filled(), *steps, target="TOSA-1.0+FP", refused=None)
+
+
 def test_what_is_overwritten_has_no_part_in_the_range_of_what_is_written() -> None:
     small = 0.01 * torch.rand(5)
 

@@ -14,6 +14,7 @@ from tosaic.ir.graph import Value
 from tosaic.spec.dtypes import I8, I16, I32, I48, DType
 
 U55 = Configuration("u55-128", "Ethos_U55_High_End_Embedded", "Shared_Sram")
+SMALL = Configuration("u55-32", "Ethos_U55_High_End_Embedded", "Shared_Sram")
 U85 = Configuration("u85-256", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only")
 Make = Callable[[Maker], Value | tuple[Value, ...]]
 
@@ -246,7 +247,46 @@ def chosen_turned(m: Maker) -> tuple[Value, Value]:
 def looped(m: Maker) -> tuple[Value, Value]:
     """A loop adds 5 to a value three times, whose own numbers are negated before."""
     x = m.b.ABS(m.input(I32, (4, 6)))
-    before = m.b.NEGATE(x, m.zero(I32), m.zero(I32))
+    return m.b.NEGATE(x, m.zero(I32), m.zero(I32)), raised(m, x)
+
+
+def looped_input(m: Maker) -> tuple[Value, Value, Value]:
+    """A loop changes an input that others read in two shapes."""
+    x = m.input(I32, (4, 6))
+    flat = m.b.RESHAPE(x, m.b.shape((24,)))
+    return m.b.NEGATE(x, m.zero(I32), m.zero(I32)), raised(m, x), m.b.ABS(flat)
+
+
+def looped_twice(m: Maker) -> tuple[Value, Value]:
+    """Two loops change one value."""
+    x = m.b.ABS(m.input(I32, (4, 6)))
+    return raised(m, x), raised(m, x)
+
+
+def divided(m: Maker) -> tuple[Value, Value]:
+    """A quotient and a difference of a rescaled tensor in another shape."""
+    x = m.rescale(m.input(I8, (240,)), UNIT, I32, (-128, 0))
+    x = m.b.RESHAPE(x, m.b.shape((2, 3, 40)))
+    by = m.input(I32, (1, 1, 40), m.rng.integers(1, 9, (1, 1, 40)))
+    return m.b.INTDIV(x, by), m.b.SUB(x, m.input(I32, (2, 3, 40)))
+
+
+def by_one_for_two(m: Maker) -> tuple[Value, Value]:
+    """A RESCALE of int32 in another shape, behind which one by 1 is read by two."""
+    x = m.rescale(m.input(I32, (2, 1, 5, 1), reach=1 << 20), (1888071304, 43), I16)
+    x = m.rescale(m.b.RESHAPE(x, m.b.shape((1, 2, 5, 1))), UNIT, I32)
+    return m.b.ABS(x), m.b.MINIMUM(x, m.b.const(np.ones((1,) * 4), I32))
+
+
+def crossed_tiles(m: Maker) -> Value:
+    """The differences of rescaled rows and columns, of which the latter are tiled."""
+    x = m.b.RESHAPE(m.b.TILE(m.input(I16, (10,)), m.b.shape((3,))), m.b.shape((1, 5, 6)))
+    wide = [m.rescale(v, (1 << 30, 20), I32) for v in (m.input(I16, (4, 1, 6)), x)]
+    return m.b.SUB(*wide)
+
+
+def raised(m: Maker, x: Value) -> Value:
+    """A loop adds 5 to a value three times."""
     test, body = m.b.child("test"), m.b.child("body")
     for part in (test, body):
         part.input(I32, (1,), f"count_{part.graph.name}")
@@ -256,8 +296,7 @@ def looped(m: Maker) -> tuple[Value, Value]:
     more = body.ADD(inside, body.const([[5]], I32))
     body.output(body.ADD(count, body.const([1], I32)), more)
     start = m.b.IDENTITY(m.b.const([0], I32))
-    after = m.b.results("WHILE_LOOP", start, x, regions=(test.graph, body.graph))[1]
-    return before, after
+    return m.b.results("WHILE_LOOP", start, x, regions=(test.graph, body.graph))[1]
 
 
 @dataclass(frozen=True)
@@ -368,5 +407,12 @@ FORMS = {
     "two tables of int16 with a product between": Piece(two_tables, (U85,)),
     "a choice of a tensor that is turned round ones": Piece(chosen_turned, (U85,)),
     "a value that a loop changes and another reads": Piece(looped, (U85,)),
+    "an input that a loop changes and others read": Piece(looped_input, (U85,)),
+    "a value that two loops change": Piece(looped_twice, (U85,)),
+    "a quotient and a difference in another shape": Piece(divided, (U85,)),
+    "a RESCALE by 1 in another shape for two": Piece(by_one_for_two, (U55,)),
+    "differences with a TILE, both broadcast": Piece(crossed_tiles, (U55,)),
+    "a table of a turned tensor": Piece(
+        lambda m: m.table(m.b.TRANSPOSE(m.input(I8, (6, 9)), perms=(1, 0))), (SMALL,)),
     "a table of what a CAST wraps": Piece(wrapped, (U85,)),
 }  # fmt: skip

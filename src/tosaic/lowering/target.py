@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any, Protocol
 
@@ -63,6 +63,7 @@ class Estimate:
     memories: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[OperatorCost, ...] = ()
     tensors: tuple[PlacedTensor, ...] = ()
+    unit: str = "cycles"  # or instructions
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,6 +75,11 @@ class Compiled:
     data: bytes = b""
     checks: list[str] = field(default_factory=list)
     known_model: Model | None = None
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Without what is made anew when it is asked for: engines, the interpreter."""
+        kept = {f.name for f in fields(self)}
+        return {k: v for k, v in vars(self).items() if k in kept} | {"known_model": None}
 
     @cached_property
     def model(self) -> Model:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -44,6 +44,12 @@ class Artifact:
     delegates: tuple[Any, ...] = ()  # of Compiled, with what each target adds to it
     options: Mapping[str, Any] = field(default_factory=dict)
     made_for: Target | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """What it holds, and the state that runs left; the target by its name and options."""
+        own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_for"}
+        held = own, dict(self.device.options), self.__dict__.get("_state")
+        return _unpickled, (torchapi.dumps(held),)
 
     @cached_property
     def device(self) -> Target:
@@ -207,3 +213,11 @@ class Artifact:
         else:
             known = ", ".join((".tosa", ".mlir", *formats.WRITERS, *own))
             raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")
+
+
+def _unpickled(data: bytes) -> Artifact:
+    own, options, state = torchapi.loads(data)
+    made = Artifact(**own, made_for=target_of(own["target"], options))
+    if state is not None:
+        made.__dict__["_state"] = state
+    return made

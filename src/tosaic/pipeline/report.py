@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 
 _LINE = 72  # characters of a line of source
 _SHOWN = 12  # modules in a table of costs
+_POSSESSIVE = "'s estimate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +59,7 @@ class Costs:
     memories: dict[str, int]
     transposes: int
     modules: tuple[Cost, ...]
+    unit: str = "cycles"
 
 
 @dataclass(frozen=True, slots=True)
@@ -142,7 +144,7 @@ def _costs(made: Estimate) -> Costs:
     return Costs(
         made.by, made.cycles, made.scratch, made.flash, dict(made.memories),
         sum(c.cycles for c in made.operators if c.op == "TRANSPOSE"),
-        tuple(sorted(costs, key=lambda cost: -cost.cycles)),
+        tuple(sorted(costs, key=lambda cost: (-cost.cycles, -cost.macs))), made.unit,
     )  # fmt: skip
 
 
@@ -150,11 +152,12 @@ def _cost_tables(number: int, told: Costs) -> Iterable[Any]:
     share = told.transposes / max(told.cycles, 1)
     turned = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
     memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
+    taken = f"{told.cycles:,} {told.unit}{turned}; " if told.cycles else ""
     yield (
-        f"Graph {number} on the device, by {told.by}'s estimate: {told.cycles:,} cycles{turned}; "
+        f"Graph {number} on the device, by {told.by}{_POSSESSIVE if taken else ''}: {taken}"
         f"bytes: scratch {told.scratch:,}, flash {told.flash:,} ({memories})"
     )
-    numbers = ["cycles", "share", "multiplications"]
+    numbers = [told.unit, "share", "multiplications"]
     table = grid("module", *numbers, numbers=numbers)
     for cost in told.modules[:_SHOWN]:
         part = f"{cost.cycles / max(told.cycles, 1):.0%}"

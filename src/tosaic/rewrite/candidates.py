@@ -46,9 +46,12 @@ class Figures:
     constants: int = 0
 
     def beats(self, other: Figures) -> bool:
-        """Whether it is faster; weights in memory must be worth it, a byte a cycle, or saved."""
+        """Whether it is faster; weights in memory must be worth it, or saved elsewhere.
+
+        Four bytes are worth a cycle: about what networks have of both.
+        """
         saved, more = other.cycles - self.cycles, self.constants - other.constants
-        return saved > 0 and (more < saved or more <= other.memory - self.memory)
+        return saved > 0 and (more < 4 * saved or more <= other.memory - self.memory)
 
 
 Operands = Callable[[Op], Sequence[Value]]

@@ -24,7 +24,7 @@ JUMPS = re.compile(
     r"logical|isfinite|arg(max|min|sort)|bucketize|searchsorted|\bany|\ball|nonzero|remainder|"
     r"fmod|%|//|histc|sort|topk|kthvalue|median|quantile|cummax|hardshrink|softshrink|threshold|"
     r"\.int\(|\.long\(|\.bool\(|copysign|2: .*max\(|, v\d+ = |torch\.cond|int32|one_hot|max_pool|"
-    r"nextafter|half"
+    r"nextafter|half|bfloat16"
 )
 TIES = re.compile(r"arg(max|min|sort)|sort|topk|kthvalue|median|, v\d+ = |one_hot|mode|cummax")
 WHOLE = re.compile(r"round\(|floor\(|ceil\(|trunc\(|sign\(|sgn\(| [<>]=? | == |\.(int|long|bool)\(")

@@ -19,7 +19,7 @@ from judges.fuzz.generate import SEEDS
 from judges.fuzz.numbers import judge_float, judge_quantized
 from judges.fuzz.program import Loaded
 from judges.reference import run_reference
-from tosaic.errors import TosaicError, Unpredictable, first_line
+from tosaic.errors import InvalidInput, TosaicError, Unpredictable, first_line
 from tosaic.ir.graph import Op
 from tosaic.pipeline.artifact import Artifact
 
@@ -155,6 +155,8 @@ def _extremes(v: Verdict, loaded: Loaded, art: Artifact) -> None:
     except Unpredictable as error:
         noted = is_float and _is_noted(art, error)
         (v.listed if noted else v.faults).append(_unpredictable(error, kind))
+    except InvalidInput as error:  # such as integers that do not fit TOSA's 32 bits
+        (v.listed if "32 bits" in str(error) else v.faults).append(internal("run", error))
     except Exception as error:  # noqa: BLE001
         v.faults.append(internal("run", error))
 
@@ -179,7 +181,10 @@ def _is_finite(loaded: Loaded, given: list[Tensor]) -> bool:
         finite[0] &= bool(value.isfinite().all())
         return value
 
-    run_with(loaded.make(), [given], look)
+    try:
+        run_with(loaded.make(), [given], look)
+    except RuntimeError:  # such as other sizes, which depend on the data
+        return False
     return finite[0]
 
 

@@ -173,23 +173,30 @@ def _with_aliases(exported: ExportedProgram) -> ExportedProgram:
 
 
 def _with_whole_copies(exported: ExportedProgram) -> ExportedProgram:
-    """Sources of ``copy_`` in the type of what they overwrite, which torch forgets to cast to."""
+    """Sources of ``copy_`` in the type and shape of what they overwrite, which torch forgets."""
 
-    def casts(node: fx.Node) -> bool:
+    def differs(node: fx.Node) -> bool:
         if node.target is not torch.ops.aten.copy_.default:
             return False
-        return len({n.meta["val"].dtype for n in node.all_input_nodes}) > 1
+        values = [n.meta["val"] for n in node.all_input_nodes]
+        return len({(v.dtype, tuple(v.shape)) for v in values}) > 1
 
-    if not any(casts(node) for node in exported.graph.nodes):
+    if not any(differs(node) for node in exported.graph.nodes):
         return exported
     made = copied_program(exported)
-    for node in filter(casts, list(made.graph.nodes)):
+    for node in filter(differs, list(made.graph.nodes)):
         old, new = node.args[:2]
-        kind = old.meta["val"].dtype
+        kind, shape = old.meta["val"].dtype, list(old.meta["val"].shape)
+        source = new
         with made.graph.inserting_before(node):
-            cast = made.graph.call_function(torch.ops.aten.to.dtype, (new, kind))
-        cast.meta = {**new.meta, "val": new.meta["val"].to(kind)}
-        node.replace_input_with(new, cast)
+            for call, argument in (
+                (torch.ops.aten.to.dtype, kind),
+                (torch.ops.aten.expand.default, shape),
+            ):
+                made_by = made.graph.call_function(call, (source, argument))
+                made_by.meta = {**new.meta, "val": call(source.meta["val"], argument)}
+                source = made_by
+        node.replace_input_with(new, source)
     return made
 
 

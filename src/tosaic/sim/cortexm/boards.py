@@ -68,7 +68,9 @@ BOARDS = {
     "m3": Board("mps2-an385", ("-mcpu=cortex-m3", "-mfloat-abi=soft"), *_MPS2),
     "m4": Board("mps2-an386", ("-mcpu=cortex-m4", "-mfloat-abi=hard", "-mfpu=fpv4-sp-d16"), *_MPS2),
     "m7": Board("mps2-an500", ("-mcpu=cortex-m7", "-mfloat-abi=hard", "-mfpu=fpv5-d16"), *_M7),
-    "m33": Board("mps2-an505", ("-mcpu=cortex-m33", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"), *_M33),
+    "m33": Board(
+        "mps2-an505", ("-mcpu=cortex-m33", "-mfloat-abi=hard", "-mfpu=fpv5-sp-d16"), *_M33
+    ),
     "m55": Board("mps3-an547", ("-mcpu=cortex-m55", "-mfloat-abi=hard"), *_M55),
     "m85": Board("mps3-an547", ("-mcpu=cortex-m55", "-mfloat-abi=hard"), *_M55),
 }
@@ -78,7 +80,5 @@ def board(core: str) -> Board:
     """The board for a core's name, with or without ``cortex-``."""
     found = BOARDS.get(core.removeprefix("cortex-"))
     if found is None:
-        raise InvalidInput(
-            f"QEMU has no board for '{core}'; it has one for {', '.join(BOARDS)}"
-        )
+        raise InvalidInput(f"QEMU has no board for '{core}'; it has one for {', '.join(BOARDS)}")
     return found

@@ -69,7 +69,9 @@ def _array(files: Mapping[str, bytes], name: str, like: Array) -> Array:
     return np.frombuffer(bytearray(data), like.dtype).reshape(like.shape)
 
 
-def _main(name: str, inputs: Sequence[Array], outputs: Sequence[Array], states: Sequence[Array]) -> str:
+def _main(
+    name: str, inputs: Sequence[Array], outputs: Sequence[Array], states: Sequence[Array]
+) -> str:
     """A program that runs a network once: tensors and the arena in the board's large memory."""
     before, after = [], []
     for kind, field_, arrays in (

@@ -119,7 +119,12 @@ def build(
         made = folder / (path.replace("/", "_") + ".o")
         _tool([COMPILER, *common, "-std=c99", "-I.", *flags, "-c", path, "-o", str(made)], place)
         objects.append(str(made))
-    link = ["-nostartfiles", "-specs=nosys.specs", "-Wl,--gc-sections", "-Wl,--no-warn-rwx-segments"]
+    link = [
+        "-nostartfiles",
+        "-specs=nosys.specs",
+        "-Wl,--gc-sections",
+        "-Wl,--no-warn-rwx-segments",
+    ]
     _tool([COMPILER, *common, *flags, *link, "-T", "board.ld", *objects, "-o", str(elf)], place)
     return elf
 
@@ -140,9 +145,7 @@ def _tool(command: Sequence[str], folder: Path, timeout: float = 600.0) -> str:
     return done.stdout + done.stderr
 
 
-def _emulate(
-    board: Board, elf: Path, work: Path, options: Sequence[str], timeout: float
-) -> str:
+def _emulate(board: Board, elf: Path, work: Path, options: Sequence[str], timeout: float) -> str:
     command = [
         EMULATOR, "-M", board.machine, "-nographic", "-monitor", "none", "-serial", "none",
         "-semihosting-config", "enable=on,target=native", *options, "-kernel", str(elf),
@@ -163,7 +166,9 @@ def _symbols(elf: Path) -> list[tuple[int, str]]:
     """Functions by address, without the Thumb bit."""
     lines = _tool([COMPILER.replace("gcc", "nm"), str(elf)], elf.parent).splitlines()
     rows = (line.split() for line in lines)
-    return sorted((int(row[0], 16) & ~1, row[2]) for row in rows if len(row) == 3 and row[1] in "tT")
+    return sorted(
+        (int(row[0], 16) & ~1, row[2]) for row in rows if len(row) == 3 and row[1] in "tT"
+    )
 
 
 def _text_bytes(elf: Path) -> int:

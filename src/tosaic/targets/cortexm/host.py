@@ -52,8 +52,8 @@ class Host:
     """A network as a library of this machine."""
 
     def __init__(
-        self, files: Mapping[str, bytes], name: str, arena: int, inputs: Sequence[Value],
-        outputs: Sequence[Value],
+        self, files: Mapping[str, bytes], name: str, memories: Sequence[int],
+        inputs: Sequence[Value], outputs: Sequence[Value],
     ) -> None:  # fmt: skip
         self._folder = tempfile.TemporaryDirectory(prefix="tosaic-c-")
         folder = Path(self._folder.name)
@@ -61,7 +61,7 @@ class Host:
         library = build(files, folder, f"{name}.so", ("-shared", "-fPIC"))
         self._run = getattr(ctypes.CDLL(str(library)), f"{name}_run")
         self._run.restype = None
-        self._arena = arena
+        self._memories = list(memories)
         self._inputs, self._outputs = list(inputs), list(outputs)
 
     def run(self, *inputs: Array) -> list[Array]:
@@ -71,11 +71,11 @@ class Host:
             for array, value in zip(inputs, self._inputs, strict=True)
         ]
         made = [np.zeros(value.shape, value.dtype.array) for value in self._outputs]
-        places = [*given, *([None] * (not given)), *made, *([None] * (not made))]
-        io = (ctypes.c_void_p * len(places))(
-            *(None if array is None else array.ctypes.data for array in places)
-        )
-        arena = np.zeros(self._arena // 8 + 3, np.int64)
-        place = arena.ctypes.data + -arena.ctypes.data % 16
-        self._run(ctypes.byref(io), ctypes.c_void_p(place))
+        memories = [np.zeros(size // 8 + 3, np.int64) for size in self._memories]
+        places: list[int | None] = [array.ctypes.data for array in given] or [None]
+        places += [array.ctypes.data for array in made] or [None]
+        aligned = [array.ctypes.data + -array.ctypes.data % 16 for array in memories]
+        places += aligned[1:]
+        io = (ctypes.c_void_p * len(places))(*places)
+        self._run(ctypes.byref(io), ctypes.c_void_p(aligned[0]))
         return made

@@ -20,7 +20,7 @@ from tosaic.targets.cortexm.expressions import Apply, Expr, Imm, Load, cost, map
 from tosaic.targets.cortexm.layers import Call, Layer
 from tosaic.targets.cortexm.loops import Reduction, loop
 from tosaic.targets.cortexm.operators import RULES, computed_in, known, load
-from tosaic.targets.cortexm.program import Item, Program, Step, kernel_function
+from tosaic.targets.cortexm.program import Item, Program, State, Step, kernel_function
 from tosaic.targets.cortexm.views import C_TYPES, SIZES, Buffer, View, whole
 
 MOVES = {"TRANSPOSE", "SLICE", "REVERSE", "RESHAPE", "TILE", "PAD", "CONCAT"}
@@ -165,17 +165,35 @@ class Lowerer:
 
     # ---- the graph
 
-    def run(self) -> Program:
-        """The whole graph, with inputs and outputs in the caller's memory."""
+    def run(self, states: Sequence[State] = ()) -> Program:
+        """The whole graph, with inputs, outputs and state in the caller's memory."""
+        kept = {state.input: state for state in states}, {state.output: state for state in states}
         for number, value in enumerate(self.graph.inputs):
-            buffer = Buffer(c_type(value), value.type.size, "input", number, value=value)
-            self.program.inputs.append(buffer)
+            ports = self.program.inputs
+            buffer = Buffer(c_type(value), value.type.size, "input", len(ports), value=value)
+            if number in kept[0]:
+                state = kept[0][number]
+                buffer.kind, buffer.number = "state", list(states).index(state)
+            else:
+                ports.append(buffer)
             self.keep(value, whole(buffer, value.shape))
+        lasting: list[tuple[Buffer, Buffer]] = []
         for number, value in enumerate(self.graph.outputs):
-            buffer = Buffer(c_type(value), value.type.size, "output", number, value=value)
-            self.program.outputs.append(buffer)
+            ports = self.program.outputs
+            buffer = Buffer(c_type(value), value.type.size, "output", len(ports), value=value)
+            if number in kept[1]:
+                place = list(states).index(kept[1][number])
+                buffer.kind = "arena"
+                target = Buffer(buffer.ctype, buffer.count, "state", place, value=value)
+                lasting.append((buffer, target))
+            else:
+                ports.append(buffer)
             self.wanted.setdefault(self.source(value), []).append(buffer)
         self.body()
+        for buffer, target in sorted(lasting, key=lambda pair: pair[1].number):
+            view = whole(buffer, (buffer.count,))
+            self.copy(view, whole(target, view.shape), buffer.count, ())
+            self.program.states[states[target.number].name] = target
         return self.program
 
     def source(self, value: Value) -> Value:

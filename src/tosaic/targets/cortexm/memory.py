@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tosaic.errors import InvalidInput
 from tosaic.targets.cortexm.program import Branch, Chain, Item, Loop, Program, Step
 from tosaic.targets.cortexm.views import Buffer
 
@@ -22,11 +23,19 @@ class Storage:
     buffers: list[Buffer] = field(default_factory=list)
     offset: int = 0
     number: int = 0
+    memory: int = 0
+    touched: int = 0  # bytes that steps read and write there
+
+
+Memories = Sequence[tuple[str, int]]
 
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """Offsets of all buffers and of each step's scratch memory, and the size of the arena."""
+    """Offsets of all buffers and of each step's scratch memory, and the size of the arena.
+
+    ``memories`` are those that the caller gives, each with the bytes that are used of it.
+    """
 
     places: dict[Buffer, Storage]
     scratch: dict[Step, Storage]
@@ -34,10 +43,11 @@ class Plan:
     size: int
     bound: int
     times: dict[Step, int]
+    memories: tuple[tuple[str, int], ...]
 
 
-def plan(program: Program) -> Plan:
-    """Lay out the arena of a program."""
+def plan(program: Program, memories: Memories = ()) -> Plan:
+    """Lay out the arena of a program, or tensors over several memories, the fastest first."""
     lives = _Lives()
     lives.walk(program.items)
     places: dict[Buffer, Storage] = {}
@@ -64,11 +74,50 @@ def plan(program: Program) -> Plan:
             made.size = max(made.size, _rounded(step.scratch))
             made.align = max(made.align, step.call.align)
             scratch[step] = made
-    bound = live_bound(storages)
-    size = arrange(storages, bound)
     for number, storage in enumerate(storages):
         storage.number = number
-    return Plan(places, scratch, tuple(storages), size, bound, lives.times)
+    bound = live_bound(storages)
+    if memories:
+        _heat(lives.times, places, scratch)
+        used = spread(storages, memories)
+    else:
+        used = (("arena", arrange(storages, bound)),)
+    size = sum(size for _, size in used)
+    return Plan(places, scratch, tuple(storages), size, bound, lives.times, used)
+
+
+def _heat(
+    times: Mapping[Step, int], places: Mapping[Buffer, Storage], scratch: Mapping[Step, Storage]
+) -> None:
+    """How many bytes of each storage all steps read and write; products read theirs often."""
+    for step in times:
+        often = 8 if step.call is not None and step.call.blob else 1
+        for buffer in (*step.reads, *step.writes):
+            if buffer in places:
+                places[buffer].touched += often * buffer.size
+        if step in scratch:
+            scratch[step].touched += often * scratch[step].size
+
+
+def spread(storages: Sequence[Storage], memories: Memories) -> tuple[tuple[str, int], ...]:
+    """Offsets in several memories: what is touched most often, byte by byte, in the first ones."""
+    inside: list[list[Storage]] = [[] for _ in memories]
+    for storage in sorted(storages, key=lambda s: (-s.touched / s.size, -s.size, s.start)):
+        for number, (_, limit) in enumerate(memories):
+            tried = [*inside[number], storage]
+            if live_bound(tried) <= limit and arrange(tried, 0, 4) <= limit:
+                inside[number].append(storage)
+                storage.memory = number
+                break
+        else:
+            room = ", ".join(f"{name} {size:,}" for name, size in memories)
+            raise InvalidInput(
+                f"a tensor of {storage.size:,} bytes fits no memory beside the others ({room}); "
+                "give more, or memory='small'"
+            )
+    return tuple(
+        (name, arrange(part, live_bound(part))) for (name, _), part in zip(memories, inside)
+    )
 
 
 class _Lives:
@@ -155,7 +204,7 @@ def live_bound(storages: Sequence[Storage]) -> int:
     return most
 
 
-def arrange(storages: list[Storage], bound: int) -> int:
+def arrange(storages: list[Storage], bound: int, tries: int = _TRIES) -> int:
     """Offsets for all storages; orders are tried until one meets the bound."""
     orders = [
         sorted(storages, key=lambda s: (-s.size, s.start)),
@@ -164,7 +213,7 @@ def arrange(storages: list[Storage], bound: int) -> int:
         sorted(storages, key=lambda s: (-s.size * (s.end - s.start + 1), s.start)),
     ]
     best: tuple[int, list[int]] | None = None
-    tries = 0
+    tried = 0
     while orders:
         order = orders.pop(0)
         size = _first_fit(order)
@@ -172,8 +221,8 @@ def arrange(storages: list[Storage], bound: int) -> int:
             best = size, [s.offset for s in storages]
         if best[0] <= bound:
             break
-        tries += 1
-        if not orders and tries < _TRIES:
+        tried += 1
+        if not orders and tried < tries:
             # What lies highest is placed before everything else.
             high = max(order, key=lambda s: s.offset + s.size)
             orders.append([high, *(s for s in order if s is not high)])
@@ -201,6 +250,3 @@ def _first_fit(order: Sequence[Storage]) -> int:
         place = next((i for i, o in enumerate(placed) if o.offset > s.offset), len(placed))
         placed.insert(place, s)
     return total
-
-
-__all__ = ["Branch", "Plan", "Storage", "arrange", "live_bound", "plan"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
@@ -97,6 +98,22 @@ class Chain:
 
 
 Item = Step | Branch | Loop | Chain
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """A tensor that lasts from run to run: an input, the output that replaces it, first bytes."""
+
+    name: str
+    input: int
+    output: int
+    data: bytes
+
+    @property
+    def label(self) -> str:
+        """The name as C has it."""
+        plain = re.sub(r"\W", "_", self.name)
+        return plain if plain[:1].isalpha() else f"s_{plain}"
 
 
 @dataclass(slots=True)

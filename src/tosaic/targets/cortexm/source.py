@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
 from types import MappingProxyType
 
-from tosaic.ir.graph import Quant, Unsigned, Value
 from tosaic.targets.cortexm.blob import Blob
 from tosaic.targets.cortexm.cores import Core
+from tosaic.targets.cortexm.header import header
 from tosaic.targets.cortexm.loops import NAME, literal
-from tosaic.targets.cortexm.memory import Plan
-from tosaic.targets.cortexm.program import Branch, Chain, Item, Program, Stage, Step
+from tosaic.targets.cortexm.memory import Plan, Storage
+from tosaic.targets.cortexm.program import Branch, Chain, Item, Program, Stage, State, Step
 from tosaic.targets.cortexm.views import SIZES, Buffer, View
 
 _INCLUDE = re.compile(r'#include "(\w+\.h)"')
@@ -30,8 +30,11 @@ class Source:
 class Writer:
     """Writes the C of one program."""
 
-    def __init__(self, program: Program, plan: Plan, core: Core, name: str) -> None:
+    def __init__(
+        self, program: Program, plan: Plan, core: Core, name: str, states: Sequence[State] = ()
+    ) -> None:
         self.program, self.plan, self.core, self.name = program, plan, core, name
+        self.states = states
         self.blob = Blob()
         self.functions: dict[str, str] = {}
         self.called: dict[Step, str] = {}
@@ -42,7 +45,7 @@ class Writer:
         lines = self.lines(self.program.items, "    ")
         main = self.main(lines)
         files: dict[str, str | bytes] = {
-            f"{self.name}.h": self.header(),
+            f"{self.name}.h": header(self.program, self.plan, self.name, self.states),
             f"{self.name}.c": main,
             f"{self.name}_weights.bin": self.blob.bytes,
             f"{self.name}_weights.S": _assembly(self.name),
@@ -63,6 +66,13 @@ class Writer:
             + self.chains
         )
         uses = [f"    (void){each};\n" for each in ("io", "arena")]
+        first = "".join(
+            f"    memcpy(state->{s.label}, {name}_weights + {self.blob.place(s.data)}, "
+            f"sizeof state->{s.label});\n"
+            for s in self.states
+        )
+        if first:
+            first = f"\nvoid {name}_state_init(struct {name}_state *state)\n{{\n{first}}}\n"
         return (
             f"/* The network in C, for {self.core.name}. */\n"
             f'#include "{name}.h"\n{includes}\n'
@@ -72,7 +82,7 @@ class Writer:
             f"#define {upper}_AT(number, offset) ((uint8_t *)arena + (offset))\n#endif\n\n"
             f"{functions}\n"
             f"void {name}_run(const struct {name}_io *io, void *arena)\n{{\n"
-            f"{''.join(uses)}{''.join(line + chr(10) for line in lines)}}}\n"
+            f"{''.join(uses)}{''.join(line + chr(10) for line in lines)}}}\n{first}"
         )
 
     def lines(self, items: Sequence[Item], indent: str) -> list[str]:
@@ -159,9 +169,7 @@ class Writer:
                     place = self.blob.place(data)
                     args.append(_cast(f"{self.name}_weights + {place}", ctype, True))
             if call.scratch:
-                args.append(
-                    self.arena(self.plan.scratch[step].number, self.plan.scratch[step].offset)
-                )
+                args.append(self.arena(self.plan.scratch[step]))
             if call.streams:
                 rows = step.rows or (0, 0)
                 args += ["r", "r + 1"] if slots else [str(rows[0]), str(rows[1])]
@@ -174,51 +182,19 @@ class Writer:
             return _cast(f"{self.name}_weights + {at}", buffer.ctype, True)
         more = (f" + {view.offset}" if view.offset else "") + (f" + {slot}" if slot else "")
         if buffer.kind == "arena":
-            storage = self.plan.places[buffer]
-            place = self.arena(storage.number, storage.offset)
+            place = self.arena(self.plan.places[buffer])
             return f"({_cast(place, buffer.ctype, is_const)}{more})"
-        field = {"input": "inputs", "output": "outputs", "state": "state"}[buffer.kind]
         is_const = is_const or buffer.kind == "input"
-        return f"({_cast(f'io->{field}[{buffer.number}]', buffer.ctype, is_const)}{more})"
+        if buffer.kind == "state":
+            place = f"io->state->{self.states[buffer.number].label}"
+        else:
+            place = f"io->{buffer.kind}s[{buffer.number}]"
+        return f"({_cast(place, buffer.ctype, is_const)}{more})"
 
-    def arena(self, number: int, offset: int) -> str:
-        return f"{self.name.upper()}_AT({number}, {offset})"
-
-    # ---- net.h
-
-    def header(self) -> str:
-        name, upper = self.name, self.name.upper()
-        program = self.program
-        parts = [
-            f"/* A network in C: {name}_run computes outputs from inputs in an arena. */",
-            f"#ifndef TOSAIC_{upper}_H", f"#define TOSAIC_{upper}_H", "",
-            "#include <stddef.h>", "#include <stdint.h>", "",
-            "#ifdef __cplusplus", 'extern "C" {', "#endif", "",
-            f"#define {upper}_ARENA_SIZE {max(self.plan.size, 1)}",
-            f"#define {upper}_ARENA_ALIGN 16",
-            f"#define {upper}_INPUT_COUNT {len(program.inputs)}",
-            f"#define {upper}_OUTPUT_COUNT {len(program.outputs)}",
-        ]  # fmt: skip
-        for way, buffers in (("INPUT", program.inputs), ("OUTPUT", program.outputs)):
-            for number, buffer in enumerate(buffers):
-                parts += _port(f"{upper}_{way}_{number}", buffer)
-        parts += [
-            "",
-            "/* Tensors of the caller, contiguous, as the macros above describe them. */",
-            f"struct {name}_io {{",
-            f"    const void *inputs[{max(1, len(program.inputs))}];",
-            f"    void *outputs[{max(1, len(program.outputs))}];",
-        ]
-        if program.states:
-            parts.append(f"    void *state[{len(program.states)}];")
-        parts += [
-            "};", "",
-            f"/* The arena has {upper}_ARENA_SIZE bytes, aligned to {upper}_ARENA_ALIGN;",
-            "   nothing in it lasts from one run to the next. */",
-            f"void {name}_run(const struct {name}_io *io, void *arena);", "",
-            "#ifdef __cplusplus", "}", "#endif", "", "#endif", "",
-        ]  # fmt: skip
-        return "\n".join(parts)
+    def arena(self, storage: Storage) -> str:
+        if storage.memory:
+            return f"((uint8_t *)io->memories[{storage.memory - 1}] + {storage.offset})"
+        return f"{self.name.upper()}_AT({storage.number}, {storage.offset})"
 
     def _kernels(self) -> set[str]:
         found: set[str] = set()
@@ -229,27 +205,6 @@ class Writer:
                 found.add(each)
                 todo += _INCLUDE.findall(_kernel(each))
         return found
-
-
-def _port(prefix: str, buffer: Buffer) -> Iterator[str]:
-    value = buffer.value
-    assert value is not None
-    yield ""
-    yield f'#define {prefix}_NAME "{_plain(value)}"'
-    kind = "uint8_t" if isinstance(value.quant, Unsigned) else buffer.ctype
-    yield f"#define {prefix}_TYPE {kind}"
-    yield f"#define {prefix}_COUNT {buffer.count}"
-    yield f"#define {prefix}_SIZE {buffer.size}"
-    shape = ", ".join(map(str, value.shape)) or "1"
-    yield f"#define {prefix}_SHAPE {{ {shape} }}"
-    quant = value.quant
-    if isinstance(quant, Quant) and not isinstance(quant.scale, tuple):
-        yield f"#define {prefix}_SCALE {float(quant.scale)!r}F"
-        yield f"#define {prefix}_ZERO_POINT {quant.zero_point}"
-
-
-def _plain(value: Value) -> str:
-    return re.sub(r"[^\w.\-]", "_", value.name)
 
 
 def _cast(place: str, ctype: str, is_const: bool) -> str:
@@ -266,8 +221,10 @@ def _kernel(name: str) -> str:
 
 def _assembly(name: str) -> str:
     return (
-        "/* The weights, from the file beside. */\n"
-        '    .section .rodata,"a"\n    .balign 16\n'
+        "/* The weights, from the file beside; another section is another memory. */\n"
+        f"#ifndef {name.upper()}_WEIGHTS_SECTION\n"
+        f"#define {name.upper()}_WEIGHTS_SECTION .rodata\n#endif\n"
+        f'    .section {name.upper()}_WEIGHTS_SECTION,"a"\n    .balign 16\n'
         f"    .global {name}_weights\n{name}_weights:\n"
         f'    .incbin "{name}_weights.bin"\n'
         "#if defined(__linux__) && defined(__ELF__)\n"

@@ -39,7 +39,7 @@ def judge(config: VelaConfig, env: Env, graphs: Sequence[Graph]) -> list[Figures
 def _file(config: VelaConfig, env: Env, graph: Graph) -> bytes:
     """A graph as Vela gets it, nothing where it cannot be written."""
     try:
-        apply_workarounds(graph, env, config.accelerator.split("-")[1])
+        apply_workarounds(graph, env, config.accelerator.removeprefix("ethos-"))
         return flatbuffer.write(graph)
     except TosaicError:
         return b""

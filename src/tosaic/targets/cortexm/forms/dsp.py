@@ -131,7 +131,9 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
     weights = np.ascontiguousarray(layer.weight[[0, 1, 1, 2], ..., 0].transpose(2, 1, 0))
     columns = layer.sx * ((layer.ow + 1) // 2 * 2 - 1) + 3
     rows = np.concatenate([folded_bias(layer)[:, None], scales], 1).astype("<i4")
-    packed = np.concatenate([weights.view("<i4").reshape(layer.oc, 3), rows], 1).astype("<i4").tobytes()
+    packed = (
+        np.concatenate([weights.view("<i4").reshape(layer.oc, 3), rows], 1).astype("<i4").tobytes()
+    )
     return Call(
         "tk_depthwise_s8_dsp", "depthwise_s8_dsp.h",
         (*layer.geometry, layer.x_zp, made.lo, made.hi, int((made.lo, made.hi) == (-128, 127))),

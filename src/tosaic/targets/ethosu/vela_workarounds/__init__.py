@@ -25,9 +25,9 @@ from tosaic.targets.ethosu.vela_workarounds.rows import (
 ROWS: tuple[Row, ...] = (*SHAPES, *OPERANDS, *OUTPUTS, *WEIGHTS)
 
 
-def apply_workarounds(graph: Graph, env: Env, product: str, rows: Sequence[Row] = ROWS) -> None:
-    """Change a graph so that Vela compiles it rightly for a product: u55, u65 or u85."""
-    rows = [row for row in rows if product in row.products]
+def apply_workarounds(graph: Graph, env: Env, device: str, rows: Sequence[Row] = ROWS) -> None:
+    """Change a graph so that Vela compiles it rightly for a configuration, such as u55-128."""
+    rows = [row for row in rows if device.startswith(row.products)]
     _prepare(graph, env, rows)
     uses, outputs = graph.uses(), [row for row in rows if isinstance(row, Output)]
     for place, value in enumerate(graph.outputs):
@@ -48,21 +48,23 @@ def _prepare(graph: Graph, env: Env, rows: Sequence[Row]) -> None:
         if isinstance(row, Operand):
             for name in row.ops.split():
                 faults.setdefault(name, []).append(row)
-    uses, copies, ops = readers_of(graph), dict[Value, Value](), list[Op]()
+    uses, ops = readers_of(graph), list[Op]()
+    copies: dict[tuple[object, ...], Value] = {}  # a loop overwrites its own
     for op in graph.ops:
         known = faults.get(op.name, ())
         for position, value in enumerate(op.ins if known else ()):
             if value.is_const or value.dtype not in COPIED:
                 continue
             if any(row.matches(Use(op, position, uses)) for row in known):
-                if value not in copies:
-                    copies[value], made = _copy_for(op, value, uses, env)
+                key = (value, op, position) if op.regions else (value,)
+                if key not in copies:
+                    copies[key], made = _copy_for(op, value, uses, env)
                     ops += made
                     for each in made:
                         for source in each.ins:
                             uses.setdefault(source, []).append(each)
-                op.ins[position] = copies[value]
-                uses.setdefault(copies[value], []).append(op)
+                op.ins[position] = copies[key]
+                uses.setdefault(copies[key], []).append(op)
         ops.append(op)
         for region in op.regions:
             _prepare(region, env, rows)

@@ -31,6 +31,8 @@ _FUSED = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D", "MATMUL", 
           "SUB", "MUL"}  # fmt: skip
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM", "LOGICAL_LEFT_SHIFT",
            "ARITHMETIC_RIGHT_SHIFT"}  # fmt: skip
+_OTHERS = {"ABS", "NEGATE", "CLZ", "SELECT", "GREATER", "GREATER_EQUAL", "EQUAL", "INTDIV",
+           "BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}  # fmt: skip
 _ROWS = {"CONV2D": 1, "DEPTHWISE_CONV2D": 0, "CONV3D": 2}  # the axis of the kernel's rows
 
 
@@ -140,7 +142,7 @@ def _reshape_each_use(graph: Graph, env: Env) -> None:
 def _is_elementwise(op: Op, uses: Uses) -> bool:
     """Whether an operator computes each element by itself, or is a RESCALE for one that does."""
     if op.name != "RESCALE":
-        return op.name in _BINARY or op.name in ("ABS", "NEGATE", "CLZ", "SELECT", "GREATER")
+        return op.name in _BINARY or op.name in _OTHERS
     return any(reader.name != "RESCALE" and _is_elementwise(reader, uses)
                for reader in uses.get(op.outs[0], ()))  # fmt: skip
 

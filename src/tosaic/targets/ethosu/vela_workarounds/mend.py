@@ -63,7 +63,7 @@ class Compiler:
 
     def work_around(self, graph: Graph) -> None:
         """Change a graph by the known workarounds; a second time changes nothing."""
-        apply_workarounds(graph, self.env, self.config.accelerator.split("-")[1])
+        apply_workarounds(graph, self.env, self.config.accelerator.removeprefix("ethos-"))
 
     def with_flag(self, flag: str) -> Compiler:
         flags = self.config.flags

@@ -13,6 +13,7 @@ from tosaic.targets.ethosu.vela_workarounds.rows import (
     NEWER,
     OLDER,
     SHIFTS,
+    SMALL,
     Operand,
     Use,
     factor,
@@ -155,21 +156,25 @@ def _saturates_once(use: Use) -> bool:
 
 
 def _is_shaped_for_several(use: Use) -> bool:
-    made = use.value.producer
-    if made is None or made.name != "RESCALE" or len(use.readers) < 2:
+    made, given = use.value.producer, use.readers
+    readers = given
+    while len(readers) == 1 and factor(readers[0].outs[0]) == 1:  # which is left out
+        readers = use.uses.get(readers[0].outs[0], ())
+    if made is None or made.name != "RESCALE" or len(readers) < 2:
         return False
     sums = made.ins[0]
     if sums.dtype is not d.I32:
         return False
-    return len(use.uses[sums]) > 1 or source(sums) not in {*_KERNELS, *_BINARY}
+    is_left_out = readers is not given
+    return is_left_out or len(use.uses[sums]) > 1 or source(sums) not in {*_KERNELS, *_BINARY}
 
 
 def _is_read_by_others(use: Use) -> bool:
-    """Whether a value that is no input has another consumer, in whatever shape."""
+    """Whether a value has another consumer, in whatever shape."""
     value, made = use.value, use.value.producer
     if made is not None and keeps_order(made) and len(use.uses[made.ins[0]]) > 1:
         return True
-    return use.made is not None and len(use.uses[value]) > 1
+    return len(use.uses[value]) > 1
 
 
 def _is_limited_before(use: Use) -> bool:
@@ -274,6 +279,8 @@ OPERANDS = (
     Operand("Limits or a table behind a REVERSE replace those before it.",
             "CLAMP TABLE", "REVERSE", _is_limited_before, products=NEWER,
             test="limits behind a table turned round"),
+    Operand("A table that is fused with a TRANSPOSE lies outside of the smaller internal memory.",
+            "TABLE", "TRANSPOSE", products=SMALL, test="a table of a turned tensor"),
     Operand("A WHILE_LOOP overwrites a value that another operator has yet to read.",
             "WHILE_LOOP", when=_is_read_by_others, products=NEWER,
             test="a value that a loop changes and another reads"),

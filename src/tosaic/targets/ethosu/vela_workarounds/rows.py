@@ -18,7 +18,7 @@ from tosaic.spec import dtypes as d
 from tosaic.spec.env import Env
 
 Uses = Mapping[Value, Sequence[Op]]
-OLDER, NEWER = ("u55", "u65"), ("u85",)
+OLDER, NEWER, SMALL = ("u55", "u65"), ("u85",), ("u55-32", "u55-64")
 EVERY = (*OLDER, *NEWER)
 COPIED = {d.I8, d.I16, d.I32, d.BOOL}
 SHIFTS = ("LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT")
@@ -93,7 +93,8 @@ def copy_of(value: Value, env: Env) -> tuple[Value, Op]:
     elif value.dtype is d.I32:
         made = b.ADD(value, b.const(np.zeros((1,) * value.type.rank), d.I32))
     elif source(value) in SHIFTS:  # which Vela fuses with a CLAMP
-        made = b.BITWISE_OR(value, value)
+        nothing = b.const(np.zeros((1,) * value.type.rank), value.dtype)
+        made = b.ARITHMETIC_RIGHT_SHIFT(value, nothing, round=False)
     else:
         low, high = value.dtype.range
         made = b.CLAMP(value, min_val=low, max_val=high)
@@ -189,6 +190,8 @@ def is_fused_forward(op: Op, uses: Uses) -> bool:
     operands = reader.ins[:2]
     if any(len(uses.get(v, ())) != 1 for v in operands):
         return False
+    if all(v.shape != reader.outs[0].shape for v in operands):
+        return False  # both are broadcast
     factors = [factor(v) for v in operands]
     kinds = {v.producer.ins[0].dtype for v in operands if v.producer is not None}
     if len(factors) != 2 or None in factors or len(kinds) > 1:
