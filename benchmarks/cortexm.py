@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -60,7 +61,17 @@ def mobilenet_v2(alpha: float) -> nn.Module:
 
 
 def person_detection() -> nn.Module:
-    rows = ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1))
+    rows = (
+        (16, 1),
+        (32, 2),
+        (32, 1),
+        (64, 2),
+        (64, 1),
+        (128, 2),
+        *[(128, 1)] * 5,
+        (256, 2),
+        (256, 1),
+    )
     parts, cin = [block(1, 8, 3, 2)], 8
     for cout, stride in rows:
         parts += [block(cin, cin, 3, stride, cin), block(cin, cout, 1)]
@@ -95,7 +106,7 @@ def resnet8() -> nn.Module:
 def autoencoder() -> nn.Module:
     sizes = [640, 128, 128, 128, 128, 8, 128, 128, 128, 128]
     parts: list[nn.Module] = []
-    for cin, cout in zip(sizes, sizes[1:]):
+    for cin, cout in pairwise(sizes):
         parts += [nn.Linear(cin, cout), nn.ReLU()]
     return nn.Sequential(*parts, nn.Linear(128, 640))
 
@@ -175,12 +186,15 @@ def prepared(case: Case) -> tuple[nn.Module, tuple[Tensor, ...]]:
 def measured(name: str, core: str) -> tuple[NetworkRun, bool]:
     """A network on a core, and whether it equals the interpreter bit for bit."""
     model, inputs = prepared(CASES[name])
-    artifact = tosaic.compile(model, inputs, target=f"cortex-{core}", calibration=[inputs], io="int8")
+    artifact = tosaic.compile(
+        model, inputs, target=f"cortex-{core}", calibration=[inputs], io="int8"
+    )
     (made,) = artifact.delegates
     graph = made.graph
     generator = np.random.default_rng(1)
     given = [
-        generator.integers(-128, 128, value.shape).astype(value.dtype.array) for value in graph.inputs
+        generator.integers(-128, 128, value.shape).astype(value.dtype.array)
+        for value in graph.inputs
     ]
     from tosaic.interp.model import Model
 
@@ -201,7 +215,8 @@ def main() -> int:
     if reason is not None:
         print(f"nothing is measured: {reason}")
         return 0
-    print(f"{'network':<18}{'core':<5}{'M instr.':>10}{'at most':>9}{'CMSIS-NN':>10}{'ratio':>7}{'code':>8}")
+    head = f"{'network':<18}{'core':<5}{'M instr.':>10}{'at most':>9}{'CMSIS-NN':>10}{'ratio':>7}"
+    print(f"{head}{'code':>8}")
     good = True
     for name in given.networks or CASES:
         case = CASES[name]

@@ -1,4 +1,4 @@
-"""The DSP extension (Cortex-M4, M7, M33): which layers have a form, and how their weights are packed."""
+"""The DSP extension (Cortex-M4, M7, M33): layers that have a form, and their packed weights."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tosaic.targets.cortexm.layers import Add, Call, Conv, MatMul, Requant
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
-    """The convolution in blocks of three pixels and two channels; depthwise 3×3 by four channels."""
+    """The convolution by three pixels and two channels; depthwise 3×3 by four channels."""
     made = layer.requant
     if layer.bits != 8 or layer.out_bits == 32 or layer.w_zp or made is None or layer.oc < 2:
         return None
@@ -117,7 +117,8 @@ def _packed(halves: Array, bias: Array, is_apart: int, scales: Array) -> bytes:
     second = bias[first + 1].astype(np.int64) - is_apart * bias[first].astype(np.int64)
     body = np.ascontiguousarray(halves).view("<i4").reshape(len(first), -1)
     columns = bias[first][:, None], body, second[:, None], scales[first], scales[first + 1]
-    return np.concatenate([c.astype("<i4") for c in columns], 1).tobytes()
+    packed: Array = np.concatenate([c.astype("<i4") for c in columns], 1)
+    return packed.tobytes()
 
 
 def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | None:
@@ -142,7 +143,7 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
 
 
 def add(layer: Add, core: Core) -> Call | None:
-    """The sum of two tensors, each operand by a table, which has the shift of the sum to the left."""
+    """The sum of two tensors, each by a table, which has the shift of the sum to the left."""
     made = layer.requant
     multiplier, shift = int(made.multiplier[0]), int(made.shift[0])
     tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(33 - shift, 0)

@@ -1,4 +1,4 @@
-"""The vector extension MVE (Cortex-M55, M85): which layers have a form, and how weights are packed."""
+"""The vector extension MVE (Cortex-M55, M85): layers that have a form, and packed weights."""
 
 from __future__ import annotations
 
@@ -35,11 +35,14 @@ def conv(layer: Conv, core: Core) -> Call | None:
     if layer.n * layer.oh * layer.ow * layer.kh * layer.kw == layer.ih * layer.iw == 1:
         return Call(
             "tk_linear_s8_mve", "linear_s8_mve.h",
-            (layer.ic, layer.oc, made.zp, made.lo, made.hi, layer.out_bits // 8), _fours(weight, scales, 4), lut,
+            (layer.ic, layer.oc, made.zp, made.lo, made.hi, layer.out_bits // 8),
+            _fours(weight, scales, 4), lut,
             scratch=16 * steps if layer.ic % 16 else 0, streams=True,
         )  # fmt: skip
     return Call(
-        "tk_conv_s8_mve", "conv_s8_mve.h", (*literals, 2 if layer.out_bits == 16 else int(not is_plain)), _fours(weight, scales, 2), lut,
+        "tk_conv_s8_mve", "conv_s8_mve.h",
+        (*literals, 2 if layer.out_bits == 16 else int(not is_plain)),
+        _fours(weight, scales, 2), lut,
         scratch=56 + 48 * steps + 16 + 24, streams=True,
     )  # fmt: skip
 
@@ -60,7 +63,7 @@ def scales_of(layer: Conv, made: Requant) -> tuple[Array, bool] | None:
 
 
 def _fours(weight: Array, scales: Array, together: int) -> bytes:
-    """Four channels at a time, the last four overlapping: `together` vector by vector, then scales."""
+    """Four channels at a time, the last overlapping: `together` by vectors, then scales."""
     oc, size = weight.shape
     if oc < 4:
         weight, scales = np.resize(weight, (4, size)), np.resize(scales, (4, 3))
@@ -91,7 +94,7 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
 
 
 def add(layer: Add, core: Core) -> Call | None:
-    """The sum of two tensors, each operand by a table, which has the shift of the sum to the left."""
+    """The sum of two tensors, each by a table, which has the shift of the sum to the left."""
     made = layer.requant
     multiplier, shift = int(made.multiplier[0]), int(made.shift[0])
     tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(32 - shift, 0)
