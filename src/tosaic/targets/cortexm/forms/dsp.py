@@ -12,6 +12,9 @@ from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
 from tosaic.targets.cortexm.layers import Add, Call, Conv, MatMul, Requant
 
+# Sizes of structures in the scratch memory, where pointers have 64 bits: the same C runs there.
+BLOCK, CHANNEL = 72, 80
+
 
 def conv(layer: Conv, core: Core) -> Call | None:
     """The convolution by three pixels and two channels; depthwise 3×3 by four channels."""
@@ -42,12 +45,13 @@ def conv(layer: Conv, core: Core) -> Call | None:
     if is_row:
         return Call(
             "tk_linear_s8_dsp", "linear_s8_dsp.h", (layer.ic, layer.oc, made.lo, made.hi, kind),
-            packed, lut, scratch=8 * groups + 24, streams=True,
+            packed, lut, scratch=8 * groups + 40, align=8,
+            streams=True,
         )  # fmt: skip
     return Call(
         "tk_conv_s8_dsp", "conv_s8_dsp.h",
         (*layer.geometry, layer.x_zp, made.lo, made.hi, kind), packed, lut,
-        scratch=24 * groups + 44 + 12 * groups, streams=True,
+        scratch=24 * groups + BLOCK + 12 * groups, align=8, streams=True,
     )  # fmt: skip
 
 
@@ -138,7 +142,7 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
     return Call(
         "tk_depthwise_s8_dsp", "depthwise_s8_dsp.h",
         (*layer.geometry, layer.x_zp, made.lo, made.hi, int((made.lo, made.hi) == (-128, 127))),
-        packed, lut, scratch=4 * 64 + 32 * columns + 4, streams=True,
+        packed, lut, scratch=4 * CHANNEL + 32 * columns + 4, align=8, streams=True,
     )  # fmt: skip
 
 
@@ -177,8 +181,8 @@ def matmul(layer: MatMul, core: Core) -> Call | None:
         (layer.n, layer.h, layer.c, layer.width, layer.batches, int(layer.is_transposed), tile,
          layer.a_zp, layer.b_zp, *scale, made.lo, made.hi, kind),
         lut=b"" if made.lut is None else made.lut.tobytes(),
-        scratch=24 * groups + 44 + (tile + 1) // 2 * 4 * (2 * groups + 8) + 4 * layer.h
-        + 12 * groups,
+        scratch=24 * groups + BLOCK + (tile + 1) // 2 * 4 * (2 * groups + 8) + 4 * layer.h
+        + 12 * groups, align=8,
     )  # fmt: skip
 
 

@@ -13,6 +13,9 @@ from tosaic.targets.cortexm.forms.dsp import by_byte
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
 from tosaic.targets.cortexm.layers import Add, Call, Conv, MatMul, Requant
 
+# Sizes of structures in the scratch memory, where pointers have 64 bits: the same C runs there.
+BLOCK, LINES = 96, 104
+
 
 def conv(layer: Conv, core: Core) -> Call | None:
     """The convolution in blocks of three pixels and four channels; depthwise 3×3 by 16 channels."""
@@ -43,7 +46,7 @@ def conv(layer: Conv, core: Core) -> Call | None:
         "tk_conv_s8_mve", "conv_s8_mve.h",
         (*literals, 2 if layer.out_bits == 16 else int(not is_plain)),
         _fours(weight, scales, 2), lut,
-        scratch=56 + 48 * steps + 16 + 24, streams=True,
+        scratch=BLOCK + 48 * steps + 16 + 24, align=8, streams=True,
     )  # fmt: skip
 
 
@@ -89,7 +92,7 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
     columns = max(layer.sx * layer.ow + 2, 4 if layer.sx == 1 else 10)
     return Call(
         "tk_depthwise_s8_mve", "depthwise_s8_mve.h", literals, packed, lut,
-        scratch=96 + 64 * columns + 16, streams=True,
+        scratch=LINES + 64 * columns + 16, align=8, streams=True,
     )  # fmt: skip
 
 
@@ -127,7 +130,7 @@ def matmul(layer: MatMul, core: Core) -> Call | None:
          layer.a_zp, layer.b_zp, int(made.multiplier[0]), (31 - max(shift, 32)) % 256 + 256 * left,
          made.zp, made.lo, made.hi, layer.out_bits // 8),
         lut=b"" if made.lut is None else made.lut.tobytes(),
-        scratch=56 + tile // 4 * (64 * steps + 48) + 4 * layer.h + 48 * steps,
+        scratch=BLOCK + tile // 4 * (64 * steps + 48) + 4 * layer.h + 48 * steps, align=8,
     )  # fmt: skip
 
 
