@@ -79,7 +79,8 @@ class Network(Compiled):
             return None
         steps = [step for step in self.program.items if isinstance(step, Step)]
         names = [self.source.functions[step] for step in steps]
-        taken = [count for name, count in ran.by_call if name in set(names)]
+        called = ((name.partition(".")[0], count) for name, count in ran.by_call)
+        taken = [count for name, count in called if name in set(names)]
         return dict(zip(steps, taken)) if len(taken) == len(steps) else None
 
     @cached_property

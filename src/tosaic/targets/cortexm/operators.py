@@ -282,24 +282,16 @@ def rescale(op: Op, args: Sequence[Expr]) -> Expr:
     source, kind, e = op.ins[0].dtype, op.outs[0].dtype, args[0]
     multiplier, shifts = (known(v, op).reshape(-1) for v in op.ins[1:3])
     zps = [int(known(v, op).reshape(-1)[0]) for v in op.ins[3:5]]
-    if op.attrs["rounding_mode"] == "INEXACT_ROUND":
-        raise Unsupported("RESCALE with INEXACT_ROUND has no C", op.loc)
     if op.attrs["input_unsigned"]:
         mask = (1 << source.bits) - 1
         e, zps[0] = Apply("{0} & {1}", (e, Imm(mask)), "int32_t", 0, mask), zps[0] & mask
     e = plus(e, -zps[0])
-    is_double = op.attrs["rounding_mode"] == "DOUBLE_ROUND"
-    if len(multiplier) == 1:
-        e = scaled(e, int(multiplier[0]), int(shifts[0]), is_double)
+    if op.attrs["rounding_mode"] == "INEXACT_ROUND":
+        slope = np.ldexp(multiplier.astype(np.float64), -shifts.astype(np.int64))
+        factor = _by_channel(slope.astype(np.float32), d.F32, op.outs[0].shape)
+        e = Apply("tk_rescale_inexact({0}, {1})", (e, factor), cost=4)
     else:
-        shape = op.outs[0].shape
-        by_channel = [
-            Load(broadcast(whole(constant(a.astype(np.int32), "int32_t"), a.shape), shape),
-                 "int32_t")
-            for a in (multiplier, shifts)
-        ]  # fmt: skip
-        name = "tk_rescale_double" if is_double else "tk_rescale"
-        e = Apply(f"{name}({{0}}, {{1}}, {{2}})", (e, *by_channel), cost=3)
+        e = _rounded(e, op, multiplier, shifts)
     if op.attrs["output_unsigned"]:
         mask = (1 << kind.bits) - 1
         zp = zps[1] & mask
@@ -307,6 +299,22 @@ def rescale(op: Op, args: Sequence[Expr]) -> Expr:
         return _narrowed(e, kind)
     low, high = kind.range
     return plus(clamped(e, low - zps[1], high - zps[1]), zps[1])
+
+
+def _rounded(e: Expr, op: Op, multiplier: Array, shifts: Array) -> Expr:
+    """The product with one multiplier, or with that of its channel."""
+    is_double = op.attrs["rounding_mode"] == "DOUBLE_ROUND"
+    if len(multiplier) == 1:
+        return scaled(e, int(multiplier[0]), int(shifts[0]), is_double)
+    shape = op.outs[0].shape
+    factors = (_by_channel(a.astype(np.int32), d.I32, shape) for a in (multiplier, shifts))
+    name = "tk_rescale_double" if is_double else "tk_rescale"
+    return Apply(f"{name}({{0}}, {{1}}, {{2}})", (e, *factors), cost=3)
+
+
+def _by_channel(array: Array, kind: d.DType, shape: Sequence[int]) -> Expr:
+    """A constant along the last axis."""
+    return load(broadcast(whole(constant(array, C_TYPES[kind]), array.shape), shape), kind)
 
 
 def scaled(e: Expr, multiplier: int, shift: int, is_double: bool = False) -> Expr:

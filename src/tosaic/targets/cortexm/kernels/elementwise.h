@@ -114,4 +114,32 @@ TK_HOT int32_t tk_rescale_double(int64_t v, int32_t multiplier, int32_t shift)
     return (int32_t)((v * multiplier + half) >> shift);
 }
 
+/* A float to the nearest integer, ties to even, within int32. */
+TK_HOT int32_t tk_nearest(float v)
+{
+    int32_t whole;
+    float rest;
+    if (v >= 2147483648.0F) {
+        return 2147483647;
+    }
+    if (v < -2147483648.0F) {
+        return -2147483647 - 1;
+    }
+    whole = (int32_t)v;
+    rest = v - (float)whole;
+    if (rest > 0.5F || (rest == 0.5F && (whole & 1))) {
+        ++whole;
+    } else if (rest < -0.5F || (rest == -0.5F && (whole & 1))) {
+        --whole;
+    }
+    return whole;
+}
+
+/* RESCALE with INEXACT_ROUND, as TOSA's reference model has it: in float32. */
+TK_HOT int32_t tk_rescale_inexact(int64_t v, float slope)
+{
+    const float product = (float)v * slope;
+    return tk_nearest(product);
+}
+
 #endif
