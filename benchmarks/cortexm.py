@@ -183,11 +183,11 @@ def prepared(case: Case) -> tuple[nn.Module, tuple[Tensor, ...]]:
     return model.eval(), inputs
 
 
-def measured(name: str, core: str) -> tuple[NetworkRun, bool]:
+def measured(name: str, core: str, **options: str) -> tuple[NetworkRun, bool]:
     """A network on a core, and whether it equals the interpreter bit for bit."""
     model, inputs = prepared(CASES[name])
     artifact = tosaic.compile(
-        model, inputs, target=f"cortex-{core}", calibration=[inputs], io="int8"
+        model, inputs, target=f"cortex-{core}", calibration=[inputs], io="int8", **options
     )
     (made,) = artifact.delegates
     graph = made.graph
@@ -209,6 +209,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", choices=[[], *CASES], default=[])
     parser.add_argument("--core", action="append")
+    parser.add_argument("--memory", help="small: chains of layers stream by rows")
     parser.add_argument("--layers", action="store_true", help="instructions by layer and function")
     given = parser.parse_args()
     reason = qemu.counting()
@@ -221,7 +222,7 @@ def main() -> int:
     for name in given.networks or CASES:
         case = CASES[name]
         for core in given.core or ("m4", "m7", "m55"):
-            ran, equal = measured(name, core)
+            ran, equal = measured(name, core, **({"memory": given.memory} if given.memory else {}))
             figure = ran.instructions / (case.unit or 1e6)
             limit, peer = case.limits.get(core), case.cmsis.get(core)
             within = limit is None or figure <= limit

@@ -52,6 +52,8 @@ CONVS = [
     ("depthwise, no padding", "depthwise", (2, 5, 8, 6), 0, (3, 3), {"limits": True}),
     ("depthwise, one pixel", "depthwise", (1, 1, 1, 5), 0, (3, 3), {"pad": SAME}),
     ("depthwise, one row", "depthwise", (1, 1, 6, 4), 0, (3, 3), {"pad": SAME}),
+    ("depthwise, odd row", "depthwise", (1, 1, 9, 18), 0, (3, 3), {"pad": SAME, "limits": True}),
+    ("depthwise, one wide row", "depthwise", (1, 3, 18, 5), 0, (3, 3), {}),
     ("depthwise, stride 2", "depthwise", (1, 12, 12, 20), 0, (3, 3),
      {"stride": 2, "pad": (0, 1, 0, 1)}),
     ("depthwise, stride 2, odd", "depthwise", (1, 11, 9, 17), 0, (3, 3),

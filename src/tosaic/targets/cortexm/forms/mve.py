@@ -89,7 +89,7 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
     rows = np.zeros((layer.oc, 5, 4), np.int8)
     rows[:, 1:4, :3] = layer.weight[..., 0].transpose(2, 1, 0)
     packed = np.concatenate([rows.view("<i4")[..., 0], scales], 1).astype("<i4").tobytes()
-    columns = max(layer.sx * layer.ow + 2, 4 if layer.sx == 1 else 10)
+    columns = max(layer.sx * layer.ow + 2, 6 if layer.sx == 1 else 10)
     return Call(
         "tk_depthwise_s8_mve", "depthwise_s8_mve.h", literals, packed, lut,
         scratch=LINES + 64 * columns + 16, align=8, streams=True,
