@@ -11,6 +11,7 @@ import argparse
 import sys
 from collections.abc import Callable
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 import torch
@@ -60,7 +61,17 @@ def mobilenet_v2(alpha: float) -> nn.Module:
 
 
 def person_detection() -> nn.Module:
-    rows = ((16, 1), (32, 2), (32, 1), (64, 2), (64, 1), (128, 2), *[(128, 1)] * 5, (256, 2), (256, 1))
+    rows = (
+        (16, 1),
+        (32, 2),
+        (32, 1),
+        (64, 2),
+        (64, 1),
+        (128, 2),
+        *[(128, 1)] * 5,
+        (256, 2),
+        (256, 1),
+    )
     parts, cin = [block(1, 8, 3, 2)], 8
     for cout, stride in rows:
         parts += [block(cin, cin, 3, stride, cin), block(cin, cout, 1)]
@@ -95,7 +106,7 @@ def resnet8() -> nn.Module:
 def autoencoder() -> nn.Module:
     sizes = [640, 128, 128, 128, 128, 8, 128, 128, 128, 128]
     parts: list[nn.Module] = []
-    for cin, cout in zip(sizes, sizes[1:]):
+    for cin, cout in pairwise(sizes):
         parts += [nn.Linear(cin, cout), nn.ReLU()]
     return nn.Sequential(*parts, nn.Linear(128, 640))
 
@@ -172,15 +183,18 @@ def prepared(case: Case) -> tuple[nn.Module, tuple[Tensor, ...]]:
     return model.eval(), inputs
 
 
-def measured(name: str, core: str) -> tuple[NetworkRun, bool]:
+def measured(name: str, core: str, **options: str) -> tuple[NetworkRun, bool]:
     """A network on a core, and whether it equals the interpreter bit for bit."""
     model, inputs = prepared(CASES[name])
-    artifact = tosaic.compile(model, inputs, target=f"cortex-{core}", calibration=[inputs], io="int8")
+    artifact = tosaic.compile(
+        model, inputs, target=f"cortex-{core}", calibration=[inputs], io="int8", **options
+    )
     (made,) = artifact.delegates
     graph = made.graph
     generator = np.random.default_rng(1)
     given = [
-        generator.integers(-128, 128, value.shape).astype(value.dtype.array) for value in graph.inputs
+        generator.integers(-128, 128, value.shape).astype(value.dtype.array)
+        for value in graph.inputs
     ]
     from tosaic.interp.model import Model
 
@@ -195,18 +209,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("networks", nargs="*", choices=[[], *CASES], default=[])
     parser.add_argument("--core", action="append")
+    parser.add_argument("--memory", help="small: chains of layers stream by rows")
     parser.add_argument("--layers", action="store_true", help="instructions by layer and function")
     given = parser.parse_args()
     reason = qemu.counting()
     if reason is not None:
         print(f"nothing is measured: {reason}")
         return 0
-    print(f"{'network':<18}{'core':<5}{'M instr.':>10}{'at most':>9}{'CMSIS-NN':>10}{'ratio':>7}{'code':>8}")
+    head = f"{'network':<18}{'core':<5}{'M instr.':>10}{'at most':>9}{'CMSIS-NN':>10}{'ratio':>7}"
+    print(f"{head}{'code':>8}")
     good = True
     for name in given.networks or CASES:
         case = CASES[name]
         for core in given.core or ("m4", "m7", "m55"):
-            ran, equal = measured(name, core)
+            ran, equal = measured(name, core, **({"memory": given.memory} if given.memory else {}))
             figure = ran.instructions / (case.unit or 1e6)
             limit, peer = case.limits.get(core), case.cmsis.get(core)
             within = limit is None or figure <= limit

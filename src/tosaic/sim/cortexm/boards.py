@@ -46,7 +46,11 @@ MEMORY
 }
 SECTIONS
 {
-  .text : { KEEP(*(.vectors)) *(EXCLUDE_FILE(*weights*) .text* EXCLUDE_FILE(*weights*) .rodata*) . = ALIGN(16); } > code
+  .text :
+  {
+    KEEP(*(.vectors))
+    *(EXCLUDE_FILE(*weights*) .text* EXCLUDE_FILE(*weights*) .rodata*) . = ALIGN(16);
+  } > code
   .ARM.exidx : { *(.ARM.exidx*) } > code
   .large : { *weights*(.rodata* .net_weights*) *(.large*) . = ALIGN(16); board_large = .; } > large
   board_large_end = %(end)d;

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -56,7 +57,7 @@ def run_network(
     calls = [(entry, at) for entry, at in ran.entered if entry != f"{name}_run"]
     by_call = [
         (entry, after - at)
-        for (entry, at), (_, after) in zip(calls, calls[1:])
+        for (entry, at), (_, after) in pairwise(calls)
         if entry.startswith(f"{name}_")
     ]
     return NetworkRun(made, kept, ran.instructions, by_call, ran.by_function, ran.text_bytes)

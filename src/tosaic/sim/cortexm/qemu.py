@@ -69,12 +69,13 @@ def run(
     With `count`, instructions are counted; `marks` are how the names of functions begin whose
     entries are listed.
     """
+    chosen = board(core)
     reason = counting() if count else missing()
     if reason is not None:
         raise ToolFailed(reason)
     with tempfile.TemporaryDirectory(prefix="tosaic-qemu-") as name:
         folder = Path(name)
-        elf = build(board(core), sources, folder, flags)
+        elf = build(chosen, sources, folder, flags)
         symbols = _symbols(elf)
         work = folder / "work"
         work.mkdir()
@@ -89,7 +90,7 @@ def run(
                 [str(_plugin(folder)), f"out={counts}",
                  *(f"mark={address:#x}" for address in marked)]
             )]  # fmt: skip
-        printed = _emulate(board(core), elf, work, options, timeout)
+        printed = _emulate(chosen, elf, work, options, timeout)
         written = {
             path.name: path.read_bytes() for path in work.iterdir() if path.name not in files
         }

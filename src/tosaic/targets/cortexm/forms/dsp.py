@@ -1,4 +1,4 @@
-"""The DSP extension (Cortex-M4, M7, M33): which layers have a form, and how their weights are packed."""
+"""The DSP extension (Cortex-M4, M7, M33): layers that have a form, and their packed weights."""
 
 from __future__ import annotations
 
@@ -10,11 +10,14 @@ import numpy as np
 from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
-from tosaic.targets.cortexm.layers import Add, Call, Conv, Requant
+from tosaic.targets.cortexm.layers import Add, Call, Conv, MatMul, Requant
+
+# Sizes of structures in the scratch memory, where pointers have 64 bits: the same C runs there.
+BLOCK, CHANNEL = 72, 80
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
-    """The convolution in blocks of three pixels and two channels; depthwise 3×3 by four channels."""
+    """The convolution by three pixels and two channels; depthwise 3×3 by four channels."""
     made = layer.requant
     if layer.bits != 8 or layer.out_bits == 32 or layer.w_zp or made is None or layer.oc < 2:
         return None
@@ -33,19 +36,22 @@ def conv(layer: Conv, core: Core) -> Call | None:
         words += words % 2
     groups = layer.kh * taps * words
     weight, bias = _patches(layer, taps, words), folded_bias(layer)
-    kind = 3 if layer.out_bits == 16 else 2 if not is_plain and not is_row else int(not is_full)
-    packed = _pairs(weight, bias, scales) if kind < 2 else None
+    kind = 2 if not is_plain and not is_row else int(not is_full)
+    packed = _pairs(weight, bias, scales) if kind < 2 or layer.out_bits == 16 else None
+    if layer.out_bits == 16:
+        kind = 4 if packed is not None else 3
     if packed is None:
         kind, packed = max(kind, 2), _pairs_apart(weight, bias, scales)
     if is_row:
         return Call(
             "tk_linear_s8_dsp", "linear_s8_dsp.h", (layer.ic, layer.oc, made.lo, made.hi, kind),
-            packed, lut, scratch=8 * groups + 24, streams=True,
+            packed, lut, scratch=8 * groups + 40, align=8,
+            streams=True,
         )  # fmt: skip
     return Call(
         "tk_conv_s8_dsp", "conv_s8_dsp.h",
         (*layer.geometry, layer.x_zp, made.lo, made.hi, kind), packed, lut,
-        scratch=24 * groups + 32 + 12 * groups, streams=True,
+        scratch=24 * groups + BLOCK + 12 * groups, align=8, streams=True,
     )  # fmt: skip
 
 
@@ -115,7 +121,8 @@ def _packed(halves: Array, bias: Array, is_apart: int, scales: Array) -> bytes:
     second = bias[first + 1].astype(np.int64) - is_apart * bias[first].astype(np.int64)
     body = np.ascontiguousarray(halves).view("<i4").reshape(len(first), -1)
     columns = bias[first][:, None], body, second[:, None], scales[first], scales[first + 1]
-    return np.concatenate([c.astype("<i4") for c in columns], 1).tobytes()
+    packed: Array = np.concatenate([c.astype("<i4") for c in columns], 1)
+    return packed.tobytes()
 
 
 def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | None:
@@ -135,12 +142,12 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
     return Call(
         "tk_depthwise_s8_dsp", "depthwise_s8_dsp.h",
         (*layer.geometry, layer.x_zp, made.lo, made.hi, int((made.lo, made.hi) == (-128, 127))),
-        packed, lut, scratch=4 * 64 + 32 * columns + 4, streams=True,
+        packed, lut, scratch=4 * CHANNEL + 32 * columns + 4, align=8, streams=True,
     )  # fmt: skip
 
 
 def add(layer: Add, core: Core) -> Call | None:
-    """The sum of two tensors, each operand by a table, which has the shift of the sum to the left."""
+    """The sum of two tensors, each by a table, which has the shift of the sum to the left."""
     made = layer.requant
     multiplier, shift = int(made.multiplier[0]), int(made.shift[0])
     tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(33 - shift, 0)
@@ -155,9 +162,35 @@ def add(layer: Add, core: Core) -> Call | None:
     )  # fmt: skip
 
 
+def matmul(layer: MatMul, core: Core) -> Call | None:
+    """The product of matrices, a tile of columns packed at a time."""
+    made = layer.requant
+    if layer.bits != 8 or layer.out_bits == 32 or made is None or layer.width < 2:
+        return None
+    shift = int(made.shift[0])
+    left = max(33 - shift, 0)
+    if shift > 54 or (layer.c * 255 * 255) << left >= 1 << 31:
+        return None
+    right = max(shift - 32, 1)
+    scale = int(made.multiplier[0]), (1 << (right - 1)) + (made.zp << right), right + 256 * left
+    is_quick = left == 0 and (made.lo, made.hi) == (-128, 127)
+    kind = 3 if layer.out_bits == 16 else 0 if is_quick else 2
+    groups, tile = (layer.c + 3) // 4, min(layer.width, 32)
+    return Call(
+        "tk_matmul_s8_dsp", "matmul_s8_dsp.h",
+        (layer.n, layer.h, layer.c, layer.width, layer.batches, int(layer.is_transposed), tile,
+         layer.a_zp, layer.b_zp, *scale, made.lo, made.hi, kind),
+        lut=b"" if made.lut is None else made.lut.tobytes(),
+        scratch=24 * groups + BLOCK + (tile + 1) // 2 * 4 * (2 * groups + 8) + 4 * layer.h
+        + 12 * groups, align=8,
+    )  # fmt: skip
+
+
 def by_byte(tables: Array) -> bytes:
     """Tables by int8 from -128 on, in the order of bytes from 0 on."""
     return np.roll(tables, 128, 1).astype("<i4").tobytes()
 
 
-FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv, Add: add}
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {
+    Conv: conv, Add: add, MatMul: matmul,
+}  # fmt: skip

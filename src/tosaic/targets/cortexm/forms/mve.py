@@ -1,4 +1,4 @@
-"""The vector extension MVE (Cortex-M55, M85): which layers have a form, and how weights are packed."""
+"""The vector extension MVE (Cortex-M55, M85): layers that have a form, and packed weights."""
 
 from __future__ import annotations
 
@@ -11,7 +11,10 @@ from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.forms.dsp import by_byte
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
-from tosaic.targets.cortexm.layers import Add, Call, Conv, Requant
+from tosaic.targets.cortexm.layers import Add, Call, Conv, MatMul, Requant
+
+# Sizes of structures in the scratch memory, where pointers have 64 bits: the same C runs there.
+BLOCK, LINES = 96, 104
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
@@ -35,12 +38,15 @@ def conv(layer: Conv, core: Core) -> Call | None:
     if layer.n * layer.oh * layer.ow * layer.kh * layer.kw == layer.ih * layer.iw == 1:
         return Call(
             "tk_linear_s8_mve", "linear_s8_mve.h",
-            (layer.ic, layer.oc, made.zp, made.lo, made.hi, layer.out_bits // 8), _fours(weight, scales, 4), lut,
+            (layer.ic, layer.oc, made.zp, made.lo, made.hi, layer.out_bits // 8),
+            _fours(weight, scales, 4), lut,
             scratch=16 * steps if layer.ic % 16 else 0, streams=True,
         )  # fmt: skip
     return Call(
-        "tk_conv_s8_mve", "conv_s8_mve.h", (*literals, 2 if layer.out_bits == 16 else int(not is_plain)), _fours(weight, scales, 2), lut,
-        scratch=44 + 48 * steps + 16 + 24, streams=True,
+        "tk_conv_s8_mve", "conv_s8_mve.h",
+        (*literals, 2 if layer.out_bits == 16 else int(not is_plain)),
+        _fours(weight, scales, 2), lut,
+        scratch=BLOCK + 48 * steps + 16 + 24, align=8, streams=True,
     )  # fmt: skip
 
 
@@ -60,7 +66,7 @@ def scales_of(layer: Conv, made: Requant) -> tuple[Array, bool] | None:
 
 
 def _fours(weight: Array, scales: Array, together: int) -> bytes:
-    """Four channels at a time, the last four overlapping: `together` vector by vector, then scales."""
+    """Four channels at a time, the last overlapping: `together` by vectors, then scales."""
     oc, size = weight.shape
     if oc < 4:
         weight, scales = np.resize(weight, (4, size)), np.resize(scales, (4, 3))
@@ -83,15 +89,15 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
     rows = np.zeros((layer.oc, 5, 4), np.int8)
     rows[:, 1:4, :3] = layer.weight[..., 0].transpose(2, 1, 0)
     packed = np.concatenate([rows.view("<i4")[..., 0], scales], 1).astype("<i4").tobytes()
-    columns = max(layer.sx * layer.ow + 2, 4 if layer.sx == 1 else 10)
+    columns = max(layer.sx * layer.ow + 2, 6 if layer.sx == 1 else 10)
     return Call(
         "tk_depthwise_s8_mve", "depthwise_s8_mve.h", literals, packed, lut,
-        scratch=96 + 64 * columns + 16, streams=True,
+        scratch=LINES + 64 * columns + 16, align=8, streams=True,
     )  # fmt: skip
 
 
 def add(layer: Add, core: Core) -> Call | None:
-    """The sum of two tensors, each operand by a table, which has the shift of the sum to the left."""
+    """The sum of two tensors, each by a table, which has the shift of the sum to the left."""
     made = layer.requant
     multiplier, shift = int(made.multiplier[0]), int(made.shift[0])
     tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(32 - shift, 0)
@@ -106,4 +112,28 @@ def add(layer: Add, core: Core) -> Call | None:
     )  # fmt: skip
 
 
-FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {Conv: conv, Add: add}
+def matmul(layer: MatMul, core: Core) -> Call | None:
+    """The product of matrices, a tile of columns packed at a time."""
+    made = layer.requant
+    if layer.bits != 8 or layer.out_bits == 32 or made is None or layer.width < 4:
+        return None
+    if not layer.is_transposed and layer.width > 2047:  # offsets of 16 bits are gathered
+        return None
+    shift = int(made.shift[0])
+    left = max(32 - shift, 0)
+    if (layer.c * 255 * 255) << left >= 1 << 31:
+        return None
+    steps, tile = (layer.c + 15) // 16, min(layer.width + -layer.width % 4, 32)
+    return Call(
+        "tk_matmul_s8_mve", "matmul_s8_mve.h",
+        (layer.n, layer.h, layer.c, layer.width, layer.batches, int(layer.is_transposed), tile,
+         layer.a_zp, layer.b_zp, int(made.multiplier[0]), (31 - max(shift, 32)) % 256 + 256 * left,
+         made.zp, made.lo, made.hi, layer.out_bits // 8),
+        lut=b"" if made.lut is None else made.lut.tobytes(),
+        scratch=BLOCK + tile // 4 * (64 * steps + 48) + 4 * layer.h + 48 * steps, align=8,
+    )  # fmt: skip
+
+
+FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {
+    Conv: conv, Add: add, MatMul: matmul,
+}  # fmt: skip

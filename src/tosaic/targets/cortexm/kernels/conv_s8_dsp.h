@@ -5,7 +5,7 @@
  * and 3: as a pair of int16 it is 256 * (c, d) + (a, b), so SMLAD by the word itself and by its
  * sign-extended bytes 0 and 2 gives both sums; the packing takes care of the borrows. Kinds: 0, full
  * range of int8; 1, with limits; 2, sums of more than 24 bits, or shifted to the left: bytes 1 and 3
- * are sign-extended, too; 3, as 2 with results of int16.
+ * are sign-extended, too; 3, as 2 with results of int16; 4, the same with sums of 24 bits.
  *
  * Packed for two channels: the bias of the first; the weights, two words for each four elements of a
  * patch, of elements 0 and 2, and 1 and 3; the bias of the second; multiplier, offset and shift - 32
@@ -22,6 +22,7 @@ struct tk_block_dsp {
     uint32_t steps;     /* groups of four elements in a patch, plus one */
     const uint8_t *end; /* of the packed weights */
     int32_t lo, hi;
+    int32_t rows[3]; /* added to the sums of each row of a matrix; not of pixels */
 };
 
 #if TK_DSP
@@ -86,6 +87,8 @@ TK_BLOCK(tk_block_exact_dsp, TK_PAIR("sxtb16 r12, r12, ror #8\n\t"), TK_APART,
     TK_EARLIER("r2", "r3", "r4"), TK_EARLIER("r5", "r6", "r7"), TK_LIMITS, TK_STORE("strb", "1"))
 TK_BLOCK(tk_block_int16_dsp, TK_PAIR("sxtb16 r12, r12, ror #8\n\t"), TK_APART,
     TK_EARLIER("r2", "r3", "r4"), TK_EARLIER("r5", "r6", "r7"), TK_LIMITS, TK_STORE("strh", "2"))
+TK_BLOCK(tk_block_int16_quick_dsp, TK_PAIR(""), TK_SPLIT, TK_EARLIER("r2", "r3", "r4"),
+    TK_EARLIER("r5", "r6", "r7"), TK_LIMITS, TK_STORE("strh", "2"))
 
 TK_HOT void tk_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t kind)
 {
@@ -95,8 +98,10 @@ TK_HOT void tk_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t k
         tk_block_limited_dsp(block, w);
     } else if (kind == 2) {
         tk_block_exact_dsp(block, w);
-    } else {
+    } else if (kind == 3) {
         tk_block_int16_dsp(block, w);
+    } else {
+        tk_block_int16_quick_dsp(block, w);
     }
 }
 
@@ -128,13 +133,14 @@ TK_COLD void tk_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t 
         int32_t j, k, c;
         for (j = 0; j < 3; ++j) {
             uint32_t sums[2];
-            tk_sums_dsp(w, block->patches + j, 3, words, kind > 1, sums);
+            tk_sums_dsp(w, block->patches + j, 3, words, kind == 2 || kind == 3, sums);
             for (c = 0; c < 2; ++c) {
                 const uint8_t *scales = w + 4 * (words + 2 + 3 * c);
+                sums[c] += (uint32_t)block->rows[j];
                 k = tk_clamp(tk_scaled_dsp((int32_t)sums[c], tk_load32(scales),
                     tk_load32(scales + 4), tk_load32(scales + 8)), block->lo, block->hi);
-                tk_store(block->y[j], 0, k, kind == 3 ? 16 : 8);
-                block->y[j] += kind == 3 ? 2 : 1;
+                tk_store(block->y[j], 0, k, kind > 2 ? 16 : 8);
+                block->y[j] += kind > 2 ? 2 : 1;
             }
         }
     }
@@ -218,13 +224,14 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, void *y, const uint8_t *w, const int
     int32_t *const patches = (int32_t *)(void *)scratch;
     struct tk_block_dsp *const block = (struct tk_block_dsp *)(void *)(patches + 6 * groups);
     int8_t *const own = (int8_t *)(block + 1);
-    const int32_t size = kind == 3 ? 2 : 1; /* of an element of the result */
+    const int32_t size = kind > 2 ? 2 : 1; /* of an element of the result */
     int8_t *to_y = (int8_t *)y;
     int32_t image, p, j, ky, kx;
     block->patches = patches;
     block->steps = (uint32_t)groups + 1;
     block->lo = lo;
     block->hi = hi;
+    block->rows[0] = block->rows[1] = block->rows[2] = 0;
     for (image = 0; image < images; ++image) {
         for (p = 0; p < count; p += 3) {
             struct tk_patch_dsp from[3];

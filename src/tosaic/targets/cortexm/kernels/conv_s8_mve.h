@@ -16,6 +16,7 @@ struct tk_block_mve {
     int8_t *y[3];
     int32_t zp, lo, hi;
     const uint8_t *end; /* of the packed weights */
+    int32_t rows[3];    /* added to the sums of each row of a matrix; not of pixels */
 };
 
 #if TK_MVE
@@ -111,6 +112,7 @@ TK_COLD void tk_block_mve(struct tk_block_mve *block, const uint8_t *packed, int
                 for (k = 0; k < 16 * steps; ++k) {
                     sum += (uint32_t)(row[k / 16 * 32 + k % 16] * block->x[pixel][k]);
                 }
+                sum += (uint32_t)block->rows[pixel];
                 k = tk_clamp(block->zp + tk_scaled_mve((int32_t)sum, tk_load32(scales + 16),
                     tk_load32(scales + 32)), block->lo, block->hi);
                 tk_store(block->y[pixel], 0, k, kind == 2 ? 16 : 8);
@@ -171,6 +173,7 @@ TK_HOT void tk_conv_s8_mve(const int8_t *x, void *y, const uint8_t *w, const int
     block->zp = y_zp;
     block->lo = lo;
     block->hi = hi;
+    block->rows[0] = block->rows[1] = block->rows[2] = 0;
     for (image = 0; image < images; ++image) {
         for (p = 0; p < count; p += 3) {
             const int32_t start = count < 3 ? 0 : tk_min(p, count - 3);

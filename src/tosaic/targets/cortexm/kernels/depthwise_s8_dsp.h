@@ -98,6 +98,35 @@ struct tk_channel_dsp {
             :                                                                                       \
             : TK_DEPTHWISE_REGISTERS);                                                              \
     }
+#define TK_DEPTHWISE_ROW(name, A, B, clamp)                                                           \
+    TK_SHARED void name(const int32_t *line, struct tk_channel_dsp *channel)                        \
+    {                                                                                               \
+        register const int32_t *p __asm__("r0") = line;                                             \
+        register struct tk_channel_dsp *k __asm__("r1") = channel;                                  \
+        __asm__ volatile(                                                                           \
+            "1:\n\t"                                                                                \
+            "ldm r1!, {r6, r7, r8, r9, r10, r11}\n\t"                                               \
+            "ldr r2, [r1]\n\t"                                                                      \
+            "ldrd r12, lr, [r0], #32\n\t"                                                           \
+            "mov r4, r2\n\t" TK_HALF("r2", A, B, "r6", "r7")                                        \
+            "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r2", A, B, "r8", "r9")                           \
+                TK_HALF("r4", A, B, "r6", "r7")                                                     \
+            "ldrd r12, lr, [r0]\n\t" TK_HALF("r2", A, B, "r10", "r11")                              \
+                TK_HALF("r4", A, B, "r8", "r9")                                                     \
+            "ldrd r12, lr, [r0, #32]\n\t" TK_HALF("r4", A, B, "r10", "r11")                         \
+            "ldm r1, {r6, r7, r8, r9, r10, r11, r12, lr}\n\t"                                       \
+            "smmla r2, r2, r7, r8\n\tsmmla r4, r4, r7, r8\n\t"                                      \
+            "asr r2, r2, r9\n\tasr r4, r4, r9\n\t" clamp                                            \
+            "strb r4, [r10, r12]\n\tstrb r2, [r10]\n\t"                                             \
+            "add r10, r10, r12, lsl #1\n\t"                                                         \
+            "str r10, [r1, #16]\n\t"                                                                \
+            "cmp r0, lr\n\t"                                                                        \
+            "sub r1, r1, #24\n\t"                                                                   \
+            "bne 1b"                                                                                \
+            : "+r"(p), "+r"(k)                                                                      \
+            :                                                                                       \
+            : TK_DEPTHWISE_REGISTERS);                                                              \
+    }
 TK_DEPTHWISE_1(tk_depthwise1_even_dsp, "r12", "lr", TK_FOUR_SATURATED)
 TK_DEPTHWISE_1(tk_depthwise1_odd_dsp, "lr", "r12", TK_FOUR_SATURATED)
 TK_DEPTHWISE_1(tk_depthwise1_even_exact_dsp, "r12", "lr", TK_FOUR_BOUND)
@@ -106,10 +135,16 @@ TK_DEPTHWISE_2(tk_depthwise2_even_dsp, "r12", "lr", TK_TWO_SATURATED)
 TK_DEPTHWISE_2(tk_depthwise2_odd_dsp, "lr", "r12", TK_TWO_SATURATED)
 TK_DEPTHWISE_2(tk_depthwise2_even_exact_dsp, "r12", "lr", TK_TWO_BOUND)
 TK_DEPTHWISE_2(tk_depthwise2_odd_exact_dsp, "lr", "r12", TK_TWO_BOUND)
+TK_DEPTHWISE_ROW(tk_depthwise_row_dsp, "r12", "lr", TK_TWO_SATURATED)
+TK_DEPTHWISE_ROW(tk_depthwise_row_exact_dsp, "r12", "lr", TK_TWO_BOUND)
 
 TK_HOT void tk_depthwise_step_dsp(const int32_t *line, struct tk_channel_dsp *channel,
-    int32_t is_odd, int32_t is_quick, int32_t s)
+    int32_t is_odd, int32_t is_quick, int32_t s, int32_t is_row)
 {
+    if (is_row) { /* the only one, of the first two pairs */
+        (is_quick ? tk_depthwise_row_dsp : tk_depthwise_row_exact_dsp)(line, channel);
+        return;
+    }
     if (s == 1 && !is_quick) {
         (is_odd ? tk_depthwise1_odd_exact_dsp : tk_depthwise1_even_exact_dsp)(line, channel);
     } else if (s == 1) {
@@ -154,12 +189,12 @@ TK_SHARED void tk_line_dsp(int32_t *to, const int32_t *end, const int8_t *a, con
 TK_COLD int32_t tk_half_dsp(int32_t word, int32_t which) { return (int16_t)((uint32_t)word >> (16 * which)); }
 
 TK_COLD void tk_depthwise_step_dsp(const int32_t *line, struct tk_channel_dsp *k, int32_t is_odd,
-    int32_t is_quick, int32_t s)
+    int32_t is_quick, int32_t s, int32_t is_row)
 {
     (void)is_quick;
     do {
         int32_t row, column, tap, lane;
-        for (row = 2 - s; row >= 0; --row) {
+        for (row = is_row ? 0 : 2 - s; row >= 0; --row) {
             for (column = 1; column >= 0; --column) {
                 uint32_t sum = (uint32_t)k->bias;
                 for (tap = 0; tap < 3; ++tap) {
@@ -204,6 +239,7 @@ TK_HOT void tk_depthwise_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, co
     int32_t is_quick)
 {
     const int32_t columns = sx * ((ow + 1) / 2 * 2 - 1) + 3, rows = sy == 1 ? 2 : 1;
+    const int32_t is_row = sy == 1 && y1 - y0 == 1;
     const int32_t first = tk_min(pl, columns), last = tk_min(pl + iw, columns);
     struct tk_channel_dsp *const channels = (struct tk_channel_dsp *)(void *)scratch;
     int32_t *const line = (int32_t *)(void *)(channels + 4);
@@ -259,7 +295,7 @@ TK_HOT void tk_depthwise_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, co
                         if (ow > 1) {
                             channels[i].stride = oc;
                             channels[i].end = line + 2 * i + 8 * sx * (ow / 2 * 2);
-                            tk_depthwise_step_dsp(line + 2 * i, channels + i, pair & 1, is_quick, sx);
+                            tk_depthwise_step_dsp(line + 2 * i, channels + i, pair & 1, is_quick, sx, is_row);
                         }
                         if (ow & 1) {
                             const int32_t at = tk_max(ow - 2, 0);
@@ -267,7 +303,7 @@ TK_HOT void tk_depthwise_s8_dsp(const int8_t *x, int8_t *y, const uint8_t *w, co
                             channels[i].y[0] = to + at * oc;
                             channels[i].y[1] = below + at * oc;
                             channels[i].end = line + 2 * i + 8 * sx * (at + 2);
-                            tk_depthwise_step_dsp(line + 2 * i + 8 * sx * at, channels + i, pair & 1, is_quick, sx);
+                            tk_depthwise_step_dsp(line + 2 * i + 8 * sx * at, channels + i, pair & 1, is_quick, sx, is_row);
                         }
                     }
                     oy += rows;

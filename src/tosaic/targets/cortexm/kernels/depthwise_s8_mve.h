@@ -2,7 +2,8 @@
  *
  * Four rows of the image become lines of words, [column][channel][row], by VST4. A gathered vector has
  * four columns of one channel, and VMLADAV with the kernel at its four places gives two rows and two
- * columns of the output for stride 1; for stride 2 four vectors give four columns of one row.
+ * columns of the output for stride 1; for stride 2 four vectors give four columns of one row, and two
+ * vectors do where one row is wanted.
  *
  * Packed for each channel, as words: zero, the three columns of the kernel (rows 0, 1, 2, zero), zero,
  * bias, multiplier, 31 - shift. */
@@ -43,6 +44,9 @@ struct tk_lines_mve {
     "vldrw.32 q0, [q1, #128]!\n\tvldrw.32 q5, [q1, #128]!\n\tvmladav.s8 r0, q0, q4\n\t"             \
     "vldrw.32 q6, [q1, #128]!\n\tvmladav.s8 r2, q5, q4\n\tvldrw.32 q7, [q1, #128]!\n\t"             \
     "vmladav.s8 r4, q6, q4\n\tvmladav.s8 r6, q7, q4\n\t"
+#define TK_ROW_1_MVE                                                                                \
+    "vldrw.32 q0, [q1, #128]!\n\tvldrw.32 q3, [q1, #128]!\n\tvmladav.s8 r0, q0, q4\n\t"             \
+    "vmladav.s8 r2, q0, q6\n\tvmladav.s8 r4, q3, q4\n\tvmladav.s8 r6, q3, q6\n\t"
 #define TK_LINES_MVE(name, step, store)                                                             \
     TK_SHARED_MVE void name(struct tk_lines_mve *lines, const uint8_t *packed, const int8_t *line)  \
     {                                                                                               \
@@ -88,11 +92,15 @@ TK_LINES_MVE(tk_lines_1_quick_mve, TK_STRIDE_1_MVE, TK_QUICK_MVE)
 TK_LINES_MVE(tk_lines_1_mve, TK_STRIDE_1_MVE, TK_EXACT_MVE)
 TK_LINES_MVE(tk_lines_2_quick_mve, TK_STRIDE_2_MVE, TK_QUICK_MVE)
 TK_LINES_MVE(tk_lines_2_mve, TK_STRIDE_2_MVE, TK_EXACT_MVE)
+TK_LINES_MVE(tk_lines_row_quick_mve, TK_ROW_1_MVE, TK_QUICK_MVE)
+TK_LINES_MVE(tk_lines_row_mve, TK_ROW_1_MVE, TK_EXACT_MVE)
 
 TK_HOT void tk_lines_mve(struct tk_lines_mve *lines, const uint8_t *w, const int8_t *line,
-    int32_t s, int32_t is_quick)
+    int32_t s, int32_t is_row, int32_t is_quick)
 {
-    if (s == 1) {
+    if (is_row) {
+        (is_quick ? tk_lines_row_quick_mve : tk_lines_row_mve)(lines, w, line);
+    } else if (s == 1) {
         (is_quick ? tk_lines_1_quick_mve : tk_lines_1_mve)(lines, w, line);
     } else {
         (is_quick ? tk_lines_2_quick_mve : tk_lines_2_mve)(lines, w, line);
@@ -125,17 +133,18 @@ TK_SHARED_MVE void tk_interleave_mve(int8_t *to, const int8_t *const *rows, cons
 #else
 
 TK_COLD void tk_lines_mve(struct tk_lines_mve *k, const uint8_t *w, const int8_t *line, int32_t s,
-    int32_t is_quick)
+    int32_t is_row, int32_t is_quick)
 {
+    const int32_t is_two = s == 1 && !is_row; /* rows of the output */
     (void)is_quick;
     for (; w != k->end; w += 32, line += 4, ++k->y) {
         int32_t step, lane, column, row;
         for (step = 0; step < k->steps + (k->y_back != 0); ++step) {
             const int32_t is_more = step == k->steps;
-            const int8_t *from = line + 128 + k->gather[0] + 128 * (s == 1 ? step : 4 * step) - (is_more ? k->line_back : 0);
+            const int8_t *from = line + 128 + k->gather[0] + 128 * step * (is_two ? 1 : 2 * s) - (is_more ? k->line_back : 0);
             int8_t *to = k->y + step * k->y_step - (is_more ? k->y_back : 0);
             for (lane = 0; lane < 4; ++lane) {
-                const int32_t right = s == 1 ? lane >> 1 : 2 * lane, below = s == 1 ? lane & 1 : 0;
+                const int32_t right = is_two ? lane >> 1 : s * lane, below = is_two ? lane & 1 : 0;
                 uint32_t sum = (uint32_t)tk_load32(w + 20);
                 if ((k->mask >> (4 * lane) & 1) == 0) {
                     continue;
@@ -172,10 +181,11 @@ TK_HOT void tk_depthwise_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, co
     int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t y_zp,
     int32_t lo, int32_t hi, int32_t is_quick)
 {
-    const int32_t wide = sx == 1 ? 2 : 4, tall = sx == 1 ? 2 : 1; /* outputs of a step */
-    const int32_t columns = tk_max(sx * ow + 2, sx == 1 ? 4 : 10), rows = y1 - y0;
+    const int32_t rows = y1 - y0, is_row = sx == 1 && rows == 1;
+    const int32_t is_two = sx == 1 && !is_row; /* rows of the output in a step; else four columns */
+    const int32_t columns = tk_max(sx * ow + 2, sx == 1 ? 6 : 10);
     const int32_t first = tk_min(pl, columns), last = tk_min(pl + iw, columns);
-    const int32_t back = ow < wide ? 0 : (wide - ow % wide) % wide;
+    const int32_t back = is_two ? (ow < 2 ? 0 : ow % 2) : ow < 4 ? 0 : (4 - ow % 4) % 4;
     struct tk_lines_mve *const lines = (struct tk_lines_mve *)(void *)scratch;
     int8_t *const line = (int8_t *)(lines + 1), *const outside = line + 64 * columns;
     int32_t image, c, i, oy;
@@ -184,15 +194,16 @@ TK_HOT void tk_depthwise_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, co
     (void)kw;
     (void)dy;
     (void)dx;
-    memset(line, x_zp, (size_t)(64 * columns + 16));
-    lines->steps = tk_max(ow / wide, 1);
+    memset(line, x_zp, (size_t)(64 * first));
+    memset(line + 64 * last, x_zp, (size_t)(64 * (columns - last) + 16));
+    lines->steps = tk_max(is_two ? ow / 2 : ow / 4, 1);
     lines->y_back = back * oc;
     lines->line_back = back * sx * 64;
     lines->zp = y_zp;
-    lines->y_step = wide * oc;
+    lines->y_step = (is_two ? 2 : 4) * oc;
     for (i = 0; i < 4; ++i) {
         lines->gather[i] = 64 * i - 128;
-        lines->scatter[i] = sx == 1 ? (i & 1) * ow * oc + (i >> 1) * oc : i * oc;
+        lines->scatter[i] = is_two ? (i & 1) * ow * oc + (i >> 1) * oc : i * oc;
         lines->lo[i] = lo;
         lines->hi[i] = hi;
     }
@@ -200,27 +211,27 @@ TK_HOT void tk_depthwise_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, co
         for (c = 0; c < ic; c += 16) {
             const int32_t channels = tk_min(16, ic - c);
             lines->end = w + 32 * (c + channels);
-            for (oy = 0; oy < rows; oy += tall) {
-                const int32_t at = tk_max(tk_min(oy, rows - tall), 0), r = (y0 + at) * sy - pt;
+            for (oy = 0; oy < rows; oy += 1 + is_two) {
+                const int32_t at = is_two ? tk_min(oy, rows - 2) : oy, r = (y0 + at) * sy - pt;
                 const int8_t *from[4];
                 int32_t steps[4];
                 uint32_t mask = 0xffff;
                 for (i = 0; i < 4; ++i) {
-                    const int32_t is_row = r + i >= 0 && r + i < ih;
-                    from[i] = is_row ? x + (tk_ring(r + i, xr, ih) * iw + first - pl) * ic + c : outside;
-                    steps[i] = is_row ? ic : 0;
+                    const int32_t is_inside = r + i >= 0 && r + i < ih;
+                    from[i] = is_inside ? x + (tk_ring(r + i, xr, ih) * iw + first - pl) * ic + c : outside;
+                    steps[i] = is_inside ? ic : 0;
                 }
                 if (last > first) {
                     tk_interleave_mve(line + 64 * first, from, steps, last - first, channels);
                 }
-                if (sx == 1) {
-                    mask = (ow < 2 ? 0x00ffu : 0xffffu) & (rows < 2 ? 0x0f0fu : 0xffffu);
+                if (is_two) {
+                    mask = ow < 2 ? 0x00ffu : 0xffffu;
                 } else if (ow < 4) {
                     mask = (1u << (4 * ow)) - 1;
                 }
                 lines->y = y + at * ow * oc + c;
                 lines->mask = mask;
-                tk_lines_mve(lines, w + 32 * c, line, sx, is_quick && mask == 0xffff);
+                tk_lines_mve(lines, w + 32 * c, line, sx, is_row, is_quick && mask == 0xffff);
             }
         }
         if (lut != NULL) {

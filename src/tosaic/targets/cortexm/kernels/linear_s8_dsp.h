@@ -67,6 +67,7 @@ struct tk_row_dsp {
 TK_ROW(tk_row_limited_dsp, TK_WORD, "subs r3, r3, r2\n\tadd r3, r4, r3, asr #8\n\t", "strb", "1")
 TK_ROW(tk_row_exact_dsp, TK_WORD_APART, "add r3, r3, r4\n\t", "strb", "1")
 TK_ROW(tk_row_int16_dsp, TK_WORD_APART, "add r3, r3, r4\n\t", "strh", "2")
+TK_ROW(tk_row_int16_quick_dsp, TK_WORD, "subs r3, r3, r2\n\tadd r3, r4, r3, asr #8\n\t", "strh", "2")
 
 TK_HOT void tk_linear_row_dsp(struct tk_row_dsp *row, const uint8_t *w, int32_t kind)
 {
@@ -74,8 +75,10 @@ TK_HOT void tk_linear_row_dsp(struct tk_row_dsp *row, const uint8_t *w, int32_t 
         tk_row_limited_dsp(row, w);
     } else if (kind == 2) {
         tk_row_exact_dsp(row, w);
-    } else {
+    } else if (kind == 3) {
         tk_row_int16_dsp(row, w);
+    } else {
+        tk_row_int16_quick_dsp(row, w);
     }
 }
 
@@ -87,12 +90,12 @@ TK_COLD void tk_linear_row_dsp(struct tk_row_dsp *row, const uint8_t *w, int32_t
     for (; w != row->end; w += 4 * (words + 8)) {
         uint32_t sums[2];
         int32_t c;
-        tk_sums_dsp(w, row->row, 1, words, kind > 1, sums);
+        tk_sums_dsp(w, row->row, 1, words, kind == 2 || kind == 3, sums);
         for (c = 0; c < 2; ++c) {
             const uint8_t *scales = w + 4 * (words + 2 + 3 * c);
             tk_store(row->y, 0, tk_clamp(tk_scaled_dsp((int32_t)sums[c], tk_load32(scales),
-                tk_load32(scales + 4), tk_load32(scales + 8)), row->lo, row->hi), kind == 3 ? 16 : 8);
-            row->y += kind == 3 ? 2 : 1;
+                tk_load32(scales + 4), tk_load32(scales + 8)), row->lo, row->hi), kind > 2 ? 16 : 8);
+            row->y += kind > 2 ? 2 : 1;
         }
     }
 }
@@ -126,7 +129,7 @@ TK_HOT void tk_linear_s8_dsp(const int8_t *x, void *y, const uint8_t *w, const i
     block->end = w + (oc >> 1) * pair;
     tk_linear_row_dsp(block, w, kind);
     if (oc & 1) {
-        block->y -= kind == 3 ? 2 : 1;
+        block->y -= kind > 2 ? 2 : 1;
         block->end += pair;
         tk_linear_row_dsp(block, w + (oc >> 1) * pair, kind);
     }
