@@ -130,7 +130,8 @@ def _main(name: str, memories: Sequence[int], inputs: Iterable[int], outputs: It
         "static void *read_in(size_t size)", "{", "    void *made = memory(size);",
         f"    if (fread(made, 1, size, stdin) != size) exit({_NO_DATA});",
         "    return made;", "}", "",
-        "int main(void)", "{", f"    struct {name}_io io;", f"    void *arena = memory({memories[0]}u);",
+        "int main(void)", "{", f"    struct {name}_io io;",
+        f"    void *arena = memory({memories[0]}u);",
         "#ifdef _WIN32", "    _setmode(0, _O_BINARY);", "    _setmode(1, _O_BINARY);", "#endif",
         *before, f"    {name}_run(&io, arena);", *after, "    return 0;", "}", "",
     ])  # fmt: skip
