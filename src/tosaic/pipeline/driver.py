@@ -84,7 +84,8 @@ def program_for(
     """The model as calls, quantized by a scheme, or where the target has integers alone."""
     check_examples(example_inputs)
     say("exporting the model")
-    source = import_model(model, example_inputs, dynamic_shapes)
+    has_fft = target.env.has("fft") and scheme is None
+    source = import_model(model, example_inputs, dynamic_shapes, has_fft)
     ended(phases.IMPORT, partial(_printed, source))
     program = program_of(source)  # what no target takes is refused before anything is calibrated
     ends = ends_of(program, getattr(scheme, "io", None) if io is None else io)

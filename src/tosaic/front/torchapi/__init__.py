@@ -1,5 +1,6 @@
 """Every private or version-dependent call into torch that the importer makes."""
 
+from tosaic.front.torchapi.fourier import FFT2D
 from tosaic.front.torchapi.nodes import (
     argument_names,
     attribute,
@@ -68,6 +69,7 @@ from tosaic.front.torchapi.trees import (
 )
 
 __all__ = [
+    "FFT2D",
     "WRITTEN_AS", "Effects", "aliases", "argument_names", "arguments_of", "attribute",
     "bound_arguments", "by_position",
     "canonical_name", "canonicalize", "captured", "computed",
