@@ -16,8 +16,8 @@ PAGE = Path(__file__).parents[1] / "docs" / "op-support.md"
 
 # What a user may look for here and not find.
 ABSENT = {
-    "`aten.fft_*`, `aten.stft`": "Complex numbers are in no TOSA tensor; spectra that a network "
-    "needs are a convolution with sines and cosines, which lowers.",
+    "`aten.linalg_*` and roots of complex values": "TOSA has no complex numbers; Fourier "
+    "transforms, products and quotients of them become real calls, and lower.",
     "`aten.nonzero`, `aten.masked_select`, `aten.unique*`, `x[mask]`": "The size of the result "
     "depends on the data, and sizes are fixed; `where` keeps the size.",
     "`aten.sym_size.int` and dynamic shapes": "Sizes are fixed: compile for those of the example.",

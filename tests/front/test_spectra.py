@@ -77,8 +77,12 @@ FORMS |= {
     "an inverse that is not centered": (
         lambda x: torch.istft(
             spectrogram(x, center=False, normalized=True, window=FLAT),
-            64, 16, window=FLAT, normalized=True, center=False,
-        ),  # fmt: skip
+            64,
+            16,
+            window=FLAT,
+            normalized=True,
+            center=False,
+        ),
         (256,),
     ),
     "a picture": (lambda x: torch.view_as_real(torch.fft.rfft2(x, norm="ortho")), (2, 8, 16)),

@@ -15,7 +15,7 @@ from tosaic.boundary.ports import ends_of, names_of, with_ends
 from tosaic.errors import InvalidInput, ToolFailed
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
-from tosaic.front.examples import check_examples
+from tosaic.front.examples import checked_examples
 from tosaic.front.imported import Imported
 from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
@@ -82,7 +82,7 @@ def program_for(
     io: Any = None,
 ) -> Program:
     """The model as calls, quantized by a scheme, or where the target has integers alone."""
-    check_examples(example_inputs)
+    example_inputs = checked_examples(example_inputs)
     say("exporting the model")
     has_fft = target.env.has("fft") and scheme is None
     source = import_model(model, example_inputs, dynamic_shapes, has_fft)
