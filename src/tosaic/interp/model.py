@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +17,10 @@ from tosaic.interp.kernel import TORCH, place, to_numpy, to_torch
 from tosaic.interp.plan import Plan
 from tosaic.ir.graph import Array, Graph, Value
 from tosaic.spec.dtypes import I4, I48, DType
+
+if hasattr(os, "register_at_fork"):
+    # A forked process has none of its parent's OpenMP threads, for which torch would wait.
+    os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 _BATCH_PLANS_KEPT = 2
 PROOFS_PAY = 16

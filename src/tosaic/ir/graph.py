@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.spec import OPS
 from tosaic.spec.dtypes import DType, TensorType
 from tosaic.spec.env import Env
 from tosaic.spec.table import OpDef
@@ -77,6 +78,9 @@ class Const:
             self._array = source
         else:
             self._make = source
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Const, (self.array,)
 
     @property
     def array(self) -> Array:
@@ -164,6 +168,18 @@ class Graph:
         ports = f"{len(self.inputs)} inputs, {len(self.outputs)} outputs"
         return f"Graph({self.name}: {len(self.ops)} ops, {ports})"
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Flat tables: pickle by itself would recurse from each operator to those before it."""
+        values = list(self.values())
+        number = {value: i for i, value in enumerate(values)}
+        ops = [
+            (op.name, [number[v] for v in op.ins], [number[v] for v in op.outs], dict(op.attrs),
+             op.regions, op.loc) for op in self.ops
+        ]  # fmt: skip
+        rows = [(v.type, v.name, v.const, v.quant, v.loc, v.limits) for v in values]
+        ends = [[number[v] for v in side] for side in (self.inputs, self.outputs)]
+        return _from_tables, (self.name, self.version, rows, ops, ends)
+
     def walk(self) -> Iterator[Op]:
         """All operators, those of nested regions after the one that holds them."""
         for op in self.ops:
@@ -200,3 +216,15 @@ class Graph:
             if value.name == name:
                 return value
         raise KeyError(name)
+
+
+def _from_tables(
+    name: str, version: tuple[int, int], rows: list[Any], ops: list[Any], ends: list[list[int]]
+) -> Graph:
+    values = [Value(*row) for row in rows]
+    inputs, outputs = ([values[i] for i in side] for side in ends)
+    made = [
+        Op(OPS[op], [values[i] for i in ins], [values[i] for i in outs], attrs, regions, loc)
+        for op, ins, outs, attrs, regions, loc in ops
+    ]
+    return Graph(name, inputs, outputs, made, version)

@@ -1,5 +1,6 @@
 """Every private or version-dependent call into torch that the importer makes."""
 
+from tosaic.front.torchapi.forwards import in_order
 from tosaic.front.torchapi.fourier import FFT2D
 from tosaic.front.torchapi.nodes import (
     argument_names,
@@ -36,6 +37,7 @@ from tosaic.front.torchapi.overloads import (
     effects,
 )
 from tosaic.front.torchapi.parts import decomposed
+from tosaic.front.torchapi.pickling import dumps, loads
 from tosaic.front.torchapi.programs import (
     captured,
     copied,
@@ -63,6 +65,7 @@ from tosaic.front.torchapi.trees import (
     flatten_as,
     is_written_as_text,
     names_of,
+    positional_of,
     structure,
     unflatten,
     written_structure,
@@ -74,11 +77,12 @@ __all__ = [
     "bound_arguments", "by_position",
     "canonical_name", "canonicalize", "captured", "computed",
     "computed_beside", "copied", "copied_program", "decomposed",
-    "drop_unread", "effects", "evaluate", "export", "flatten", "flatten_as", "functional",
-    "give_fakes", "graphs_of", "is_canonical", "is_number_argument", "is_pointwise",
+    "drop_unread", "dumps", "effects", "evaluate", "export", "flatten", "flatten_as",
+    "functional",
+    "give_fakes", "graphs_of", "in_order", "is_canonical", "is_number_argument", "is_pointwise",
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
-    "known_size", "likely_shape", "likely_size", "load",
-    "location", "module_of", "modules_of", "names_of", "new_call", "overload_of",
+    "known_size", "likely_shape", "likely_size", "load", "loads",
+    "location", "module_of", "modules_of", "names_of", "new_call", "overload_of", "positional_of",
     "quiet", "reshape_views", "same_shape", "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written",
     "written_positions",

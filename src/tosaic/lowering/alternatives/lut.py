@@ -210,8 +210,11 @@ def at_grid(function: Function, inputs: Tensor, given: Quant, step: float) -> Te
     real = function(exact).double()
     if scale > FINE_STEP:
         return real
-    near = ((apart.abs() <= scale / 2) & (exact != point)).nonzero()[:, 0]
-    here, there, away = real[near], *(function(v[near]).double() for v in (point, exact + apart))
-    jump, slope = (there - here).abs(), (away - here).abs()
-    breaks = there.isfinite() & (here.isnan() | (jump > step / 2) & (jump > 8 * slope))
-    return real.index_copy(0, near, torch.where(breaks, there, here))
+    near = (apart.abs() <= scale / 2) & (exact != point)
+    if not near.any():
+        return real
+    moved = (torch.where(near, v, exact) for v in (point, exact + apart))
+    there, away = (function(v).double() for v in moved)  # functions may look at the whole grid
+    jump, slope = (there - real).abs(), (away - real).abs()
+    breaks = near & there.isfinite() & (real.isnan() | (jump > step / 2) & (jump > 8 * slope))
+    return torch.where(breaks, there, real)
