@@ -1,7 +1,7 @@
 """Submodules under the paths that scripts for ExecuTorch's Arm backend import from.
 
-Replacing the prefix ``executorch.backends.arm`` by ``tosaic.executorch`` is enough then. Each is a
-module without a file, whose names are those of ``tosaic.executorch``.
+Replacing the prefix ``executorch.backends.arm`` by ``tosaic.executorch`` is enough then. Most are
+modules without a file; their names are those of ``tosaic.executorch``.
 """
 
 from __future__ import annotations
@@ -54,15 +54,20 @@ class _Paths(MetaPathFinder, Loader):
         return ModuleSpec(fullname, self, is_package="." not in name)
 
     def exec_module(self, module: ModuleType) -> None:
-        names = PATHS[module.__name__.removeprefix(f"{_PACKAGE}.")]
-
-        def found(name: str) -> Any:
-            if name not in names:
-                raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
-            return getattr(sys.modules[_PACKAGE], name)
-
         module.__doc__ = f"Names of {_PACKAGE} under the path that the Arm backend has for them."
-        module.__dict__.update(__all__=list(names), __getattr__=found, __dir__=lambda: list(names))
+        give_names(module)
+
+
+def give_names(module: ModuleType) -> None:
+    """Give a module under one of these paths its names; one with a file calls this itself."""
+    names = PATHS[module.__name__.removeprefix(f"{_PACKAGE}.")]
+
+    def found(name: str) -> Any:
+        if name not in names:
+            raise AttributeError(f"module {module.__name__!r} has no attribute {name!r}")
+        return getattr(sys.modules[_PACKAGE], name)
+
+    module.__dict__.update(__all__=list(names), __getattr__=found, __dir__=lambda: list(names))
 
 
 def install() -> None:
