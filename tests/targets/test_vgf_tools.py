@@ -209,7 +209,7 @@ def test_the_sample_compiles_and_tells_the_ports(tmp_path: Path) -> None:
     )
     held = Path(library.origin).parent / "binaries"
     done = subprocess.run(
-        ["c++", "-std=c++17", "net.cpp", f"-I{held}/include", f"-L{held}/lib", "-lvgf", "-o", "net"],  # noqa: E501
+        ["c++", "-std=c++17", "net.cpp", f"-I{held}/include", f"-L{held}/lib", "-lvgf", "-onet"],
         cwd=tmp_path, capture_output=True, text=True, check=False,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr[-1000:]
