@@ -45,7 +45,18 @@ class Residual(nn.Module):
         return torch.softmax(self.head(x.mean((2, 3))), -1)
 
 
+KEPT: dict[str, tuple[Any, Tensor]] = {}
+
+
 def compiled(target: str = "cortex-m4", **options: Any) -> tuple[Any, Tensor]:
+    """The network, compiled once for each target and options."""
+    key = f"{target} {options}"
+    if key not in KEPT:
+        KEPT[key] = fresh(target, **options)
+    return KEPT[key]
+
+
+def fresh(target: str = "cortex-m4", **options: Any) -> tuple[Any, Tensor]:
     torch.manual_seed(3)
     net, data = Residual().eval(), [(torch.randn(1, 3, 16, 16),) for _ in range(4)]
     return tosaic.compile(net, data[0], target=target, calibration=data, **options), data[1][0]
@@ -86,7 +97,7 @@ def test_the_c_compiles_without_a_warning(command: str, memory: str, tmp_path: P
 
 def test_the_folder_is_the_same_each_time_and_names_no_place(tmp_path: Path) -> None:
     for number in (1, 2):
-        compiled()[0].save(tmp_path / str(number))
+        fresh()[0].save(tmp_path / str(number))
     files = sorted(p.relative_to(tmp_path / "1") for p in (tmp_path / "1").rglob("*.*"))
     assert {"net.h", "net.c", "net_weights.bin", "net_weights.S", "CMakeLists.txt"} <= {
         str(f) for f in files
@@ -149,14 +160,14 @@ def test_several_memories_give_the_same_and_the_first_holds_what_is_hot() -> Non
 
 def test_limits_say_where_the_memory_goes() -> None:
     with pytest.raises(InvalidInput, match=r"arena needs .* bytes, and 100 are allowed; .*depth"):
-        compiled(max_arena_bytes=100)
+        compiled(max_scratch_bytes=100)
     with pytest.raises(InvalidInput, match="flash, and 100 are allowed"):
         compiled(max_flash_bytes=100)
 
 
 @pytest.mark.parametrize(
     "options", [{"memory": "tiny"}, {"name": "1net"}, {"memories": {"a": -1}}, {"flash": 3},
-                {"max_arena_bytes": "much"}],
+                {"max_scratch_bytes": "much"}],
 )  # fmt: skip
 def test_odd_options_are_refused_with_a_sentence(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
@@ -195,7 +206,7 @@ def test_a_fault_of_the_c_ends_no_process_but_its_own(body: str, why: str) -> No
 
 
 def test_a_c_compiler_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    art, x = compiled("c")
+    art, x = fresh("c")
     monkeypatch.setenv("CC", "no-such-compiler -m64")
     with pytest.raises(InvalidInput, match="no C compiler .*no-such-compiler.*install gcc"):
         art.run(x)

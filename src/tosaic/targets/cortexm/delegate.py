@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 
@@ -38,13 +37,6 @@ class Network(Compiled):
     program: Program = field(kw_only=True)
     plan: Plan = field(kw_only=True)
     source: Source = field(kw_only=True)
-
-    def __getstate__(self) -> dict[str, Any]:
-        """Without what is built for this machine: it is built again."""
-        return {key: value for key, value in self.__dict__.items() if key not in _BUILT}
-
-    def __setstate__(self, state: dict[str, Any]) -> None:
-        self.__dict__.update(state)
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -134,9 +126,6 @@ class Network(Compiled):
                 f"the weights need {self.flash:,} bytes of flash, and {flash:,} are allowed; the "
                 f"largest: {named}; fewer channels there help"
             )
-
-
-_BUILT = ("host", "counts", "estimate")
 
 
 @dataclass(frozen=True, slots=True)

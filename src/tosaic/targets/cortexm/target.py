@@ -32,14 +32,14 @@ class Options:
 
     ``memory`` is "small" for an arena as small as it can be: layers run row by row. ``memories``
     are bytes by name, the fastest first; the first is the arena. ``floats`` takes float32 as well.
-    ``max_arena_bytes`` and ``max_flash_bytes`` are limits, 0 is none.
+    ``max_scratch_bytes`` and ``max_flash_bytes`` are limits, 0 is none.
     """
 
     name: str = "net"
     memory: str = "fast"
     memories: Mapping[str, int] = field(default_factory=dict)
     floats: bool = False
-    max_arena_bytes: int = 0
+    max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
     check: bool = True
 
@@ -78,7 +78,7 @@ def _check(options: Any) -> None:
         raise InvalidInput(
             f"memories are sizes in bytes by name, such as {{'dtcm': 131072}}, not {sizes!r}"
         )
-    for limit in (options.max_arena_bytes, options.max_flash_bytes):
+    for limit in (options.max_scratch_bytes, options.max_flash_bytes):
         if not isinstance(limit, int) or limit < 0:
             raise InvalidInput(f"a limit is a number of bytes, not {limit!r}")
 
@@ -91,7 +91,7 @@ def _emit(
         graph, CORES[name], options.name, options.memory == "small",
         tuple(options.memories.items()), states,
     )  # fmt: skip
-    made.check_limits(options.max_arena_bytes, options.max_flash_bytes)
+    made.check_limits(options.max_scratch_bytes, options.max_flash_bytes)
     return made
 
 
