@@ -213,7 +213,22 @@ def compile_auto(
     sentence = f"{len(best.wide)} of {len(every)} calls have 16 bits"
     if is_over():
         sentence += "; the time was over before the search was"
-    return _finished(search, best, extra, found, sentence)
+    made = _finished(search, best, extra, found, sentence)
+    if not goal.is_budget and _is_dearer(made, high.artifact):
+        sentence = f"all {len(every)} calls have 16 bits, which cost less than some of them"
+        return _finished(search, high, extra, found, sentence)
+    return made
+
+
+def _is_dearer(made: Artifact, other: Artifact) -> bool:
+    """Whether a form costs more than another, which runs at least as much of the program."""
+    if len(other.partition.refused) > len(made.partition.refused):
+        return False
+    one, two = (
+        sum(d.estimate.cycles for d in each.delegates if d.estimate is not None)
+        for each in (made, other)
+    )
+    return int(one) > int(two)
 
 
 def _between(

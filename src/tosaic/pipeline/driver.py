@@ -32,6 +32,17 @@ from tosaic.pipeline.float_check import agree, float_faults
 from tosaic.pipeline.goals import Goal
 from tosaic.runtime.phases import ended
 from tosaic.runtime.progress import say
+from tosaic.runtime.timing import (
+    CHECK,
+    EMIT,
+    IMPORT,
+    LOWER,
+    PROVE,
+    QUANTIZE,
+    REWRITE,
+    measured,
+    phase,
+)
 from tosaic.targets.catalog import target_of
 
 
@@ -68,10 +79,12 @@ def compile_model(
         seen = list(calibration[:1])
     elif isinstance(calibration, Iterable) and not isinstance(calibration, (Tensor, str, dict)):
         calibration = _remembered(calibration, seen)
-    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
-    return artifact_of(
-        program, chosen, [*seen, example_inputs], {"scheme": scheme, "io": io, **options}
-    )
+    with measured() as timing:
+        given = scheme, calibration, dynamic_shapes, io
+        program = program_for(model, example_inputs, chosen, *given)
+        used = {"scheme": scheme, "io": io, **options}
+        made = artifact_of(program, chosen, [*seen, example_inputs], used)
+    return replace(made, timing=timing)
 
 
 def artifact_of(
@@ -106,7 +119,8 @@ def program_for(
     example_inputs = checked_examples(example_inputs)
     say("exporting the model")
     has_fft = target.env.has("fft") and scheme is None
-    source = import_model(model, example_inputs, dynamic_shapes, has_fft)
+    with phase(IMPORT):
+        source = import_model(model, example_inputs, dynamic_shapes, has_fft)
     ended(phases.IMPORT, partial(_printed, source))
     return program_from(source, example_inputs, target, scheme, calibration, io)
 
@@ -130,10 +144,11 @@ def program_from(
         say("quantizing")
         from tosaic.quant.flow import quantized  # for those who quantize
 
-        source = quantized(
-            source, example_inputs, scheme="int8" if scheme is None else scheme,
-            calibration=calibration, target=target, ends=ends,
-        )  # fmt: skip
+        with phase(QUANTIZE):
+            source = quantized(
+                source, example_inputs, scheme="int8" if scheme is None else scheme,
+                calibration=calibration, target=target, ends=ends,
+            )  # fmt: skip
         ended(phases.QUANTIZE, partial(_printed, source))
     elif scheme is not None:
         raise InvalidInput(f"{target.name} has floats alone; a scheme needs a target with integers")
@@ -197,20 +212,24 @@ def compiled(
     kept: dict[str, str] = {}
     while True:
         say("lowering to TOSA")
-        found = lowered(program, target, kept)
+        with phase(LOWER):
+            found = lowered(program, target, kept)
         undefined = next((p for p in found.pieces if p.undefined), None)
         if undefined is not None:
             call = _offender(program, target, kept, found, undefined, examples)
             kept[call.name] = undefined.undefined or ""
             continue
         lower = partial(lowered, program, target)
-        if target.check and (wrong := float_faults(program, target, found, examples, lower)):
+        with phase(CHECK):
+            wrong = float_faults(program, target, found, examples, lower) if target.check else {}
+        if wrong:
             kept |= wrong
             continue
         if target.emit is None:
             return found, ()
         say(f"compiling for {target.name}")
-        made = _emitted(program, target, found, examples)
+        with phase(EMIT):
+            made = _emitted(program, target, found, examples)
         if not isinstance(made, _Failed):
             return found, made
         kept[_offender(program, target, kept, found, made.piece, examples).name] = made.reason
@@ -224,15 +243,17 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
             continue
         _ended(phases.LOWER, piece, target)
         lay_out(piece)
-        piece.graph = target.improve(piece.graph)
+        with phase(REWRITE):
+            piece.graph = target.improve(piece.graph)
         drop_unread(piece)
         take_unsigned(piece, target)
         _ended(phases.BOUNDARY, piece, target)
         if target.workarounds is not None:
             target.workarounds(piece.graph)
             _ended(phases.WORKAROUNDS, piece, target)
-        verify(piece.graph, target.env, target.constraints)
-        piece.undefined = prove_defined(piece)
+        with phase(PROVE):
+            verify(piece.graph, target.env, target.constraints)
+            piece.undefined = prove_defined(piece)
     return found
 
 

@@ -190,6 +190,6 @@ def _energy(value: Tensor) -> tuple[float, int]:
 
 
 def _bytes(value: Tensor) -> bytes:
-    plain = value.detach().cpu().contiguous()
+    plain = value.detach().cpu().clone(memory_format=torch.contiguous_format)  # strides, too
     return plain.view(torch.uint8).numpy().tobytes() if plain.numel() and plain.dim() else repr(
         plain.tolist()).encode()  # fmt: skip

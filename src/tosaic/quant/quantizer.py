@@ -247,7 +247,7 @@ class TosaicQuantizer:
                 if isinstance(weight, WeightObserver):
                     key = edge[0], source, weight
                     if key not in made:
-                        made[key] = BiasObserver(source, weight, source.dtype is torch.int16)
+                        made[key] = BiasObserver(source, weight, source.dtype is not torch.int8)
                     found[edge] = made[key]
                 else:
                     found[edge] = scheme.derived(source, weight, observer.derive_qparams_fn)

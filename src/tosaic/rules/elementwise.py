@@ -256,7 +256,15 @@ rule("aten.fmin.default", samples=_PAIRS[:2])(minimum)
 
 @rule("aten.square.default", samples=[Sample(((2, 3, 4),))])
 def square(b: Lowering, self: Value) -> Value:
-    return _product(b, self, self)
+    """Of int32 the upper bits: 30 of its own are squared, and 31 of the result are left."""
+    if self.quant is None or self.dtype is not d.I32:
+        return _product(b, self, self)
+    if b.wanted is not None and b.wanted[1] is not d.I32:
+        return b.table(self, torch.square)
+    most, bare = (1 << 30) - 1, b.with_quant(b.IDENTITY(self), None)
+    near = b.MINIMUM(b.MAXIMUM(bare, b.number(-most, bare)), b.number(most, bare))
+    made = b.proved(b.mul(near, near, 29), 0)
+    return b.with_quant(made, Quant(scale_of(self) ** 2 * 2.0**29))
 
 
 _LARGEST_PRODUCT = 8  # exponent that is written as products

@@ -45,6 +45,17 @@ def name_of(number: int) -> str:
     return _found(number)[0]
 
 
+def vulkan_name(kind: DType) -> str:
+    """The name of a type's format, as Vulkan spells it."""
+    return _VULKAN[kind]
+
+
+_VULKAN = {
+    I8: "VK_FORMAT_R8_SINT", I16: "VK_FORMAT_R16_SINT", I32: "VK_FORMAT_R32_SINT",
+    F32: "VK_FORMAT_R32_SFLOAT", F16: "VK_FORMAT_R16_SFLOAT", BOOL: "VK_FORMAT_R8_BOOL_ARM",
+}  # fmt: skip
+
+
 def _found(number: int) -> tuple[str, DType]:
     if number not in _FORMATS:
         raise InvalidGraph(f"the file has a tensor of Vulkan format {number}, which TOSA lacks")

@@ -15,6 +15,7 @@ from hashlib import sha256
 import numpy as np
 
 from tosaic.errors import TosaicError
+from tosaic.files.vgf.shaders import shader_of
 from tosaic.ir.graph import Array, Const, Graph, Op, Value
 from tosaic.rewrite.fold_constants import evaluate
 from tosaic.spec.dtypes import I4, I8, SHAPE, DType
@@ -164,6 +165,9 @@ class _Expressions:
 
 
 def _attributes(op: Op) -> Iterator[tuple[str, str]]:
+    if (shader := shader_of(op)) is not None:  # whose operator's name the file does not hold
+        yield "shader", repr(shader)
+        return
     for attr in op.defn.attrs:
         value = op.attrs.get(attr.name, attr.default)
         if attr.kind == "value":

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from tosaic.errors import InvalidGraph, InvalidInput, ToolFailed
 from tosaic.files import flatbuffer, vgf
 from tosaic.files.vgf.container import MAGIC, with_names
+from tosaic.files.vgf.shaders import DOMAIN
 from tosaic.files.whole import write_whole
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Value
@@ -54,7 +55,7 @@ class Program(Compiled):
 
     @cached_property
     def model(self) -> Model:
-        return Model(vgf.read(self.data), for_few_runs=True)
+        return Model(vgf.read(self.data))
 
     @cached_property
     def session(self) -> Session:
@@ -80,7 +81,23 @@ def emit(
         raise ToolFailed(f"the model converter wrote another graph: {wrong}")
     count = len(graph.ops)
     checks = [f"the file was read back and holds the graph: {count} operator{'s' * (count != 1)}"]
+    if any(op.name == "CUSTOM" for op in graph.ops):
+        checks += _compared(graph, given, options, flags)
     return Program(graph, tosa, data, checks, device=options.device)
+
+
+def _compared(
+    graph: Graph, given: Sequence[Array] | None, options: Options, flags: tuple[str, ...]
+) -> list[str]:
+    """Shaders beside their functions, on Vulkan."""
+    from tosaic.sim.vulkan.session import Session
+    from tosaic.targets.vgf.shaders import check_shaders
+
+    def run(tosa: bytes, arrays: Sequence[Array]) -> Sequence[Array]:
+        data = convert(tosa, flags, options.converter_seconds, keeps=False)
+        return Session(data, options.device).run(*arrays)
+
+    return check_shaders(graph, given, run)
 
 
 def _names(ports: Sequence[Value], kind: str) -> list[str]:
@@ -108,8 +125,9 @@ def _start() -> None:
     find_converter()
 
 
+_TRAITS = Traits(computes_both=True, most_rounds=64, domains=(DOMAIN,))
 _TARGET = Target(
-    "vgf", Env.parse(SPEC), (constraint,), Traits(computes_both=True, most_rounds=64),
+    "vgf", Env.parse(SPEC), (constraint,), _TRAITS,
     workarounds=work_around, emit=partial(emit, Options(), ()), start=_start,
     engines={"vgf": lambda made: made.model, "vulkan": lambda made: made.session},
     formats={".vgf": Format(_write, _read, MAGIC)}, backend="VgfBackend",
