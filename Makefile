@@ -20,7 +20,7 @@ SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
+.PHONY: smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -36,6 +36,9 @@ help:
 	@echo "make docs         the documentation as pages in build/site, without a warning"
 	@echo "make browser      install Chromium, in which the tests open the report (Debian, Ubuntu)"
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
+	@echo "make smoke        the wheel in a fresh environment: compile, run, report (REQUIREMENTS=lowest)"
+	@echo "make strange      60 odd modules on four targets: compile, run, .pte, report"
+	@echo "make peer-scripts the Arm backend's own example scripts, with our prefix"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
 # pip compiles what it installs to bytecode, but not what stays where it is: where Python may not
@@ -78,6 +81,16 @@ pytest: $(STAMP)
 
 lines: $(STAMP)
 	@$(BIN)/python tools/lines.py
+
+# What users get: nothing of `dev`, and nothing of this folder but the wheel.
+smoke:
+	$(PYTHON) tools/smoke.py --requirements $(or $(REQUIREMENTS),newest)
+
+strange: $(STAMP)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.strange $(ARGS)
+
+peer-scripts: $(STAMP)
+	$(BIN)/python tools/peer_scripts.py $(ARGS)
 
 op-support: $(STAMP)
 	$(BIN)/python tools/op_support.py

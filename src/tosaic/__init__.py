@@ -8,7 +8,7 @@ that run it exactly, here and now. ``explain`` says what would be compiled and w
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +22,7 @@ from tosaic.errors import (
     Unsupported,
 )
 from tosaic.pipeline import formats
+from tosaic.pipeline.goals import Goal
 from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.lock import in_turn
 
@@ -38,11 +39,13 @@ if TYPE_CHECKING:
     from tosaic.targets.ethosu.verdict import Verdict
 
 __all__ = [
-    "IO", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError", "Unpredictable",
-    "Unsupported", "calibrate", "check", "compare", "compile", "convert", "explain", "load",
+    "IO", "Goal", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError",
+    "Unpredictable", "Unsupported", "calibrate", "check", "compare", "compile", "convert",
+    "explain", "load",
     "prepare_qat", "quantize",
 ]  # fmt: skip
 __version__ = "0.1.0"
+Examples = tuple[Any, ...] | Mapping[str, Any]
 
 
 def __getattr__(name: str) -> Any:
@@ -66,12 +69,13 @@ def load(
     TOSA or of its format raises InvalidGraph or InvalidInput. ``external_weights`` is the ``.ptd``
     file of a ``.pte`` whose weights lie outside of it, or a list of such files.
     """
+    _check_foreign(source)
     if _is_pte(source):
         from tosaic.executorch.runner import load_pte
 
         return load_pte(source, external_weights)
     if (own := _own_reader(source)) is not None:
-        made: Model = own(Path(os.fspath(source)).read_bytes())  # type: ignore[arg-type]
+        made: Model = own(source if isinstance(source, bytes) else _bytes_of(source))
         return made
     from tosaic.files.flatbuffer import read
     from tosaic.interp.model import Model
@@ -84,14 +88,34 @@ def load(
 
 
 def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
-    """What reads a file of a target's own, by its suffix; None for TOSA."""
-    suffix = Path(source).suffix if isinstance(source, (str, os.PathLike)) else ""
-    if suffix in ("", ".tosa"):
+    """What reads a file of a target's own, by its suffix or its first bytes; None for TOSA."""
+    if isinstance(source, (str, os.PathLike)):
+        suffix, start = Path(source).suffix, b""
+    else:
+        suffix, start = "", bytes(source[:8])
+    if suffix in ("", ".tosa") and (not start or start[4:8] == b"TOSA"):
         return None
     from tosaic.targets.catalog import formats
 
-    own = formats().get(suffix)
-    return own.read if own is not None else None
+    for name, own in formats().items():
+        if name == suffix or (own.magic and start.startswith(own.magic)):
+            return own.read
+    return None
+
+
+def _bytes_of(source: str | os.PathLike[str]) -> bytes:
+    try:
+        return Path(source).read_bytes()
+    except OSError as problem:
+        raise InvalidInput(f"'{source}' cannot be read: {problem.strerror}") from None
+
+
+def _check_foreign(source: bytes | str | os.PathLike[str]) -> None:
+    """InvalidInput with what to give instead of another tool's file."""
+    from tosaic.files.foreign import sentence
+
+    if not isinstance(source, bytes) and (told := sentence(source)) is not None:
+        raise InvalidInput(told)
 
 
 def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:
@@ -104,10 +128,19 @@ def _is_pte(source: bytes | str | os.PathLike[str]) -> bool:
     return named and os.path.splitext(os.fspath(source))[1] in SUFFIXES
 
 
+def _in_order(model: Any, example_inputs: Any) -> Any:
+    """Example inputs as a tuple, be they given by name."""
+    if isinstance(example_inputs, tuple):
+        return example_inputs
+    from tosaic.front.examples import in_order
+
+    return in_order(model, example_inputs)
+
+
 @in_turn
 def compile(
     model: Any,
-    example_inputs: tuple[Any, ...],
+    example_inputs: Examples,
     *,
     target: str = "TOSA-1.0+INT",
     scheme: str | Schemes | None = None,
@@ -115,12 +148,15 @@ def compile(
     dynamic_shapes: Any = None,
     io: Any = None,
     preserve_io_quantization: bool = False,
+    accuracy: Goal | None = None,
+    budget_s: float | None = None,
     **options: Any,
 ) -> Artifact:
     """Lower a PyTorch model to TOSA, and compile it for a device where one is the target.
 
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
-    path of a ``.pt2`` file. For a target of integers it is quantized first (int8 unless
+    path of a ``.pt2`` file; ``example_inputs`` are its arguments, in order or by name.
+    For a target of integers it is quantized first (int8 unless
     ``scheme`` says otherwise, see ``quantize``), calibrated with the inputs in ``calibration``, or
     with what ``calibrate`` has stored in the file of that name;
     for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in
@@ -134,6 +170,11 @@ def compile(
     Floats are quantized outside of the graphs, and within them where the target has floats, too,
     unless ``preserve_io_quantization``.
 
+    With ``scheme="auto"`` each call has 8 or 16 bits, as few as ``accuracy`` asks for: a ``Goal``
+    of signal-to-noise ratio or of a metric, or the best within a budget of cycles or SRAM.
+    ``report.precision`` says what was chosen and why. The search ends after ``budget_s`` seconds
+    with the best that it found.
+
     ``target`` is a TOSA specification or a device such as "ethos-u55-128" (``tosaic targets`` lists
     them), with ``options`` of its own. An Ethos-U has system_config, memory_mode, vela_ini (a file
     of your own), vela_flags, and the limits max_scratch_bytes and max_flash_bytes. ``check=False``
@@ -144,15 +185,15 @@ def compile(
         from tosaic.pipeline.driver import compile_model
 
         return compile_model(
-            model, example_inputs, target, scheme, calibration, dynamic_shapes, options, io,
-            preserve_io_quantization,
+            model, _in_order(model, example_inputs), target, scheme, calibration, dynamic_shapes,
+            options, io, preserve_io_quantization, accuracy, budget_s,
         )  # fmt: skip
 
 
 @in_turn
 def calibrate(
     model: Any,
-    example_inputs: tuple[Any, ...],
+    example_inputs: Examples,
     *,
     calibration: Iterable[Any] | None = None,
     target: str | None = None,
@@ -168,13 +209,15 @@ def calibrate(
     with of_new_objects():
         from tosaic.pipeline.calibration import calibrated
 
-        return calibrated(model, example_inputs, calibration, target, dynamic_shapes)
+        return calibrated(
+            model, _in_order(model, example_inputs), calibration, target, dynamic_shapes
+        )
 
 
 @in_turn
 def quantize(
     model: Any,
-    example_inputs: tuple[Any, ...],
+    example_inputs: Examples,
     *,
     scheme: str | Schemes = "int8",
     calibration: Iterable[Any] | str | os.PathLike[str] | Calibration | None = None,
@@ -191,12 +234,17 @@ def quantize(
     with of_new_objects():
         from tosaic.quant import quantize as quantized
 
-        return quantized(model, example_inputs, scheme=scheme, calibration=calibration)
+        return quantized(
+            model, _in_order(model, example_inputs), scheme=scheme, calibration=calibration
+        )
 
 
 @in_turn
 def prepare_qat(
-    model: Any, example_inputs: tuple[Any, ...], *, scheme: str | Schemes = "int8"
+    model: Any,
+    example_inputs: Examples,
+    *,
+    scheme: str | Schemes = "int8",
 ) -> fx.GraphModule:
     """A model that computes with the rounded numbers of a scheme, to be trained as any other.
 
@@ -205,7 +253,7 @@ def prepare_qat(
     """
     from tosaic.pipeline.training import prepare_qat as prepared
 
-    return prepared(model, example_inputs, scheme=scheme)
+    return prepared(model, _in_order(model, example_inputs), scheme=scheme)
 
 
 @in_turn
@@ -219,7 +267,7 @@ def convert(prepared: fx.GraphModule) -> fx.GraphModule:
 @in_turn
 def explain(
     model: Any,
-    example_inputs: tuple[Any, ...],
+    example_inputs: Examples,
     *,
     target: str = "TOSA-1.0+INT",
     scheme: str | Schemes | None = None,
@@ -230,7 +278,7 @@ def explain(
     """
     from tosaic.pipeline.explain import explain_model
 
-    return explain_model(model, example_inputs, target, scheme)
+    return explain_model(model, _in_order(model, example_inputs), target, scheme)
 
 
 @in_turn
@@ -290,5 +338,11 @@ def _save_explorer(artifact: Artifact, path: str | os.PathLike[str]) -> None:
     write_explorer(artifact, path)
 
 
+def _save_array(artifact: Artifact, path: str | os.PathLike[str], **options: Any) -> None:
+    from tosaic.pipeline.c_array import write_array
+
+    write_array(artifact, path, **options)
+
+
 formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))
-formats.WRITERS.update({".html": _save_report, ".json": _save_explorer})
+formats.WRITERS.update({".html": _save_report, ".json": _save_explorer, ".h": _save_array})

@@ -38,3 +38,7 @@ class Unpredictable(InvalidInput):
 
 class ToolFailed(TosaicError):
     """An external tool failed; the reason carries its command and last lines."""
+
+
+class ToolMissing(ToolFailed):
+    """An external tool is not there, or gives no answer: no smaller graph would fare better."""

@@ -267,7 +267,7 @@ def test_compare_prints_decibels(file: Path, capsys: pytest.CaptureFixture[str])
     [
         (["compile", "absent.py"], "there is no file 'absent.py'"),
         (["compile", "absent.pt2"], "there is no file 'absent.pt2'"),
-        (["compile", "model.onnx"], "'model.onnx' is no model"),
+        (["compile", "model.onnx"], "'model.onnx' is ONNX, which Tosaic does not read"),
         (["compile", "{file}:nothing"], "has no 'nothing'"),
         (["compile", "{file}:number"], "is a int, no torch.nn.Module"),
         (["compile", "{file}:mixed"], "gives no example inputs"),

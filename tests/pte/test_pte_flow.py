@@ -17,7 +17,8 @@ import tosaic
 from judges.edgenets import Island, Plain, pictures, seeded
 from judges.etorch import blobs, deserialized, executorch_or_skip
 from judges.velablob import parse
-from tosaic.errors import InvalidInput, Unsupported
+from judges.vulkan import needs_converter
+from tosaic.errors import InvalidInput
 from tosaic.executorch.api import quiet
 
 executorch_or_skip()
@@ -288,8 +289,6 @@ def test_factories_give_the_class_of_the_spec() -> None:
 
 
 def test_what_is_not_there_yet_gets_a_sentence() -> None:
-    with pytest.raises(Unsupported, match="there is no VGF output yet"):
-        lowered(island()[1], VgfPartitioner(VgfCompileSpec(SPEC)))
     for sentence, call in (
         ("EthosUPartitioner takes a EthosUCompileSpec", lambda: EthosUPartitioner(
             TosaCompileSpec(SPEC))),
@@ -300,6 +299,22 @@ def test_what_is_not_there_yet_gets_a_sentence() -> None:
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=sentence):
             call()
+
+
+@needs_converter
+def test_a_vgf_delegate_is_the_file_and_runs_here() -> None:
+    _, exported = island()
+    data = lowered(exported, VgfPartitioner(VgfCompileSpec(SPEC)))
+    assert set(backends(data)) == {"VgfBackend"}
+    assert all(blob.startswith(b"VGF1") for _, blob in blobs(data))
+    plain = lowered(exported, TOSAPartitioner(TosaCompileSpec(SPEC)))
+    (x,) = pictures(1)[0]
+    ours, theirs = tosaic.load(data).run(x), tosaic.load(plain).run(x)
+    torch.testing.assert_close(ours, theirs, rtol=0, atol=0)
+    spec = VgfCompileSpec()
+    spec.validate_environment()
+    with pytest.raises(InvalidInput, match="EXECUTORCH_BUILD_VGF"):
+        spec.validate_environment(require_runtime_build=True)
 
 
 def test_a_backend_of_the_same_name_does_not_get_our_delegates() -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -32,7 +33,11 @@ def given_values(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
 
     Where the program takes integers for real numbers, both are accepted.
     """
-    flat = _leaves(program, args, kwargs)
+    return checked_leaves(program, leaves_of(program, args, kwargs))
+
+
+def checked_leaves(program: Program, flat: list[Any]) -> list[Given]:
+    """Leaves of a call's arguments, each checked."""
     if len(flat) != len(program.arguments):
         wanted = len(program.arguments)
         raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
@@ -51,12 +56,15 @@ def first_values(
     return values
 
 
-def _leaves(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+def leaves_of(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
+    """The leaves of a call's arguments, in order or by name."""
     if program.in_spec is None:
         if kwargs:
             raise InvalidInput(f"the program takes no argument named {next(iter(kwargs))}")
         return torchapi.flatten(args)[0]
     positions, names = torchapi.arguments_of(program.in_spec)
+    if kwargs and not names:
+        args, kwargs = _in_order(program, args, kwargs), {}
     if len(args) != positions:
         raise InvalidInput(f"the program takes {positions} inputs, not {len(args)}")
     for name in kwargs.keys() - names:
@@ -68,6 +76,35 @@ def _leaves(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> 
     except ValueError as problem:
         text = str(problem).strip().splitlines()[0]
         raise InvalidInput(f"the inputs are not nested like the example: {text}") from None
+
+
+def _in_order(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[Any, ...]:
+    """Arguments that were given by name, behind those that were given in order."""
+    wanted = _names(program)
+    for name in kwargs:
+        if name not in wanted:
+            raise InvalidInput(f"the program takes no argument named {name}; it takes "
+                               f"{', '.join(wanted) or 'none'}")  # fmt: skip
+        if name in wanted[: len(args)]:
+            raise InvalidInput(f"the argument {name} is given twice")
+    for name in wanted[len(args) :]:
+        if name not in kwargs:
+            raise InvalidInput(f"the argument {name} is missing")
+    return (*args, *(kwargs[name] for name in wanted[len(args) :]))
+
+
+def _names(program: Program) -> list[str]:
+    """The arguments by name: a nested one has the name that its parts begin with."""
+    found, rest = [], [node.name for node in program.arguments]
+    for child in torchapi.positional_of(program.in_spec):
+        own, rest = rest[: child.num_leaves], rest[child.num_leaves :]
+        if child.is_leaf():
+            found += own
+        else:
+            alike = takewhile(lambda letters: len(set(letters)) == 1, zip(*own))
+            begin = "".join(letters[0] for letters in alike)
+            found.append(begin.rstrip("_") if len(own) > 1 else begin.rpartition("_")[0])
+    return found
 
 
 def _checked(number: int, node: fx.Node, value: Any, meaning: QParams | None) -> Given:

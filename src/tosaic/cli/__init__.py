@@ -6,14 +6,18 @@ input, 3 a tool failed, 130 interrupted.
 
 from __future__ import annotations
 
+import json
+import logging
 import sys
+import traceback
 import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Any
+from typing import Annotated, Any
 
 import typer
 
+from tosaic import __version__
 from tosaic.cli import about, commands, files
 from tosaic.errors import ToolFailed, TosaicError
 from tosaic.runtime.gc import rarely
@@ -36,8 +40,34 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 app = typer.Typer(
     name="tosaic", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=True,
-    help="Takes PyTorch models to Arm edge devices. With --debug, errors come with their trace.",
+    help="Takes PyTorch models to Arm edge devices.",
 )  # fmt: skip
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"tosaic {__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def _options(
+    version: Annotated[
+        bool,
+        typer.Option("--version", callback=_version, is_eager=True, help="print it and exit"),
+    ] = False,
+    debug: Annotated[
+        bool, typer.Option("--debug", help="show the trace of an error; may stand anywhere")
+    ] = False,
+    verbose: Annotated[
+        bool, typer.Option("--verbose", "-v", help="log each phase with its time")
+    ] = False,
+) -> None:
+    """Options of all commands; ``main`` has taken ``--debug`` out before."""
+    if verbose:
+        logging.basicConfig(level=logging.INFO, format="%(relativeCreated)7d ms  %(message)s")
+
+
 for _command in (*commands.ALL, *files.ALL, *about.ALL):
     app.command()(_guarded(_command))
 
@@ -49,10 +79,12 @@ def main(arguments: list[str] | None = None) -> None:
     try:
         with rarely():
             app([w for w in words if w != "--debug"], standalone_mode=True)
-    except Exception as problem:
-        if "--debug" in words:
-            raise
+    except Exception as problem:  # noqa: BLE001  (told as a sentence, whatever it is)
         sentence, code = _told(problem)
+        if "--debug" in words:
+            traceback.print_exception(problem)
+        if "--json" in words:
+            typer.echo(json.dumps({"error": _as_data(problem, sentence, code)}, indent=2))
         _say("error:", "bold red", sentence)
         sys.exit(code)
     finally:
@@ -71,6 +103,15 @@ def _told(problem: Exception) -> tuple[str, int]:
     lines = str(problem).strip().splitlines() or ["no reason given"]
     what = f"{type(problem).__name__}: {lines[0]}"
     return f"Tosaic itself failed, which it should not ({what}); --debug shows where", 3
+
+
+def _as_data(problem: Exception, sentence: str, code: int) -> dict[str, Any]:
+    """An error for machines."""
+    where = getattr(problem, "where", None)
+    return {
+        "kind": type(problem).__name__, "message": sentence, "exit_code": code,
+        "reason": getattr(problem, "reason", sentence), "where": str(where) if where else None,
+    }  # fmt: skip
 
 
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:

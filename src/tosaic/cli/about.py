@@ -13,7 +13,7 @@ import typer
 from tosaic import __version__
 from tosaic.cli import options as o
 from tosaic.cli.show import busy, show_data, show_table
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, ToolMissing
 from tosaic.targets.catalog import Absent, families
 
 if TYPE_CHECKING:
@@ -62,20 +62,28 @@ def targets(as_json: o.Json = False) -> None:
         show_table(("target", "what it is"), rows)
 
 
-def doctor(as_json: o.Json = False) -> None:
+def doctor(
+    target: Annotated[
+        str | None, typer.Argument(help="a target: what it needs, thing by thing")
+    ] = None,
+    as_json: o.Json = False,
+) -> None:
     """Say what is installed, which engines work, and how to get the rest."""
+    if target is not None:
+        _doctor_of(target, as_json)
+        return
     with busy("trying the engines"):
         packages = [("tosaic", __version__, "this"), *(_package(*each) for each in _PACKAGES)]
         engines = [_engine("interpreter", "TOSA graphs", lambda trials: trials.interpreter())]
-        for target in _targets():
-            if isinstance(target, Absent):
-                engines.append((target.entry, f"does not load: {target.reason}", "its targets"))
+        for each in _targets():
+            if isinstance(each, Absent):
+                engines.append((each.entry, f"does not load: {each.reason}", "its targets"))
                 continue
             packages += [
-                _package(p, f"{target.name} and its kin", get) for p, get in target.packages.items()
+                _package(p, f"{each.name} and its kin", get) for p, get in each.packages.items()
             ]
-            engines += [_engine(name, target.name, partial(_run_engine, target, name))
-                        for name in target.engines]  # fmt: skip
+            engines += [_engine(name, each.name, partial(_run_engine, each, name))
+                        for name in each.engines]  # fmt: skip
     if as_json:
         keys = ("name", "state", "use")
         show_data({"packages": [dict(zip(keys, row)) for row in packages],
@@ -83,7 +91,28 @@ def doctor(as_json: o.Json = False) -> None:
     else:
         show_table(("package", "version", "for"), packages)
         show_table(("engine", "state", "runs"), engines)
-    if any(state != "works" for _, state, _ in engines):
+    if not all(state == "works" or state.startswith("absent: ") for _, state, _ in engines):
+        raise typer.Exit(1)
+
+
+def _doctor_of(name: str, as_json: bool) -> None:
+    """What one target needs, thing by thing."""
+    from tosaic.targets.catalog import target_of
+
+    target = target_of(name)
+    if target.doctor is None:
+        raise InvalidInput(f"{target.name} has no checks of its own: `tosaic doctor` has all")
+    with busy(f"looking for what {target.name} needs"):
+        found = target.doctor()
+    if as_json:
+        keys = ("name", "state", "told", "way")
+        show_data([{key: getattr(each, key) for key in keys} for each in found])
+    else:
+        show_table(
+            ("what", "state", "found", "what to do"),
+            [(each.name, each.state, each.told, each.way) for each in found],
+        )
+    if any(each.state == "FAIL" for each in found):
         raise typer.Exit(1)
 
 
@@ -111,15 +140,16 @@ def _engine(name: str, use: str, attempt: Callable[[ModuleType], bool]) -> tuple
         from tosaic.cli import trials
 
         return name, "works" if attempt(trials) else "gives a wrong result", use
+    except ToolMissing as missing:  # which is not needed for other targets
+        return name, f"absent: {missing.reason}", use
     except Exception as problem:  # noqa: BLE001  (whatever is wrong with it is the answer)
         lines = str(problem).strip().splitlines() or [""]
         return name, f"fails: {type(problem).__name__}: {lines[0]}", use
 
 
 _PACKAGES = (
-    ("torch", "models", '"torch==2.13.*"'),
-    ("torchao", "quantization", '"torchao==0.18.*"'),
-    ("tosa-tools", "the reference model", "tosa-tools"),
+    ("torch", "models", "torch"),
+    ("torchao", "quantization", "torchao"),
     ("executorch", ".pte files", '"tosaic[executorch]"'),
 )
 

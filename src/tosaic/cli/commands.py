@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -12,23 +13,27 @@ import typer
 from tosaic.cli import boundary
 from tosaic.cli import options as o
 from tosaic.cli.show import bar, busy, console, show, show_data
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, TosaicError, Unsupported
 from tosaic.runtime.phases import printing
 
 if TYPE_CHECKING:
     from tosaic.cli.sources import Source
+    from tosaic.pipeline.artifact import Artifact
 
 _LABELS = ".npz with inputs x and classes y, .pt with a pair, or file.py:name"
 _COMPARED = 4  # sets of calibration data that a report is made with
 
 
 def compile(
+    context: typer.Context,
     model: o.Model,
     target: o.Target = "TOSA-1.0+INT",
     output: o.Output = None,
     shape: o.Shape = None,
     calibration: o.Calibration = None,
     scheme: o.Scheme = None,
+    goal: o.Goal = None,
+    budget: o.Budget = None,
     io: o.Io = None,
     report: o.Report = None,
     vela_ini: o.VelaIni = None,
@@ -51,6 +56,7 @@ def compile(
         _check_output(path, target)
     if report is not None and report.suffix != ".html":
         raise InvalidInput(f"a report is an .html file, not '{report}'")
+    _warn_of_plain_tosa(context, output, target)
     given = o.target_options(option, vela_ini, system_config, memory_mode, max_scratch, max_flash)
     with busy("loading the model", quiet), printing(print_after):
         source, kept = _source(model, shape), _Kept(_COMPARED)
@@ -58,22 +64,35 @@ def compile(
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
             calibration=chosen if chosen is None or isinstance(chosen, str) else kept.of(chosen),
-            io=boundary.boundary(io), **given,
+            io=boundary.boundary(io), accuracy=o.goal_of(goal), budget_s=budget, **given,
         )  # fmt: skip
+        problem = None
         if output is not None:
             tests = kept.items or [source.inputs]
-            artifact.save(output, **({"test_inputs": tests} if output.suffix == ".bpte" else {}))
+            problem = _saved(artifact, output, {"test_inputs": tests})
         if report is not None:
             artifact.save(
                 report, model=source.model, inputs=kept.items or [source.inputs],
                 title=_title(source, model),
             )  # fmt: skip
-    show(artifact.report, as_json, quiet)
-    written = ", ".join(str(path) for path in (output, report) if path is not None)
-    if written and not as_json and not quiet:
-        typer.echo(f"written: {written}")
+    show(artifact.report, as_json and problem is None, quiet)
+    sizes = {str(path): path.stat().st_size for path in (output, report)
+             if path is not None and not (problem and path is output)}  # fmt: skip
+    if sizes and not as_json and not quiet:
+        typer.echo("written: " + ", ".join(f"{p} ({size:,} bytes)" for p, size in sizes.items()))
+    if problem is not None:
+        raise problem
     if strict and artifact.report.refused:
         raise typer.Exit(1)
+
+
+def _saved(artifact: Artifact, path: Path, tests: dict[str, Any]) -> TosaicError | None:
+    """Write the result; what a file cannot hold is told when all else has been."""
+    try:
+        artifact.save(path, **(tests if path.suffix == ".bpte" else {}))
+    except (InvalidInput, Unsupported) as problem:
+        return problem
+    return None
 
 
 def explain(
@@ -208,6 +227,18 @@ def _check_output(path: Path, target: str = "TOSA-1.0+INT") -> None:
         from tosaic.executorch.api import require_executorch
 
         require_executorch()
+
+
+def _warn_of_plain_tosa(context: typer.Context, output: Path | None, target: str) -> None:
+    """A .pte of plain TOSA is for the reference model, which nobody means who names no target."""
+    source = context.get_parameter_source("target")
+    is_told = source is not None and source.name != "DEFAULT"
+    if output is not None and output.suffix in (".pte", ".bpte") and not is_told:
+        warnings.warn(
+            f"no --target: '{output}' will hold {target}, which no board loads; name the device, "
+            "as --target ethos-u55-128 (`tosaic targets` lists them)",
+            stacklevel=1,
+        )
 
 
 def _lists_phases(print_after: str | None) -> bool:

@@ -12,15 +12,18 @@ from tosaic.executorch.executors import EthosUExecutor, Executor, TosaExecutor
 from tosaic.executorch.runner import Runner
 from tosaic.files.flatbuffer import read
 from tosaic.files.text import print_graph
+from tosaic.interp.model import Model
 from tosaic.sim.ethosu.velabin import Boundary
 
 
 def lines(file: Path, npu: bool, tosa: bool, weights: list[Path]) -> Iterator[str]:
-    """The contents of a ``.tosa``, or of a ``.pte`` whose weights may be elsewhere."""
+    """The contents of a ``.tosa``, a target's own file, or a ``.pte`` with its weights."""
     if file.suffix not in SUFFIXES:
         if npu:
             raise InvalidInput(f"'{file}' is TOSA; a .pte for an Ethos-U has an NPU's stream")
-        yield print_graph(read(file)).rstrip("\n")
+        held = tosaic.load(file) if file.suffix not in ("", ".tosa") else None
+        graph = held.graph if isinstance(held, Model) else read(file)
+        yield print_graph(graph).rstrip("\n")
         return
     program = tosaic.load(file, external_weights=weights)
     assert isinstance(program, Runner)

@@ -18,6 +18,12 @@ def _targets(incomplete: str) -> list[str]:
     return [name for name in names() if name.lower().startswith(incomplete.lower())]
 
 
+def _schemes(incomplete: str) -> list[str]:
+    kinds = ("int8", "a16w8", "a8w4")
+    known = (*kinds, *(f"{kind}_per_tensor" for kind in kinds))
+    return [name for name in known if name.startswith(incomplete)]
+
+
 def _models(incomplete: str) -> list[str]:
     folder = Path(incomplete).parent
     found = [str(f) for suffix in ("py", "pt2") for f in folder.glob(f"*.{suffix}")]
@@ -51,14 +57,21 @@ Data = Annotated[
     str | None,
     typer.Argument(help=f"{_DATA}; without it the model's own", show_default=False, metavar="DATA"),
 ]
-Scheme = Annotated[str | None, typer.Option(help="int8 (default), a16w8 or a8w4")]
+Scheme = Annotated[
+    str | None, typer.Option(help="int8 (default), a16w8, a8w4 or auto", autocompletion=_schemes)
+]
+Goal = Annotated[
+    str | None,
+    typer.Option(help="of --scheme auto: sqnr=30 (decibels), cycles=..., sram=... (bytes)"),
+]
+Budget = Annotated[float | None, typer.Option("--budget", help="seconds for --scheme auto")]
 Io = Annotated[list[str] | None, typer.Option("--io", help=HELP)]
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
 Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
 Output = Annotated[
     Path | None,
-    typer.Option("--output", "-o", help=".pte, .bpte, .tosa, .mlir, .html, .json"),
+    typer.Option("--output", "-o", help=".pte, .bpte, .tosa, .mlir, .h, .html, .json"),
 ]
 Report = Annotated[Path | None, typer.Option(help="an .html page to look at")]
 VelaIni = Annotated[str | None, typer.Option(help="a Vela configuration file of your own")]
@@ -110,3 +123,19 @@ def target_options(
             raise InvalidInput(f"--option is name=value, not '{text}'")
         given[name] = value
     return {name: value for name, value in given.items() if value is not None}
+
+
+def goal_of(text: str | None) -> Any:
+    """``sqnr=30`` as a goal of automatic precision."""
+    from tosaic.pipeline.goals import Goal as Made
+
+    if text is None:
+        return None
+    name, _, number = text.partition("=")
+    kinds: dict[str, Any] = {"sqnr": float, "cycles": int, "sram": int}
+    try:
+        return Made(**{name: kinds[name](number)})
+    except (KeyError, ValueError):
+        raise InvalidInput(
+            f"a goal is sqnr=DECIBELS, cycles=NUMBER or sram=BYTES, not {text!r}"
+        ) from None

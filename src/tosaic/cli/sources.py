@@ -13,6 +13,7 @@ from typing import Any
 
 from tosaic.cli.examples import NAMES, example
 from tosaic.errors import InvalidInput
+from tosaic.files import foreign
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,8 @@ def source_of(text: str, shapes: list[str]) -> Source:
     path = Path(file)
     if path.suffix == ".pt2":
         return _program(path, shapes)
+    if (told := foreign.sentence(path)) is not None:
+        raise InvalidInput(told)
     if path.suffix != ".py":
         raise InvalidInput(
             f"'{text}' is no model: give file.py:name, file.pt2 or an example: {', '.join(NAMES)}"
@@ -53,10 +56,18 @@ def source_of(text: str, shapes: list[str]) -> Source:
         raise InvalidInput(
             f"'{text}' gives no example inputs: return (module, inputs), or give --shape"
         )
-    if isinstance(inputs, (list, dict)):
-        kind = type(inputs).__name__
-        raise InvalidInput(f"'{text}' gives inputs as a {kind}: give a tensor, or a tuple of them")
+    if isinstance(inputs, list):
+        raise InvalidInput(f"'{text}' gives inputs as a list: give a tensor, or a tuple of them")
+    if isinstance(inputs, dict):
+        inputs = in_order(model, inputs)
     return Source(model, inputs if isinstance(inputs, tuple) else (inputs,), calibration)
+
+
+def in_order(model: Any, named: dict[str, Any]) -> Any:
+    """Inputs by name as a tuple."""
+    from tosaic.front.examples import in_order as ordered
+
+    return ordered(model, named)
 
 
 def _is_module(value: Any) -> bool:

@@ -10,10 +10,11 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import InvalidInput, Unsupported
-from tosaic.executorch.delegates import ETHOSU_BACKEND, TOSA_BACKEND
-from tosaic.files import flatbuffer
+from tosaic.executorch.delegates import ETHOSU_BACKEND, TOSA_BACKEND, VGF_BACKEND
+from tosaic.files import flatbuffer, vgf
 from tosaic.interp.kernel import TORCH, to_torch
 from tosaic.interp.model import Model
+from tosaic.ir.graph import Graph
 from tosaic.ir.verify import verify
 from tosaic.sim.ethosu import load, velabin
 from tosaic.spec.env import everything
@@ -32,17 +33,18 @@ class Executor(Protocol):
 def executor_of(backend: str, blob: bytes, outside: Mapping[str, bytes]) -> Executor:
     """What runs a delegate; Unsupported if nothing here does."""
     if backend == TOSA_BACKEND:
-        return TosaExecutor(blob)
+        return TosaExecutor(flatbuffer.read(blob))
+    if backend == VGF_BACKEND:
+        return TosaExecutor(vgf.read(blob))
     if backend == ETHOSU_BACKEND:
         return EthosUExecutor(blob, outside)
     raise Unsupported(f"the program has a delegate of {backend}, which nothing here runs")
 
 
 class TosaExecutor:
-    """The interpreter on the TOSA graph in the file."""
+    """The interpreter on the graph of a delegate, TOSA itself or a ``.vgf``."""
 
-    def __init__(self, blob: bytes) -> None:
-        graph = flatbuffer.read(blob)
+    def __init__(self, graph: Graph) -> None:
         verify(graph, everything(graph.version, level="none"))
         self.graph, self.model, self.inputs = graph, Model(graph), len(graph.inputs)
 

@@ -91,8 +91,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         for piece in artifact.partition.pieces:
             if piece.graph is not None:
                 made = next(compiled, None)
-                stream = None if made is None else made.result.stream
-                blob = self.compile_spec.blob(piece.graph, stream)
+                blob = self.compile_spec.blob(piece.graph, made)
                 self.compile_spec.dump(piece.graph, blob)
                 found[id(piece)] = lowered_module(piece, blob, entries)
         return found

@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Any
 
-from tosaic.errors import InvalidInput, Unsupported
+from tosaic.errors import InvalidInput, ToolFailed
 from tosaic.executorch.delegates import (
     ETHOSU_BACKEND,
     TOSA_BACKEND,
@@ -27,6 +27,7 @@ from tosaic.sim.ethosu import velabin
 from tosaic.spec.env import Env
 from tosaic.targets.catalog import target_of
 from tosaic.targets.ethosu.target import ETHOS_U
+from tosaic.targets.vgf.doctor import checks
 
 _KEY = "target"
 _U55 = "+u55"
@@ -162,7 +163,7 @@ class ArmCompileSpec(ABC):
     def device(self) -> Target:
         """What Tosaic compiles for."""
 
-    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
+    def blob(self, graph: Graph, made: Any = None) -> Blob:
         """A TOSA graph as the target's delegate, of what it is compiled to if it is already."""
         return tosa_blob(graph)
 
@@ -176,6 +177,10 @@ class ArmCompileSpec(ABC):
         flatbuffer.write(graph, folder / f"delegate_{number}.tosa")
         (folder / f"delegate_{number}.bin").write_bytes(blob.data)
 
+    def entries(self) -> list[tuple[str, bytes]]:
+        """What a runtime reads beside the target."""
+        return self.linux.entries()
+
     def to_list(self) -> list[Any]:
         """ExecuTorch's form: what a runtime reads, with this object riding along unwritten.
 
@@ -184,7 +189,7 @@ class ArmCompileSpec(ABC):
         """
         from executorch.exir.backend.compile_spec_schema import CompileSpec as Entry
 
-        entries = [(_KEY, self.target.encode()), *self.linux.entries()]
+        entries = [(_KEY, self.target.encode()), *self.entries()]
         made = [Entry(key, value) for key, value in entries]
         made[0].origin = self
         return made
@@ -265,27 +270,56 @@ class EthosUCompileSpec(ArmCompileSpec):
         given = self.options["vela_flags"] or ()
         return given.split() if isinstance(given, str) else list(given)
 
-    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
-        if stream is None:
+    def blob(self, graph: Graph, made: Any = None) -> Blob:
+        if made is None:
             assert self.device.emit is not None
-            made: Any = self.device.emit(graph)
-            stream = made.result.stream
+            made = self.device.emit(graph)
+        stream: velabin.Stream = made.result.stream
         return ethosu_blob(graph, stream, self.external_block_placements.to_block_placements())
 
 
 class VgfCompileSpec(ArmCompileSpec):
-    """Delegates for Vulkan ML."""
+    """Delegates for Vulkan ML; the converter's flags may be given."""
 
     backend = VGF_BACKEND
+    target = "vgf"
 
     def __init__(self, tosa_spec: Any = None, compiler_flags: Sequence[str] | None = None) -> None:
         super().__init__()
-        self.target = str(Env.parse(str(tosa_spec or "TOSA-1.0+FP+INT+int4+int16")))
-        self.compiler_flags = tuple(compiler_flags or ())
+        self.specification = str(Env.parse(str(tosa_spec or "TOSA-1.0+FP+INT+int4+int16")))
+        self.compiler_flags = list(compiler_flags or ())
+        self.device  # noqa: B018  (what the converter does not take is said here and now)
 
     @property
     def device(self) -> Target:
-        return target_of(self.target)
+        options = {"spec": self.specification, "converter_flags": tuple(self.compiler_flags)}
+        return target_of("vgf", options)
 
-    def blob(self, graph: Graph, stream: velabin.Stream | None = None) -> Blob:
-        raise Unsupported("there is no VGF output yet: use an Ethos-U or a TOSA compile spec")
+    def blob(self, graph: Graph, made: Any = None) -> Blob:
+        assert self.device.emit is not None
+        return Blob(VGF_BACKEND, (made or self.device.emit(graph)).data)
+
+    def entries(self) -> list[tuple[str, bytes]]:
+        flags = " ".join(self.compiler_flags).encode()
+        found = [("tosa_spec", self.specification.encode()), ("output_format", b"vgf")]
+        return [*found, *([("compile_flags", flags)] if flags else [])]
+
+    def validate_environment(
+        self, build_dir: str | os.PathLike[str] | None = None, *,
+        require_runtime_build: bool = False,
+    ) -> None:  # fmt: skip
+        """ToolFailed if a file cannot be compiled here, or InvalidInput where a build is missing.
+
+        ``build_dir`` is a folder of ExecuTorch's runtime that was built with its VGF backend.
+        """
+        problems = [check for check in checks(("aot",)) if check.state == "FAIL"]
+        if problems:
+            raise ToolFailed("; ".join(f"{check.told}: {check.way}" for check in problems))
+        if build_dir is None and not require_runtime_build:
+            return
+        if build_dir is None or not any(Path(build_dir).rglob("libvgf_backend*")):
+            place = "no folder is named" if build_dir is None else f"'{build_dir}' has none"
+            raise InvalidInput(
+                f"a runtime with the VGF backend is needed, and {place}: build ExecuTorch with "
+                "EXECUTORCH_BUILD_VGF=ON"
+            )

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from tosaic.errors import InvalidGraph
 from tosaic.files.parse import parse
+from tosaic.files.source_paths import portable
 from tosaic.files.spelling import (
     attr_text,
     dense_text,
@@ -179,7 +180,7 @@ def _alias(item: tuple[Loc, str]) -> str:
     loc, name = item
     facts = ((k, getattr(loc, k)) for k in ("node", "module"))
     words = ", ".join(f"{k} = {string_text(v)}" for k, v in facts if v)
-    place = f"{string_text(loc.file)}:{loc.line}:0" if loc.file or loc.line else "unknown"
+    place = f"{string_text(portable(loc.file))}:{loc.line}:0" if loc.file or loc.line else "unknown"
     return f"{name} = loc(fused<{{{words}}}>[{place}])\n"
 
 

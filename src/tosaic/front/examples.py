@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
@@ -10,6 +11,16 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+
+
+def in_order(model: Any, example_inputs: Any) -> Any:
+    """Example inputs by name as a tuple in the order of the model's arguments."""
+    if not isinstance(example_inputs, Mapping):
+        return example_inputs
+    made = torchapi.in_order(model, dict(example_inputs))
+    if isinstance(made, str):
+        raise InvalidInput(made)
+    return made
 
 
 def check_examples(example_inputs: Any) -> None:

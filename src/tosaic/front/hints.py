@@ -17,13 +17,17 @@ class Mark:
     one range. Behind a slash in it is what only 16 bits have room for. ``limits`` is the range
     of a wide value that matters to those that read it. ``reads`` says whether the call's operands
     have 16 bits as well, or what they have. ``carried`` is a running sum or what is added to it:
-    it has 16 bits on every target, since sums have, and others than sums read 8 of them."""
+    it has 16 bits on every target, since sums have, and others than sums read 8 of them. ``long``
+    is a "signed" part of a spectrum or its "magnitude", which have 32 bits; ``split`` says that a
+    layer has a part of another's weights."""
 
     wide: bool = False
     tie: str = ""
     limits: tuple[float, float] | None = None
     reads: bool = True
     carried: bool = False
+    long: str = ""
+    split: bool = False
 
 
 def mark_of(node: fx.Node) -> Mark:

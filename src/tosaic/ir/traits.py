@@ -32,6 +32,9 @@ class Traits:
     shape in memory, and a RESHAPE for a second consumer is a copy. MATMUL is ``matmul``: an
     operation, one that transposes its right operand first, or a product for each element.
 
+    Control flow: with ``computes_both`` a target without branches computes both sides and selects;
+    a loop whose number of rounds is known is written out up to ``most_rounds`` of them.
+
     ``steps_at_once`` of a recurrent layer, at least, are multiplied by its weights in one call:
     fewer calls fetch weights less often, and their results take more memory.
     """
@@ -54,6 +57,8 @@ class Traits:
     one_shape: bool = False
     matmul: Literal["native", "transposes", "elementwise"] = "native"
     steps_at_once: int = 8
+    computes_both: bool = False
+    most_rounds: int = 0
 
 
 PLAIN = Traits()

@@ -23,6 +23,7 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.ir.int_intervals import Bounds, Intervals, quick
 from tosaic.lowering.alternatives.cast import to_integers
 from tosaic.lowering.alternatives.lut import FINE, LIMIT, Zone, table8, table16, zones16
+from tosaic.lowering.alternatives.octaves import of_octaves
 from tosaic.lowering.target import Target
 from tosaic.spec import dtypes as d
 
@@ -289,14 +290,18 @@ class Lowering(Builder):
         accumulator loses two bits or three of those that it has below a step of the result. A
         narrow operand leaves two more: RESCALE takes no value that has as many bits as its shift.
         """
-        reach = sum(max(_scales(self._quant_of(v))) * factor * (v.dtype.range[1] + 1.0)
-                    * (2 if v.dtype is d.I32 else 8)
+        reach = sum(max(_scales(self._quant_of(v))) * factor * self._most(v)
+                    * (2 if v.dtype in (d.I32, d.I48) else 8)
                     for v, factor in ((a, 1.0), (b, weight)))  # fmt: skip
         scale = reach / 2.0**31
         return (
             self.with_quant(self.requantize(a, Quant(scale), d.I32), Quant(scale)),
             self.with_quant(self.requantize(b, Quant(scale / weight), d.I32), Quant(scale)),
         )
+
+    def _most(self, x: Value) -> float:
+        """How far from 0 an operand of a sum can be; int48 is never as far as its type."""
+        return self.magnitude(x) + 1.0 if x.dtype is d.I48 else x.dtype.range[1] + 1.0
 
     def bounded(self, x: Value, low: float, high: float) -> Value:
         """The value limited to a range of real numbers; free where it has to be rescaled anyway."""
@@ -332,6 +337,8 @@ class Lowering(Builder):
         are half of them: below, rounding to other steps would cost more than it brings.
         """
         given, (quant, out) = self._quant_of(x), self.wanted or (None, None)
+        if x.dtype is d.I32 and quant is not None and out in (d.I8, d.I16):
+            return of_octaves(self, x, function, quant, out)
         if quant is None or out is None or (x.dtype, out) not in _FUNCTIONS:
             raise Unsupported("a function of integers needs int8 or int16, and no more of them")
         if x.dtype is d.I8:

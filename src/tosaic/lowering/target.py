@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
@@ -25,6 +24,7 @@ class OperatorCost:
 
     ``traffic`` is cycles of access by name of the memory, ``moved`` bytes read and written there.
     ``index`` is the operator's place in the graph, ``time`` the operation's in the program.
+    ``bound`` is what takes longest in it, in a word: MACs, elements, or a memory.
     """
 
     name: str
@@ -36,6 +36,7 @@ class OperatorCost:
     moved: Mapping[str, int] = field(default_factory=dict)
     index: int | None = None
     time: int = 0
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,7 +55,11 @@ class PlacedTensor:
 
 @dataclass(frozen=True, slots=True)
 class Estimate:
-    """What a graph costs on a device, and who says so: cycles, bytes, operators, tensors."""
+    """What a graph costs on a device, and who says so: cycles, bytes, operators, tensors.
+
+    ``flash`` is all that has to be stored, ``flash_parts`` what that consists of; ``clock`` is in
+    hertz, 0 if it is not known.
+    """
 
     by: str
     cycles: int
@@ -63,6 +68,8 @@ class Estimate:
     memories: Mapping[str, int] = field(default_factory=dict)
     operators: tuple[OperatorCost, ...] = ()
     tensors: tuple[PlacedTensor, ...] = ()
+    flash_parts: Mapping[str, int] = field(default_factory=dict)
+    clock: float = 0.0
     unit: str = "cycles"  # or instructions
 
 
@@ -112,10 +119,24 @@ class Engine(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """A file of a target's own: how an artifact is written, and how a file is made to run again."""
+    """A file of a target's own: how an artifact is written, and how a file is made to run again.
 
-    write: Callable[[Any, str | os.PathLike[str]], None]
+    ``magic`` are the bytes that such a file begins with, by which ``load`` knows it without a name.
+    """
+
+    write: Callable[..., None]
     read: Callable[[bytes], Engine] | None = None
+    magic: bytes = b""
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """What was found of one thing that a target needs: PASS, WARN or FAIL, and the way out."""
+
+    name: str
+    state: str
+    told: str
+    way: str = ""
 
 
 @dataclass(frozen=True)
@@ -132,6 +153,8 @@ class Target:
     ``engines`` run what was compiled, by name, the usual one first; the interpreter of the graph is
     always there as "tosa". ``formats`` are files by suffix. ``backend`` is the name of ExecuTorch's
     delegate that takes the compiled data. ``verdict`` checks a TOSA file on the device.
+
+    ``doctor`` looks for all that is needed to compile and run, and says what is missing.
 
     ``options`` are those that it was made with, ``packages`` what it needs installed, and
     ``peak_macs`` how many multiply-accumulates it does in a cycle: the report shows them.
@@ -153,6 +176,7 @@ class Target:
     formats: Mapping[str, Format] = field(default_factory=dict)
     backend: str = ""
     verdict: Callable[[Graph, Sequence[Array] | None, bool], Any] | None = None
+    doctor: Callable[[], Sequence[Finding]] | None = None
     about: str = ""
     options: Mapping[str, Any] = field(default_factory=dict)
     packages: Mapping[str, str] = field(default_factory=dict)
@@ -165,6 +189,11 @@ class Target:
     def has_casts(self) -> bool:
         """Whether what a graph takes and gives as real numbers becomes integers within it."""
         return {"INT", "FP"} <= self.env.profiles and not self.preserve_io_quantization
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether branches and loops are part of a graph, in one form or another."""
+        return self.env.has("cf") or self.traits.computes_both
 
     def refuses(self, op: Op) -> str | None:
         """Why an operator that TOSA allows does not run there; None if it does."""

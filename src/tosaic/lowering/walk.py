@@ -147,7 +147,7 @@ class Walker:
         source = self.argument((reached or curve.sources)[0])
         self.b.wanted = self._wanted(curve.last) or (Quant(1.0), d.I32)
         is_byte = source.dtype is self.b.wanted[1] is d.I8
-        made = self.b.table if is_byte else partial(stepwise, self.b)
+        made = self.b.table if is_byte or source.dtype is d.I32 else partial(stepwise, self.b)
         if node is curve.last:
             return made(source, curve)
         with self.b.scratch():
@@ -241,9 +241,11 @@ def _is_stepwise(curve: Curve, result: fx.Node) -> bool:
     """Whether a function of int8 or int16 values has an exact form in int16."""
     reads = {parameters(torchapi.bound_arguments(source)) for source in curve.sources}
     gives = parameters(torchapi.bound_arguments(result))
-    if not curve.jumps or len(reads) > 1 or gives[1] not in (d.I8, d.I16):
+    if len(reads) > 1 or gives[1] not in (d.I8, d.I16):
         return False
     ((given, kind),) = reads
+    if kind is d.I32 or not curve.jumps:
+        return kind is d.I32 and not curve.jumps  # a magnitude, which has one table
     if kind is d.I8:
         return gives[1] is d.I16
     return kind is d.I16 and segments(curve, given, *gives) is not None

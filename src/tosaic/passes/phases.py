@@ -19,7 +19,9 @@ from tosaic.passes.functionalize_slices import drop_overwritten, functionalize_s
 from tosaic.passes.fuse_activation import fuse_activation
 from tosaic.passes.fuse_attention import fuse_attention, fuse_exact_attention
 from tosaic.passes.fuse_einsum import fuse_einsum
+from tosaic.passes.fuse_magnitude import fuse_magnitude
 from tosaic.passes.fuse_norms import fuse_norms
+from tosaic.passes.gather_positions import gather_positions
 from tosaic.passes.merge_axes import merge_axes
 from tosaic.passes.merge_scales import merge_scales
 from tosaic.passes.promote_integers import promote_integers
@@ -32,7 +34,7 @@ Passes = tuple[Pass, ...]
 CANONICAL: Passes = (canonical_overloads,)
 # Every program that is imported, be it compiled in float or quantized.
 IMPORT: Passes = (
-    canonical_overloads, drop_inner_noops, compose, merge_axes, expand_complex,
+    canonical_overloads, gather_positions, drop_inner_noops, compose, merge_axes, expand_complex,
     fuse_norms, fuse_activation, fuse_einsum, functionalize_slices,
 )  # fmt: skip
 # Attention, whose masks are known only when constants are: in float, and quantized.
@@ -46,14 +48,18 @@ SIMPLIFY: Passes = (
 )  # fmt: skip
 
 
-def expression(decompose: Callable[[fx.GraphModule], bool]) -> Passes:
-    """Calls as the quantizer knows them: what it refuses is decomposed, and folded again."""
+def expression(decompose: Callable[[fx.GraphModule], bool], has_int16: bool = False) -> Passes:
+    """Calls as the quantizer knows them: what it refuses is decomposed, and folded again.
+
+    Magnitudes of spectra are calls of their own where there are 16 bits.
+    """
+    magnitudes: Passes = (fuse_magnitude,) if has_int16 else ()
     return (
-        widen_squares, Pass("decompose", decompose), split_reductions, fold_constants, *_AFFINE,
-        truncate_casts,
+        *magnitudes, widen_squares, Pass("decompose", decompose), split_reductions, fold_constants,
+        *_AFFINE, truncate_casts,
     )  # fmt: skip
 
 
-def quantization(decompose: Callable[[fx.GraphModule], bool]) -> Passes:
+def quantization(decompose: Callable[[fx.GraphModule], bool], has_int16: bool = False) -> Passes:
     """All passes between import and the observers of a quantizer that decomposes calls."""
-    return (reshape_views, *SIMPLIFY, *expression(decompose), fold_batch_norm, add_bias)
+    return (reshape_views, *SIMPLIFY, *expression(decompose, has_int16), fold_batch_norm, add_bias)

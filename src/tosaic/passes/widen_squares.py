@@ -43,6 +43,8 @@ def _squares(node: fx.Node) -> list[fx.Node] | None:
     if not name_of(node) or len(node.users) != 1:
         return None
     if _is_square(node):
+        if mark_of(node.all_input_nodes[0]).long:
+            return None  # one function of a magnitude
         return [node, *_moved(node.all_input_nodes[0])]
     if torchapi.target_name(node) not in _SUMS:
         return None

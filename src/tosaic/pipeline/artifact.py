@@ -11,25 +11,28 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.arguments import first_values, given_values
+from tosaic.boundary.arguments import checked_leaves, first_values, given_values, leaves_of
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.files.whole import write_whole
 from tosaic.front import torchapi
 from tosaic.front.program import Program
+from tosaic.interp.kernel import to_numpy
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.target import Engine, Target
-from tosaic.pipeline import execution, formats
+from tosaic.pipeline import batches, execution, formats
+from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
+from tosaic.runtime.versions import versions
 from tosaic.targets.catalog import target_of
 
 
-@dataclass(eq=False)
+@dataclass(eq=False, repr=False)
 class Artifact:
     """A compiled program: TOSA graphs, and what PyTorch runs round them.
 
@@ -44,6 +47,14 @@ class Artifact:
     delegates: tuple[Any, ...] = ()  # of Compiled, with what each target adds to it
     options: Mapping[str, Any] = field(default_factory=dict)
     made_for: Target | None = None
+    precision: Precision | None = None  # what automatic precision has chosen, and why
+
+    def __repr__(self) -> str:
+        return f"<tosaic Artifact: {self.report.headline}>"
+
+    def _repr_html_(self) -> str:
+        """A short table for notebooks."""
+        return self.report.as_html()
 
     def __reduce__(self) -> tuple[Any, ...]:
         """What it holds, and the state that runs left; the target by its name and options."""
@@ -91,14 +102,23 @@ class Artifact:
 
     @cached_property
     def _engines(self) -> dict[tuple[str, int], Engine]:
-        made = self.device.engines.items()
-        return {(name, id(d.graph)): engine(d) for name, engine in made for d in self.delegates}
+        """The engines that have run so far, by name and graph."""
+        return {}
+
+    def _running(self, name: str, graph: Graph) -> Engine:
+        known = self._engines
+        if (name, id(graph)) not in known:
+            made = next(each for each in self.delegates if each.graph is graph)
+            known[name, id(graph)] = self.device.engines[name](made)
+        return known[name, id(graph)]
 
     def _arrays(self, graph: Graph, ready: list[Tensor], engine: str) -> list[Any]:
         """What a graph gives, by the interpreter or by an engine of the target."""
         if engine == "tosa":
             return list(self._models[id(graph)].run(*ready))
-        found = self._engines[engine, id(graph)].run(*(tensor.numpy() for tensor in ready))
+        given = zip(ready, graph.inputs, strict=True)
+        arrays = (to_numpy(tensor.contiguous(), port.dtype) for tensor, port in given)
+        found = self._running(engine, graph).run(*arrays)
         shaped = zip(found, graph.outputs, strict=True)
         return [array.reshape(out.shape).astype(out.dtype.array) for array, out in shaped]
 
@@ -108,8 +128,18 @@ class Artifact:
 
         ``report.quantization`` is a table of its own: what each call computes in, and why.
         """
-        made = quantization_of(self.program)
-        return report_of(self.target, self.partition, self.delegates, self.boundary, made)
+        sizes = {f"graph {n}, TOSA": len(data) for n, data in enumerate(self.files)}
+        return report_of(
+            self.target, self.partition, self.delegates, self.boundary,
+            quantization_of(self.program), self.settings, versions(self.device.packages), sizes,
+            self.precision,
+        )  # fmt: skip
+
+    @property
+    def settings(self) -> dict[str, str]:
+        """What it was compiled with: the target's configuration, scheme, types at the boundary."""
+        given = {name: value for name, value in self.options.items() if value is not None}
+        return {name: str(value) for name, value in {**self.device.options, **given}.items()}
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:
@@ -141,17 +171,31 @@ class Artifact:
         An input that ``boundary`` has as integers with a scale may be given as such, or as the
         floats they stand for. The outputs come as the boundary has them with ``raw=True`` and as
         floats with ``raw=False``. Unless told, they are floats if such an input was, else raw.
+
+        Arguments may be given by name. A batch of a multiple of what the program was compiled for
+        is run part by part.
         """
-        program, given = self.program, given_values(self.program, inputs, named)
+        program, chosen = self.program, self._engine(engine)
+        leaves = leaves_of(program, inputs, named)
+        parts = batches.parts_of(program, leaves)
+        if parts is None:
+            result = self._run_once(leaves, chosen, raw)
+        else:
+            result = batches.joined([self._run_once(p, chosen, raw) for p in parts], leaves)
+        if program.out_spec is None:
+            return result[0] if len(result) == 1 else result
+        return torchapi.unflatten(result, program.out_spec)
+
+    def _run_once(self, leaves: list[Any], engine: str, raw: bool | None) -> list[Any]:
+        """The leaves of the outputs for those of the inputs."""
+        program, given = self.program, checked_leaves(self.program, leaves)
         arguments = [leaf.value for leaf in given]
-        values = self._trace(arguments, self._engine(engine))
+        values = self._trace(arguments, engine)
         outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
         result = self._changed(arguments, outputs) if program.changes else outputs
         if raw is False or (raw is None and any(leaf.was_real for leaf in given)):
             result = self.boundary.dequantized(result)
-        if program.out_spec is None:
-            return result[0] if len(result) == 1 else result
-        return torchapi.unflatten(result, program.out_spec)
+        return result
 
     def _changed(self, given: list[Any], outputs: list[Any]) -> list[Any]:
         """Keep new values of buffers, write those of inputs; what is left is the result."""
@@ -196,8 +240,13 @@ class Artifact:
 
         ``.pte`` and ``.bpte`` are ExecuTorch's; ``tosaic.executorch.package.save`` has options.
         ``.html`` is a page to look at; with ``model=``, the original, and ``inputs=`` for it, it
-        also shows how far each layer is from the original. ``.json`` is for Model Explorer.
+        also shows how far each layer is from the original. ``.json`` is for Model Explorer, ``.h``
+        the compiled file as a C array.
         """
+        self._save(path, options)
+        self.report.file_sizes[os.path.basename(path)] = os.path.getsize(path)
+
+    def _save(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
         suffix = os.path.splitext(os.fspath(path))[1]
         writer, own = formats.WRITERS.get(suffix), self.device.formats
         if suffix in own:

@@ -26,7 +26,7 @@ from tosaic.quant.bias_correction import Mean
 from tosaic.quant.calibrate import iterable, run_over
 from tosaic.quant.calibration import Calibration, row_name
 from tosaic.quant.flow import NO_DATA, float_module, given
-from tosaic.quant.inputs import Arguments
+from tosaic.quant.inputs import Arguments, DataRun
 from tosaic.quant.observer import BELOW, BELOW_16, above
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import functions, region_calls
@@ -50,7 +50,7 @@ def forms(source: Imported, target: str | None = None) -> Iterator[fx.GraphModul
             yield float_module(source, quantizer)
 
 
-class Recorder(fx.Interpreter):
+class Recorder(DataRun):
     """Runs a program, and counts in what those of its values are that are not known yet."""
 
     def __init__(self, module: fx.GraphModule, made: Calibration) -> None:
@@ -116,6 +116,12 @@ class Recorder(fx.Interpreter):
         while bool(first.run(*carried, *others)):
             carried = tuple(second.run(*carried, *others))
         return carried
+
+    def end_input(self) -> None:
+        for seen in {id(s): s for found in self.found.values() for s, _, _ in found}.values():
+            seen.close()
+        for inner in self.inner.values():
+            inner.end_input()
 
     def finish(self) -> None:
         """Keep what is known of the inputs of layers."""

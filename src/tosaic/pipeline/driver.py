@@ -12,7 +12,7 @@ from torch import Tensor, fx
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.ports import ends_of, names_of, with_ends
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
 from tosaic.front.examples import check_examples
@@ -29,6 +29,7 @@ from tosaic.pipeline import execution, phases
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.definedness import prove_defined
 from tosaic.pipeline.float_check import agree, float_faults
+from tosaic.pipeline.goals import Goal
 from tosaic.runtime.phases import ended
 from tosaic.runtime.progress import say
 from tosaic.targets.catalog import target_of
@@ -44,23 +45,43 @@ def compile_model(
     options: Mapping[str, Any] = MappingProxyType({}),
     io: Any = None,
     preserve_io_quantization: bool = False,
+    accuracy: Goal | None = None,
+    budget_s: float | None = None,
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     phases.check_wanted()
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
     if chosen.start is not None:
         chosen.start()
+    if scheme == "auto":
+        from tosaic.pipeline.auto import compile_auto  # which knows this module
+
+        check_examples(example_inputs)
+        source = import_model(model, example_inputs, dynamic_shapes)
+        return compile_auto(
+            source, example_inputs, chosen, calibration, accuracy or Goal(), budget_s, options, io
+        )
+    if accuracy is not None or budget_s is not None:
+        raise InvalidInput('accuracy and budget_s are for scheme="auto"')
     seen: list[Any] = []
     if isinstance(calibration, (list, tuple)):
         seen = list(calibration[:1])
     elif isinstance(calibration, Iterable) and not isinstance(calibration, (Tensor, str, dict)):
         calibration = _remembered(calibration, seen)
     program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
-    found, delegates = compiled(program, chosen, [*seen, example_inputs])
+    return artifact_of(
+        program, chosen, [*seen, example_inputs], {"scheme": scheme, "io": io, **options}
+    )
+
+
+def artifact_of(
+    program: Program, chosen: Target, examples: Sequence[Any], used: Mapping[str, Any]
+) -> Artifact:
+    """What a program compiles to; InvalidInput where nothing of it runs on the target."""
+    found, delegates = compiled(program, chosen, examples)
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ": it has no calls"
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
-    used = {"scheme": scheme, "io": io, **options}
     return Artifact(program, found, chosen.name, delegates, used, chosen)
 
 
@@ -86,6 +107,18 @@ def program_for(
     say("exporting the model")
     source = import_model(model, example_inputs, dynamic_shapes)
     ended(phases.IMPORT, partial(_printed, source))
+    return program_from(source, example_inputs, target, scheme, calibration, io)
+
+
+def program_from(
+    source: Imported,
+    example_inputs: tuple[Any, ...],
+    target: Target,
+    scheme: Any,
+    calibration: Any,
+    io: Any = None,
+) -> Program:
+    """The same for a model that is imported already."""
     program = program_of(source)  # what no target takes is refused before anything is calibrated
     ends = ends_of(program, getattr(scheme, "io", None) if io is None else io)
     source = replace(source, outputs=names_of(program))
@@ -231,6 +264,8 @@ def _emitted(
         given = execution.try_operands(piece, values)
         try:
             made = target.emit(piece.graph, given, mends)
+        except ToolMissing:
+            raise
         except ToolFailed as failure:
             return _Failed(piece, failure.reason)
         piece.checks += made.checks

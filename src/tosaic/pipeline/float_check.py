@@ -112,7 +112,7 @@ def _differs(ours: Any, right: Any, more: float = 0.0) -> bool:
     if not right.is_floating_point():
         return int((ours != right).sum()) > _FEW * right.numel()
     known = right.isfinite()
-    largest = float(right[known].abs().max()) if bool(known.any()) else 0.0
+    largest = float(right.detach()[known].abs().max()) if bool(known.any()) else 0.0
     bound = _TOLERANCES.get(right.dtype, 1e-3) * largest + more
     error = (ours.double() - right.double()).abs()
     return int((known & ~(error <= bound)).sum()) > _FEW * right.numel()

@@ -6,18 +6,21 @@ import linecache
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
+from html import escape
 from typing import TYPE_CHECKING, Any
 
-from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
+from tosaic.ir.graph import Graph, Loc, Op, Quant, Unsigned, Value
 from tosaic.lowering.partition import Partition, Refusal
 from tosaic.lowering.target import Compiled, Estimate
+from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
-from tosaic.runtime.printed import Printed, grid
+from tosaic.runtime.printed import Printed, grid, plain
 
 if TYPE_CHECKING:
     from tosaic.pipeline.quantization import Quantization
 
 _LINE = 72  # characters of a line of source
+_PLACES = 3  # of refusals that are told together
 _SHOWN = 12  # modules in a table of costs
 _POSSESSIVE = "'s estimate"
 
@@ -46,11 +49,15 @@ class Cost:
     module: str
     cycles: int
     macs: int
+    bound: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Costs:
-    """What a graph costs, and who says so: cycles, bytes of memory, and cycles by module."""
+    """What a graph costs, and who says so: cycles, bytes of memory, and cycles by module.
+
+    ``flash`` is what has to be stored, in its ``flash_parts``; ``clock`` is in hertz.
+    """
 
     by: str
     cycles: int
@@ -59,7 +66,14 @@ class Costs:
     memories: dict[str, int]
     transposes: int
     modules: tuple[Cost, ...]
+    flash_parts: dict[str, int] = field(default_factory=dict)
+    clock: float = 0.0
     unit: str = "cycles"
+
+    @property
+    def milliseconds(self) -> float | None:
+        """How long a run takes at the clock, if that is known."""
+        return 1e3 * self.cycles / self.clock if self.clock else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,6 +97,75 @@ class Report(Printed):
     refused: list[Refusal] = field(default_factory=list)
     boundary: Interface = field(default_factory=Interface)
     quantization: Quantization | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    versions: dict[str, str] = field(default_factory=dict)
+    file_sizes: dict[str, int] = field(default_factory=dict)
+    precision: Precision | None = None
+
+    @property
+    def cycles(self) -> int | None:
+        """Cycles of all graphs; None where nobody estimates them."""
+        return self._total(lambda told: told.cycles)
+
+    @property
+    def sram(self) -> int | None:
+        """Bytes of the arena that all graphs share, one after the other."""
+        sizes = [d.estimate.scratch for d in self.delegates if d.estimate is not None]
+        return max(sizes, default=None)
+
+    @property
+    def flash(self) -> int | None:
+        """Bytes of weights and commands of all graphs."""
+        return self._total(lambda told: told.flash)
+
+    @property
+    def milliseconds(self) -> float | None:
+        """How long a run of all graphs takes at the clock of the configuration."""
+        times = [d.estimate.milliseconds for d in self.delegates if d.estimate is not None]
+        known = [time for time in times if time is not None]
+        return sum(known) if known and len(known) == len(self.delegates) else None
+
+    def _total(self, part: Callable[[Costs], int]) -> int | None:
+        told = [part(d.estimate) for d in self.delegates if d.estimate is not None]
+        return sum(told) if told else None
+
+    @property
+    def headline(self) -> str:
+        """All of it in a line."""
+        words = [
+            f"{self.target}: {_count(sum(self.ops.values()), 'operator')} in "
+            f"{_count(len(self.delegates), 'graph')}, {self.macs:,} multiply-accumulates"
+        ]
+        if self.cycles is not None:
+            words.append(f"{self.cycles:,} cycles{_time(self.milliseconds)}")
+        if self.sram is not None and self.flash:
+            words.append(f"SRAM {self.sram:,} and flash {self.flash:,} bytes")
+        if self.refused:
+            words.append(f"{_count(len(self.refused), 'call')} on the CPU")
+        return ", ".join(words)
+
+    def as_html(self) -> str:
+        """A short table for notebooks."""
+        rows = [
+            ("target", self.target), ("TOSA operators", f"{sum(self.ops.values()):,}"),
+            ("graphs", f"{len(self.delegates):,}"), ("multiply-accumulates", f"{self.macs:,}"),
+        ]  # fmt: skip
+        if self.cycles is not None:
+            rows += [
+                ("cycles", f"{self.cycles:,}{_time(self.milliseconds)}"),
+                ("SRAM, bytes", f"{self.sram:,}"), ("flash, bytes", f"{self.flash:,}"),
+            ]  # fmt: skip
+        rows.append(("calls on the CPU", f"{len(self.refused):,}"))
+        cells = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
+        return f"<table>{''.join(cells)}</table>"
+
+    def data(self) -> Any:
+        """The same as plain data, for JSON, with the totals of all graphs."""
+        totals = {
+            "macs": self.macs, "cycles": self.cycles, "sram": self.sram, "flash": self.flash,
+            "milliseconds": self.milliseconds,
+        }  # fmt: skip
+        return {**plain(self), **totals}
 
     @property
     def ops(self) -> dict[str, int]:
@@ -98,10 +181,7 @@ class Report(Printed):
         return sum(delegate.macs for delegate in self.delegates)
 
     def parts(self) -> Iterable[Any]:
-        yield (
-            f"{self.target}: {_count(sum(self.ops.values()), 'operator')} in "
-            f"{_count(len(self.delegates), 'graph')}, {self.macs:,} multiply-accumulates"
-        )
+        yield self.headline
         if self.ops:
             table = grid("TOSA operator", "count", numbers=["count"])
             for name, count in self.ops.items():
@@ -117,51 +197,88 @@ class Report(Printed):
                 yield f"Graph {number}, {sentence}."
         if self.quantization is not None:
             yield f"{self.quantization.summary}\n"
+        if self.precision is not None:
+            yield from self.precision.parts()
         yield from refusals(self.refused)
 
 
 def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
-    quantization: Quantization | None,
+    quantization: Quantization | None, settings: dict[str, str], versions: dict[str, str],
+    sizes: dict[str, int], precision: Precision | None = None,
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with estimates where a compiler has made them."""
     known = ((each.graph, each.estimate) for each in compiled)
-    estimates = {id(graph): _costs(told) for graph, told in known if told is not None}
+    estimates = {id(graph): _costs(graph, told) for graph, told in known if told is not None}
     made = [
         _delegate(piece.graph, estimates.get(id(piece.graph)), tuple(piece.checks))
         for piece in partition.pieces
         if piece.graph is not None
     ]
-    return Report(target, tuple(made), list(partition.refused), boundary, quantization)
+    return Report(
+        target, tuple(made), list(partition.refused), boundary, quantization, settings, versions,
+        sizes, precision,
+    )  # fmt: skip
 
 
-def _costs(made: Estimate) -> Costs:
-    modules: dict[str, list[int]] = {}
+def _costs(graph: Graph, made: Estimate) -> Costs:
+    """Cycles by module as the compiler has them; multiplications are those of the graph."""
+    cycles, products = Counter[str](), Counter[str]()
+    bounds: dict[str, Counter[str]] = {}
     for cost in made.operators:
-        total = modules.setdefault((cost.loc and cost.loc.module) or "", [0, 0])
-        total[0], total[1] = total[0] + cost.cycles, total[1] + cost.macs
-    costs = [Cost(name, *total) for name, total in modules.items()]
+        name = _module(cost.loc)
+        cycles[name] += cost.cycles
+        bounds.setdefault(name, Counter())[cost.bound] += cost.cycles
+    for op in graph.walk():
+        products[_module(op.loc)] += macs(op)
+    named = dict.fromkeys([*cycles, *(name for name, count in products.items() if count)])
+    costs = [
+        Cost(name, cycles[name], products[name], bounds[name].most_common(1)[0][0]
+             if name in bounds else "")
+        for name in named
+    ]  # fmt: skip
     return Costs(
         made.by, made.cycles, made.scratch, made.flash, dict(made.memories),
         sum(c.cycles for c in made.operators if c.op == "TRANSPOSE"),
-        tuple(sorted(costs, key=lambda cost: (-cost.cycles, -cost.macs))), made.unit,
+        tuple(sorted(costs, key=lambda cost: (-cost.cycles, -cost.macs))),
+        dict(made.flash_parts), made.clock, made.unit,
     )  # fmt: skip
+
+
+def _module(loc: Loc | None) -> str:
+    return loc.module if loc is not None else ""
+
+
+def _time(milliseconds: float | None) -> str:
+    """Milliseconds and runs a second behind a number of cycles; nothing where no clock is known."""
+    if not milliseconds:
+        return ""
+    return f" ({milliseconds:.3g} ms, {_rate(1e3 / milliseconds)} inferences a second)"
+
+
+def _rate(rate: float) -> str:
+    return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
 def _cost_tables(number: int, told: Costs) -> Iterable[Any]:
     share = told.transposes / max(told.cycles, 1)
     turned = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
     memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
-    taken = f"{told.cycles:,} {told.unit}{turned}; " if told.cycles else ""
+    parts = ", ".join(f"{name} {size:,}" for name, size in told.flash_parts.items())
+    clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
+    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{turned}; "
     yield (
-        f"Graph {number} on the device, by {told.by}{_POSSESSIVE if taken else ''}: {taken}"
-        f"bytes: scratch {told.scratch:,}, flash {told.flash:,} ({memories})"
+        f"Graph {number} on the device, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
+        f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "
+        f"{told.flash:,}{f' ({parts})' if parts else ''}; at the peak: {memories or 'not told'}"
     )
     numbers = [told.unit, "share", "multiplications"]
-    table = grid("module", *numbers, numbers=numbers)
+    has_bounds = any(cost.bound for cost in told.modules)
+    table = grid("module", *numbers, *["bound by"] * has_bounds, numbers=numbers)
     for cost in told.modules[:_SHOWN]:
         part = f"{cost.cycles / max(told.cycles, 1):.0%}"
-        table.add_row(cost.module or "(none)", f"{cost.cycles:,}", part, f"{cost.macs:,}")
+        table.add_row(cost.module or "(none)", f"{cost.cycles:,}", part, f"{cost.macs:,}",
+                      *[cost.bound] * has_bounds)  # fmt: skip
     if len(told.modules) > _SHOWN:
         rest = sum(cost.cycles for cost in told.modules[_SHOWN:])
         table.add_row(f"{len(told.modules) - _SHOWN} more", f"{rest:,}")
@@ -176,11 +293,29 @@ def refusals(refused: list[Refusal]) -> Iterable[Any]:
     table = grid(
         "stays in PyTorch", "why", "where", title=_count(len(refused), "call") + " refused"
     )
-    for refusal in refused:
-        source = source_line(refusal.where)
-        source = source if len(source) <= _LINE else source[: _LINE - 1] + "…"
-        table.add_row(refusal.op, refusal.reason, refusal.where + (f"\n{source}" if source else ""))
+    for same in grouped(refused):
+        places = Counter(_shown(refusal.where) for refusal in same)
+        named = [text for text, _ in places.most_common(_PLACES)]
+        if len(places) > _PLACES:
+            named.append(f"and {len(places) - _PLACES} more places")
+        times = f"{len(same)} × " if len(same) > 1 else ""
+        table.add_row(times + same[0].op, same[0].reason, "\n".join(named))
     yield table
+
+
+def grouped(refused: Iterable[Refusal]) -> list[list[Refusal]]:
+    """Refusals of one operator for one reason, together, in the order of the first of each."""
+    found: dict[tuple[str, str], list[Refusal]] = {}
+    for refusal in refused:
+        found.setdefault((refusal.op, refusal.reason), []).append(refusal)
+    return list(found.values())
+
+
+def _shown(where: str) -> str:
+    """A place, and the line of source there."""
+    source = source_line(where)
+    source = source if len(source) <= _LINE else source[: _LINE - 1] + "…"
+    return where + (f"\n{source}" if source else "")
 
 
 def source_line(where: str) -> str:

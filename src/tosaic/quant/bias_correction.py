@@ -20,11 +20,13 @@ from tosaic.front.roles import role_of
 from tosaic.front.row_blocks import by_rows
 from tosaic.quant.calibration import Means
 from tosaic.quant.correlation import Spread
+from tosaic.quant.inputs import DataRun
+from tosaic.quant.observer import RangeObserver
 from tosaic.quant.weight_rounding import Together, rounded, together
 from tosaic.quant.weights import BiasObserver, WeightObserver
 
 
-class LayerRun(fx.Interpreter):
+class LayerRun(DataRun):
     """Runs a prepared program and looks at what its layers with weights are given."""
 
     def __init__(self, prepared: fx.GraphModule) -> None:
@@ -59,6 +61,11 @@ class LayerRun(fx.Interpreter):
             self._together[weight] = together(node, values)
         if (seen := self._together.get(weight)) is not None:
             seen.see(x)
+
+    def end_input(self) -> None:
+        for part in self.prepared.modules():
+            if isinstance(part, RangeObserver):
+                part.seen.close()
 
     def correct_biases(self) -> None:
         """Once all data has been seen."""

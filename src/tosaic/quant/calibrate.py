@@ -12,7 +12,7 @@ from tosaic.front import torchapi
 from tosaic.lowering.support import constants
 from tosaic.quant.bias_correction import LayerRun, correct_biases, known_value, layers_of
 from tosaic.quant.calibration import Calibration, row_name
-from tosaic.quant.inputs import Arguments, InputWatch
+from tosaic.quant.inputs import Arguments, DataRun, InputWatch
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import ObserverBase
 from tosaic.quant.statistics import Statistics
@@ -38,7 +38,7 @@ def run_over(
     module: fx.GraphModule,
     example_inputs: tuple[Any, ...],
     calibration: Iterable[Any] | None,
-    run: fx.Interpreter,
+    run: DataRun,
 ) -> tuple[int, list[str]]:
     """Run a program over the data: how many inputs there are, and what is doubtful about them."""
     arguments = Arguments(module, example_inputs)
@@ -52,6 +52,7 @@ def run_over(
             raise InvalidInput(
                 f"calibration input {watch.count} does not run: {first_line(problem)}"
             ) from problem
+        run.end_input()
     if watch.count == 0:
         raise InvalidInput("the calibration data is empty: give at least one input")
     return watch.count, list(watch.doubts(calibration is not None))
@@ -110,10 +111,12 @@ def _see_parameters(prepared: fx.GraphModule) -> None:
 
 
 def check_parameters(module: fx.GraphModule) -> None:
-    """NaN in what was trained is no number to quantize."""
+    """NaN and infinity in what was trained are no numbers to quantize."""
     for name, parameter in module.named_parameters():
-        if parameter.is_floating_point() and bool(parameter.detach().isnan().any()):
-            raise InvalidInput(f"{name} has NaN in it: train the model again, or load another")
+        if not parameter.is_floating_point() or bool(parameter.detach().isfinite().all()):
+            continue
+        what = "NaN" if bool(parameter.detach().isnan().any()) else "infinity"
+        raise InvalidInput(f"{name} has {what} in it: train the model again, or load another")
 
 
 def iterable(calibration: Any) -> Iterable[Any]:

@@ -21,7 +21,7 @@ from torch import Tensor
 from tosaic.errors import InvalidInput
 from tosaic.files.whole import write_whole
 from tosaic.quant.correlation import Spread, read_spread
-from tosaic.quant.statistics import BINS, FAR, Statistics
+from tosaic.quant.statistics import BINS, FAR, NO_PEAK, PEAKS, Statistics
 
 FORMAT = "tosaic ranges 1"
 _MOST = 1 << 28  # bytes of a file
@@ -96,6 +96,8 @@ class Calibration:
         }  # fmt: skip
         if seen.bad:
             found["nan"] = seen.bad
+        if seen.peaks:
+            found["peaks"] = seen.peaks
         if not seen.is_empty:
             found |= {"width": seen.width, "first": seen.first,
                       "counts": seen.counts.tolist()}  # fmt: skip
@@ -222,7 +224,11 @@ class _Reader:
             raise self.wrong(f"the bins of '{name}' do not reach from {low} to {high}")
         if len(counts) > BINS or zeros > counts[-first]:
             raise self.wrong(f"'{name}' has more zeros or bins than there can be")
-        return Statistics(low, high, zeros, bad, width, first, np.array(counts, np.int64))
+        peaks = self._integers(entry, "peaks", name, NO_PEAK, -NO_PEAK) if "peaks" in entry else []
+        return Statistics(
+            low, high, zeros, bad, width, first, np.array(counts, np.int64), peaks[:PEAKS],
+            len(peaks),
+        )  # fmt: skip
 
     def _number(self, entry: Mapping[str, Any], key: str, name: str) -> float:
         value = entry.get(key)

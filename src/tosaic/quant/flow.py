@@ -151,7 +151,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
         move_constants_in(module)
         check_names(module, quantizer.schemes)
         mark_calls(module)
-        run(module, quantization(quantizer.expand))
+        run(module, quantization(quantizer.expand, quantizer.has_int16))
         name_points(module)
         return module
 

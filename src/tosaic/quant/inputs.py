@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
+import warnings
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -17,6 +18,14 @@ from tosaic.front import torchapi
 # How many times as large an example may be as the calibration data, or the other way round. Noise
 # as an example beside pictures from 0 to 1 is usual; bytes beside normalised ones are a mistake.
 _APART = 8.0
+
+
+class DataRun(fx.Interpreter):
+    """Runs a program over calibration data, and looks at its values."""
+
+    def end_input(self) -> None:
+        """What is seen from now on belongs to the next input."""
+        raise NotImplementedError
 
 
 class Arguments:
@@ -45,15 +54,46 @@ class Arguments:
         for leaves, structure in flat:
             if structure == self.structure:
                 return leaves
+        if isinstance(item, Mapping) and set(item) != set(self.names):
+            raise InvalidInput(self._misnamed(item, count))
         for leaves, _ in flat:
             if len(leaves) == len(self.placeholders):
                 return leaves
+        first = self._without_labels(item, count)
+        if first is not None:
+            return first
         wanted = f"{len(self.names)} ({', '.join(self.names)})"
         got = len(item) if isinstance(item, (tuple, list, Mapping)) else 1
         raise InvalidInput(
             f"calibration input {count} does not fit: the model takes {wanted} arguments, "
             f"this has {got}; give a tensor, a tuple of arguments or a dict by name"
         )
+
+    def _misnamed(self, item: Mapping[Any, Any], count: int) -> str:
+        """A sentence with the names that a dict lacks, and those that nothing takes."""
+        unknown = [repr(name) for name in item if name not in self.names]
+        absent = [name for name in self.names if name not in item]
+        what = f"nothing is named {', '.join(unknown)}" if unknown else f"{absent[0]} is missing"
+        return (
+            f"calibration input {count} does not fit: {what}; the model takes "
+            f"{', '.join(self.names)}"
+        )
+
+    def _without_labels(self, item: Any, count: int) -> list[Any] | None:
+        """The first values of a batch that has more than the model takes: labels come last."""
+        if not isinstance(item, (tuple, list)) or len(item) <= len(self.names):
+            return None
+        leaves, structure = torchapi.flatten((tuple(item)[: len(self.names)], {}))
+        if structure != self.structure:
+            return None
+        if count == 1:
+            first = "the first is" if len(self.names) == 1 else f"the first {len(self.names)} are"
+            warnings.warn(
+                f"calibration inputs have {len(item)} values and the model takes "
+                f"{len(self.names)}: {first} taken, the rest is left out as labels",
+                stacklevel=2,
+            )
+        return leaves
 
     def _readings(self, item: Any) -> Iterator[tuple[Any, ...]]:
         """An input as arguments: in order, by name, or as the only one."""

@@ -7,13 +7,12 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from tosaic.quant.headroom import room_for_unseen
 from tosaic.quant.observer_range import Reader, best_range, lost_share
 from tosaic.quant.pt2e import UniformQuantizationObserverBase
 from tosaic.quant.statistics import Statistics
 
-# Where there are integers enough, half as much again is left for what calibration has not seen:
-# the steps of 16 bits do not show beside the errors of weights, but what saturates does.
-_MANY, _ROOM = 1 << 12, 1.5
+_MANY = 1 << 12  # integers enough to leave room for what calibration has not seen
 # Smaller steps leave no rescale that TOSA has; zero alone says nothing of what may come.
 LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
 # What is this much below the largest of its row has no share of a softmax that int8 or int16 shows.
@@ -117,9 +116,13 @@ class RangeObserver(UniformQuantizationObserverBase):
     def _best(self) -> tuple[float, float]:
         is_symmetric = self.qscheme == torch.per_tensor_symmetric
         steps = self.quant_max - self.quant_min
-        low, high = best_range(self.seen, steps, is_symmetric, self.reader)
-        room = _ROOM if steps >= _MANY else 1.0
-        return low * room, high * room
+        if steps < _MANY:
+            return best_range(self.seen, steps, is_symmetric, self.reader)
+        most = max(map(abs, self.seen.ends))
+        if self.reader is not None:
+            most = best_range(self.seen, steps, True, self.reader)[1]
+        most *= room_for_unseen(self.seen, steps)
+        return -most, most
 
 
 def above(values: Tensor, row: int, below: float) -> Tensor:

@@ -21,7 +21,7 @@ from tosaic.lowering.builder import TYPES
 from tosaic.lowering.support import constants
 from tosaic.lowering.target import Target
 from tosaic.passes.decompose import expand
-from tosaic.passes.fuse_unary import Curve
+from tosaic.passes.fuse_unary import Curve, is_pointwise
 from tosaic.passes.match import only_user, values_of
 from tosaic.passes.step_lattice import Steps
 from tosaic.passes.widen_residuals import NORMS
@@ -40,7 +40,7 @@ from tosaic.quant.pt2e import (
 )
 from tosaic.quant.reach import becomes_integers, exceeds
 from tosaic.quant.readers import tell_readers
-from tosaic.quant.schemes import SCHEMES, Scheme, wider
+from tosaic.quant.schemes import LONG, SCHEMES, Scheme, wider
 from tosaic.quant.selection import (
     BoundarySpec,
     Schemes,
@@ -108,6 +108,11 @@ class TosaicQuantizer:
 
         steps = self._device.traits.steps_at_once
         return expand(module, refuses, constants=known, steps_at_once=steps) > 0
+
+    @property
+    def has_int16(self) -> bool:
+        """Whether there are functions of 16 bits, and nothing is trained."""
+        return not self.training and self._device.env.has("int16")
 
     @property
     def _device(self) -> Target:
@@ -254,7 +259,13 @@ class TosaicQuantizer:
         choice = self._made.get(node) or node.meta.get(CHOICE)
         if choice is None and node.op == "placeholder":
             return resolved(self.schemes.global_)
+        if choice is not None and choice.scheme is not None and self._is_long(node):
+            return SCHEMES["a16w8"]
         return None if choice is None else choice.scheme
+
+    def _is_long(self, node: fx.Node) -> bool:
+        """Whether a call makes a part of a spectrum, its magnitude, or moves these."""
+        return bool(mark_of(node).long) and self.has_int16
 
     def _usual(self, node: fx.Node) -> Any:
         """How the activations of a call's scheme are observed."""
@@ -273,6 +284,8 @@ class TosaicQuantizer:
 
     def _spec(self, node: fx.Node) -> Any:
         """How the result of a call is observed."""
+        if self._is_long(node):
+            return LONG.activation()
         scheme, limits = self._widened(node), mark_of(node).limits
         if mark_of(node).wide and limits is not None and scheme.is_wide:
             return scheme.fixed(limits)
@@ -290,6 +303,11 @@ class TosaicQuantizer:
         A value may be wider than its scheme; layers with weights take it so.
         """
         usual, source = self._usual(call), self._scheme(operand)
+        if self._is_long(operand) and call not in self._narrowed:
+            others = [n for n in call.all_input_nodes if n is not operand and values_of(n) is None]
+            is_magnitude = mark_of(operand).long == "magnitude"
+            is_function = is_magnitude and is_pointwise(call) and not others
+            return LONG.activation() if self._is_long(call) or is_function else usual
         if mark_of(operand).carried and not self._carries(operand, call):
             return usual
         same = source is None or source.activation(self.training) is usual
@@ -338,7 +356,7 @@ class TosaicQuantizer:
 
     def _border(self, node: fx.Node) -> None:
         """Real numbers that enter a branch or a loop, and those that come out."""
-        if self.target is not None and self.target.env.has("cf"):
+        if self.target is not None and self.target.has_branches:
             inputs = {n: self._read(n, node) for n in node.all_input_nodes if is_real(n)}
             self._results(node, inputs, self._usual(node))
 

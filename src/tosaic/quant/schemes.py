@@ -203,6 +203,10 @@ _PER_CHANNEL = (
 SCHEMES = {s.name: s for s in (*_PER_CHANNEL, *map(_per_tensor, _PER_CHANNEL))}
 
 
+# Parts of spectra and their magnitudes: the larger bits stay free, so that 2^30.5 fits.
+LONG = Scheme("a32w8", torch.int32, -(2**30) + 1, 2**30 - 1, torch.per_tensor_symmetric)
+
+
 def scheme_of(name: str) -> Scheme:
     """The scheme of that name."""
     if name not in SCHEMES:

@@ -17,6 +17,9 @@ from torch import Tensor
 from tosaic.ir.graph import Array
 
 BINS = 512  # at most; more than half of them lie between the extremes
+PEAKS = 256  # inputs whose largest magnitudes are kept; those of others count with them
+OCTAVE = 16  # steps of the logarithm of such a magnitude
+NO_PEAK = -160 * OCTAVE  # of an input without any number but 0: less than that of any float32
 FAR = 2.0**120  # masks are written as infinities, or as the largest numbers that there are
 _FINEST = -120
 
@@ -30,7 +33,8 @@ class Statistics:
     """What calibration saw of a tensor; 0 lies between the extremes.
 
     Bin ``i`` of ``counts`` is from ``(first + i) * width`` on; zeros are counted there as well. As
-    long as nothing but zeros was seen there are no bins.
+    long as nothing but zeros was seen there are no bins. ``peaks`` are the largest magnitudes of
+    single inputs, as whole steps of their logarithm; ``close`` ends what belongs to one input.
     """
 
     low: float = 0.0
@@ -40,6 +44,8 @@ class Statistics:
     width: float = 0.0
     first: int = 0
     counts: Array = field(default_factory=_none)
+    peaks: list[int] = field(default_factory=list)
+    inputs: int = 0  # that were seen to their end
 
     @property
     def is_empty(self) -> bool:
@@ -61,13 +67,30 @@ class Statistics:
         if low == high == 0:
             self._add_zeros(values.numel())
             return
+        self._add_peak(max(-low, high))
         places = values.mul(1 / self.width).floor_().to(torch.int16).sub_(self.first)
         self.counts += torch.bincount(places.flatten(), minlength=len(self.counts)).numpy()
         # PyTorch counts several times as slowly as NumPy.
         self.zeros += values.numel() - int(np.count_nonzero(values.bool().cpu().numpy()))
 
+    def close(self) -> None:
+        """What is seen from now on is of another input."""
+        self.inputs += 1
+
+    def _add_peak(self, magnitude: float) -> None:
+        peak, place = round(OCTAVE * math.log2(magnitude)), self.inputs % PEAKS
+        self.peaks += [NO_PEAK] * (place + 1 - len(self.peaks))
+        self.peaks[place] = max(self.peaks[place], peak)
+
     def merge(self, other: Statistics, times: int = 1) -> None:
-        """Count what another has seen in as well, once or several times."""
+        """Count what another has seen in as well, once or several times.
+
+        Both have seen the same inputs in the same order: of each the larger peak counts.
+        """
+        longer, shorter = sorted((self.peaks, other.peaks), key=len, reverse=True)
+        both = [max(pair) for pair in zip(longer, shorter, strict=False)]
+        self.peaks = both + longer[len(shorter) :]
+        self.inputs = max(self.inputs, other.inputs)
         self.bad += other.bad * times
         self._cover(min(self.low, other.low), max(self.high, other.high), other.width)
         if other.is_empty:
@@ -113,6 +136,12 @@ class Statistics:
     def centres(self) -> Array:
         """The value that each bin stands for."""
         return (self.first + np.arange(len(self.counts)) + 0.5) * self.width
+
+    @property
+    def rms(self) -> float:
+        """The root mean square of what is not zero."""
+        counts = self.numbers(zeros=False)
+        return math.sqrt(float(counts @ self.centres**2) / max(float(counts.sum()), 1.0))
 
     def numbers(self, zeros: bool) -> Array:
         """How many values each bin has, with zeros or without."""

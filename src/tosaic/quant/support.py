@@ -53,7 +53,7 @@ class Trial(trial.Trial):
         kind = next(self.kind(call, source) for call in curve.calls if curve.read_by(call))
         try:
             x = self.made(b, source, kind, Quant(_STEPS.get(kind, _STEP), _zero(kind)))
-            if kind is self.kind(curve.last, None) is d.I8:
+            if kind is self.kind(curve.last, None) is d.I8 or kind is d.I32:
                 b.table(x, curve)
             else:
                 stepwise(b, x, _jump)

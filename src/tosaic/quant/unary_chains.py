@@ -65,6 +65,8 @@ def takes(curve: Curve, specs: list[Any], steps: Steps) -> bool:
     kinds = {None if spec is None else spec.dtype for spec in specs}
     if kinds == {torch.int8}:
         return True
+    if specs[0] is not None and {s and s.dtype for s in specs[1:]} == {torch.int32}:
+        return not curve.jumps and specs[0].dtype is not torch.int32  # of a magnitude
     if specs[0] is None:
         return curve.jumps
     if not getattr(specs[0], "step", 0.0) or not curve.jumps:

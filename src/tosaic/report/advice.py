@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import linecache
 import re
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 from tosaic.lowering.partition import Refusal
 
@@ -46,6 +47,14 @@ class Line:
 
 
 @dataclass(frozen=True, slots=True)
+class Other:
+    """Another call that is refused for the same reason."""
+
+    place: str
+    node: int
+
+
+@dataclass(frozen=True, slots=True)
 class Told:
     """A refusal as a page shows it."""
 
@@ -57,6 +66,14 @@ class Told:
     line: int
     lines: tuple[Line, ...]
     node: int = -1
+    others: tuple[Other, ...] = ()
+
+
+def told_together(refused: Sequence[Refusal], nodes: Mapping[str, int], own: Sayings = ()) -> Told:
+    """Refusals of one operator for one reason as one; ``nodes`` are places of calls on the page."""
+    first = told(refused[0], nodes.get(refused[0].node, -1), own)
+    others = tuple(Other(r.where, nodes.get(r.node, -1)) for r in refused[1:])
+    return replace(first, others=others)
 
 
 def told(refusal: Refusal, node: int, own: Sayings = ()) -> Told:

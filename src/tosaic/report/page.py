@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-import platform
 import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from importlib import metadata
 from typing import Any
 
 from tosaic.front import torchapi
@@ -15,15 +13,14 @@ from tosaic.front.program import Program
 from tosaic.ir.graph import Loc
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.compare import Comparison, Layer
-from tosaic.pipeline.report import Report, source_line
+from tosaic.pipeline.report import Report, grouped, source_line
 from tosaic.report import arena
-from tosaic.report.advice import Told, told
+from tosaic.report.advice import Told, told_together
 from tosaic.report.layout import Layout, layout
 from tosaic.report.network import Network, network_of
 from tosaic.runtime.printed import plain
 from tosaic.runtime.progress import say
 
-_PACKAGES = ("tosaic", "torch", "torchao", "tosa-tools", "numpy", "executorch")
 _EMPTY: tuple[Any, ...] = (None, [], {}, 0, "")
 
 
@@ -78,8 +75,8 @@ def page_of(artifact: Artifact, title: str, comparison: Comparison | None) -> Pa
          "operators": _view(network, [[n] for n in range(len(network.nodes))])},
         arena.arenas(artifact.partition.graphs, artifact.delegates, network),
         [
-            told(r, network.calls.get(r.node, -1), artifact.device.advice)
-            for r in artifact.partition.refused
+            told_together(same, network.calls, artifact.device.advice)
+            for same in grouped(artifact.partition.refused)
         ],
         _measured(comparison.layers, artifact.program, network, groups) if comparison else [],
         list(comparison.outputs) if comparison else [],
@@ -137,9 +134,7 @@ def _measured(
 def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:
     """What it takes to make the same again."""
     yield "target", artifact.target
-    options = {name: value for name, value in artifact.options.items() if value is not None}
-    for name, value in {**artifact.device.options, **options}.items():
-        yield name, str(value)
+    yield from artifact.settings.items()
     for number, node in enumerate(artifact.program.arguments):
         example = node.meta.get("val")
         if example is not None and hasattr(example, "shape"):
@@ -150,10 +145,7 @@ def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:
     for number, delegate in enumerate(artifact.report.delegates):
         for sentence in delegate.checks:
             yield f"graph {number}, checked", sentence
-    for package in (*_PACKAGES, *artifact.device.packages):
-        try:
-            yield package, metadata.version(package)
-        except metadata.PackageNotFoundError:
-            continue
-    yield "Python", f"{platform.python_version()} on {platform.system()} {platform.machine()}"
+    for name, size in artifact.report.file_sizes.items():
+        yield f"size of {name}", f"{size:,} bytes"
+    yield from artifact.report.versions.items()
     yield "made", time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime())

@@ -1,4 +1,8 @@
-"""Branches and loops: their functions become the regions of COND_IF and WHILE_LOOP."""
+"""Branches and loops: their functions become the regions of COND_IF and WHILE_LOOP.
+
+Where a target has none of these, both branches are computed and SELECT chooses, and a loop is
+written out round by round if constants decide when it ends.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +11,8 @@ from typing import Any
 
 from tosaic.errors import Unsupported
 from tosaic.front.registry import rule
-from tosaic.ir.graph import Graph, Value
+from tosaic.interp.model import Model
+from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.walk import Region
 
@@ -26,9 +31,9 @@ def _same_meaning(first: Sequence[Value], second: Sequence[Value], what: str) ->
             raise Unsupported(f"{what} are quantized differently, and nothing here rescales them")
 
 
-def _need_extension(b: Lowering) -> None:
+def _need_extension(b: Lowering, has_other_form: bool) -> None:
     """Say so before anything inside is refused for a reason of its own."""
-    if not b.env.has("cf"):
+    if not b.env.has("cf") and not has_other_form:
         raise Unsupported(f"branches and loops need extension cf, which {b.env} lacks")
 
 
@@ -36,7 +41,7 @@ def _need_extension(b: Lowering) -> None:
 def cond(
     b: Lowering, pred: Value | bool, true_fn: Region, false_fn: Region, operands: Sequence[Any] = ()
 ) -> list[Value]:
-    _need_extension(b)
+    _need_extension(b, b.traits.computes_both)
     values = _tensors(operands)
     if not isinstance(pred, Value):
         raise Unsupported("the condition of a branch must be a tensor")
@@ -45,6 +50,9 @@ def cond(
     branches.append(false_fn.lower(b, values, f"{name}_else", {}, wanted))
     _same_meaning(branches[0].outputs, branches[1].outputs, "the results of the two branches")
     passed = [v for v in values if not v.is_const]
+    if not b.env.has("cf"):
+        sides = [_written_out(b, branch, passed) for branch in branches]
+        return [_chosen(b, pred, *pair) for pair in zip(*sides)]
     results = b.results("COND_IF", pred, *passed, regions=branches)
     return [b.with_quant(r, o.quant) for r, o in zip(results, branches[0].outputs)]
 
@@ -58,10 +66,12 @@ def while_loop(
     additional_inputs: Sequence[Any] = (),
 ) -> list[Value]:
     """What the body only reads is carried round too, as it is."""
-    _need_extension(b)
+    _need_extension(b, bool(b.traits.most_rounds))
     carried, read = _tensors(carried_inputs), _tensors(additional_inputs)
     wanted = {i: m for i in range(len(carried)) if (m := body_fn.reads(i)) is not None}
     start = [b.requantize(v, *wanted[i]) if i in wanted else v for i, v in enumerate(carried)]
+    if not b.env.has("cf"):
+        return _rounds(b, cond_fn, body_fn, start, read, wanted)
     start = [b.with_quant(b.IDENTITY(v), v.quant) if v.is_const else v for v in start]
     name = f"{b.graph.name}_{len(b.graph.ops)}"
     test = cond_fn.lower(b, [*start, *read], f"{name}_cond", {})
@@ -79,3 +89,67 @@ def _pass_on(b: Lowering, body: Graph, count: int) -> None:
     inner = Lowering(b.env, body, b.constraints, b.traits)
     for value in body.inputs[len(body.inputs) - count :] if count else []:
         inner.output(inner.with_quant(inner.IDENTITY(value), value.quant))
+
+
+def _written_out(b: Lowering, region: Graph, operands: Sequence[Value]) -> list[Value]:
+    """The operators of a region in the graph itself: what it gives for operands."""
+    given = dict(zip(region.inputs, operands, strict=True))
+    for op in region.ops:
+        op.ins = [given.get(value, value) for value in op.ins]
+        b.add(op)
+    return [given.get(value, value) for value in region.outputs]
+
+
+def _chosen(b: Lowering, condition: Value, first: Value, second: Value) -> Value:
+    """One of two results, whole."""
+    ones = (1,) * len(first.shape)
+    flag = condition if condition.shape == ones else b.RESHAPE(condition, b.shape(ones))
+    return b.with_quant(b.SELECT(flag, first, second), first.quant)
+
+
+def _rounds(
+    b: Lowering, cond_fn: Region, body_fn: Region, start: list[Value], read: list[Value],
+    wanted: dict[int, Any],
+) -> list[Value]:  # fmt: skip
+    """A loop round by round, for as long as its condition holds."""
+    carried, name = start, f"{b.graph.name}_{len(b.graph.ops)}"
+    for number in range(b.traits.most_rounds + 1):
+        test = cond_fn.lower(b, [*carried, *read], f"{name}_cond", {})
+        goes_on = _computed(test.outputs[0], test.ops)
+        if goes_on is None:
+            raise Unsupported(
+                "when the loop ends depends on what it computes, and there are no loops here"
+            )
+        if not bool(goes_on.reshape(-1)[0]):
+            return carried
+        if number == b.traits.most_rounds:
+            break
+        body = body_fn.lower(b, [*carried, *read], f"{name}_{number}", {}, wanted)
+        _same_meaning(carried, body.outputs, "what a loop begins with and what its body gives")
+        passed = [v for v in (*carried, *read) if not v.is_const]
+        carried = [_known(b, value) for value in _written_out(b, body, passed)]
+    raise Unsupported(f"the loop has more than {b.traits.most_rounds} rounds")
+
+
+def _known(b: Lowering, value: Value) -> Value:
+    """A constant in the place of a value that follows from constants."""
+    array = None if value.is_const else _computed(value, b.graph.ops)
+    return value if array is None else b.const(array, value.dtype, quant=value.quant)
+
+
+def _computed(value: Value, ops: Sequence[Op]) -> Array | None:
+    """What a value is, if some of the operators make it of constants alone."""
+    if value.is_const and value.const is not None:
+        return value.const.array
+    needed, left = set[Op](), [value]
+    while left:
+        one = left.pop()
+        if one.is_const:
+            continue
+        if one.producer is None:
+            return None
+        if one.producer not in needed:
+            needed.add(one.producer)
+            left += one.producer.ins
+    graph = Graph(outputs=[value], ops=[op for op in ops if op in needed])
+    return Model(graph, for_few_runs=True).run()[0]

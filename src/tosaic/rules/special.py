@@ -103,9 +103,9 @@ def _fitted(scaled: Callable[[Tensor], Tensor]) -> Real:
         return tuple(float(c) for c in fitted.coef)
 
     def lower(b: Lowering, x: Value) -> Value:
-        size, (first, *rest) = b.ABS(x), coefficients()
+        size, (first, *rest, end) = b.ABS(x), coefficients()
         place = times(b, plus(b, size, -4.0), b.RECIPROCAL(plus(b, size, 4.0)))
-        last = now = b.number(0.0, x)
+        last, now = b.number(0.0, x), b.number(end, x)
         for coefficient in reversed(rest):  # Clenshaw's recurrence
             twice = times(b, times(b, place, now), 2.0)
             last, now = now, plus(b, minus(b, twice, last), coefficient)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from collections.abc import Callable, Iterable, Iterator, Sized
@@ -9,6 +10,7 @@ from contextlib import contextmanager
 from contextvars import ContextVar
 from typing import TextIO, TypeVar
 
+_LOG = logging.getLogger("tosaic")
 Item = TypeVar("Item")
 Listener = Callable[[str], None]
 _PATIENCE, _PAUSE = 2.0, 0.2  # seconds before the first line, and between two
@@ -26,7 +28,8 @@ def listening(listener: Listener) -> Iterator[None]:
 
 
 def say(words: str) -> None:
-    """Tell a listener what begins now."""
+    """Tell a listener, and the log of the name ``tosaic``, what begins now."""
+    _LOG.info(words)
     listener = _LISTENER.get()
     if listener is not None:
         listener(words)

@@ -24,7 +24,7 @@ GROUP = "tosaic.targets"
 # Loaded by the same means as those of other packages, without looking for them.
 _OWN = tuple(
     EntryPoint(name, f"tosaic.targets.{name}:FAMILY", GROUP)
-    for name in ("tosa", "ethosu", "cortexm")
+    for name in ("tosa", "ethosu", "vgf", "cortexm")
 )
 _OPTIONS: Mapping[str, Any] = MappingProxyType({})
 
@@ -97,9 +97,15 @@ def target_of(name: object, options: Mapping[str, Any] = _OPTIONS) -> Target:
     for family in families():
         if isinstance(family, Absent):
             absent.append(family)
-        elif family.has(name):
-            return family.make(name, options)
+        elif family.has(known := _spelled(name, family)):
+            return family.make(known, options)
     raise InvalidInput(_unknown(name, absent))
+
+
+def _spelled(name: str, family: Family) -> str:
+    """A name as the family spells it: capitals and underscores are the user's own."""
+    plain = {each.lower(): each for each in family.names}
+    return plain.get(name.lower().replace("_", "-"), name)
 
 
 def _unknown(name: str, absent: list[Absent]) -> str:

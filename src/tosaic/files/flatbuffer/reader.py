@@ -163,6 +163,15 @@ class Table:
         at = self._follow(field, what)
         return self._file.ints(at, what) if at else ()
 
+    def longs(self, field: int, what: str) -> tuple[int, ...]:
+        """A vector of int64, empty if it is absent."""
+        at = self._follow(field, what)
+        if not at:
+            return ()
+        start, length = self._file.extent(at, 8, what)
+        self._file.charge(8 * length)
+        return struct.unpack_from(f"<{length}q", self._file.buffer, start)
+
     def table(self, field: int, what: str) -> Table | None:
         at = self._follow(field, what)
         return self._file.table(at, what) if at else None

@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from functools import cache
 
+from tosaic.files.source_paths import portable
 from tosaic.ir.graph import Loc
 from tosaic.spec.table import Attr, OpDef
 
@@ -89,7 +90,7 @@ def attributes(defn: OpDef) -> tuple[Attr, ...]:
 
 def location_text(loc: Loc) -> str:
     """A place as a file keeps it: a node's bare name, or JSON where there is more to say."""
-    fields = {"node": loc.node, "module": loc.module, "file": loc.file, "line": loc.line}
+    fields = {"node": loc.node, "module": loc.module, "file": portable(loc.file), "line": loc.line}
     full = json.dumps({k: v for k, v in fields.items() if v}, separators=(",", ":"))
     bare = loc.node and not (loc.module or loc.file or loc.line) and loc.node[0] != "{"
     return loc.node if bare else full

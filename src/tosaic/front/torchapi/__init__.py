@@ -1,5 +1,6 @@
 """Every private or version-dependent call into torch that the importer makes."""
 
+from tosaic.front.torchapi.forwards import in_order
 from tosaic.front.torchapi.nodes import (
     argument_names,
     attribute,
@@ -63,6 +64,7 @@ from tosaic.front.torchapi.trees import (
     flatten_as,
     is_written_as_text,
     names_of,
+    positional_of,
     structure,
     unflatten,
     written_structure,
@@ -73,11 +75,12 @@ __all__ = [
     "bound_arguments", "by_position",
     "canonical_name", "canonicalize", "captured", "computed",
     "computed_beside", "copied", "copied_program", "decomposed",
-    "drop_unread", "dumps", "effects", "evaluate", "export", "flatten", "flatten_as", "functional",
-    "give_fakes", "graphs_of", "is_canonical", "is_number_argument", "is_pointwise",
+    "drop_unread", "dumps", "effects", "evaluate", "export", "flatten", "flatten_as",
+    "functional",
+    "give_fakes", "graphs_of", "in_order", "is_canonical", "is_number_argument", "is_pointwise",
     "is_region_call", "is_repeatable", "is_stand_in", "is_written_as_text", "known_shape",
     "known_size", "likely_shape", "likely_size", "load", "loads",
-    "location", "module_of", "modules_of", "names_of", "new_call", "overload_of",
+    "location", "module_of", "modules_of", "names_of", "new_call", "overload_of", "positional_of",
     "quiet", "reshape_views", "same_shape", "stand_in_beside",
     "structure", "target_name", "unflatten", "with_own_operators", "written",
     "written_positions",

@@ -66,7 +66,7 @@ def _own_line(trace: str) -> tuple[str, int]:
     """The innermost line that is not PyTorch's; calls of a loop have one trace."""
     file, line = "", 0
     for entry, number in _frames(trace):
-        if not entry.startswith((_TORCH, "<")):
+        if not entry.startswith((_TORCH, _OWN, "<")):
             file, line = entry, number
     return file, line
 

@@ -10,6 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
+from traceback import StackSummary
 from typing import Any
 
 import torch
@@ -18,13 +19,18 @@ from torch.export import ExportedProgram
 from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
+from torch.fx.proxy import TracerBase
 
 from tosaic.errors import InvalidInput, first_line
+from tosaic.files import foreign
+from tosaic.front.torchapi.forwards import positional
+from tosaic.front.torchapi.indexing import gathering
 from tosaic.front.torchapi.nodes import raised_at
 from tosaic.front.torchapi.operators import bound_arguments, overload_of
 from tosaic.front.torchapi.overloads import SHARING, plain_name
 from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
+from tosaic.front.torchapi.tried import warn_if_untried
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"  # a logger
 _PLAIN_INPUTS = {
@@ -41,13 +47,26 @@ def export(
     dynamic_shapes: Any = None,
     kwargs: dict[str, Any] | None = None,
 ) -> ExportedProgram:
-    """torch.export in inference mode, or its reason in short; the module is left as it was."""
-    try:
-        with torch.no_grad(), quiet(), _untold(), _inference(module):
+    """torch.export in inference mode, or its reason in short; the module is left as it was.
+
+    A number that Python reads from a tensor, as ``int(i)``, is known to its strict mode alone.
+    """
+
+    def exported(strict: bool) -> ExportedProgram:
+        with (
+            torch.no_grad(), quiet(), _untold(), _inference(module), positional(module),
+            gathering(module), _whole_traces(),
+        ):  # fmt: skip
             return torch.export.export(
-                module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=False
+                module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
             )
+
+    try:
+        return exported(strict=False)
     except (Exception, SystemExit) as problem:
+        if "data-dependent" in first_line(problem):
+            with suppress(Exception):
+                return exported(strict=True)
         raise InvalidInput(_reason(module, args, kwargs, problem), raised_at(problem)) from problem
 
 
@@ -90,12 +109,29 @@ def _untold() -> Iterator[None]:
             log.removeFilter(silence)
 
 
+@contextmanager
+def _whole_traces() -> Iterator[None]:
+    """While traces keep helper functions: torch.export's have the lines of ``forward`` alone."""
+
+    def kept(_: Any, frames: StackSummary) -> StackSummary:
+        start = next((n for n, frame in enumerate(frames) if frame.name == "forward"), 0)
+        return StackSummary.from_list(frames[start:])
+
+    own = TracerBase._filter_traceback_frames
+    TracerBase._filter_traceback_frames = kept  # type: ignore[method-assign, assignment]
+    try:
+        yield
+    finally:
+        TracerBase._filter_traceback_frames = own  # type: ignore[method-assign]
+
+
 def captured(
     module: torch.nn.Module, args: tuple[Any, ...], dynamic_shapes: Any = None
 ) -> ExportedProgram:
     """The same for a program that Tosaic reads itself: plain modules need no torch.export."""
+    warn_if_untried()
     if dynamic_shapes is None:
-        with suppress(Untraced), quiet(), _inference(module):
+        with suppress(Untraced), quiet(), _inference(module), positional(module):
             return traced(module, args)
     return export(module, args, dynamic_shapes)
 
@@ -117,6 +153,8 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
     """The program in a ``.pt2`` file."""
     from torch.ao.quantization.fx import _decomposed  # noqa: F401  (what quantized ones call)
 
+    if (told := foreign.sentence(path)) is not None:
+        raise InvalidInput(told)
     if not os.path.isfile(path):
         raise InvalidInput(f"there is no file '{os.fspath(path)}'")
     log = logging.getLogger("torch.export")

@@ -44,6 +44,12 @@ def arguments_of(spec: pytree.TreeSpec) -> tuple[int, set[str]]:
     return positional.num_children, set(named.context)
 
 
+def positional_of(spec: pytree.TreeSpec) -> list[pytree.TreeSpec]:
+    """The structures of the positional arguments of a program."""
+    positional, _ = spec.children()
+    return list(positional.children())
+
+
 def names_of(spec: pytree.TreeSpec) -> list[str]:
     """The names of arguments in a structure of positional and named ones; none if it is none."""
     parts = spec.children()

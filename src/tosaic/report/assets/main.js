@@ -16,24 +16,29 @@
   const cycles = sum(told.map((n) => n.cycles)), macs = sum(data.report.delegates.map((d) => d.macs));
   if (cycles) {
     const use = macs / cycles / (data.peak_macs || 1);
+    const clock = told[0].clock, runs = clock ? clock / cycles : 0;
+    if (clock) card("Time", (1e3 * cycles / clock).toPrecision(3), "ms", `${runs >= 10 ? short(runs) : runs.toPrecision(2)} inferences a second at ${Math.round(clock / 1e6)} MHz`);
     card("Cycles", short(cycles), "", `by ${told[0].by}'s estimate`);
     card("Multipliers in use", percent(use, 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
     const scratch = Math.max(...told.map((n) => n.scratch));
     card("Scratch memory", ...bytes(scratch).split(" "), `${whole(scratch)} bytes`);
-    card("Flash", ...bytes(sum(told.map((n) => n.flash))).split(" "), "weights and constants");
+    const parts = {};
+    for (const n of told) for (const [part, size] of Object.entries(n.flash_parts)) parts[part] = (parts[part] || 0) + size;
+    card("Flash", ...bytes(sum(told.map((n) => n.flash))).split(" "), Object.entries(parts).map(([part, size]) => `${part} ${bytes(size)}`).join(", ") || "weights and constants");
   } else card("Multiplications", short(macs), "", `${whole(sum(data.report.delegates.map((d) => sum(Object.values(d.ops)))))} operators`);
   if (data.outputs.length) {
     const worst = data.outputs.reduce((a, b) => (b.sqnr ?? 1e9) < (a.sqnr ?? 1e9) ? b : a);
     const low = data.layers.reduce((a, b) => (b.layer.sqnr ?? 1e9) < (a.layer.sqnr ?? 1e9) ? b : a, data.layers[0]);
     card("Against float", ...decibels(worst.sqnr).split(" "), low && low.layer.sqnr !== null ? `farthest: ${low.layer.name}, ${decibels(low.layer.sqnr)}` : "");
   }
-  if (data.refused.length) card("Refused", String(data.refused.length), data.refused.length === 1 ? "call" : "calls", "stay on the CPU");
+  const refusedCalls = sum(data.refused.map((r) => 1 + r.others.length));
+  if (refusedCalls) card("Refused", String(refusedCalls), refusedCalls === 1 ? "call" : "calls", refusedCalls === 1 ? "stays on the CPU" : "stay on the CPU" + (data.refused.length < refusedCalls ? `, ${data.refused.length} reason${data.refused.length === 1 ? "" : "s"}` : ""));
   byId("cards").replaceChildren(...cards);
 
   const links = new Map();
   for (const section of document.querySelectorAll("main > section")) {
     if (section.hidden) continue;
-    const link = el("a", { href: "#" + section.id }, section.dataset.name, section.id === "refusals" && data.refused.length ? el("span", { class: "count" }, String(data.refused.length)) : null);
+    const link = el("a", { href: "#" + section.id }, section.dataset.name, section.id === "refusals" && data.refused.length ? el("span", { class: "count" }, String(refusedCalls)) : null);
     links.set(section, link);
     byId("nav").append(link);
   }

@@ -5,11 +5,12 @@
   function refusal(r) {
     const lines = r.lines.map((line) => el("div", { class: line.is_it ? "it" : "" }, el("i", {}, String(line.number)), line.text || " "));
     return el("div", { class: "refusal" },
-      el("h3", {}, r.node >= 0 ? el("a", { href: "#graph", onclick: () => selectNode(r.node, "refusal") }, plainName(r.op)) : plainName(r.op)),
+      el("h3", {}, r.node >= 0 ? el("a", { href: "#graph", onclick: () => selectNode(r.node, "refusal") }, plainName(r.op)) : plainName(r.op), r.others.length ? el("span", { class: "times" }, `${r.others.length + 1} calls`) : null),
       el("p", {}, r.reason),
-      el("p", { class: "advice" }, el("b", {}, "What to do: "), r.advice),
+      r.advice ? el("p", { class: "advice" }, el("b", {}, "What to do: "), r.advice) : null,
       lines.length ? el("pre", { class: "source" }, lines) : null,
-      el("div", { class: "hint", style: { margin: "2px 0 0" } }, [r.module, r.file ? `${r.file}:${r.line}` : ""].filter(Boolean).join("   ")));
+      el("div", { class: "hint", style: { margin: "2px 0 0" } }, [r.module, r.file ? `${r.file}:${r.line}` : ""].filter(Boolean).join("   ")),
+      r.others.length ? el("details", {}, el("summary", {}, r.others.length === 1 ? "1 other call" : `${r.others.length} other calls`), el("ul", { class: "others" }, r.others.map((other) => el("li", {}, other.node >= 0 ? el("a", { href: "#graph", onclick: () => selectNode(other.node, "refusal") }, other.place || "elsewhere") : other.place || "elsewhere")))) : null);
   }
 
   // The program's own tensors, then those of its graphs.

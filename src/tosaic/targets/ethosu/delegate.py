@@ -14,7 +14,7 @@ from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph, Op
 from tosaic.lowering.target import Compiled, Estimate, OperatorCost, PlacedTensor
 from tosaic.targets.ethosu import vela_processes
-from tosaic.targets.ethosu.vela import Table, VelaConfig, VelaResult, run_vela
+from tosaic.targets.ethosu.vela import Table, VelaConfig, VelaResult, clock, run_vela
 
 if TYPE_CHECKING:
     from tosaic.sim.ethosu.simulation import Simulation
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 _DATABASE = "--enable-debug-db"
 _NAMED = 4  # tensors in a sentence about memory
 _PAUSE = 0.02  # seconds
+_MEMORIES = {"Sram": "SRAM", "Dram": "DRAM", "OnChipFlash": "flash", "OffChipFlash": "flash"}
 _KINDS = ("Lut", "FeatureMap", "Weights", "Scales")  # of traffic, in Vela's names of columns
 
 
@@ -40,15 +41,22 @@ class Delegate(Compiled):
     result: VelaResult = field(kw_only=True)
     operators: tuple[OperatorCost, ...] = ()
     tensors: tuple[PlacedTensor, ...] = ()
+    clock: float = 0.0
 
     @property
     def estimate(self) -> Estimate:
-        """Vela's own."""
-        told = self.result.performance
+        """Vela's own; what is stored in flash is what the runtime gets: weights and commands."""
+        told, stored = self.result.performance, self.stored
         return Estimate(
-            "Vela", told.total_cycles, self.result.scratch_size, told.flash, told.memories,
-            self.operators, self.tensors,
+            "Vela", told.total_cycles, self.result.scratch_size, sum(stored.values()),
+            told.memories, self.operators, self.tensors, stored, self.clock,
         )  # fmt: skip
+
+    @property
+    def stored(self) -> dict[str, int]:
+        """Bytes in flash, by what they are."""
+        weights, commands = self.result.weights, self.result.command_stream
+        return {"weights": len(weights), "command stream": len(commands)}
 
     @cached_property
     def simulation(self) -> Simulation:
@@ -70,6 +78,9 @@ class Delegate(Compiled):
             return
         if what == "flash":
             parts = [(f"{c.size:,} bytes of {c.name}", c.size) for c in _weights(self.graph)]
+            parts.append((f"{self.stored['command stream']:,} bytes of the command stream",
+                          self.stored["command stream"]))  # fmt: skip
+            parts.sort(key=lambda part: -part[1])
         else:
             parts = [(f"{t.size:,} bytes of {_place(t)}", t.size) for t in self.largest()]
         named = ", ".join(text for text, _ in parts[:_NAMED])
@@ -147,6 +158,7 @@ def compile_graph(
     return Delegate(
         graph, tosa, result=result, operators=tuple(_costs(graph, result.database, sources)),
         tensors=tuple(_tensors(graph, result.database, sources)), known_model=model,
+        clock=clock(config),
     )  # fmt: skip
 
 
@@ -184,6 +196,7 @@ def _costs(
 ) -> Iterator[OperatorCost]:
     places = {op: index for index, op in enumerate(graph.ops)}
     details = {row["id"]: row for row in _rows(database, "perf_debug")}
+    stages = {row["id"]: row for row in _rows(database, "perf_debug_main")}
     for row in _rows(database, "perf"):
         op, detail = sources.get(row["source_id"]), details.get(row["id"], {})
         traffic = {k.removesuffix("_ac"): int(v or 0) for k, v in row.items() if k.endswith("_ac")}
@@ -192,7 +205,19 @@ def _costs(
             int(row["op_cycles"] or 0), int(row["mac_count"] or 0), traffic,
             {memory: _moved(detail, memory) for memory in traffic},
             places.get(op) if op else None, int(detail.get("time_index") or 0),
+            _bound(stages.get(row["id"], {}), traffic),
         )  # fmt: skip
+
+
+def _bound(stages: Mapping[str, str], traffic: Mapping[str, int]) -> str:
+    """What takes longest in an operation: multiplying, work by element, or access to a memory."""
+    cycles = {
+        "MACs": int(stages.get("mac_cycles") or 0),
+        "elements": int(stages.get("ao_cycles") or 0),
+    }
+    cycles |= {_MEMORIES[memory]: count for memory, count in traffic.items() if memory in _MEMORIES}
+    longest = max(cycles, key=lambda name: cycles[name])
+    return longest if cycles[longest] else ""
 
 
 def _moved(detail: Mapping[str, str], memory: str) -> int:

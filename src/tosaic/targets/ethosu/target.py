@@ -126,7 +126,7 @@ def _emit(
         graph.ops = mended.graph.ops
         made = replace(mended, graph=graph)  # which the program's pieces have
     made.check("scratch memory", made.result.scratch_size, options.max_scratch_bytes)
-    made.check("flash", made.result.performance.flash, options.max_flash_bytes)
+    made.check("flash", sum(made.stored.values()), options.max_flash_bytes)
     return made
 
 

@@ -306,6 +306,11 @@ def _check_memories(config: VelaConfig) -> None:
         )
 
 
+def clock(config: VelaConfig) -> float:
+    """The clock of the system in hertz."""
+    return _real(_setting(config, "System_Config", "core_clock"), "core_clock")
+
+
 def has_constants_in_sram(config: VelaConfig) -> bool:
     """Whether constants lie in fast memory all the time, of which they leave less."""
     port = _setting(config, "Memory_Mode", "const_mem_area")

@@ -11,6 +11,7 @@ import atexit
 import importlib.util
 import math
 import os
+import secrets
 import selectors
 import signal
 import socket
@@ -42,7 +43,10 @@ MALFORMED = (ValueError, KeyError, TypeError, MemoryError, RecursionError, Overf
 _NO_SIGNAL = getattr(socket, "MSG_NOSIGNAL", 0)
 _SO_NOSIGPIPE = 0x1022  # of macOS, which has no MSG_NOSIGNAL
 
+HAS_SOCKETS_AS_INPUT = os.name != "nt"
+
 Answer = tuple[dict[str, Any], list[bytes]]
+Started = tuple[socket.socket, "subprocess.Popen[bytes]"]
 
 
 class WorkerLost(Exception):
@@ -84,18 +88,41 @@ class Worker:
         ]
         with ExitStack() as opened:
             try:
-                self.channel, theirs = map(opened.enter_context, socket.socketpair())
                 self.log = opened.enter_context(tempfile.TemporaryFile())
-                self.process = subprocess.Popen(
-                    command, stdin=theirs.fileno(), stdout=self.log, stderr=self.log, cwd="/",
-                    start_new_session=True,
-                )  # fmt: skip
+                start = self._with_pair if HAS_SOCKETS_AS_INPUT else self._with_port
+                self.channel, self.process = start(command, opened)
             except OSError as problem:
                 raise InvalidInput(f"{_NO_START}: {problem}") from None
             opened.pop_all()
-        theirs.close()
         if sys.platform == "darwin":
             self.channel.setsockopt(socket.SOL_SOCKET, _SO_NOSIGPIPE, 1)
+
+    def _with_pair(self, command: list[str], opened: ExitStack) -> Started:
+        """A process whose standard input is the other end of a pair of sockets."""
+        channel, theirs = map(opened.enter_context, socket.socketpair())
+        made = subprocess.Popen(
+            command, stdin=theirs.fileno(), stdout=self.log, stderr=self.log, cwd="/",
+            start_new_session=True,
+        )  # fmt: skip
+        theirs.close()
+        return channel, made
+
+    def _with_port(self, command: list[str], opened: ExitStack) -> Started:
+        """A process that connects to a port of this machine; others do not know the key."""
+        key = secrets.token_hex(16)
+        with socket.create_server(("127.0.0.1", 0)) as server:
+            port = server.getsockname()[1]
+            made = subprocess.Popen(
+                [*command, str(port), key], stdin=subprocess.DEVNULL, stdout=self.log,
+                stderr=self.log,
+            )  # fmt: skip
+            server.settimeout(_PATIENCE)
+            channel = opened.enter_context(server.accept()[0])
+        channel.settimeout(_PATIENCE)
+        if channel.recv(len(key), socket.MSG_WAITALL) != key.encode():
+            made.kill()
+            raise OSError("another program has connected")
+        return channel, made
 
     def begin(self, job: Job) -> None:
         """Give it a job."""
@@ -146,7 +173,7 @@ class Worker:
         words, code = self._words(), self.end()
         if self.answered < 0 <= code:
             raise InvalidInput(f"{_NO_START}: {words or _name(code)}")
-        if code == -signal.SIGPROF:
+        if code == -getattr(signal, "SIGPROF", 0):
             return late
         return WorkerLost(f"ends with {_name(code)}", words.rstrip("."))
 
@@ -225,7 +252,8 @@ class _Pool:
 
 _POOL = _Pool()
 atexit.register(_POOL.stop)
-os.register_at_fork(after_in_child=_POOL.forget)
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_POOL.forget)
 
 
 def start() -> None:
@@ -312,7 +340,8 @@ def _cores() -> int:
 def _memory() -> int:
     """The most bytes of address space that a worker may have: half of what the machine has."""
     told = _number("TOSAIC_VELA_BYTES")
-    machine = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES")
+    pages = os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 0
+    machine = os.sysconf("SC_PAGE_SIZE") * pages if pages else 0
     return int(told) or max(machine // 2, _LEAST_MEMORY)
 
 

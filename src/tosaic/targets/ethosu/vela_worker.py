@@ -2,22 +2,30 @@
 
 It runs by its path, ``python -I -S vela_worker.py REGOR BYTES``, with the socket as standard input,
 and imports nothing but a few modules of the standard library and Vela's extension module, the file
-REGOR: it starts in milliseconds. BYTES is the most memory that it may have.
+REGOR: it starts in milliseconds. BYTES is the most memory that it may have. Where a socket cannot
+be standard input, on Windows, PORT and a KEY follow: it connects to the caller and sends the key.
 """
 
 from __future__ import annotations
 
-import fcntl
 import json
 import os
-import resource
 import select
 import signal
+import socket
 import struct
 import sys
 from contextlib import suppress
 from importlib.machinery import ExtensionFileLoader, ModuleSpec
 from importlib.util import module_from_spec
+
+try:
+    import fcntl
+    import resource
+except ImportError:  # Windows has neither: time and memory are bounded by the caller alone
+    IS_UNIX = False
+else:
+    IS_UNIX = True
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -102,16 +110,25 @@ def _places(tensors: Any) -> list[list[Any]]:
     return [[list(t.shape), t.element_size, t.address, t.region] for t in tensors]
 
 
-def _main(module: str, memory: int) -> None:
+def _connected(port: int, key: str) -> socket.socket:
+    """A socket to the caller, which knows the key."""
+    made = socket.create_connection(("127.0.0.1", port))
+    made.sendall(key.encode())
+    return made
+
+
+def _main(module: str, memory: int, port: str = "", key: str = "") -> None:
     """Answer jobs until the caller closes the socket or ends."""
-    channel = os.dup(0)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
-    _limit(memory)
-    with (
-        open(channel, "rb", closefd=False) as jobs,
-        open(channel, "wb", closefd=False) as answers,
-    ):
+    if port:
+        made = _connected(int(port), key)
+    else:
+        made = socket.socket(fileno=os.dup(0))
+        os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    channel = made.fileno()
+    if IS_UNIX:
+        fcntl.fcntl(channel, fcntl.F_SETOWN, os.getpid())
+        _limit(memory)
+    with made.makefile("rb") as jobs, made.makefile("wb") as answers:
         regor = _load(module)
         _send(answers, {"ready": True})
         while True:
@@ -120,13 +137,13 @@ def _main(module: str, memory: int) -> None:
             except struct.error:  # the end
                 return
             _watch(channel, True)
-            signal.setitimer(signal.ITIMER_PROF, job["seconds"])
+            _alarm(job["seconds"])
             try:
                 work = decode_with(job, file) if "codec" in job else compile_with(regor, job, file)
                 fields, blobs = work
             except MemoryError:
                 fields, blobs = {"out_of_memory": memory}, []
-            signal.setitimer(signal.ITIMER_PROF, 0)
+            _alarm(0)
             _watch(channel, False)
             _send(answers, {**fields, "last": _peak() > memory // _RETIRED}, blobs)
 
@@ -160,8 +177,16 @@ def _load(file: str) -> Any:
     return module
 
 
+def _alarm(seconds: float) -> None:
+    """Let this process end after so many seconds of its own; 0 is never."""
+    if IS_UNIX:
+        signal.setitimer(signal.ITIMER_PROF, seconds)
+
+
 def _watch(channel: int, is_on: bool) -> None:
     """While Vela runs, the end of the caller, which closes the socket, ends this process."""
+    if not IS_UNIX:
+        return
     flags = fcntl.fcntl(channel, fcntl.F_GETFL)
     fcntl.fcntl(channel, fcntl.F_SETFL, flags | os.O_ASYNC if is_on else flags & ~os.O_ASYNC)
     if is_on and select.select([channel], [], [], 0)[0]:  # it ended before: nothing else is to read
@@ -169,10 +194,12 @@ def _watch(channel: int, is_on: bool) -> None:
 
 
 def _peak() -> int:
-    """The most memory that this process has had, in bytes."""
+    """The most memory that this process has had, in bytes; 0 where nobody tells."""
+    if not IS_UNIX:
+        return 0
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak << 10
 
 
 if __name__ == "__main__":
-    _main(sys.argv[1], int(sys.argv[2]))
+    _main(sys.argv[1], int(sys.argv[2]), *sys.argv[3:])

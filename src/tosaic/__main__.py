@@ -1,0 +1,5 @@
+"""``python -m tosaic``: the command line."""
+
+from tosaic.cli import main
+
+main()

@@ -1,0 +1,25 @@
+"""The versions of torch that the private calls in this folder were tried with.
+
+An untried version is warned about once; it mostly works.
+"""
+
+from __future__ import annotations
+
+import warnings
+from functools import cache
+
+import torch
+
+TRIED = ("2.11", "2.12", "2.13", "2.14", "2.15")
+
+
+@cache
+def warn_if_untried(version: str = torch.__version__) -> None:
+    """Warn, once, if torch is of a version that was not tried."""
+    short = ".".join(version.split("+")[0].split(".")[:2])
+    if short not in TRIED:
+        warnings.warn(
+            f"torch {version} has not been tried with this Tosaic; it was with "
+            f"{TRIED[0]} to {TRIED[-1]}",
+            stacklevel=3,
+        )

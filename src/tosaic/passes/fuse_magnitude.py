@@ -1,0 +1,174 @@
+"""Recognises magnitudes of spectra: the root of re² + im² as hypot, and functions of the sum.
+
+A square needs twice the digits of its root, and a logarithm shows all of them. So magnitudes, the
+layers whose results they are of, and moves on the way have 32 bits, such layers have 16-bit inputs,
+and their weights 16 bits: those of one layer are the nearest to 8 bits, and what is left over are
+those of another, whose result is added. Functions of a magnitude are one table of its octaves.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import torch
+from torch import Tensor, fx
+
+from tosaic.front import torchapi
+from tosaic.front.hints import MARK, mark_of
+from tosaic.front.registry import RULES
+from tosaic.front.roles import role_of
+from tosaic.passes.engine import graph_pass
+from tosaic.passes.match import hold, name_of, shape_of, values_of
+
+HYPOT = "aten.hypot.default"
+_SUM = "aten.sum.dim_IntList"
+_aten = torch.ops.aten
+
+
+@graph_pass
+def fuse_magnitude(module: fx.GraphModule) -> bool:
+    """Replace sums of two squares by squares of magnitudes, and say what these need."""
+    changed = False
+    for node in list(module.graph.nodes):
+        parts = None if node.op != "call_function" else _parts(node)
+        if parts is not None:
+            _as_magnitude(node, *parts)
+            changed = True
+    for node in list(module.graph.nodes):
+        if name_of(node) == HYPOT:
+            _widen(node)
+            changed = True
+    return changed
+
+
+def squared(node: object) -> fx.Node | None:
+    """The value that a call squares."""
+    if not isinstance(node, fx.Node) or node.op != "call_function":
+        return None
+    name, bound = name_of(node), torchapi.bound_arguments(node)
+    source = bound.get("self")
+    is_square = name == "aten.square.default" or (
+        name == "aten.pow.Tensor_Scalar" and bound["exponent"] == 2
+    ) or (name == "aten.mul.Tensor" and bound["other"] is source)  # fmt: skip
+    real = isinstance(source, fx.Node) and isinstance(source.meta.get("val"), Tensor)
+    return source if is_square and real else None
+
+
+def _parts(node: fx.Node) -> tuple[fx.Node, fx.Node] | None:
+    """Two values whose squares a call adds up."""
+    name = name_of(node)
+    if name == "aten.add.Tensor" and len(node.all_input_nodes) == 2:
+        bound = torchapi.bound_arguments(node)
+        one, other = squared(bound["self"]), squared(bound["other"])
+        if one is None or other is None or bound["alpha"] != 1 or one is other:
+            return None
+        return (one, other) if shape_of(one) == shape_of(other) == shape_of(node) else None
+    if name != _SUM:
+        return None
+    bound = torchapi.bound_arguments(node)
+    source, axes = squared(bound["self"]), bound["dim"]
+    if source is None or axes is None or len(axes) != 1 or shape_of(source)[axes[0]] != 2:
+        return None
+    one, other = _halves(node, source, int(axes[0]), bool(bound["keepdim"]))
+    return one, other
+
+
+def _halves(node: fx.Node, source: fx.Node, axis: int, keeps: bool) -> tuple[fx.Node, fx.Node]:
+    """Both elements along an axis, as values of the shape of their sum."""
+    made = []
+    with node.graph.inserting_before(node):
+        for index in (0, 1):
+            ends = (source, axis, index, index + 1) if keeps else (source, axis, index)
+            target = _aten.slice.Tensor if keeps else _aten.select.int
+            made.append(_call(node, target, ends))
+    return made[0], made[1]
+
+
+def _call(like: fx.Node, target: object, args: tuple[object, ...]) -> fx.Node:
+    """A call whose result has the shape and the origin of another."""
+    made = like.graph.call_function(target, args)  # type: ignore[arg-type]
+    made.meta = dict(like.meta)
+    return made
+
+
+def _as_magnitude(node: fx.Node, one: fx.Node, other: fx.Node) -> None:
+    with node.graph.inserting_before(node):
+        size = _call(node, _aten.hypot.default, (one, other))
+    for user in list(node.users):
+        if name_of(user) == "aten.sqrt.default":
+            user.replace_all_uses_with(size)
+            user.graph.erase_node(user)
+    node.target, node.args, node.kwargs = _aten.pow.Tensor_Scalar, (size, 2), {}
+
+
+def _widen(size: fx.Node) -> None:
+    """Ask for 32 bits on both sides of a magnitude."""
+    layers = [list(_moved(operand)) for operand in size.all_input_nodes]
+    if not all(layers):
+        return
+    for node in {n for path in layers for n in path}:
+        _mark(node, "signed")
+        if _is_layer(node):
+            _split_weight(node)
+    left = [size]
+    while left:
+        node = left.pop()
+        if all(user.op == "call_function" for user in node.users):
+            _mark(node, "magnitude")
+            left += [user for user in node.users if _is_move(user)]
+
+
+def _moved(node: fx.Node) -> Iterator[fx.Node]:
+    """The calls from a layer to a value that only move its result; nothing if there is no layer."""
+    found = []
+    while node.op == "call_function":
+        found.append(node)
+        if _is_layer(node):
+            yield from found
+            return
+        if not _is_move(node) and name_of(node) != "getitem":
+            return
+        node = node.all_input_nodes[0]
+
+
+def _is_move(node: fx.Node) -> bool:
+    rule = RULES.get(name_of(node))
+    return rule is not None and rule.policy == "SHARED" and len(node.all_input_nodes) == 1
+
+
+def _is_layer(node: fx.Node) -> bool:
+    rule = RULES.get(name_of(node))
+    return rule is not None and rule.policy == "WEIGHTED"
+
+
+def _mark(node: fx.Node, long: str) -> None:
+    node.meta[MARK] = replace(mark_of(node), long=long)
+
+
+def _split_weight(layer: fx.Node) -> None:
+    """A layer of weights of 8 bits, plus one of what these leave of them."""
+    argument = layer.args[1]
+    values = values_of(argument)
+    if values is None or not isinstance(argument, fx.Node) or len(layer.args) < 2:
+        return
+    if mark_of(layer).split:
+        return
+    axis = role_of(layer, "weight").axis
+    others = [i for i in range(values.dim()) if i != axis]
+    steps = values.detach().abs().amax(others, keepdim=True).clamp(min=1e-30) / 127
+    upper = (values.detach() / steps).round() * steps
+    graph = layer.graph
+    with graph.inserting_before(layer):
+        high = hold(layer, "upper", upper, argument.meta)
+        low = hold(layer, "lower", values.detach() - upper, argument.meta)
+        first = graph.node_copy(layer)
+        second = graph.node_copy(layer)
+    rest = layer.args[3:]
+    first.args = (layer.args[0], high, *layer.args[2:])
+    second.args = (layer.args[0], low, *((None, *rest) if len(layer.args) > 2 else ()))
+    if "bias" in layer.kwargs:
+        second.kwargs = {**layer.kwargs, "bias": None}
+    for part in (first, second):
+        part.meta = {**layer.meta, MARK: replace(mark_of(layer), split=True)}
+    layer.target, layer.args, layer.kwargs = _aten.add.Tensor, (first, second), {}

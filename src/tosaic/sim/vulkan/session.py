@@ -1,0 +1,111 @@
+"""A ``.vgf`` on a Vulkan device: built once, run as often as one likes."""
+
+from __future__ import annotations
+
+import importlib
+import tempfile
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from tosaic.errors import InvalidInput, ToolMissing
+from tosaic.files.vgf import graph_of
+from tosaic.files.vgf.container import Slot, read_container
+from tosaic.files.vgf.formats import dtype_of, name_of
+from tosaic.ir.graph import Array
+from tosaic.sim.vulkan.environment import APT, DEVICES, PIP, find_driver, find_loader, loading
+from tosaic.sim.vulkan.messages import cause_of
+
+_BYTES = {1: np.uint8, 2: np.uint16}  # how numpy holds floats that it has no type of its own for
+
+
+class Session:
+    """A file's graph on a device. ``run`` takes and gives arrays in the order of the file.
+
+    The file is read by Tosaic first: Vulkan never gets one that its reader refuses. ``profile`` is
+    a folder that the emulation layers write their measurements into.
+    """
+
+    def __init__(
+        self, data: bytes, device: str = DEVICES[0], profile: str | Path | None = None
+    ) -> None:
+        self._held = read_container(memoryview(data))
+        graph_of(self._held)
+        self._runner = _runner()
+        self._inputs = self._held.sequence.inputs
+        self._outputs = self._held.sequence.outputs
+        if not self._outputs:
+            raise InvalidInput("the file has no outputs, so there is nothing to run")
+        driver = find_driver(device)
+        if find_loader() is None:
+            raise ToolMissing(f"Vulkan's loader is missing: {APT}")
+        more = {} if profile is None else {"VMEL_GRAPH_PROFILING": "1"}
+        with loading(driver, more), tempfile.TemporaryDirectory(prefix="tosaic-vgf-") as folder:
+            path = Path(folder, "graph.vgf")
+            path.write_bytes(data)
+            try:
+                self._scenario, self._tensors = self._build(path, profile)
+            except (RuntimeError, ValueError, TypeError, MemoryError) as problem:
+                raise cause_of(problem, "building the graph") from None
+
+    def _build(self, path: Path, profile: str | Path | None) -> tuple[Any, dict[int, Any]]:
+        api = self._runner
+        builder, info = api.ScenarioBuilder(), api.VgfInfo()
+        info.load_source(str(path))
+        dispatch = api.DispatchVgfData(builder.add_vgf(info))
+        tensors: dict[int, Any] = {}
+        bindings = []
+        for slot in (*self._inputs, *self._outputs):
+            if slot.binding in tensors:  # outputs that are one value share a binding
+                continue
+            held = self._held.resources[slot.resource]
+            made = builder.add_tensor(list(held.shape), getattr(api.Format, name_of(held.format)))
+            tensors[slot.binding] = made
+            bindings.append(api.TypedBinding(0, slot.binding, made, api.DescriptorType.TensorArm))
+        dispatch.bindings = bindings
+        builder.add_dispatch_vgf(dispatch)
+        options = api.ScenarioOptions()
+        if profile is not None:
+            options.graph_profiling_dump_dir = str(profile)
+        return builder.build(options=options), tensors
+
+    def run(self, *inputs: Array) -> list[Array]:
+        """The outputs for some inputs."""
+        if len(inputs) != len(self._inputs):
+            raise InvalidInput(f"the file takes {len(self._inputs)} inputs, not {len(inputs)}")
+        try:
+            for slot, given in zip(self._inputs, inputs):
+                self._scenario.upload(self._tensors[slot.binding], self._raw(slot, given))
+            self._scenario.run()
+            return [self._taken(slot) for slot in self._outputs]
+        except (RuntimeError, ValueError, TypeError) as problem:
+            raise cause_of(problem, "running the graph") from None
+
+    def _raw(self, slot: Slot, given: Any) -> Array:
+        """An array in the form that the runner takes: its own types, at least one axis."""
+        held = self._held.resources[slot.resource]
+        kind = dtype_of(held.format)
+        array = np.ascontiguousarray(given)
+        if array.dtype.itemsize != np.dtype(kind.array).itemsize or array.size != _size(held.shape):
+            wanted = f"{np.dtype(kind.array).name}{list(held.shape)}"
+            raise InvalidInput(f"an input takes {wanted}, not {array.dtype}{list(array.shape)}")
+        array = array.reshape(held.shape).astype(kind.array, copy=False)
+        return array if array.dtype.isbuiltin == 1 else array.view(_BYTES[array.dtype.itemsize])
+
+    def _taken(self, slot: Slot) -> Array:
+        held = self._held.resources[slot.resource]
+        kind = np.dtype(dtype_of(held.format).array)
+        raw = np.ascontiguousarray(self._scenario.download(self._tensors[slot.binding]))
+        return raw.reshape(-1).view(np.uint8).view(kind).reshape(held.shape).copy()
+
+
+def _size(shape: tuple[int, ...]) -> int:
+    return int(np.prod(shape, dtype=np.int64))
+
+
+def _runner() -> Any:
+    try:
+        return importlib.import_module("scenario_runner_py")
+    except ImportError as problem:
+        raise ToolMissing(f"the SDK's scenario runner is missing ({problem}): {PIP}") from None

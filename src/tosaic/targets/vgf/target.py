@@ -1,0 +1,136 @@
+"""The VGF target: what of TOSA the model converter takes, what a graph costs, files and engines."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+from tosaic.errors import InvalidGraph, InvalidInput, ToolFailed
+from tosaic.files import flatbuffer, vgf
+from tosaic.files.vgf.container import MAGIC, with_names
+from tosaic.files.whole import write_whole
+from tosaic.interp.model import Model
+from tosaic.ir.graph import Array, Graph, Value
+from tosaic.ir.traits import Traits
+from tosaic.ir.verify import verify
+from tosaic.lowering.target import Compiled, Format, Target
+from tosaic.spec.env import Env, everything
+from tosaic.targets.vgf import FAMILY
+from tosaic.targets.vgf.constraints import constraint
+from tosaic.targets.vgf.converter import PACKAGE, SECONDS, checked_flags, convert, find_converter
+from tosaic.targets.vgf.doctor import checks
+from tosaic.targets.vgf.readback import difference
+from tosaic.targets.vgf.workarounds import work_around
+
+if TYPE_CHECKING:
+    from tosaic.sim.vulkan.session import Session
+
+SPEC = "TOSA-1.0+INT+FP+int16+int4+bf16+fp8e4m3+fp8e5m2+fft"
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How a graph becomes a file, and which device runs it here.
+
+    ``spec`` is a TOSA specification with less than the converter takes. ``device`` is "lavapipe"
+    with the emulation layers, "system" for the driver as it is installed, or an ICD's manifest.
+    ``check`` compares float graphs with PyTorch on the example.
+    """
+
+    spec: str = SPEC
+    device: str = "lavapipe"
+    converter_flags: str | tuple[str, ...] = ()
+    converter_seconds: float = SECONDS
+    check: bool = True
+
+
+@dataclass(frozen=True, eq=False)
+class Program(Compiled):
+    """A graph as a ``.vgf``; ``model`` interprets what the file itself holds."""
+
+    device: str = "lavapipe"
+
+    @cached_property
+    def model(self) -> Model:
+        return Model(vgf.read(self.data), for_few_runs=True)
+
+    @cached_property
+    def session(self) -> Session:
+        """The file on Vulkan."""
+        from tosaic.sim.vulkan.session import Session
+
+        return Session(self.data, self.device)
+
+
+def emit(
+    options: Options, flags: tuple[str, ...], graph: Graph,
+    given: Sequence[Array] | None = None, mends: bool = True,
+) -> Program:  # fmt: skip
+    """Convert a graph, give its ports their names, and read back what the file holds."""
+    tosa = flatbuffer.write(graph)
+    made = convert(tosa, flags, options.converter_seconds, keeps=mends)
+    try:
+        data = with_names(made, _names(graph.inputs, "input"), _names(graph.outputs, "output"))
+        wrong = difference(graph, vgf.read(data))
+    except InvalidGraph as problem:
+        wrong = problem.reason
+    if wrong is not None:
+        raise ToolFailed(f"the model converter wrote another graph: {wrong}")
+    count = len(graph.ops)
+    checks = [f"the file was read back and holds the graph: {count} operator{'s' * (count != 1)}"]
+    return Program(graph, tosa, data, checks, device=options.device)
+
+
+def _names(ports: Sequence[Value], kind: str) -> list[str]:
+    """A name for each port, each once: outputs that are the same value differ by a number."""
+    names: list[str] = []
+    for number, value in enumerate(ports):
+        name = value.name or f"{kind}_{number}"
+        names.append(name if name not in names else f"{name}_{number}")
+    return names
+
+
+def _write(artifact: Any, path: Any) -> None:
+    artifact.graph  # noqa: B018  (one graph, or the error that says so)
+    write_whole(path, artifact.delegates[0].data)
+
+
+def _read(data: bytes) -> Model:
+    graph = vgf.read(data)
+    verify(graph, everything(graph.version, level="none"))
+    return Model(graph)
+
+
+def _start() -> None:
+    """Without a converter nothing needs to be exported, quantized and lowered first."""
+    find_converter()
+
+
+_TARGET = Target(
+    "vgf", Env.parse(SPEC), (constraint,), Traits(computes_both=True, most_rounds=64),
+    workarounds=work_around, emit=partial(emit, Options(), ()), start=_start,
+    engines={"vgf": lambda made: made.model, "vulkan": lambda made: made.session},
+    formats={".vgf": Format(_write, _read, MAGIC)}, backend="VgfBackend",
+    doctor=checks, about=FAMILY.names["vgf"], packages={PACKAGE: '"tosaic[vgf]"'},
+)  # fmt: skip
+
+
+def with_options(given: Mapping[str, Any]) -> Target:
+    """The target with options by their names; InvalidInput if there is no such."""
+    names = [each.name for each in fields(Options)]
+    for option in given:
+        if option not in names:
+            raise InvalidInput(f"vgf has no option {option!r}; it has {', '.join(names)}")
+    options = Options(**{key: value for key, value in given.items() if value is not None})
+    env = Env.parse(options.spec)
+    beyond = env.features - _TARGET.env.features
+    if beyond or env.version != _TARGET.env.version:
+        more = ", ".join(sorted(beyond)) or f"TOSA {'.'.join(map(str, env.version))}"
+        raise InvalidInput(f"the model converter does not take {more}; it takes {SPEC}")
+    flags = checked_flags(options.converter_flags)
+    return replace(
+        _TARGET, env=env, emit=partial(emit, options, flags), check=options.check,
+        options=dict(given),
+    )  # fmt: skip

@@ -1,0 +1,108 @@
+"""What people try first on the command line: versions, traces, JSON, files that cannot be made."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tosaic import __version__
+from tosaic.cli import main
+from tosaic.cli.options import _schemes
+
+HELPERS = """
+import torch
+from torch import nn
+
+def helper(x):
+    return torch.linalg.svd(x)[1]
+
+class Net(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("count", torch.zeros(1))
+
+    def forward(self, x):
+        self.count.add_(1)
+        for _ in range(4):
+            x = helper(x + 1)[..., None] * x
+        return x * 2 + self.count
+
+def model():
+    return Net(), (torch.randn(1, 4, 4),)
+"""
+
+
+@pytest.fixture
+def net(tmp_path: Path) -> Path:
+    file = tmp_path / "net.py"
+    file.write_text(HELPERS)
+    return file
+
+
+def code_of(*words: str) -> int:
+    with pytest.raises(SystemExit) as ended:
+        main(list(words))
+    return int(ended.value.code or 0)
+
+
+def test_the_version_is_an_option(capsys):
+    assert code_of("--version") == 0
+    assert capsys.readouterr().out == f"tosaic {__version__}\n"
+
+
+def test_python_m_tosaic_is_the_command_line():
+    run = [sys.executable, "-m", "tosaic", "--version"]
+    assert subprocess.run(run, capture_output=True, text=True, check=True).stdout.strip() == (
+        f"tosaic {__version__}"
+    )
+
+
+def test_debug_shows_the_trace_and_keeps_the_exit_code(capsys):
+    assert code_of("compile", "cnn", "-t", "nope") == 2
+    assert "Traceback" not in capsys.readouterr().err
+    assert code_of("compile", "cnn", "-t", "nope", "--debug") == 2
+    told = capsys.readouterr().err
+    assert "Traceback" in told
+    assert "error: there is no target 'nope'" in told
+    assert code_of("--help") == 0
+    assert "--debug" in capsys.readouterr().out
+
+
+def test_an_error_is_an_object_in_json(capsys):
+    assert code_of("compile", "cnn", "-t", "nope", "--json") == 2
+    told = json.loads(capsys.readouterr().out)["error"]
+    assert (told["kind"], told["exit_code"]) == ("InvalidInput", 2)
+    assert told["message"].startswith("there is no target 'nope'")
+
+
+@pytest.mark.filterwarnings("always")
+def test_a_pte_without_a_target_is_warned_about(tmp_path, capsys):
+    def warned(*more: str) -> bool:
+        assert code_of("compile", "cnn", "-q", "-o", str(tmp_path / "net.pte"), *more) == 0
+        return "which no board loads" in capsys.readouterr().err
+
+    assert warned()
+    assert not warned("-t", "TOSA-1.0+INT")
+
+
+@pytest.mark.filterwarnings("ignore:no calibration data")
+def test_what_cannot_be_saved_still_gets_its_report(net, tmp_path, capsys):
+    pytest.importorskip("executorch")
+    words = ["compile", f"{net}", "-t", "ethos-u55-128", "-o", str(tmp_path / "net.pte")]
+    assert code_of(*words, "--report", str(tmp_path / "net.html")) == 2
+    told = capsys.readouterr()
+    assert "has no kernel for it" in told.err
+    assert "4 ×" in told.out  # equal refusals are one row
+    assert "return torch.linalg.svd(x)[1]" in told.out  # the helper's own line
+    assert (tmp_path / "net.html").is_file()
+    assert not (tmp_path / "net.pte").exists()
+    assert "written:" in told.out
+
+
+@pytest.mark.parametrize(("start", "found"), [("a16", ["a16w8", "a16w8_per_tensor"]), ("x", [])])
+def test_schemes_are_completed(start, found):
+    assert _schemes(start) == found

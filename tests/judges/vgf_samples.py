@@ -1,0 +1,131 @@
+"""Every sample of every rule for VGF: what is called supported the model converter takes, the file
+holds the graph, and Vulkan computes what the interpreter does.
+
+``python -m judges.vgf_samples`` converts all of them; with ``--vulkan N`` every Nth is run.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+
+from judges.rules import Case, cases
+from tosaic.errors import TosaicError, Unsupported
+from tosaic.interp.model import Model
+from tosaic.ir.graph import Array, Graph
+from tosaic.ir.verify import verify
+from tosaic.lowering.builder import Lowering
+from tosaic.lowering.samples import lowered, operands
+from tosaic.lowering.target import Target
+from tosaic.spec.dtypes import I8, I16, DType
+from tosaic.targets.catalog import target_of
+
+KINDS: tuple[DType | None, ...] = (None, I8, I16)
+LEAST = {"f32": 100.0, "f16": 50.0, "bf16": 30.0}  # dB between interpreter and Vulkan
+
+
+@dataclass
+class Count:
+    """Samples of one type, and sentences about those that are not as they should be."""
+
+    kind: DType | None
+    all: int = 0
+    supported: int = 0
+    run: int = 0
+    refused: dict[str, list[str]] = field(default_factory=dict)
+    wrong: list[str] = field(default_factory=list)
+
+    def __str__(self) -> str:
+        name = self.kind or "float"
+        line = f"{name}: {self.supported} of {self.all} samples supported, {self.run} on Vulkan"
+        return f"{line}, {len(self.wrong)} wrong"
+
+
+def part(share: int, turn: int) -> Iterator[Case]:
+    """One of ``share`` parts of the samples, spread over all operators."""
+    return (case for number, case in enumerate(cases()) if number % share == turn)
+
+
+def graph_of(case: Case, target: Target, kind: DType | None) -> tuple[Graph, list[Array]]:
+    """A sample's graph as the target would get it, and its inputs."""
+    b = Lowering.of(target)
+    made = operands(b, case, kind)
+    result = lowered(b, case, made, kind)
+    b.output(result if result.producer is not None else b.IDENTITY(result))
+    graph = target.improve(b.graph)
+    if target.workarounds is not None:
+        target.workarounds(graph)
+    verify(graph, target.env, target.constraints)
+    return graph, made.arrays
+
+
+def count(chosen: Iterable[Case], kind: DType | None, vulkan: int = 0) -> Count:
+    """Lower and convert each sample; every ``vulkan``-th that is supported also runs."""
+    target, found = target_of("vgf"), Count(kind)
+    for case in chosen:
+        if kind is not None and kind not in case.integers:
+            continue
+        found.all += 1
+        try:
+            graph, arrays = graph_of(case, target, kind)
+        except Unsupported as refusal:
+            found.refused.setdefault(refusal.reason, []).append(str(case))
+            continue
+        found.supported += 1
+        assert target.emit is not None
+        try:
+            made = target.emit(graph, None, False)
+            problem = ""
+            if vulkan and found.supported % vulkan == 0:
+                found.run += 1
+                problem = _difference(
+                    target.engines["vulkan"](made).run(*arrays), Model(graph).run(*arrays)
+                )
+        except TosaicError as failure:
+            problem = failure.reason
+        if problem:
+            found.wrong.append(f"{case}: {problem}")
+    return found
+
+
+def _difference(found: Iterable[Array], wanted: Iterable[Array]) -> str:
+    """How far results are apart; nothing if they are equal, or floats near enough."""
+    for theirs, ours in zip(found, wanted, strict=True):
+        if theirs.shape != ours.shape or theirs.dtype != ours.dtype:
+            return f"{theirs.dtype}{theirs.shape} for {ours.dtype}{ours.shape}"
+        if ours.dtype.kind in "iub":
+            if not np.array_equal(theirs, ours):
+                return "another result on Vulkan"
+            continue
+        real, other = ours.astype(np.float64), theirs.astype(np.float64)
+        same = (real == other) | (np.isnan(real) & np.isnan(other))
+        noise = float(np.square(np.where(same, 0, real - other)).sum())
+        signal = float(np.square(np.where(np.isfinite(real), real, 0)).sum())
+        least = LEAST.get({2: "f16", 4: "f32"}[ours.dtype.itemsize], 0.0)
+        if not np.isfinite(noise) or 10 * np.log10(max(signal, 1e-12) / max(noise, 1e-30)) < least:
+            return f"noise {noise:g} beside {signal:g} on Vulkan"
+    return ""
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--vulkan", type=int, default=0)
+    options = parser.parse_args(argv)
+    wrong = 0
+    for kind in KINDS:
+        found = count(cases(), kind, options.vulkan)
+        print(found, flush=True)
+        for sentence in found.wrong:
+            print(f"  WRONG {sentence}")
+        for reason, names in found.refused.items():
+            print(f"  refused {len(names)}: {reason} ({', '.join(names[:4])})")
+        wrong += len(found.wrong)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,86 @@
+"""Networks of the zoo for VGF: the interpreter of the file beside Vulkan.
+
+``python -m judges.vgf_zoo`` compiles all in int8, a16w8, mixed and float and prints a line for
+each; names of networks choose some. Integers have to be equal, floats within the bounds below.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from typing import Any
+
+import torch
+from torch import Tensor
+
+import tosaic
+import zoo
+from tosaic.front import torchapi
+
+# dB between the interpreter and Vulkan.
+LEAST = {"fp32": 110.0, "fp16": 55.0, "bf16": 35.0}
+WAYS = ("int8", "a16w8", "mixed", *LEAST)
+TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
+
+
+def compiled(name: str, way: str) -> tuple[Any, tuple[Any, ...]]:
+    """A network for VGF, and an input of it."""
+    net, example, calibration = zoo.build(name)
+    if way in TYPES:
+        net = net.to(TYPES[way])
+        example = tuple(t.to(TYPES[way]) if t.is_floating_point() else t for t in example)
+    if way in LEAST:
+        return tosaic.compile(net, example, target="vgf"), example
+    scheme: Any = "int8" if way == "mixed" else way
+    if way == "mixed":  # the second half of the modules stays in float
+        names = [n for n, m in net.named_modules() if n and not list(m.children())]
+        scheme = tosaic.Schemes("int8", module_names=dict.fromkeys(names[len(names) // 2 :]))
+    return tosaic.compile(
+        net, example, target="vgf", scheme=scheme, calibration=calibration
+    ), example
+
+
+def distance(name: str, way: str) -> tuple[float, str]:
+    """dB between interpreter and Vulkan (infinite where equal), and a line about it."""
+    start = time.process_time()
+    made, example = compiled(name, way)
+    took = time.process_time() - start
+    ours, theirs = (
+        [t for t in torchapi.flatten(made.run(*example, engine=e))[0] if isinstance(t, Tensor)]
+        for e in ("vgf", "vulkan")
+    )
+    ran = time.process_time() - start - took
+    noise = sum(float((a.double() - b.double()).square().sum()) for a, b in zip(ours, theirs))
+    signal = sum(float(a.double().square().sum()) for a in ours)
+    same = all(torch.equal(a, b) for a, b in zip(ours, theirs, strict=True))
+    found = float("inf") if same else 10 * torch.tensor(signal / max(noise, 1e-30)).log10().item()
+    ops = sum(len(graph.ops) for graph in made.partition.graphs)
+    told = f"{name:<20} {way:<6} {ops:>5} operators in {len(made.partition.graphs)} graphs, "
+    told += f"{len(made.report.refused)} calls in PyTorch, "
+    return found, f"{told}{'equal' if same else f'{found:.0f} dB'}, {took:.1f} and {ran:.1f} s"
+
+
+def main(argv: list[str] | None = None) -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*")
+    parser.add_argument("--way", choices=WAYS, action="append")
+    options = parser.parse_args(argv)
+    wrong = 0
+    for name in options.names or zoo.ZOO:
+        if package := zoo.missing(name):
+            print(f"{name}: left out, {package} is not installed")
+            continue
+        for way in options.way or WAYS:
+            try:
+                found, told = distance(name, way)
+            except tosaic.errors.TosaicError as problem:
+                found, told = 0.0, f"{name} {way}: {problem}"
+            right = found >= LEAST.get(way, float("inf")) or (way == "mixed" and found >= 110)
+            wrong += not right
+            print(told if right else f"WRONG {told}", flush=True)
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,153 @@
+"""scheme="auto": as few 16-bit calls as a goal needs, or the most accurate form in a budget."""
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tosaic
+from tosaic.pipeline.allocation import cheapest
+from tosaic.pipeline.sensitivity import Rounding, Sensitivities
+
+WIDE = "TOSA-1.0+INT+int16"
+
+
+class Net(nn.Module):
+    """A SiLU network whose channels have uneven gains, so that 8 bits lose where they are."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 3, 2, 1), nn.Conv2d(16, 16, 3, 1, 1, groups=16)
+        self.third, self.last = nn.Conv2d(16, 16, 1), nn.Linear(16, 5)
+        self.first.weight.data *= torch.logspace(-1, 1, 16).reshape(-1, 1, 1, 1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = nn.functional.silu(self.first(x))
+        y = nn.functional.silu(self.second(y))
+        return self.last(torch.relu(self.third(y)).mean((2, 3)))
+
+
+@pytest.fixture(scope="module")
+def net() -> Net:
+    torch.manual_seed(0)
+    return Net().eval()
+
+
+@pytest.fixture(scope="module")
+def data() -> list[Tensor]:
+    return list(torch.randn(12, 3, 16, 16, generator=torch.Generator().manual_seed(1)).split(1))
+
+
+def _decibels(made, net, inputs) -> float:
+    real = torch.cat([net(x).detach() for x in inputs])
+    got = torch.cat([made.run(x) for x in inputs])
+    return float(10 * torch.log10(real.square().sum() / (got - real).square().sum()))
+
+
+def _compile(net, data, goal, target=WIDE, **more):
+    return tosaic.compile(
+        net, (data[0],), target=target, scheme="auto", calibration=data, accuracy=goal, **more
+    )
+
+
+def test_a_goal_between_int8_and_int16_takes_some_calls_and_reaches_it(net, data) -> None:
+    plain = tosaic.compile(net, (data[0],), target=WIDE, scheme="int8", calibration=data)
+    wide = tosaic.compile(net, (data[0],), target=WIDE, scheme="a16w8", calibration=data)
+    held = data[3::4]
+    low, high = (_decibels(made, net, held) for made in (plain, wide))
+    goal = (low + high) / 2
+    made = _compile(net, data, tosaic.Goal(sqnr=goal))
+    told = made.report.precision
+    chosen = {call.node for call in told.calls if call.scheme == "a16w8"}
+    assert told.reached
+    assert 0 < len(chosen) < len(told.calls)
+    assert _decibels(made, net, held) >= goal
+    schemes = {call.node: call.scheme for call in made.report.quantization.calls}
+    assert all(schemes[name] == "a16w8" for name in chosen if name in schemes)
+    assert "16 bits" in str(made.report)
+
+
+def test_a_goal_that_int8_reaches_is_int8(net, data) -> None:
+    made = _compile(net, data, tosaic.Goal(sqnr=5))
+    assert set(made.report.quantization.schemes) == {"int8"}
+
+
+def test_a_goal_out_of_reach_says_so_with_the_bound(net, data) -> None:
+    told = _compile(net, data, tosaic.Goal(sqnr=300)).report.precision
+    most = max(point.sqnr for point in told.points)
+    assert not told.reached
+    assert f"out of reach: {most:.1f} dB" in told.sentence
+
+
+def test_a_metric_is_kept_within_its_drop(net, data) -> None:
+    real = [net(x).detach() for x in data]
+
+    def score(model) -> float:
+        off = [float((model(x) - r).abs().max()) for x, r in zip(data, real, strict=True)]
+        return -max(off)
+
+    plain = tosaic.compile(net, (data[0],), target=WIDE, scheme="int8", calibration=data)
+    lows = score(plain.run)
+    made = _compile(net, data, tosaic.Goal(metric=score, drop=-lows / 3))
+    assert score(made.run) >= lows / 3
+    assert made.report.precision.reached
+
+
+def test_cycles_are_a_budget(net, data) -> None:
+    options = {"target": "ethos-u55-128", "calibration": data}
+    ends = [
+        tosaic.compile(net, (data[0],), scheme=s, **options).report.delegates[0].estimate.cycles
+        for s in ("int8", "a16w8")
+    ]
+    budget = sum(ends) // 2
+    made = _compile(net, data, tosaic.Goal(cycles=budget), target="ethos-u55-128")
+    told = made.report.precision
+    assert made.report.delegates[0].estimate.cycles <= budget
+    assert told.points[-1].sqnr >= told.points[0].sqnr
+    assert told.points[0].name == "int8"
+
+
+def test_time_that_is_over_gives_the_best_found(net, data) -> None:
+    told = _compile(net, data, tosaic.Goal(sqnr=50), budget_s=0.0).report.precision
+    assert told.reached
+    assert "time was over" in told.sentence
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({"target": "TOSA-1.0+INT"}, "no int16"),
+        ({"calibration": None}, "calibration"),
+        ({"accuracy": "cycles"}, "estimate"),
+        ({"scheme": "int8", "accuracy": "sqnr"}, "scheme"),
+    ],
+)
+def test_what_does_not_go_is_said(net, data, options, said) -> None:
+    goals = {"cycles": tosaic.Goal(cycles=1), "sqnr": tosaic.Goal(sqnr=1)}
+    given = {"target": WIDE, "scheme": "auto", "calibration": data, "accuracy": None} | options
+    given["accuracy"] = goals.get(given["accuracy"])
+    with pytest.raises(tosaic.InvalidInput, match=said):
+        tosaic.compile(net, (data[0],), **given)
+
+
+def test_a_goal_is_one_thing() -> None:
+    with pytest.raises(tosaic.InvalidInput, match="sqnr and cycles"):
+        tosaic.Goal(sqnr=30, cycles=5)
+    with pytest.raises(tosaic.InvalidInput, match="drop"):
+        tosaic.Goal(drop=1)
+
+
+def test_the_solver_takes_the_cheapest_calls_that_leave_little_enough() -> None:
+    found = Sensitivities(
+        (
+            Rounding(None, ("a",), 8.0),
+            Rounding("a", ("b",), 4.0),
+            Rounding("b", ("c", "d"), 2.0),
+            Rounding("d", (), 1.0),
+        ),
+        (("c", "d"),),
+    )
+    extra = {"a": 1.0, "b": 1.0, "c": 10.0, "d": 10.0}
+    assert cheapest(found, extra, 15.0) == frozenset()
+    assert cheapest(found, extra, 7.0) == {"a"}
+    assert cheapest(found, extra, 3.0) == {"a", "b"}
+    assert cheapest(found, extra, 0.0) == {"a", "b", "c", "d"}

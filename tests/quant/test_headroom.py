@@ -1,0 +1,76 @@
+"""Ranges of 16 bits hold for inputs that calibration has not seen, and cut off nothing it has."""
+
+import math
+
+import pytest
+import torch
+from torch import nn
+
+import tosaic
+from tosaic.quant.headroom import room_for_unseen
+from tosaic.quant.observer import RangeObserver
+from tosaic.quant.statistics import Statistics
+
+STEPS = 65534
+
+
+def _seen(loudness: list[float]) -> Statistics:
+    made = Statistics()
+    noise = torch.randn(1000, generator=torch.Generator().manual_seed(0))
+    for factor in loudness:
+        made.see(noise * factor)
+        made.close()
+    return made
+
+
+def test_few_inputs_leave_more_room_than_many_and_uneven_ones_more_than_even_ones() -> None:
+    even = [1 + 0.01 * (i % 5) for i in range(64)]
+    uneven = [math.exp(0.5 * math.sin(i)) for i in range(64)]
+    rooms = [room_for_unseen(_seen(peaks), STEPS) for peaks in (even[:2], even, uneven[:8], uneven)]
+    assert rooms[0] > 2.5 > rooms[2] > rooms[3] > rooms[1]
+
+
+def test_small_values_beside_large_ones_keep_their_steps() -> None:
+    far = Statistics()
+    values = torch.full((100_000,), 1e-4)
+    values[0] = 1.0
+    far.see(values)
+    far.close()
+    assert room_for_unseen(far, STEPS) < room_for_unseen(_seen([1.0]), STEPS)
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_sixteen_bits_cut_off_nothing_that_was_seen(seed: int) -> None:
+    observer = RangeObserver(
+        dtype=torch.int16, quant_min=-32767, quant_max=32767, qscheme=torch.per_tensor_symmetric
+    )
+    values = torch.randn(1000, generator=torch.Generator().manual_seed(seed)) ** 5
+    observer(values)
+    scale, _ = observer.calculate_qparams()
+    assert float(scale) * 32767 >= float(values.abs().max())
+
+
+def test_stored_calibration_keeps_the_peaks_of_single_inputs(tmp_path) -> None:
+    net, data = nn.Sequential(nn.Linear(8, 8), nn.ReLU()), [torch.randn(1, 8) * s for s in (1, 3)]
+    stored = tosaic.calibrate(net, (data[0],), calibration=data)
+    stored.save(tmp_path / "net.json")
+    again = type(stored).load(tmp_path / "net.json")
+    assert {len(seen.peaks) for seen in again.tensors.values()} == {2}
+    made = [
+        tosaic.compile(net, (data[0],), target="TOSA-1.0+INT+int16", scheme="a16w8", calibration=c)
+        for c in (data, again)
+    ]
+    assert made[0].bytes == made[1].bytes
+
+
+def test_two_calibration_inputs_are_enough_for_louder_ones_in_sixteen_bits() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 32), nn.ReLU(), nn.Linear(32, 4)).eval()
+    data = [torch.randn(1, 16) for _ in range(2)]
+    made = tosaic.compile(
+        net, (data[0],), target="TOSA-1.0+INT+int16", scheme="a16w8", calibration=data
+    )
+    loud = torch.randn(1, 16) * 2
+    real = net(loud).detach()
+    error = (made.run(loud) - real).square().sum()
+    assert 10 * torch.log10(real.square().sum() / error) > 35

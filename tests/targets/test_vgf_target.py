@@ -1,0 +1,103 @@
+"""Networks compiled for VGF: the file's graph by the interpreter, and the file on Vulkan."""
+
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from torch import Tensor, nn
+
+import tosaic
+from judges.vulkan import needs_converter, needs_vulkan
+from tosaic.errors import InvalidInput, ToolMissing
+
+
+class Small(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv = nn.Conv2d(3, 8, 3, stride=2, padding=1)
+        self.fc = nn.Linear(8, 4)
+
+    def forward(self, image: Tensor) -> Tensor:
+        return self.fc(torch.relu(self.conv(image)).mean((2, 3)))
+
+
+def _model() -> tuple[nn.Module, Tensor]:
+    torch.manual_seed(0)
+    return Small().eval(), torch.randn(1, 3, 16, 16)
+
+
+SCHEMES = [{"scheme": "int8"}, {"scheme": "a16w8"}, {"scheme": "a8w4"}, {"spec": "TOSA-1.0+INT"}]
+
+
+@needs_converter
+@pytest.mark.parametrize("options", SCHEMES, ids=lambda o: next(iter(o.values())))
+def test_integers_are_the_same_in_the_file_on_vulkan_and_in_tosa(options: dict[str, str]) -> None:
+    model, x = _model()
+    made = tosaic.compile(model, (x,), target="vgf", calibration=[(x,)], **options)
+    ours = made.run(x)
+    assert torch.equal(ours, made.run(x, engine="tosa"))
+    assert float((ours - model(x).detach()).abs().max()) < 0.1
+
+
+@needs_vulkan
+@pytest.mark.parametrize("options", SCHEMES[:2], ids=lambda o: next(iter(o.values())))
+def test_vulkan_gives_the_bytes_of_the_interpreter(options: dict[str, str]) -> None:
+    model, x = _model()
+    made = tosaic.compile(model, (x,), target="vgf", calibration=[(x,)], **options)
+    for each in (x, -x):  # one session, run twice
+        assert torch.equal(made.run(each), made.run(each, engine="vulkan"))
+
+
+@needs_vulkan
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_floats_agree_on_vulkan(kind: torch.dtype) -> None:
+    model, x = _model()
+    model, x = model.to(kind), x.to(kind)
+    made = tosaic.compile(model, (x,), target="vgf")
+    ours, theirs = made.run(x), made.run(x, engine="vulkan")
+    assert ours.dtype == theirs.dtype == kind
+    least = {torch.float32: 110, torch.float16: 55, torch.bfloat16: 35}[kind]
+    noise = float((ours.double() - theirs.double()).square().sum())
+    signal = float(ours.double().square().sum())
+    assert 10 * np.log10(signal / max(noise, 1e-30)) > least
+
+
+@needs_converter
+def test_a_file_has_its_names_runs_when_loaded_and_is_the_same_each_time(tmp_path: Path) -> None:
+    model, x = _model()
+    made = tosaic.compile(model, (x,), target="vgf", scheme="int8", calibration=[(x,)])
+    made.save(tmp_path / "net.vgf")
+    made.save(tmp_path / "again.vgf")
+    data = (tmp_path / "net.vgf").read_bytes()
+    assert data == (tmp_path / "again.vgf").read_bytes()
+    assert b"/tmp" not in data
+    assert str(tmp_path).encode() not in data
+    for source in (tmp_path / "net.vgf", data):
+        loaded = tosaic.load(source)
+        assert [port.name for port in loaded.inputs] == ["image"]
+        assert np.array_equal(loaded.run(x.numpy())[0], made.run(x).numpy())
+
+
+@needs_converter
+def test_the_report_says_that_the_file_was_read_back() -> None:
+    model, x = _model()
+    made = tosaic.compile(model, (x,), target="vgf")
+    assert re.search(
+        r"the file was read back and holds the graph: \d+ operators",
+        str(made.report).replace("\n", " "),
+    )
+
+
+def test_a_specification_beyond_the_converter_is_refused() -> None:
+    model, x = _model()
+    with pytest.raises(InvalidInput, match="does not take cf"):
+        tosaic.compile(model, (x,), target="vgf", spec="TOSA-1.0+INT+cf")
+
+
+def test_without_a_converter_compiling_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    model, x = _model()
+    monkeypatch.setenv("MODEL_CONVERTER_PATH", "no-such-program")
+    with pytest.raises(ToolMissing, match="MODEL_CONVERTER_PATH names 'no-such-program'"):
+        tosaic.compile(model, (x,), target="vgf")
