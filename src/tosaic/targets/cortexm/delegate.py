@@ -26,7 +26,7 @@ from tosaic.targets.cortexm.streaming import stream
 
 _NAMED = 4  # tensors in a sentence about memory
 _MACS = {"CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL", "MATMUL_T"}
-_COUNTED = 100_000_000  # multiplications up to which a report counts instructions by emulation
+_COUNTED = 20_000_000  # multiplications up to which a report counts instructions by emulation
 
 
 @dataclass(frozen=True, eq=False)
