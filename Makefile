@@ -20,7 +20,7 @@ SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
+.PHONY: cortexm cortexm-tools smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -32,6 +32,7 @@ help:
 	@echo "make everywhere   what could differ between processors, with other instruction sets and threads"
 	@echo "make replay       everything compiled again: bytes, cycles, SRAM and flash beside those kept"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
+	@echo "make cortexm      the long run of generated C: samples, conformance tests, random graphs, cores"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
 	@echo "make browser      install Chromium, in which the tests open the report (Debian, Ubuntu)"
@@ -58,6 +59,15 @@ browser:
 	@command -v chromium || command -v chromium-browser || command -v google-chrome || \
 	  { $(SUDO) apt-get update -q && \
 	    $(SUDO) apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; }
+
+# Generated C is tried on emulated cores where these are; the tests say so where they are not.
+cortexm-tools:
+	-@command -v arm-none-eabi-gcc >/dev/null && command -v qemu-system-arm >/dev/null || \
+	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
+	    gcc gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm; }
+
+cortexm: $(STAMP) cortexm-tools
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)
 
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py $(ARGS)

@@ -11,9 +11,9 @@ pytestmark = pytest.mark.skipif(not has_compiler(), reason="gcc is not installed
 
 
 def test_conformance_tests_agree_and_sanitizers_find_nothing() -> None:
-    agreed, wrong = differences(conformance(every=9))
+    agreed, wrong = differences(conformance(every=40, part=4))
     assert not wrong, wrong[0]
-    assert agreed >= 60
+    assert agreed >= 25
 
 
 @pytest.mark.parametrize("core", ["cortex-m4", "cortex-m55"])

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, TosaicError
+from tosaic.errors import InvalidInput, ToolMissing, TosaicError
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Array, Graph, Op
 from tosaic.lowering.target import Compiled, Engine, Estimate, OperatorCost, PlacedTensor
@@ -153,6 +153,8 @@ class Emulated:
         network = self.network
         if not network.core.cpu:
             raise InvalidInput("the target 'c' is no core that could be emulated; take cortex-m4")
+        if absent := qemu.missing():
+            raise ToolMissing(absent)
         if len(network.plan.memories) > 1:
             raise InvalidInput("the emulator runs networks with one memory")
         given = [

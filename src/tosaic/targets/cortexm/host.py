@@ -12,19 +12,19 @@ from pathlib import Path
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import ToolFailed, ToolMissing
 from tosaic.ir.graph import Array, Value
 
 FLAGS = ("-std=c99", "-O2", "-fno-strict-aliasing")
 
 
 def compiler() -> str:
-    """The C compiler of this machine; InvalidInput if there is none."""
+    """The C compiler of this machine; ToolMissing if there is none."""
     found = (
         os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc") or shutil.which("clang")
     )
     if not found:
-        raise InvalidInput(
+        raise ToolMissing(
             "there is no C compiler to build the network with: install gcc or clang, or run with "
             "engine='tosa'"
         )
