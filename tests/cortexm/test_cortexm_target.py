@@ -176,6 +176,31 @@ def test_an_artifact_that_ran_is_pickled() -> None:
     assert torch.equal(pickle.loads(pickle.dumps(art)).run(x), wanted)
 
 
+@needs_gcc
+@pytest.mark.parametrize(
+    ("body", "why"), [("*(volatile char *)0 = 1;", "signal SIG"), ("exit(7);", "status 7")]
+)
+def test_a_fault_of_the_c_ends_no_process_but_its_own(body: str, why: str) -> None:
+    graph = compiled("c")[0].delegates[0].graph
+    files = {
+        "net.h": b"#include <stddef.h>\n#include <stdint.h>\nstruct net_io { const void *inputs[1];"
+        b" void *outputs[1]; };\nvoid net_run(const struct net_io *io, void *arena);\n",
+        "net.c": b'#include <stdlib.h>\n#include "net.h"\nvoid net_run(const struct net_io *io,'
+        b" void *arena) { (void)io; (void)arena; " + body.encode() + b" }\n",
+    }
+    host = Host(files, "net", [16], graph.inputs, graph.outputs)
+    given = [np.zeros(v.shape, v.dtype.array) for v in graph.inputs]
+    with pytest.raises(ToolFailed, match=f"ended with {why}"):
+        host.run(*given)
+
+
+def test_a_c_compiler_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    art, x = compiled("c")
+    monkeypatch.setenv("CC", "no-such-compiler -m64")
+    with pytest.raises(InvalidInput, match="no C compiler .*no-such-compiler.*install gcc"):
+        art.run(x)
+
+
 class Counter(nn.Module):
     """A state that lasts."""
 
@@ -218,5 +243,5 @@ def test_c_that_crashes_is_an_error_and_not_the_end_of_the_process() -> None:
     files["net.c"] = files["net.c"].replace(run, run + b"    *(volatile int *)0 = 1;\n")
     graph = network.graph
     host = Host(files, "net", [network.plan.size], graph.inputs, graph.outputs)
-    with pytest.raises(ToolFailed, match="ended by signal"):
+    with pytest.raises(ToolFailed, match="ended with signal SIGSEGV"):
         host.run(*(np.zeros(v.shape, v.dtype.array) for v in graph.inputs))

@@ -35,6 +35,8 @@ class Traits:
     Control flow: with ``computes_both`` a target without branches computes both sides and selects;
     a loop whose number of rounds is known is written out up to ``most_rounds`` of them.
 
+    ``domains`` are those of the custom operators that it takes.
+
     ``steps_at_once`` of a recurrent layer, at least, are multiplied by its weights in one call:
     fewer calls fetch weights less often, and their results take more memory.
     """
@@ -59,6 +61,7 @@ class Traits:
     steps_at_once: int = 8
     computes_both: bool = False
     most_rounds: int = 0
+    domains: tuple[str, ...] = ()
 
 
 PLAIN = Traits()

@@ -15,6 +15,7 @@ from tosaic.lowering.target import Compiled, Estimate
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.runtime.printed import Printed, grid, plain
+from tosaic.runtime.timing import Timing
 
 if TYPE_CHECKING:
     from tosaic.pipeline.quantization import Quantization
@@ -101,6 +102,7 @@ class Report(Printed):
     versions: dict[str, str] = field(default_factory=dict)
     file_sizes: dict[str, int] = field(default_factory=dict)
     precision: Precision | None = None
+    timing: Timing = field(default_factory=Timing)
 
     @property
     def cycles(self) -> int | None:
@@ -210,7 +212,7 @@ class Report(Printed):
 def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
     quantization: Quantization | None, settings: dict[str, str], versions: dict[str, str],
-    sizes: dict[str, int], precision: Precision | None = None,
+    sizes: dict[str, int], precision: Precision | None, timing: Timing,
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with estimates where a compiler has made them."""
     known = ((each.graph, each.estimate) for each in compiled)
@@ -222,7 +224,7 @@ def report_of(
     ]
     return Report(
         target, tuple(made), list(partition.refused), boundary, quantization, settings, versions,
-        sizes, precision,
+        sizes, precision, timing,
     )  # fmt: skip
 
 

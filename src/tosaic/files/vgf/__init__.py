@@ -6,12 +6,13 @@ import numpy as np
 
 from tosaic.errors import InvalidGraph
 from tosaic.files.flatbuffer import packing
-from tosaic.files.vgf.container import GRAPH, Container, Resource, Segment, Slot, read_container
+from tosaic.files.vgf.container import COMPUTE, GRAPH, Container, Segment, Slot, read_container
+from tosaic.files.vgf.formats import dtype_of
+from tosaic.files.vgf.shaders import DOMAIN, Shader
 from tosaic.files.vgf.spirv import GraphModule
-from tosaic.ir.graph import Const, Graph, Value
+from tosaic.ir.graph import Const, Graph, Op, Value
+from tosaic.spec import OPS
 from tosaic.spec.dtypes import BOOL, I48, TensorType
-
-_MOST_ELEMENTS = 1 << 31
 
 
 def read(data: bytes | memoryview) -> Graph:
@@ -29,7 +30,7 @@ def graph_of(held: Container) -> Graph:
     for slot, name in zip(sequence.inputs, names):
         value = tensors.get(slot.resource)
         if value is None:  # which no segment reads
-            value = Value(_declared(held.resources[slot.resource]))
+            value = Value(_declared(held, slot))
         if value.producer is not None or value.const is not None or value in made.inputs:
             raise InvalidGraph(f"input {name!r} of the file is the result of an operator")
         value.name = name
@@ -54,9 +55,8 @@ def _names(given: tuple[str, ...], slots: tuple[Slot, ...], kind: str) -> list[s
     return list(given) or [f"{kind}_{number}" for number in range(len(slots))]
 
 
-def _declared(resource: Resource) -> TensorType:
-    from tosaic.files.vgf.formats import dtype_of
-
+def _declared(held: Container, slot: Slot) -> TensorType:
+    resource = held.resources[slot.resource]
     return TensorType(dtype_of(resource.format), resource.shape)
 
 
@@ -65,8 +65,11 @@ def _run_segment(
 ) -> None:
     """Append the operators of a segment, which reads and writes tensors by resource."""
     module = held.modules[segment.module]
+    if module.kind == segment.kind == COMPUTE:
+        _run_shader(held, segment, made, tensors, given)
+        return
     if module.kind != GRAPH or segment.kind != GRAPH or module.language != "SPIR-V":
-        raise InvalidGraph(f"segment {segment.name!r} is a shader, not a graph in SPIR-V")
+        raise InvalidGraph(f"segment {segment.name!r} is no graph in SPIR-V and no shader")
     resources = {s.binding: s.resource for _, slots in segment.sets for s in slots}
     constants = dict(segment.constants)
 
@@ -93,6 +96,29 @@ def _run_segment(
             raise InvalidGraph(f"segment {segment.name!r} writes a tensor that is there already")
         tensors[resources[binding]] = value
     made.ops += read.ops
+
+
+def _run_shader(
+    held: Container, segment: Segment, made: Graph, tensors: dict[int, Value], given: set[int]
+) -> None:
+    """Append a shader as a custom operator."""
+    module, ins = held.modules[segment.module], []
+    for slot in segment.inputs:
+        if slot.resource not in tensors and slot.resource not in given:
+            raise InvalidGraph(f"segment {segment.name!r} reads what nothing before it computes")
+        ins.append(tensors.setdefault(slot.resource, Value(_declared(held, slot))))
+    outs = [Value(_declared(held, slot)) for slot in segment.outputs]
+    code = module.code.decode() if module.language != "SPIR-V" else module.code.hex()
+    shader = Shader(code, segment.dispatch, module.entry, module.language)
+    attrs = {
+        "operator_name": module.name, "domain_name": DOMAIN,
+        "implementation_attrs": shader.attributes([v.type for v in ins], [v.type for v in outs]),
+    }  # fmt: skip
+    made.ops.append(Op(OPS["CUSTOM"], ins, outs, attrs))
+    for slot, value in zip(segment.outputs, outs):
+        if slot.resource in tensors:
+            raise InvalidGraph(f"segment {segment.name!r} writes a tensor that is there already")
+        tensors[slot.resource] = value
 
 
 def _replace(read: GraphModule, value: Value, by: Value) -> None:

@@ -19,7 +19,7 @@ _TOOLS = (
 def doctor() -> Sequence[Finding]:
     """Each tool, where it is, and how to get it; C is generated without any of them."""
     try:
-        found = [Finding("C compiler", "PASS", compiler())]
+        found = [Finding("C compiler", "PASS", " ".join(compiler()))]
     except ToolMissing as missing:
         found = [Finding("C compiler", "WARN", missing.reason, "apt-get install gcc")]
     for tool, use in _TOOLS:

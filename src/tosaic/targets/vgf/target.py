@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tosaic.errors import InvalidGraph, InvalidInput, ToolFailed
 from tosaic.files import flatbuffer, vgf
 from tosaic.files.vgf.container import MAGIC, with_names
-from tosaic.files.whole import write_whole
+from tosaic.files.vgf.shaders import DOMAIN
+from tosaic.files.whole import write_together
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Value
 from tosaic.ir.traits import Traits
@@ -18,6 +23,8 @@ from tosaic.ir.verify import verify
 from tosaic.lowering.target import Compiled, Format, Target
 from tosaic.spec.env import Env, everything
 from tosaic.targets.vgf import FAMILY
+from tosaic.targets.vgf.beside import sample as cpp_sample
+from tosaic.targets.vgf.beside import scenario_files
 from tosaic.targets.vgf.constraints import constraint
 from tosaic.targets.vgf.converter import PACKAGE, SECONDS, checked_flags, convert, find_converter
 from tosaic.targets.vgf.doctor import checks
@@ -54,7 +61,7 @@ class Program(Compiled):
 
     @cached_property
     def model(self) -> Model:
-        return Model(vgf.read(self.data), for_few_runs=True)
+        return Model(vgf.read(self.data))
 
     @cached_property
     def session(self) -> Session:
@@ -80,7 +87,23 @@ def emit(
         raise ToolFailed(f"the model converter wrote another graph: {wrong}")
     count = len(graph.ops)
     checks = [f"the file was read back and holds the graph: {count} operator{'s' * (count != 1)}"]
+    if any(op.name == "CUSTOM" for op in graph.ops):
+        checks += _compared(graph, given, options, flags)
     return Program(graph, tosa, data, checks, device=options.device)
+
+
+def _compared(
+    graph: Graph, given: Sequence[Array] | None, options: Options, flags: tuple[str, ...]
+) -> list[str]:
+    """Shaders beside their functions, on Vulkan."""
+    from tosaic.sim.vulkan.session import Session
+    from tosaic.targets.vgf.shaders import check_shaders
+
+    def run(tosa: bytes, arrays: Sequence[Array]) -> Sequence[Array]:
+        data = convert(tosa, flags, options.converter_seconds, keeps=False)
+        return Session(data, options.device).run(*arrays)
+
+    return check_shaders(graph, given, run)
 
 
 def _names(ports: Sequence[Value], kind: str) -> list[str]:
@@ -92,9 +115,31 @@ def _names(ports: Sequence[Value], kind: str) -> list[str]:
     return names
 
 
-def _write(artifact: Any, path: Any) -> None:
-    artifact.graph  # noqa: B018  (one graph, or the error that says so)
-    write_whole(path, artifact.delegates[0].data)
+def _write(artifact: Any, path: Any, scenario: Any = None, sample: bool = False) -> None:
+    """The file; with ``scenario`` (True, or inputs of the network) and ``sample`` what goes beside.
+
+    ``scenario`` adds ``net.scenario.json`` and inputs for the SDK's runner, ``sample`` a C++
+    program that opens the file with the VGF library.
+    """
+    graph, path = artifact.graph, Path(os.fspath(path))
+    data = artifact.delegates[0].data
+    files = {path: data}
+    if scenario is not None and scenario is not False:
+        given = None if scenario is True else _operands(artifact, graph, scenario)
+        files |= scenario_files(data, path, given)
+    if sample:
+        files[path.with_suffix(".cpp")] = cpp_sample(path)
+    write_together(files)
+
+
+def _operands(artifact: Any, graph: Graph, scenario: Any) -> list[Array]:
+    """What the graph is given for inputs of the network: arrays in its own order and types."""
+    given = scenario if isinstance(scenario, (tuple, list)) else (scenario,)
+    arrays = [np.asarray(each) for each in given]
+    if [a.shape for a in arrays] != [v.shape for v in graph.inputs]:
+        shapes = ", ".join(str(list(v.shape)) for v in graph.inputs)
+        raise InvalidInput(f"the scenario's inputs are those of the file: {shapes}")
+    return [a.astype(v.dtype.array) for a, v in zip(arrays, graph.inputs)]
 
 
 def _read(data: bytes) -> Model:
@@ -108,8 +153,9 @@ def _start() -> None:
     find_converter()
 
 
+_TRAITS = Traits(computes_both=True, most_rounds=64, domains=(DOMAIN,))
 _TARGET = Target(
-    "vgf", Env.parse(SPEC), (constraint,), Traits(computes_both=True, most_rounds=64),
+    "vgf", Env.parse(SPEC), (constraint,), _TRAITS,
     workarounds=work_around, emit=partial(emit, Options(), ()), start=_start,
     engines={"vgf": lambda made: made.model, "vulkan": lambda made: made.session},
     formats={".vgf": Format(_write, _read, MAGIC)}, backend="VgfBackend",

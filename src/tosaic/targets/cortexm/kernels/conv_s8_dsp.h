@@ -90,7 +90,7 @@ TK_BLOCK(tk_block_int16_dsp, TK_PAIR("sxtb16 r12, r12, ror #8\n\t"), TK_APART,
 TK_BLOCK(tk_block_int16_quick_dsp, TK_PAIR(""), TK_SPLIT, TK_EARLIER("r2", "r3", "r4"),
     TK_EARLIER("r5", "r6", "r7"), TK_LIMITS, TK_STORE("strh", "2"))
 
-TK_HOT void tk_run_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t kind)
+TK_HOT void tk_sum_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t kind)
 {
     if (kind == 0) {
         tk_block_quick_dsp(block, w);
@@ -126,7 +126,7 @@ TK_SHARED int32_t *tk_widen_dsp(int32_t *to, const int8_t *a, const int8_t *b, c
 
 #else
 
-TK_COLD void tk_run_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t kind)
+TK_COLD void tk_sum_block_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t kind)
 {
     const int32_t words = (int32_t)(block->steps - 1) * 2;
     for (; w != block->end; w += 4 * (words + 8)) {
@@ -175,7 +175,7 @@ struct tk_patch_dsp {
 };
 
 /* The patch in the image itself, or a copy in `own` with the zero point where the image ends. */
-TK_HOT struct tk_patch_dsp tk_make_patch_dsp(const int8_t *x, int8_t *own, int32_t oy, int32_t ox,
+TK_HOT struct tk_patch_dsp tk_take_patch_dsp(const int8_t *x, int8_t *own, int32_t oy, int32_t ox,
     int32_t ih, int32_t iw, int32_t ic, int32_t kh, int32_t kw, int32_t sy, int32_t sx, int32_t dy,
     int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t taps, int32_t segment)
 {
@@ -246,7 +246,7 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, void *y, const uint8_t *w, const int
                         from[j].at = (const int8_t *)memcpy(own, from[j].at, (size_t)ic);
                     }
                 } else {
-                    from[j] = tk_make_patch_dsp(x, own + 4 * groups * j, y0 + at / ow, at % ow, ih, iw,
+                    from[j] = tk_take_patch_dsp(x, own + 4 * groups * j, y0 + at / ow, at % ow, ih, iw,
                         ic, kh, kw, sy, sx, dy, dx, pt, pl, xr, x_zp, taps, 4 * words);
                 }
             }
@@ -260,13 +260,13 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, void *y, const uint8_t *w, const int
                 }
             }
             block->end = w + (oc >> 1) * pair;
-            tk_run_block_dsp(block, w, kind);
+            tk_sum_block_dsp(block, w, kind);
             if (oc & 1) {
                 for (j = 0; j < 3; ++j) {
                     block->y[j] -= size;
                 }
                 block->end += pair;
-                tk_run_block_dsp(block, w + (oc >> 1) * pair, kind);
+                tk_sum_block_dsp(block, w + (oc >> 1) * pair, kind);
             }
             if (lut != NULL) {
                 int8_t *row = to_y + (count < 3 ? 0 : tk_min(p, count - 3)) * oc;

@@ -85,7 +85,7 @@ TK_SHARED_MVE void tk_block_int16_mve(struct tk_block_mve *block, const uint8_t 
     TK_BLOCK_MVE(TK_EARLIER_MVE, TK_STORE_MVE("vstrh.32", "8"));
 }
 
-TK_HOT void tk_run_block_mve(struct tk_block_mve *block, const uint8_t *w, int32_t kind)
+TK_HOT void tk_sum_block_mve(struct tk_block_mve *block, const uint8_t *w, int32_t kind)
 {
     if (kind == 0) {
         tk_block_quick_mve(block, w);
@@ -98,7 +98,7 @@ TK_HOT void tk_run_block_mve(struct tk_block_mve *block, const uint8_t *w, int32
 
 #else
 
-TK_COLD void tk_run_block_mve(struct tk_block_mve *block, const uint8_t *packed, int32_t kind)
+TK_COLD void tk_sum_block_mve(struct tk_block_mve *block, const uint8_t *packed, int32_t kind)
 {
     const int32_t steps = block->more + 1;
     const int8_t *w = (const int8_t *)packed;
@@ -191,13 +191,13 @@ TK_HOT void tk_conv_s8_mve(const int8_t *x, void *y, const uint8_t *w, const int
                 }
             }
             block->end = w + (oc < 4 ? 1 : oc >> 2) * four;
-            tk_run_block_mve(block, w, kind);
+            tk_sum_block_mve(block, w, kind);
             if (oc > 4 && (oc & 3) != 0) {
                 for (j = 0; j < 3; ++j) {
                     block->y[j] -= (4 - (oc & 3)) * size;
                 }
                 block->end += four;
-                tk_run_block_mve(block, w + (oc >> 2) * four, kind);
+                tk_sum_block_mve(block, w + (oc >> 2) * four, kind);
             }
             if (oc < 4) {
                 for (j = 0; j < tk_min(count, 3); ++j) {

@@ -95,7 +95,7 @@ TK_LINES_MVE(tk_lines_2_mve, TK_STRIDE_2_MVE, TK_EXACT_MVE)
 TK_LINES_MVE(tk_lines_row_quick_mve, TK_ROW_1_MVE, TK_QUICK_MVE)
 TK_LINES_MVE(tk_lines_row_mve, TK_ROW_1_MVE, TK_EXACT_MVE)
 
-TK_HOT void tk_run_lines_mve(struct tk_lines_mve *lines, const uint8_t *w, const int8_t *line,
+TK_HOT void tk_sum_lines_mve(struct tk_lines_mve *lines, const uint8_t *w, const int8_t *line,
     int32_t s, int32_t is_row, int32_t is_quick)
 {
     if (is_row) {
@@ -132,7 +132,7 @@ TK_SHARED_MVE void tk_interleave_mve(int8_t *to, const int8_t *const *rows, cons
 
 #else
 
-TK_COLD void tk_run_lines_mve(struct tk_lines_mve *k, const uint8_t *w, const int8_t *line, int32_t s,
+TK_COLD void tk_sum_lines_mve(struct tk_lines_mve *k, const uint8_t *w, const int8_t *line, int32_t s,
     int32_t is_row, int32_t is_quick)
 {
     const int32_t is_two = s == 1 && !is_row; /* rows of the output */
@@ -231,7 +231,7 @@ TK_HOT void tk_depthwise_s8_mve(const int8_t *x, int8_t *y, const uint8_t *w, co
                 }
                 lines->y = y + at * ow * oc + c;
                 lines->mask = mask;
-                tk_run_lines_mve(lines, w + 32 * c, line, sx, is_row, is_quick && mask == 0xffff);
+                tk_sum_lines_mve(lines, w + 32 * c, line, sx, is_row, is_quick && mask == 0xffff);
             }
         }
         if (lut != NULL) {

@@ -96,7 +96,7 @@ TK_HOT void tk_linear_s8_mve(const int8_t *x, void *y, const uint8_t *w, const i
     }
     if (oc < 4) {
         tk_linear_row_mve(x, (int8_t *)few, w, w + four, steps - 1, limits, size);
-        memcpy(to, few, (size_t)(oc < 4 ? oc * size : 0));
+        memcpy(to, few, (size_t)((oc & 3) * size));
     } else {
         tk_linear_row_mve(x, to, w, w + (oc >> 2) * four, steps - 1, limits, size);
         if ((oc & 3) != 0) {

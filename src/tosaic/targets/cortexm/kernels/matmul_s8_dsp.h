@@ -34,7 +34,7 @@ TK_HOT void tk_rows_of_dsp(struct tk_block_dsp *block, const uint8_t *w, int32_t
         tk_rows_dsp(block, w);
     }
 #else
-    tk_run_block_dsp(block, w, kind == 3 ? 3 : 2);
+    tk_sum_block_dsp(block, w, kind == 3 ? 3 : 2);
 #endif
 }
 

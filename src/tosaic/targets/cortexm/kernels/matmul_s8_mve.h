@@ -29,7 +29,7 @@ TK_HOT void tk_rows_of_mve(struct tk_block_mve *block, const uint8_t *w, int32_t
 #if TK_MVE
     (size == 1 ? tk_rows_int8_mve : tk_rows_int16_mve)(block, w);
 #else
-    tk_run_block_mve(block, w, size == 1 ? 1 : 2);
+    tk_sum_block_mve(block, w, size == 1 ? 1 : 2);
 #endif
 }
 
