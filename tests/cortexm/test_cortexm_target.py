@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import tosaic
 from cortexm.build import STRICT, has_compiler
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
 from tosaic.sim.cortexm import qemu
 from tosaic.targets.cortexm.cores import CORES
 from tosaic.targets.cortexm.host import Host
@@ -197,7 +197,7 @@ def test_a_fault_of_the_c_ends_no_process_but_its_own(body: str, why: str) -> No
 def test_a_c_compiler_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     art, x = compiled("c")
     monkeypatch.setenv("CC", "no-such-compiler -m64")
-    with pytest.raises(InvalidInput, match="no C compiler .*no-such-compiler.*install gcc"):
+    with pytest.raises(ToolMissing, match="no C compiler .*no-such-compiler.*install gcc"):
         art.run(x)
 
 
