@@ -32,6 +32,7 @@ help:
 	@echo "make everywhere   what could differ between processors, with other instruction sets and threads"
 	@echo "make replay       everything compiled again: bytes, cycles, SRAM and flash beside those kept"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
+	@echo "make cortexm      the long run of generated C: samples, conformance tests, random graphs, cores"
 	@echo "make vgf          all of VGF: damaged files, conformance, samples and networks on Vulkan"
 	@echo "make vulkan       install lavapipe, the Vulkan driver for processors (Debian, Ubuntu)"
 	@echo "make cortexm      generated C beside the interpreter: conformance, samples, graphs, QEMU (COUNT=10000)"
@@ -63,6 +64,15 @@ browser:
 	  { $(SUDO) apt-get update -q && \
 	    $(SUDO) apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; }
 
+# Generated C is tried on emulated cores where these are; the tests say so where they are not.
+cortexm-tools:
+	-@command -v arm-none-eabi-gcc >/dev/null && command -v qemu-system-arm >/dev/null || \
+	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
+	    gcc gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm; }
+
+cortexm: $(STAMP) cortexm-tools
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)
+
 # Networks run on software Vulkan in the tests where there is a driver; they say so where not.
 vulkan:
 	@ls /usr/share/vulkan/icd.d/lvp_icd*.json 2>/dev/null || \
@@ -84,6 +94,11 @@ $(VENV)/.emulator: $(STAMP)
 $(VENV)/.vulkan: $(STAMP)
 	@if test $$(id -u) = 0 && command -v apt-get >/dev/null; then \
 	  $(MAKE) --silent vulkan >/dev/null 2>&1 || echo "no Vulkan driver could be installed"; fi
+	@touch $@
+
+$(VENV)/.cortexm: $(STAMP)
+	@if test $$(id -u) = 0 && command -v apt-get >/dev/null; then \
+	  $(MAKE) --silent cortexm-tools >/dev/null 2>&1 || echo "no QEMU could be installed"; fi
 	@touch $@
 
 demo: $(STAMP)

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 
 import tosaic
 from cortexm.build import STRICT, has_compiler
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
 from tosaic.sim.cortexm import qemu
 from tosaic.targets.cortexm.cores import CORES
 from tosaic.targets.cortexm.host import Host
@@ -208,7 +208,7 @@ def test_a_fault_of_the_c_ends_no_process_but_its_own(body: str, why: str) -> No
 def test_a_c_compiler_that_is_missing_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
     art, x = fresh("c")
     monkeypatch.setenv("CC", "no-such-compiler -m64")
-    with pytest.raises(InvalidInput, match="no C compiler .*no-such-compiler.*install gcc"):
+    with pytest.raises(ToolMissing, match="no C compiler .*no-such-compiler.*install gcc"):
         art.run(x)
 
 
@@ -244,3 +244,15 @@ def test_state_lies_in_a_struct_of_the_caller(tmp_path: Path) -> None:
     command = ["gcc", "-std=c99", "-I.", "main.c", "net.c", "net_weights.S", "-o", "main"]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert subprocess.run([tmp_path / "main"], check=False).returncode == 0
+
+
+@needs_gcc
+def test_c_that_crashes_is_an_error_and_not_the_end_of_the_process() -> None:
+    network = compiled("c")[0].delegates[0]
+    files = {**network.files}
+    run = b"void net_run(const struct net_io *io, void *arena)\n{\n"
+    files["net.c"] = files["net.c"].replace(run, run + b"    *(volatile int *)0 = 1;\n")
+    graph = network.graph
+    host = Host(files, "net", [network.plan.size], graph.inputs, graph.outputs)
+    with pytest.raises(ToolFailed, match="ended with signal SIGSEGV"):
+        host.run(*(np.zeros(v.shape, v.dtype.array) for v in graph.inputs))

@@ -110,6 +110,11 @@ class Report(Printed):
         return self._total(lambda told: told.cycles)
 
     @property
+    def unit(self) -> str:
+        """What ``cycles`` counts: cycles, or instructions of a CPU."""
+        return next((d.estimate.unit for d in self.delegates if d.estimate is not None), "cycles")
+
+    @property
     def sram(self) -> int | None:
         """Bytes of the arena that all graphs share, one after the other."""
         sizes = [d.estimate.scratch for d in self.delegates if d.estimate is not None]
@@ -138,8 +143,8 @@ class Report(Printed):
             f"{self.target}: {_count(sum(self.ops.values()), 'operator')} in "
             f"{_count(len(self.delegates), 'graph')}, {self.macs:,} multiply-accumulates"
         ]
-        if self.cycles is not None:
-            words.append(f"{self.cycles:,} cycles{_time(self.milliseconds)}")
+        if self.cycles is not None and (self.cycles or self.unit == "cycles"):
+            words.append(f"{self.cycles:,} {self.unit}{_time(self.milliseconds)}")
         if self.sram is not None and self.flash:
             words.append(f"SRAM {self.sram:,} and flash {self.flash:,} bytes")
         if self.refused:
@@ -154,7 +159,7 @@ class Report(Printed):
         ]  # fmt: skip
         if self.cycles is not None:
             rows += [
-                ("cycles", f"{self.cycles:,}{_time(self.milliseconds)}"),
+                (self.unit, f"{self.cycles:,}{_time(self.milliseconds)}"),
                 ("SRAM, bytes", f"{self.sram:,}"), ("flash, bytes", f"{self.flash:,}"),
             ]  # fmt: skip
         rows.append(("calls on the CPU", f"{len(self.refused):,}"))

@@ -30,30 +30,20 @@ def _reduction(op: Op) -> Reduction:
     ctype = computed_in(kind)
     name = op.name.removeprefix("REDUCE_")
     if name == "SUM":
-        if kind is d.F32:
-            return Reduction("0.0F", "r += {v};", ctype)
         add = "tk_add64" if ctype == "int64_t" else "tk_add"
         return Reduction("0", f"r = {add}(r, {{v}});", ctype)
-    if name == "PRODUCT":
-        return Reduction("1.0F", "r *= {v};", ctype)
     if name in ("ALL", "ANY"):
         sign = "&" if name == "ALL" else "|"
         return Reduction("1" if name == "ALL" else "0", f"r = r {sign} {{v}};")
-    ignore = "_ignore" if op.attrs.get("nan_mode") == "IGNORE" else ""
     if name == "ARGMAX":
-        test = f"tk_is_greater{ignore}({{v}}, r)" if kind is d.F32 else "{v} > r"
-        code = f"if ({{i}} == 0 || {test}) {{{{ r = {{v}}; place = {{i}}; }}}}"
+        code = "if ({i} == 0 || {v} > r) {{ r = {v}; place = {i}; }}"
         return Reduction("0", code, ctype, has_place=True)
-    if kind is d.F32:
-        first = "-tk_infinity()" if name == "MAX" else "tk_infinity()"
-        first = "tk_nan()" if ignore else first
-        return Reduction(first, f"r = tk_{name.lower()}f{ignore}(r, {{v}});", ctype)
     first = literal(kind.range[0 if name == "MAX" else 1], ctype)
     return Reduction(first, f"r = {{v}} {'>' if name == 'MAX' else '<'} r ? {{v}} : r;", ctype)
 
 
 @kernel(
-    "REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY", "REDUCE_PRODUCT",
+    "REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY",
     "ARGMAX",
 )  # fmt: skip
 def reduce(lowerer: Lowerer, op: Op) -> None:
@@ -78,10 +68,6 @@ def matmul(lowerer: Lowerer, op: Op) -> None:
     is_transposed = op.name == "MATMUL_T"
     n, h, c = a.shape
     width, batches = b.shape[1 if is_transposed else 2], b.shape[0]
-    if a.dtype is d.F32:
-        call = Call("tk_matmul_f32", "float_products.h", (n, h, c, width, batches, is_transposed))
-        lowerer.call(call, (lowerer.view(a), lowerer.view(b)), out, (op,))
-        return
     tail = tail_of(lowerer, out, 1)
     if tail is not None and tail.requant.lut is not None:
         tail = None
@@ -151,13 +137,7 @@ def pool(lowerer: Lowerer, op: Op) -> None:
     else:
         (kh, kw), (sy, sx), pad = (numbers(op, name) for name in ("kernel", "stride", "pad"))
     is_max = op.name.startswith("MAX")
-    shape = (n, ih, iw, c, oh, ow, kh, kw, sy, sx, pad[0], pad[2], ih)
     name = "max_pool" if is_max else "avg_pool"
-    if x.dtype is d.F32:
-        ignore = int(op.attrs.get("nan_mode") == "IGNORE")
-        call = Call(f"tk_{name}_f32", "float_pool.h", (*shape, *([ignore] if is_max else [])))
-        lowerer.call(call, (lowerer.view(x),), out, (op,), name)
-        return
     layer = Pool(
         "max" if is_max else "avg", n, ih, iw, c, oh, ow, kh, kw, sy, sx, pad[0], pad[2], ih,
         x.dtype.bits, 0 if is_max else one(op, "input_zp"), 0 if is_max else one(op, "output_zp"),
@@ -195,8 +175,6 @@ def resize(lowerer: Lowerer, op: Op) -> None:
     if op.attrs["mode"] == "NEAREST_NEIGHBOR":
         size = c * SIZES[view.buffer.ctype]
         call = Call("tk_resize_nearest", "resize.h", (size, n, ih, iw, oh, ow, *place))
-    elif x.dtype is d.F32:
-        call = Call("tk_resize_bilinear_f32", "float_pool.h", (n, ih, iw, c, oh, ow, *place))
     else:
         shape = (x.dtype.bits, n, ih, iw, c, oh, ow)
         call = Call("tk_resize_bilinear", "resize.h", (*shape, *place))

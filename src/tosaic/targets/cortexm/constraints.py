@@ -14,6 +14,6 @@ def constraint(op: Op) -> str | None:
     if op.name in _REFUSED:
         return "it has no kernel in C"
     for value in (*op.ins, *op.outs):
-        if value.dtype is not d.SHAPE and value.dtype not in C_TYPES:
-            return f"C has no {value.dtype}"
+        if value.dtype is d.F32 or value.dtype not in (*C_TYPES, d.SHAPE):
+            return f"{value.dtype} has no C"
     return None

@@ -120,13 +120,7 @@ def any_convolution(lowerer: Lowerer, op: Op) -> None:
     pointers = [lowerer.view(v) for v in (x, weight, bias)]
     lowerer.done.add(op)
     sizes = (*x.shape, *out.shape[1:])
-    if x.dtype is d.F32:
-        zps: tuple[int, ...] = ()
-        bits: tuple[int, ...] = ()
-        suffix, include = "f32", "float_products.h"
-    else:
-        zps = one(op, "input_zp"), one(op, "weight_zp")
-        bits, suffix, include = (x.dtype.bits,), "any", "conv_any.h"
+    zps = one(op, "input_zp"), one(op, "weight_zp")
     if op.name == "TRANSPOSE_CONV2D":
         pads = op.attrs["out_pad"]
         shape = (*sizes, *weight.shape[1:3], *op.attrs["stride"], pads[0], pads[2])
@@ -149,7 +143,8 @@ def any_convolution(lowerer: Lowerer, op: Op) -> None:
             )
         shape = (*sizes, *window, *stride, *dilation, *pads[::2])
         name = "conv"
-    call = Call(f"tk_{name}_{suffix}", include, (*bits, *shape, *zps, bias.type.size))
+    literals = (x.dtype.bits, *shape, *zps, bias.type.size)
+    call = Call(f"tk_{name}_any", "conv_any.h", literals)
     lowerer.call(call, pointers, out, (op,), name)
 
 

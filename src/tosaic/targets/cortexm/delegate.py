@@ -8,7 +8,7 @@ from functools import cached_property
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, TosaicError
+from tosaic.errors import InvalidInput, ToolMissing, TosaicError
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Array, Graph, Op
 from tosaic.lowering.target import Compiled, Engine, Estimate, OperatorCost, PlacedTensor
@@ -25,7 +25,7 @@ from tosaic.targets.cortexm.streaming import stream
 
 _NAMED = 4  # tensors in a sentence about memory
 _MACS = {"CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL", "MATMUL_T"}
-_COUNTED = 100_000_000  # multiplications up to which a report counts instructions by emulation
+_COUNTED = 20_000_000  # multiplications up to which a report counts instructions by emulation
 
 
 @dataclass(frozen=True, eq=False)
@@ -142,6 +142,8 @@ class Emulated:
         network = self.network
         if not network.core.cpu:
             raise InvalidInput("the target 'c' is no core that could be emulated; take cortex-m4")
+        if absent := qemu.missing():
+            raise ToolMissing(absent)
         if len(network.plan.memories) > 1:
             raise InvalidInput("the emulator runs networks with one memory")
         given = [

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, ToolFailed
+from tosaic.errors import ToolFailed, ToolMissing
 from tosaic.ir.graph import Array, Value
 
 FLAGS = ("-std=c99", "-O2", "-fno-strict-aliasing")
@@ -25,12 +25,12 @@ _NO_DATA = 3  # exit status of a program that can read, write or allocate no mor
 
 
 def compiler() -> list[str]:
-    """The command of this machine's C compiler, $CC first; InvalidInput if there is none."""
+    """The command of this machine's C compiler, $CC first; ToolMissing if there is none."""
     given = shlex.split(os.environ.get("CC", ""))
     found = given or [path for name in ("cc", "gcc", "clang") if (path := shutil.which(name))][:1]
     if not found or shutil.which(found[0]) is None:
         where = f" ($CC names {given[0]!r})" if given else ""
-        raise InvalidInput(
+        raise ToolMissing(
             f"there is no C compiler to build the network with{where}: install gcc or clang, or "
             "run with engine='tosa'"
         )

@@ -25,7 +25,7 @@ from tosaic.targets.cortexm.views import C_TYPES, SIZES, Buffer, View, whole
 
 MOVES = {"TRANSPOSE", "SLICE", "REVERSE", "RESHAPE", "TILE", "PAD", "CONCAT"}
 REDUCTIONS = {"REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY",
-              "REDUCE_PRODUCT", "ARGMAX"}  # fmt: skip
+              "ARGMAX"}  # fmt: skip
 _OPERANDS = {"RESCALE": 1, "TABLE": 1, "NEGATE": 1, "MUL": 2}  # the others are parameters
 _MOST = 48  # operators in one loop
 _CHEAP = 3  # cost up to which an element is computed for each consumer anew
@@ -345,8 +345,8 @@ class Lowerer:
 
 def c_type(value: Value) -> str:
     found = C_TYPES.get(value.dtype)
-    if found is None:
-        raise Unsupported(f"C has no {value.dtype}", value.loc)
+    if found is None or value.dtype is d.F32:
+        raise Unsupported(f"{value.dtype} has no C", value.loc)
     return found
 
 

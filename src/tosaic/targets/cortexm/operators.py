@@ -124,8 +124,6 @@ _ARITHMETIC = {"ADD": ("tk_add", "+"), "SUB": ("tk_sub", "-")}
 @rule(*_ARITHMETIC)
 def add(op: Op, args: Sequence[Expr]) -> Expr:
     name, sign = _ARITHMETIC[op.name]
-    if op.outs[0].dtype is d.F32:
-        return Apply(f"{{0}} {sign} {{1}}", tuple(args), "float")
     if _wide(op):
         return Apply(f"{name}64({{0}}, {{1}})", tuple(args), "int64_t")
     a, b = args
@@ -138,8 +136,6 @@ def add(op: Op, args: Sequence[Expr]) -> Expr:
 @rule("MUL")
 def mul(op: Op, args: Sequence[Expr]) -> Expr:
     a, b = args[:2]
-    if op.outs[0].dtype is d.F32:
-        return Apply("{0} * {1}", (a, b), "float")
     shift = int(known(op.ins[2], op).reshape(-1)[0])
     if _wide(op):
         return Apply("tk_mul64({0}, {1})", (a, b), "int64_t")
@@ -186,9 +182,6 @@ def shift(op: Op, args: Sequence[Expr]) -> Expr:
 def extreme(op: Op, args: Sequence[Expr]) -> Expr:
     a, b = args
     is_max = op.name == "MAXIMUM"
-    if op.outs[0].dtype is d.F32:
-        ignore = "_ignore" if op.attrs["nan_mode"] == "IGNORE" else ""
-        return Apply(f"tk_{'max' if is_max else 'min'}f{ignore}({{0}}, {{1}})", (a, b), "float")
     pick = max if is_max else min
     sign = ">" if is_max else "<"
     return Apply(
@@ -200,8 +193,6 @@ def extreme(op: Op, args: Sequence[Expr]) -> Expr:
 @rule("ABS")
 def absolute(op: Op, args: Sequence[Expr]) -> Expr:
     kind = op.outs[0].dtype
-    if kind is d.F32:
-        return Apply("tk_absf({0})", tuple(args), "float")
     more = "64" if kind.bits > 32 else ""
     code = f"{{0}} < 0 ? tk_sub{more}(0, {{0}}) : {{0}}"
     low, high = bounds(kind)
@@ -211,8 +202,6 @@ def absolute(op: Op, args: Sequence[Expr]) -> Expr:
 @rule("NEGATE")
 def negate(op: Op, args: Sequence[Expr]) -> Expr:
     kind = op.outs[0].dtype
-    if kind is d.F32:
-        return Apply("-{0}", (args[0],), "float")
     if kind.bits > 16:
         more = "64" if kind.bits > 32 else ""
         return Apply(f"tk_sub{more}(0, {{0}})", (args[0],), computed_in(kind))
@@ -232,10 +221,6 @@ def clz(op: Op, args: Sequence[Expr]) -> Expr:
 @rule("CLAMP")
 def clamp(op: Op, args: Sequence[Expr]) -> Expr:
     low, high = op.attrs["min_val"], op.attrs["max_val"]
-    if op.outs[0].dtype is d.F32:
-        ignore = "_ignore" if op.attrs["nan_mode"] == "IGNORE" else ""
-        ends = Imm(float(low), "float"), Imm(float(high), "float")
-        return Apply(f"tk_clampf{ignore}({{0}}, {{1}}, {{2}})", (args[0], *ends), "float")
     return clamped(args[0], int(low), int(high))
 
 
@@ -259,16 +244,8 @@ def identity(op: Op, args: Sequence[Expr]) -> Expr:
 @rule("CAST")
 def cast(op: Op, args: Sequence[Expr]) -> Expr:
     source, kind, e = op.ins[0].dtype, op.outs[0].dtype, args[0]
-    if source is d.F32 and kind.is_int:
-        low, high = kind.range
-        if kind.bits > 32:
-            raise Unsupported("CAST from float to int64 has no C", op.loc)
-        return Apply(f"tk_to_int({{0}}, {low if low > INT32[0] else '(-2147483647 - 1)'}, {high})",
-                     (e,), "int32_t", low, high, cost=4)  # fmt: skip
     if kind is d.BOOL:
         return Apply("{0} != 0", (e,), "int32_t", 0, 1)
-    if kind is d.F32:
-        return Apply("(float){0}", (e,), "float")
     if kind.bits > 32:
         return Apply("(int64_t){0}", (e,), "int64_t", e.low, e.high)
     if source.bits > 32:

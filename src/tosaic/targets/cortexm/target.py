@@ -19,10 +19,10 @@ from tosaic.spec.env import Env
 from tosaic.targets.cortexm.constraints import constraint
 from tosaic.targets.cortexm.cores import CORES
 from tosaic.targets.cortexm.delegate import Network, compile_graph
+from tosaic.targets.cortexm.doctor import doctor
 from tosaic.targets.cortexm.program import State
 
 _INTEGERS = "TOSA-1.0+INT+int16+int4+cf"
-_FLOATS = "TOSA-1.0+INT+FP+int16+int4+cf"
 _TRAITS = Traits(sums_ride=False, steps_at_once=8, fuses_widening=True, fuses_epilogue=True)
 
 
@@ -53,12 +53,12 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     options = Options(**{key: value for key, value in given.items() if value is not None})
     _check(options)
     core = CORES[name]
-    env = Env.parse(_FLOATS if options.floats else _INTEGERS)
+    env = Env.parse(_INTEGERS)
     return Target(
         name, env, (constraint,), _TRAITS, emit=partial(_emit, name, options),
         engines={"c": lambda made: made.host, "qemu": lambda made: made.emulated},
         formats={"": Format(partial(_save, name, options))}, about=core.about,
-        options=dict(given), check=options.check,
+        options=dict(given), check=options.check, doctor=doctor,
     )  # fmt: skip
 
 
