@@ -35,7 +35,6 @@ help:
 	@echo "make cortexm      the long run of generated C: samples, conformance tests, random graphs, cores"
 	@echo "make vgf          all of VGF: damaged files, conformance, samples and networks on Vulkan"
 	@echo "make vulkan       install lavapipe, the Vulkan driver for processors (Debian, Ubuntu)"
-	@echo "make cortexm      generated C beside the interpreter: conformance, samples, graphs, QEMU (COUNT=10000)"
 	@echo "make emulator     install the compiler and the emulator of Cortex-M (Debian, Ubuntu)"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
@@ -64,15 +63,6 @@ browser:
 	  { $(SUDO) apt-get update -q && \
 	    $(SUDO) apt-get install -q -y --no-install-recommends chromium fonts-dejavu-core; }
 
-# Generated C is tried on emulated cores where these are; the tests say so where they are not.
-cortexm-tools:
-	-@command -v arm-none-eabi-gcc >/dev/null && command -v qemu-system-arm >/dev/null || \
-	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
-	    gcc gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm; }
-
-cortexm: $(STAMP) cortexm-tools
-	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)
-
 # Networks run on software Vulkan in the tests where there is a driver; they say so where not.
 vulkan:
 	@ls /usr/share/vulkan/icd.d/lvp_icd*.json 2>/dev/null || \
@@ -94,11 +84,6 @@ $(VENV)/.emulator: $(STAMP)
 $(VENV)/.vulkan: $(STAMP)
 	@if test $$(id -u) = 0 && command -v apt-get >/dev/null; then \
 	  $(MAKE) --silent vulkan >/dev/null 2>&1 || echo "no Vulkan driver could be installed"; fi
-	@touch $@
-
-$(VENV)/.cortexm: $(STAMP)
-	@if test $$(id -u) = 0 && command -v apt-get >/dev/null; then \
-	  $(MAKE) --silent cortexm-tools >/dev/null 2>&1 || echo "no QEMU could be installed"; fi
 	@touch $@
 
 demo: $(STAMP)
@@ -177,7 +162,7 @@ replay: $(STAMP)
 	  $(if $(WRITE),--write) $(ARGS)
 
 cortexm: $(STAMP) emulator
-	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m cortexm $(if $(COUNT),--count $(COUNT)) $(ARGS)
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)
 
 vgf: $(STAMP) vulkan
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.vgf_hostile

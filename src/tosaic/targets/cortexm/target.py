@@ -31,14 +31,13 @@ class Options:
     """How the C is made: ``name`` is the prefix of its functions and files.
 
     ``memory`` is "small" for an arena as small as it can be: layers run row by row. ``memories``
-    are bytes by name, the fastest first; the first is the arena. ``floats`` takes float32 as well.
+    are bytes by name, the fastest first; the first is the arena.
     ``max_scratch_bytes`` and ``max_flash_bytes`` are limits, 0 is none.
     """
 
     name: str = "net"
     memory: str = "fast"
     memories: Mapping[str, int] = field(default_factory=dict)
-    floats: bool = False
     max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
     check: bool = True
