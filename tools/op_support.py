@@ -21,6 +21,8 @@ DATA = Path(op_support_answers.__file__).with_name(op_support_answers.FILE)
 
 # What a user may look for here and not find.
 ABSENT = {
+    "`aten.linalg_*` and roots of complex values": "TOSA has no complex numbers; Fourier "
+    "transforms, products and quotients of them become real calls, and lower.",
     "`aten.nonzero`, `aten.masked_select`, `aten.unique*`, `x[mask]`": "The size of the result "
     "depends on the data, and sizes are fixed; `where` keeps the size.",
     "`aten.sym_size.int` and dynamic shapes": "Sizes are fixed: compile for those of the example.",

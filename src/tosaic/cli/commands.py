@@ -43,6 +43,7 @@ def compile(
     max_flash: o.MaxFlash = None,
     option: o.Option = None,
     print_after: o.PrintAfter = None,
+    timing: o.Timing = False,
     strict: o.Strict = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -76,6 +77,8 @@ def compile(
                 title=_title(source, model),
             )  # fmt: skip
     show(artifact.report, as_json and problem is None, quiet)
+    if timing and not as_json:
+        show(artifact.timing, False, False)
     sizes = {str(path): path.stat().st_size for path in (output, report)
              if path is not None and not (problem and path is output)}  # fmt: skip
     if sizes and not as_json and not quiet:
