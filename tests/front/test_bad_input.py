@@ -41,8 +41,8 @@ RUNS: dict[str, tuple[tuple[Any, ...], str]] = {
         r"input 0 \(x\) must be float32\[2,3\], as in the export, not float32\[2,4\]",
     ),
     "batch": (
-        (torch.zeros(4, 3), {"a": torch.zeros(4, 3)}),
-        r"input 0 \(x\) must be float32\[2,3\], as in the export, not float32\[4,3\]",
+        (torch.zeros(3, 3), {"a": torch.zeros(3, 3)}),
+        r"input 0 \(x\) must be float32\[2,3\], as in the export, not float32\[3,3\]",
     ),
     "type": (
         (torch.zeros(2, 3), {"a": torch.zeros(2, 3, dtype=torch.int64)}),
