@@ -44,6 +44,7 @@ def test_what_a_page_shows_runs(
 ) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.syspath_prepend(str(tmp_path))
+    monkeypatch.delitem(sys.modules, "net", raising=False)  # of another test's folder
     before, names = set(sys.modules), {"__name__": "page"}
     try:
         for info, body in _fences(page):

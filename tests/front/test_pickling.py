@@ -72,7 +72,8 @@ def test_another_process_runs_it(
     files = [str(tmp_path / name) for name in ("art.pickle", "out.pt")]
     subprocess.run([sys.executable, "-c", script, *files], check=True, timeout=300)
     theirs, ours = torch.load(files[1]), art.run(*data[0])
-    assert all(torch.equal(theirs[name], ours[name]) for name in ours)
+    for name in ours:  # floats may be summed in another order there
+        torch.testing.assert_close(theirs[name], ours[name], rtol=1e-4, atol=1e-5)
 
 
 def test_a_long_graph_does_not_recurse() -> None:

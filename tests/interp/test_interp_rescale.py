@@ -189,6 +189,7 @@ def test_blocks_of_any_shape_equal_the_definition(
     reach = int(150 / slope)
     v = torch.randint(-reach, reach, shape, generator=generator)
     expected = rescale.exact(v)
+    rescale.prepare()
     assert torch.equal(rescale(v.to(dtype)), expected)
     assert torch.equal(from_carrier(rescale(v.to(dtype), torch.uint8)), expected)
     assert rescale._float64 is not None

@@ -330,7 +330,7 @@ def test_a_histogram_that_grows_counts_what_one_of_that_size_counts() -> None:
 
 def test_zeros_do_not_count_since_they_cost_nothing() -> None:
     scales = []
-    for zeros in (0, 100_000):
+    for zeros in (0, 50_000):
         observer = RangeObserver(dtype=torch.int8, quant_min=-8, quant_max=7)
         observer(torch.cat([data(5000) ** 3, torch.zeros(zeros)]))
         scales.append(observer.calculate_qparams()[0])
@@ -362,7 +362,6 @@ def test_empty_calibration_is_refused(calibration: Any) -> None:
         (data(2, 4), "calibration is an iterable of inputs, such as a list, not Tensor"),
         (5, "calibration is an iterable of inputs, such as a list, not int"),
         ([data(2, 4), data(2, 5)], "calibration input 2 does not run: "),
-        ([(data(2, 4), 3)], "calibration input 1 does not fit: the model takes 1 "),
         ([data(2, 4), 3], "input 2 does not fit: inputs_0 must be a tensor, not int"),
     ],
 )
@@ -375,8 +374,8 @@ def test_bad_schemes_and_models_are_refused() -> None:
     net, x = Net(sequence, linear(4, 4)), data(2, 4)
     with pytest.raises(InvalidInput, match="there is no scheme 'int3'; there are int8, a16w8"):
         quantize(net, (x,), scheme="int3", calibration=[x])
-    with pytest.raises(InvalidInput, match="there is no file .net.pt."):
-        quantize("net.pt", (x,), calibration=[x])
+    with pytest.raises(InvalidInput, match="there is no file .net.pt2."):
+        quantize("net.pt2", (x,), calibration=[x])
     program = quantize(net, (x,), calibration=[x])
     with pytest.raises(InvalidInput, match="the model is quantized already"):
         quantize(program, (x,), calibration=[x])
