@@ -72,9 +72,7 @@ def test_a_call_that_cannot_be_quantized_is_refused_for_that_reason() -> None:
             return torch.gather(x * 2, 1, i)
 
     data = [(torch.randn(2, 9), torch.randint(0, 9, (2, 4))) for _ in range(4)]
-    art = tosaic.compile(
-        Whole(), data[0], target="ethos-u55-128", calibration=data, scheme="a16w8"
-    )
+    art = tosaic.compile(Whole(), data[0], target="ethos-u55-128", calibration=data, scheme="a16w8")
     (refusal,) = art.report.refused
     assert refusal.reason.startswith("GATHER: ")
 
