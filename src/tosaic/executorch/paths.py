@@ -1,7 +1,7 @@
 """Submodules under the paths that scripts for ExecuTorch's Arm backend import from.
 
-Replacing the prefix ``executorch.backends.arm`` by ``tosaic.executorch`` is enough then. Most are
-modules without a file; their names are those of ``tosaic.executorch``.
+A script needs another prefix alone. Most are modules without a file; their names are those of
+``tosaic.executorch``.
 """
 
 from __future__ import annotations

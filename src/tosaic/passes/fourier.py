@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 import operator
+from abc import ABC, abstractmethod
 from typing import Any
 
 import torch
@@ -24,7 +25,7 @@ _LARGEST = 1 << 22  # elements of a matrix
 _LONGEST = 1 << 13  # TOSA's level 8K has no longer FFT
 
 
-class Calls:
+class Calls(ABC):
     """Makes calls where a call is."""
 
     def __init__(self, node: fx.Node, fft: bool = False) -> None:
@@ -35,9 +36,9 @@ class Calls:
     def call(self, target: Any, *args: Any) -> fx.Node:
         return torchapi.new_call(self.node, target, args)
 
+    @abstractmethod
     def parts(self, value: Any) -> Pair:
         """The real and the imaginary part of an operand."""
-        raise NotImplementedError
 
     def size(self, value: fx.Node, axis: int) -> int | None:
         return torchapi.known_size(value.meta["val"].shape[axis])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import math
 import warnings
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -20,12 +21,12 @@ from tosaic.front import torchapi
 _APART = 8.0
 
 
-class DataRun(fx.Interpreter):
+class DataRun(fx.Interpreter, ABC):
     """Runs a program over calibration data, and looks at its values."""
 
+    @abstractmethod
     def end_input(self) -> None:
         """What is seen from now on belongs to the next input."""
-        raise NotImplementedError
 
 
 class Arguments:
