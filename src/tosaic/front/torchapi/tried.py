@@ -10,7 +10,7 @@ from functools import cache
 
 import torch
 
-TRIED = ("2.11", "2.12", "2.13", "2.14", "2.15")
+TRIED = ("2.13",)
 
 
 @cache
@@ -19,7 +19,6 @@ def warn_if_untried(version: str = torch.__version__) -> None:
     short = ".".join(version.split("+")[0].split(".")[:2])
     if short not in TRIED:
         warnings.warn(
-            f"torch {version} has not been tried with this Tosaic; it was with "
-            f"{TRIED[0]} to {TRIED[-1]}",
+            f"torch {version} has not been tried with this Tosaic; {', '.join(TRIED)} has",
             stacklevel=3,
         )
