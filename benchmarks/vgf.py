@@ -75,9 +75,9 @@ def measure(name: str, python: str, network: Path) -> tuple[float, Path]:
     path = network.with_suffix(f".{name}.vgf")
     search = os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples")])
     command = [python, "-W", "ignore", __file__, "--side", name, str(network), str(path)]
-    done = subprocess.run(
-        command, env={**os.environ, **THREADS, "PYTHONPATH": search}, capture_output=True, text=True
-    )
+    programs = os.pathsep.join([str(Path(python).parent), os.environ.get("PATH", "")])
+    known = {**os.environ, **THREADS, "PYTHONPATH": search, "PATH": programs}
+    done = subprocess.run(command, env=known, capture_output=True, text=True)
     if done.returncode:
         raise SystemExit(f"{name} failed:\n{done.stderr[-3000:]}")
     return float(json.loads(done.stdout.splitlines()[-1])), path
