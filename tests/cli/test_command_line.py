@@ -107,6 +107,19 @@ def test_compile_writes_a_file_that_run_runs(
     assert tosaic("run", made, "-i", given, "--expect", result) == 1
 
 
+def test_timing_prints_seconds_by_phase(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("compile", file, "--calibration", f"{file}:data")
+    assert tosaic(*words) == 0
+    assert "calibrate" not in capsys.readouterr().out
+    assert tosaic(*words, "--timing") == 0
+    told = capsys.readouterr().out.splitlines()
+    rows = {line.rsplit(None, 2)[0].strip(): line for line in told if line.rstrip().endswith("%")}
+    for phase in ("import", "quantize", "calibrate", "lower", "rewrite", "verify and prove"):
+        assert phase in rows
+    assert tosaic(*words, "--json") == 0
+    assert "calibrate" in json.loads(capsys.readouterr().out)["timing"]["seconds"]
+
+
 def test_json_is_data_for_machines(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     words = ("explain", f"{file}:mixed", "--shape", "1,3,8,8", "--json")
     assert tosaic(*words) == 0

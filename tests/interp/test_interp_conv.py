@@ -14,8 +14,9 @@ import tosa_serializer as ts
 from judges.single import Single
 from tosaic.errors import Unpredictable
 from tosaic.interp import conv, fused, onednn
-from tosaic.interp.conv import Convolution, Kind, matmul
+from tosaic.interp.conv import Convolution, Kind
 from tosaic.interp.fused import ConvRescale, Table
+from tosaic.interp.int_matmul import matmul
 from tosaic.interp.rescale import Rescale
 
 OPERATOR = {

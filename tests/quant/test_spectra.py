@@ -34,6 +34,8 @@ class Spectrum(nn.Module):
         angles = 2 * math.pi * tones[:, None] / 8000 * place
         bases = torch.cat([angles.cos(), angles.sin()]) * torch.hann_window(POINTS) * (2 / POINTS)
         self.register_buffer("bases", bases[:, None])
+        middles = torch.linspace(2, BINS - 3, 8)[:, None]
+        self.register_buffer("bank", F.relu(1 - (torch.arange(BINS) - middles).abs() / 3))
 
     def forward(self, sound: Tensor) -> Tensor:
         both = F.conv1d(sound, self.bases, stride=HOP)
@@ -47,6 +49,10 @@ class Spectrum(nn.Module):
             return 10 * torch.log10((pair * pair).sum(1) + 1e-9)
         if self.form == "inverse root":
             return torch.rsqrt(re.square() + im.square() + 1e-4)
+        if self.form == "bank on the left":
+            return torch.log(self.bank @ (re * re + im * im) + 1e-7)
+        if self.form == "bank on the right":
+            return torch.log(torch.sqrt(re**2 + im**2).transpose(1, 2) @ self.bank.T + 1e-4)
         return torch.sqrt(re * re + im * im).transpose(1, 2) ** 0.3
 
 
@@ -57,8 +63,9 @@ def _decibels(made, net, inputs) -> float:
 
 @pytest.mark.parametrize(
     "form",
-    ["log of a root", "log of a sum", "decibels, axis of two", "inverse root", "moved and raised"],
-)
+    ["log of a root", "log of a sum", "decibels, axis of two", "inverse root", "moved and raised",
+     "bank on the left", "bank on the right"],
+)  # fmt: skip
 @pytest.mark.parametrize("scheme", ["int8", "a16w8"])
 def test_functions_of_magnitudes_keep_what_is_quiet(form: str, scheme: str) -> None:
     net, data = Spectrum(form).eval(), _sounds(8, 0)

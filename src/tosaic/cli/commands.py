@@ -43,6 +43,7 @@ def compile(
     max_flash: o.MaxFlash = None,
     option: o.Option = None,
     print_after: o.PrintAfter = None,
+    timing: o.Timing = False,
     strict: o.Strict = False,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
@@ -76,7 +77,9 @@ def compile(
                 title=_title(source, model),
             )  # fmt: skip
     show(artifact.report, as_json and problem is None, quiet)
-    sizes = {str(path): path.stat().st_size for path in (output, report)
+    if timing and not as_json:
+        show(artifact.timing, False, False)
+    sizes = {str(path): _bytes_of(path) for path in (output, report)
              if path is not None and not (problem and path is output)}  # fmt: skip
     if sizes and not as_json and not quiet:
         typer.echo("written: " + ", ".join(f"{p} ({size:,} bytes)" for p, size in sizes.items()))
@@ -84,6 +87,12 @@ def compile(
         raise problem
     if strict and artifact.report.refused:
         raise typer.Exit(1)
+
+
+def _bytes_of(path: Path) -> int:
+    """The size of a file, or of all files of a folder."""
+    files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    return sum(each.stat().st_size for each in files)
 
 
 def _saved(artifact: Artifact, path: Path, tests: dict[str, Any]) -> TosaicError | None:

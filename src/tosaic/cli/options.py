@@ -89,6 +89,9 @@ PrintAfter = Annotated[
         help="print the program after a phase, to a file or standard error; `list` names them",
     ),
 ]
+Timing = Annotated[
+    bool, typer.Option("--timing", help="print how long each phase of the compilation took")
+]
 MaxScratch = Annotated[str | None, typer.Option(help="bytes of the arena, as 384K or 2M")]
 MaxFlash = Annotated[str | None, typer.Option(help="bytes of weights and stream")]
 

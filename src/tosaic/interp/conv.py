@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from copy import copy
+from functools import cached_property
 from itertools import pairwise
 from typing import Literal
 
@@ -87,6 +88,11 @@ class Convolution:
         spatial = kind in ("conv2d", "depthwise") and interval[0] >= -128 and interval[1] <= 127
         wanted = bool(integer and fits and spatial) and self._is_ordinary()
         self.integer = wanted and onednn.available()
+        bytes_of = self.digits and interval[0] >= -(1 << 15) and interval[1] < 1 << 15
+        apart = kind == "conv2d" and not input_zp and not any(pad)
+        self._by_bytes = bool(
+            bytes_of and apart and fits and integer and self._is_ordinary() and onednn.available()
+        )
         self._prepare()
 
     def _prepare(self) -> None:
@@ -103,6 +109,11 @@ class Convolution:
         row = self.bias.view(-1, *(1,) * len(self.stride)).to(self._total)
         self._row = row if not self._folded and bool(self.bias.any()) else None
         self._parts: dict[bool, list[Part]] = {}
+        # A depthwise kernel of one element is a factor for each channel.
+        plain = self.kind == "depthwise" and self.channels == self.groups
+        plain = plain and self.weight[0].numel() == 1 and {*self.stride} == {1}
+        exact = torch.float64 if self._wide else torch.float32
+        self._factors = self.weight.flatten().to(exact) if plain and not any(self.pad) else None
 
     def _by_output(self, weight: Tensor) -> Tensor:
         return weight.transpose(0, 1) if self.kind == "transpose" else weight
@@ -176,6 +187,11 @@ class Convolution:
         """Do accumulators come from oneDNN's 8-bit kernels? They give them in float32."""
         return self.integer and bool(self._edges)
 
+    @property
+    def in_bytes(self) -> bool:
+        """Do accumulators come from 8-bit kernels, of whole inputs or of their bytes?"""
+        return bool(self._edges) and (self.integer or self._by_bytes)
+
     def parts(self, integer: bool) -> list[Part]:
         """The prepared convolutions of an engine: oneDNN's 8-bit one, or float arithmetic."""
         if integer not in self._parts:
@@ -208,6 +224,7 @@ class Convolution:
     ) -> onednn.IntegerConvolution:
         """oneDNN's convolution with these weights in this geometry."""
         n, height, width, _ = self.input_shape
+        n *= 1 + self._by_bytes
         if self.explicit:
             height, width = height + sum(self.pad[:2]), width + sum(self.pad[2:])
         return onednn.IntegerConvolution(
@@ -244,19 +261,27 @@ class Convolution:
 
     def accumulate(self, x: Tensor, integer: bool = True) -> Tensor:
         """The exact accumulators as integers held in float32 or float64, channels last."""
+        if self._factors is not None:
+            return self._checked((onednn.from_carrier(x).to(self._factors.dtype) - self.input_zp)
+                                 .mul_(self._factors).add_(self.bias))  # fmt: skip
         if integer and self.engine and x.itemsize == 1:
             total = self._sum(self.carrier(x), True)
+        elif integer and self._by_bytes and self._edges and x.dtype is torch.int16:
+            total = self._sum_of_bytes(x)
         else:
             with strict_float32():
                 total = self._float(onednn.from_carrier(x))
         total = total.to(self._total)
         if self._row is not None:
             total = total.add_(self._row)
+        return self._checked(total).movedim(1, -1).contiguous()
+
+    def _checked(self, total: Tensor) -> Tensor:
         if not self.safe:
             low, high = dtype_range(self.accumulator)
             if bool(((total < low) | (total > high)).any()):
                 raise Unpredictable("a sum lies outside its accumulator")
-        return total.movedim(1, -1).contiguous()
+        return total
 
     def _float(self, x: Tensor) -> Tensor:
         if not self.digits:
@@ -265,6 +290,19 @@ class Convolution:
         digits = torch.cat([value >> 8, value & 255]).float().movedim(-1, 1)
         high, low = self._sum(digits, False).double().chunk(2)
         return high.mul_(256).add_(low)
+
+    def _sum_of_bytes(self, x: Tensor) -> Tensor:
+        """The same with 8-bit kernels: the low byte comes lowered by 128, as carriers have it."""
+        low = x.to(torch.uint8)
+        high = (x >> 8).to(torch.uint8) ^ onednn.OFFSET
+        sums = self._sum(torch.cat([high, low]).movedim(-1, 1), True).double()
+        high, low = sums.chunk(2)
+        return torch.add(low, high, alpha=256).add_(self._lowered)
+
+    @cached_property
+    def _lowered(self) -> Tensor:
+        total = self.weight.sum((1, 2, 3), dtype=torch.int64).double()
+        return (total * onednn.OFFSET)[:, None, None]
 
     def _sum(self, x: Tensor, integer: bool) -> Tensor:
         """The sum of the parts, each over its range of input channels."""
@@ -294,29 +332,9 @@ class Convolution:
         if self.kind == "depthwise":
             part.groups = len(index)
             part.input_shape = (*self.input_shape[:-1], len(index))
+        part.__dict__.pop("_lowered", None)
         part._prepare()
         return part
 
     def __call__(self, x: Tensor) -> Tensor:
         return self.accumulate(x).to(self.accumulator)
-
-
-def matmul(
-    a: Tensor, b: Tensor, *, a_zp: int = 0, b_zp: int = 0, accumulator: torch.dtype = torch.int32
-) -> Tensor:
-    """MATMUL of [N, H, C] and [N, C, W]: exact, whatever the operands."""
-    peaks = [
-        max(zp - dtype_range(t.dtype)[0], dtype_range(t.dtype)[1] - zp)
-        for t, zp in ((a, a_zp), (b, b_zp))
-    ]
-    bound = peaks[0] * peaks[1] * a.shape[2]
-    dtype = torch.float32 if bound < FLOAT32_EXACT else torch.float64
-    with strict_float32():
-        total = torch.bmm(a.to(dtype) - a_zp, b.to(dtype) - b_zp)
-    low, high = dtype_range(accumulator)
-    if bound > high and bool(((total < low) | (total > high)).any()):
-        raise Unpredictable("a sum lies outside its accumulator")
-    return total.to(accumulator)
-
-
-__all__ = ["Convolution", "Interval", "Kind", "matmul", "torch_weight"]

@@ -11,6 +11,7 @@ from tosaic.interp.exact import Interval
 from tosaic.interp.kernel import TORCH, Context, Run, kernel
 from tosaic.interp.operands import specialise
 from tosaic.interp.rescale import Rescale
+from tosaic.interp.rescale_scalar import scalar_rescale
 from tosaic.ir.graph import Op
 from tosaic.spec import dtypes as d
 
@@ -56,9 +57,10 @@ def rescale(op: Op, context: Context) -> Run:
     known = [v.const.array.tobytes() for v in op.ins[1:] if v.const is not None]
     if len(known) < len(op.ins) - 1:
         return _rescale(op)
-    key = (*types, *known, *op.attrs.values())
+    ends = context.bounds.of(op.ins[0])
+    key = (*types, *known, *op.attrs.values(), ends)
     if key not in context.rescales:
-        context.rescales[key] = _rescale(op)
+        context.rescales[key] = scalar_rescale(op, ends) or _rescale(op)
     return context.rescales[key]
 
 

@@ -61,6 +61,8 @@ def add(op: Op, context: Context) -> Run:
     compute, is_sum = (torch.add, True) if op.name == "ADD" else (torch.sub, False)
     if op.outs[0].dtype.is_float:
         return compute
+    if op.outs[0] in context.bounds:
+        return compute
     low, high = op.outs[0].dtype.range
 
     def run(a: Tensor, b: Tensor) -> Tensor:
@@ -86,15 +88,20 @@ def _ends(x: Tensor) -> tuple[int, int]:
 def mul(op: Op, context: Context) -> Run:
     """Without a shift the low bits of the product are the result; with one it must fit."""
     kind, wide = op.ins[0].dtype, TORCH[op.outs[0].dtype]
+    a, b = (context.bounds.of(v) for v in op.ins[:2]) if kind.is_int else ((0, 0), (0, 0))
+    peak = max(map(abs, a)) * max(map(abs, b))
 
     def make(shift: Tensor) -> Run:
         bits = int(shift)
         if kind.is_float:
             return torch.mul
         if bits == 0:
-            return lambda a, b: a.to(wide) * b.to(wide)
+            return torch.mul if kind is d.I32 else lambda a, b: a.to(wide) * b.to(wide)
         require(0 <= bits <= 63, f"shift {bits} is outside of 0 to 63")
+        fits = kind is d.I32 and peak + (1 << bits - 1) < 1 << 31  # the product before the shift
         half = 1 << bits - 1
+        if fits:
+            return lambda a, b: (a * b).add_(half).bitwise_right_shift_(bits)
 
         def run(a: Tensor, b: Tensor) -> Tensor:
             product = a.to(torch.int64) * b.to(torch.int64)

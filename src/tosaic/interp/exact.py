@@ -48,10 +48,14 @@ def sum_interval(weight: Tensor, low: int, high: int) -> Interval:
     low, high = min(low, 0), max(high, 0)
     lows, highs = [], []
     flat = weight.reshape(len(weight), -1)
+    small = weight.dtype in (torch.int8, torch.int16) and flat.shape[1] < 1 << 16
+    kind = torch.int32 if small else torch.int64
     # Some at a time: what is made of them stays in the caches.
     for rows in torch.split(flat, max(1, _ELEMENTS // max(1, flat.shape[1]))):
-        positive = rows.clamp(min=0).sum(1, dtype=torch.int64)
-        negative = rows.sum(1, dtype=torch.int64) - positive
+        wide = rows.to(kind)
+        total = wide.sum(1, dtype=kind).to(torch.int64)
+        positive = wide.clamp(min=0).sum(1, dtype=kind).to(torch.int64)
+        negative = total - positive
         lows.append(positive * low + negative * high)
         highs.append(positive * high + negative * low)
     return Interval(torch.cat(lows), torch.cat(highs))

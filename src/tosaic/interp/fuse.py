@@ -16,6 +16,7 @@ from tosaic.spec.dtypes import I8
 
 _CONVOLUTIONS = {"CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D"}
 _PAIRWISE = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
+TABLED = 1 << 16  # elements from which a table of all pairs of int8 pays at once
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,16 +44,15 @@ FusedMaker = Callable[[Group, Context, bool], Run | None]
 FUSED: dict[str, FusedMaker] = {}
 
 
-def groups(graph: Graph) -> list[Group]:
-    """All operators of a graph in an order in which they can run, chains as groups."""
+def groups(graph: Graph) -> dict[Op, Group]:
+    """The groups of a graph that have kernels of their own, by their operators."""
     finder = _Finder(graph)
     taken: dict[Op, Group] = {}
     for op in graph.ops:
         group = finder.chain(op)
         if group is not None and not any(o in taken for o in group.ops):
             taken.update((o, group) for o in group.ops)
-    order = (taken.get(op, Group("", (op,))) for op in graph.ops)
-    return [group for op, group in zip(graph.ops, order) if group.ops[-1] is op]
+    return taken
 
 
 def carried(graph: Graph, fused: list[Group]) -> set[Value]:
@@ -78,7 +78,7 @@ class _Finder:
     def chain(self, op: Op) -> Group | None:
         if op.name in _CONVOLUTIONS and not op.ins[0].is_const:
             return self.tail("convolution", (op,))
-        if op.name in _PAIRWISE:
+        if op.name in _PAIRWISE and op.outs[0].type.size >= TABLED:
             wideners = [self.widener(v, op) for v in op.ins[:2]]
             if wideners[0] is not wideners[1]:
                 return self.tail("pairwise", (*filter(None, wideners), op))

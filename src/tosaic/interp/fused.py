@@ -17,7 +17,7 @@ from tosaic.interp.conv import Convolution
 from tosaic.interp.convert import rescaler
 from tosaic.interp.fuse import FUSED, Group
 from tosaic.interp.kernel import KERNELS, Context, Run, constant
-from tosaic.interp.rescale import Rescale
+from tosaic.interp.rescale import PAYS, Rescale
 from tosaic.ir.graph import Op, Value
 from tosaic.spec.dtypes import I8
 
@@ -48,13 +48,13 @@ class ConvRescale:
 
     Where a proof allows, oneDNN does all of it in one call; otherwise exact accumulators are
     rescaled. `carrier` is the torch type of the result: int8, or uint8 for `value + 128`, which
-    spares the next convolution a pass. Other output types than int8 have no carrier. Without
-    ``proves`` only proofs that cost next to nothing are made.
+    spares the next convolution a pass. Other output types than int8 have no carrier. Proofs that
+    cost something are made once ``waits`` values of a channel have come without them.
     """
 
     def __init__(
         self, convolution: Convolution, rescale: Rescale, carrier: torch.dtype = torch.int8,
-        proves: bool = True,
+        waits: int = 0,
     ) -> None:  # fmt: skip
         self.convolution, self.rescale, self.carrier = convolution, rescale, carrier
         self._out = carrier if rescale.output is torch.int8 else rescale.output
@@ -64,11 +64,16 @@ class ConvRescale:
         low, high = (level + self._lift for level in rescale.levels)
         saturated = (low, high) == (self._lift - 128, self._lift + 127)
         self._levels = None if saturated else (low, high)
+        self._waits = waits
+        self._prepare()
+
+    def _prepare(self) -> None:
+        proves, convolution, rescale = self._waits <= 0, self.convolution, self.rescale
         narrow = rescale.output is torch.int8 and not rescale.output_unsigned
         if proves and convolution.integer and narrow:
             self._fuse()
         if self._fused is None:
-            convolution.parts(convolution.engine)
+            convolution.parts(convolution.in_bytes)
             rescale.prepare(float32=not convolution.integer, fits=proves)
 
     @property
@@ -116,6 +121,10 @@ class ConvRescale:
         return torch.equal(onednn.from_carrier(self(x))[..., index], expected)
 
     def __call__(self, x: Tensor) -> Tensor:
+        if self._waits > 0:
+            self._waits -= self.convolution.outputs // self.convolution.channels
+            if self._waits <= 0:
+                self._prepare()
         if self._fused is None:
             return self.rescale(self.convolution.accumulate(x), self._out)
         nchw = self._fused(self.convolution.carrier(x), self.carrier, self._levels)
@@ -193,7 +202,7 @@ def convolution(group: Group, context: Context, carrier: bool) -> Run | None:
     except Unpredictable:  # no scale of TOSA's: an error of the run, and RESCALE's own
         return None
     kind = torch.uint8 if carrier else torch.int8
-    return ConvRescale(ready, behind, kind, proves=not context.for_few_runs)
+    return ConvRescale(ready, behind, kind, waits=PAYS)
 
 
 def pairwise(group: Group, context: Context, carrier: bool) -> Run | None:
@@ -206,8 +215,6 @@ def pairwise(group: Group, context: Context, carrier: bool) -> Run | None:
     if any(v.is_const and math.prod(v.shape) != 1 for op in group.ops for v in op.ins):
         return None  # a constant that differs from element to element is no function of x alone
     shape = group.result.shape
-    if context.for_few_runs and math.prod(shape) < 1 << 16:
-        return None
     function = _Scalars(group, context)
     try:
         table = Table(function, len(ins), torch.uint8 if carrier else torch.int8)

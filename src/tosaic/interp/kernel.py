@@ -16,6 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from tosaic.interp.bounds import Bounds
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.spec import dtypes as d
 
@@ -52,8 +53,8 @@ class Context:
     plan_region: Callable[[Graph], RegionRun]
     variables: dict[str, Tensor] = field(default_factory=dict)
     constants: set[int] = field(default_factory=set)  # where the constants lie in memory
-    for_few_runs: bool = False  # proofs that only pay after many runs are left out
     rescales: dict[object, Run] = field(default_factory=dict)  # by their parameters
+    bounds: Bounds = field(default_factory=Bounds)
 
     def keeps(self, tensor: Tensor) -> bool:
         """Whether a tensor lies in memory that the next run reads, too."""

@@ -23,8 +23,6 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 _BATCH_PLANS_KEPT = 2
-PROOFS_PAY = 16
-"""After so many runs the proof of a faster way is likely to pay: it costs about as much."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,35 +43,26 @@ class Model:
 
     ``run`` takes numpy arrays or torch tensors in graph order and gives a list of arrays. Inputs
     whose first axis is n times the graph's run as a batch of n. Bytes that the graph reads as
-    uint8 may be given as such; it gives them in int8, as TOSA has them. ``for_few_runs`` leaves
-    out proofs of faster kernels until there were so many runs that they pay.
+    uint8 may be given as such; it gives them in int8, as TOSA has them. Faster kernels are proved
+    and prepared once so many values have come that it pays: a graph that runs once has none.
     """
 
-    def __init__(self, graph: Graph, for_few_runs: bool = False) -> None:
+    def __init__(self, graph: Graph) -> None:
         self.graph = graph
         unsigned = {op.ins[0] for op in graph.ops if op.attrs.get("input_unsigned")}
         self.inputs = [replace(_port(v), is_unsigned=v in unsigned) for v in graph.inputs]
         self.outputs = [_port(v) for v in graph.outputs]
-        self._plan = Plan(graph, for_few_runs=for_few_runs)
-        self._left = PROOFS_PAY if for_few_runs else 0
+        self._plan = Plan(graph)
         self._batched: dict[int, Plan | None] = {}
 
     def run(self, *inputs: Any) -> list[Array]:
         """The outputs of the graph, bit-exact in integers."""
         tensors, count = self._accept(inputs)
-        self._prove(count)
         plan = self._plan if count == 1 else self._batch_plan(count)
         if plan is None:
             return self._one_by_one(tensors, count)
         own = self._apart(tensors, plan.execute(tensors))
         return [to_numpy(t, port.dtype) for t, port in zip(own, self.outputs, strict=True)]
-
-    def _prove(self, count: int) -> None:
-        """Take the faster kernels as soon as there are many runs."""
-        if self._left > 0:
-            self._left -= count
-            if self._left <= 0:
-                self._plan, self._batched = Plan(self.graph), {}
 
     def _apart(self, inputs: list[Tensor], results: list[Tensor]) -> list[Tensor]:
         """Results in memory of their own: not the caller's, a constant's, or one another's."""

@@ -17,6 +17,7 @@ from tosaic.interp import onednn
 from tosaic.interp.exact import strict_float32
 from tosaic.interp.fuse import FUSED, Group, carried, groups
 from tosaic.interp.kernel import KERNELS, TORCH, Context, Run, place, to_torch
+from tosaic.interp.row_chains import RowChain, row_chains
 from tosaic.ir.graph import Graph, Op, Value
 
 Registers = list[Tensor | None]
@@ -36,16 +37,13 @@ class Step:
 class Plan:
     """The prepared steps of a graph; regions of control flow have plans of their own."""
 
-    def __init__(
-        self, graph: Graph, context: Context | None = None, for_few_runs: bool = False
-    ) -> None:
+    def __init__(self, graph: Graph, context: Context | None = None) -> None:
         self.graph = graph
-        self.context = context or Context(
-            lambda region: Plan(region, self.context).execute, for_few_runs=for_few_runs
-        )
+        self.context = context or Context(lambda region: Plan(region, self.context).execute)
         self._registers = {value: i for i, value in enumerate(graph.values())}
         self._initial: Registers = [_initial(value) for value in self._registers]
         self.context.constants.update(place(t) for t in self._initial if t is not None)
+        self.context.bounds.add(graph)
         self._inputs = tuple(self._registers[v] for v in graph.inputs)
         self._outputs = tuple(self._registers[v] for v in graph.outputs)
         with torch.inference_mode(), strict_float32():
@@ -56,23 +54,35 @@ class Plan:
         self._plan_frees()
 
     def _prepare(self) -> None:
-        found = groups(self.graph)
-        passing = carried(self.graph, [g for g in found if g.kind])
+        taken = groups(self.graph)
+        found = row_chains(self.graph, taken)
+        passing = carried(self.graph, list(dict.fromkeys(taken.values())))
+        uses, kept = self.graph.uses(), set(self.graph.outputs)
         self.steps: list[Step] = []
         self._fused: dict[int, Group] = {}  # index of a step -> the group it computes
         for group in found:
             if not group.kind:
                 self.steps.append(self._single(group.ops[0]))
                 continue
-            run = FUSED[group.kind](group, self.context, group.result in passing)
-            if run is None:
+            if group.kind == "rows":
+                own = set(group.ops)
+                made = (op.outs[0] for op in group.ops)
+                outs = [v for v in made if v in kept or not own.issuperset(uses.get(v, ()))]
+                self._fused[len(self.steps)] = group
+                reads = tuple(self._registers[v] for v in group.ins)
+                writes = tuple(self._registers[v] for v in outs)
+                run = RowChain(group, self.context, outs)
+                self.steps.append(Step(run, group.ops[-1], reads, writes))
+                continue
+            fused = FUSED[group.kind](group, self.context, group.result in passing)
+            if fused is None:
                 parts = [self._single(op) for op in group.ops]
                 self.steps += [replace(part, run=_uncarried(part.run)) for part in parts]
                 continue
             self._fused[len(self.steps)] = group
             reads = tuple(self._registers[v] for v in group.ins)
             writes = (self._registers[group.result],)
-            self.steps.append(Step(run, group.ops[-1], reads, writes))
+            self.steps.append(Step(fused, group.ops[-1], reads, writes))
 
     def _single(self, op: Op) -> Step:
         maker = KERNELS.get(op.name)

@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tosaic.interp import conv
+from tosaic.interp import conv, int_matmul
 from tosaic.interp.kernel import TORCH, Context, Run, kernel
 from tosaic.interp.operands import specialise
 from tosaic.ir.graph import Op
@@ -169,6 +169,7 @@ def _torch_order(pad: tuple[int, ...]) -> list[int]:
 def matmul(op: Op, context: Context) -> Run:
     target, transposed = TORCH[op.outs[0].dtype], op.name == "MATMUL_T"
     batches = op.outs[0].shape[0]
+    ends = [context.bounds.of(v) if v.dtype.is_int else None for v in op.ins[:2]]
 
     def right(b: Tensor) -> Tensor:
         return b.mT.expand(batches, -1, -1) if transposed else b
@@ -177,6 +178,9 @@ def matmul(op: Op, context: Context) -> Run:
         return torch.bmm(a.float(), right(b).float()).to(target)
 
     def in_integers(a: Tensor, b: Tensor, a_zp: Tensor, b_zp: Tensor) -> Tensor:
-        return conv.matmul(a, right(b), a_zp=int(a_zp), b_zp=int(b_zp), accumulator=target)
+        points = {"a_zp": int(a_zp), "b_zp": int(b_zp)}
+        return int_matmul.matmul(
+            a, right(b), **points, accumulator=target, a_ends=ends[0], b_ends=ends[1]
+        )
 
     return in_floats if op.outs[0].dtype.is_float else in_integers

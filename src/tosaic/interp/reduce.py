@@ -58,6 +58,8 @@ def reduce_sum(op: Op, context: Context) -> Run:
     axis, kind = op.attrs["axis"], op.outs[0].dtype
     if kind.is_float:
         return in_float32(op, lambda x: x.sum(axis, keepdim=True))
+    if op.outs[0] in context.bounds:
+        return lambda x: x.sum(axis, keepdim=True, dtype=x.dtype)
     length, highest = op.ins[0].shape[axis], kind.range[1]
 
     def run(x: Tensor) -> Tensor:

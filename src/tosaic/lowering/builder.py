@@ -111,9 +111,9 @@ class Lowering(Builder):
             intervals.forget(value)
         return value
 
-    def magnitude(self, x: Value) -> int:
-        """How far from 0 an integer can be, by interval analysis."""
-        return max(map(abs, self._rough.of(x).ends))
+    def magnitude(self, x: Value, exact: bool = False) -> int:
+        """How far from 0 an integer can be, by interval analysis; exactly, with all constants."""
+        return max(map(abs, (self._exact if exact else self._rough).of(x).ends))
 
     def mul(self, x: Value, y: Value, shift: int = 0) -> Value:
         """x · y / 2^shift, rounded once."""
@@ -301,7 +301,7 @@ class Lowering(Builder):
 
     def _most(self, x: Value) -> float:
         """How far from 0 an operand of a sum can be; int48 is never as far as its type."""
-        return self.magnitude(x) + 1.0 if x.dtype is d.I48 else x.dtype.range[1] + 1.0
+        return self.magnitude(x, exact=True) + 1.0 if x.dtype is d.I48 else x.dtype.range[1] + 1.0
 
     def bounded(self, x: Value, low: float, high: float) -> Value:
         """The value limited to a range of real numbers; free where it has to be rescaled anyway."""

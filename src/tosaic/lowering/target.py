@@ -70,6 +70,7 @@ class Estimate:
     tensors: tuple[PlacedTensor, ...] = ()
     flash_parts: Mapping[str, int] = field(default_factory=dict)
     clock: float = 0.0
+    unit: str = "cycles"  # or instructions
 
 
 @dataclass(frozen=True, eq=False)
@@ -90,7 +91,7 @@ class Compiled:
     @cached_property
     def model(self) -> Model:
         """The interpreter of the TOSA file that was compiled."""
-        return self.known_model or Model(flatbuffer.read(self.tosa), for_few_runs=True)
+        return self.known_model or Model(flatbuffer.read(self.tosa))
 
     @property
     def estimate(self) -> Estimate | None:

@@ -117,6 +117,40 @@ def _widen(size: fx.Node) -> None:
         if all(user.op == "call_function" for user in node.users):
             _mark(node, "magnitude")
             left += [user for user in node.users if _is_move(user)]
+            for user in list(node.users):
+                left += _banks(user, node)
+
+
+def _banks(call: fx.Node, source: fx.Node) -> list[fx.Node]:
+    """The linear layers of weights that are not negative which read a magnitude or its square:
+    sums of bins. A constant matrix on the left is such a layer between two transpositions."""
+    if squared(call) is source:
+        layers = [layer for user in list(call.users) for layer in _banks(user, call)]
+        return [call] if layers else []
+    if name_of(call) in ("aten.matmul.default", "aten.bmm.default", "aten.mm.default"):
+        made = _from_left(call, source)
+        return [] if made is None else [made]
+    weight = values_of(call.args[1]) if name_of(call) == "aten.linear.default" else None
+    return [call] if weight is not None and bool((weight >= 0).all()) else []
+
+
+def _from_left(call: fx.Node, source: fx.Node) -> fx.Node | None:
+    """C · x as the transposition of a linear layer of that of x."""
+    held, example = values_of(call.args[0]), source.meta["val"]
+    if held is None or call.args[1] is not source or not bool((held >= 0).all()):
+        return None
+    held = held[0] if held.dim() == 3 and len(held) == 1 else held
+    if held.dim() != 2 or example.dim() < 2:
+        return None
+    with call.graph.inserting_before(call):
+        turned = _call(source, _aten.transpose.int, (source, -1, -2))
+        turned.meta["val"] = example.transpose(-1, -2)
+        weight = hold(call, f"{call.name}_bank", held.detach().contiguous())
+        layer = _call(call, _aten.linear.default, (turned, weight))
+        layer.meta["val"] = call.meta["val"].transpose(-1, -2)
+    call.target, call.args, call.kwargs = _aten.transpose.int, (layer, -1, -2), {}
+    _mark(turned, "magnitude")
+    return layer
 
 
 def _moved(node: fx.Node) -> Iterator[fx.Node]:
@@ -160,8 +194,8 @@ def _split_weight(layer: fx.Node) -> None:
     upper = (values.detach() / steps).round() * steps
     graph = layer.graph
     with graph.inserting_before(layer):
-        high = hold(layer, "upper", upper, argument.meta)
-        low = hold(layer, "lower", values.detach() - upper, argument.meta)
+        high = hold(layer, f"{layer.name}_upper", upper, argument.meta)
+        low = hold(layer, f"{layer.name}_lower", values.detach() - upper, argument.meta)
         first = graph.node_copy(layer)
         second = graph.node_copy(layer)
     rest = layer.args[3:]

@@ -42,10 +42,11 @@ def cheapest(
     scale = max(map(abs, extra.values()), default=1.0) or 1.0
     # Of equal costs the fewest calls are taken.
     costs = [max(extra[call], 0.0) / scale + 1e-4 for call in calls] + [0.0] * len(values)
+    # HiGHS prints lines of its own where presolve has found a solution.
     made = milp(
-        np.array(costs), integrality=np.ones(count),  # HiGHS prints lines where some are not
+        np.array(costs), integrality=np.ones(count),
         bounds=Bounds(0, 1), constraints=LinearConstraint(rows.tocsr(), low, high),
-        options={"time_limit": limit_s, "mip_rel_gap": 0.01},
+        options={"time_limit": limit_s, "mip_rel_gap": 0.01, "presolve": False},
     )  # fmt: skip
     if made.x is None:
         return frozenset(calls)

@@ -28,6 +28,7 @@ from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
+from tosaic.runtime.timing import Timing, current
 from tosaic.runtime.versions import versions
 from tosaic.targets.catalog import target_of
 
@@ -39,6 +40,7 @@ class Artifact:
     ``run`` takes and gives what the program does, in its own structure. ``delegates`` are the
     graphs as the target's compiler made them, in the order of ``partition.graphs``; TOSA has none.
     ``options`` are what it was compiled with beside the target, ``device`` is the target itself.
+    ``timing`` is how long each phase of the compilation took.
     """
 
     program: Program
@@ -48,6 +50,7 @@ class Artifact:
     options: Mapping[str, Any] = field(default_factory=dict)
     made_for: Target | None = None
     precision: Precision | None = None  # what automatic precision has chosen, and why
+    timing: Timing = field(default_factory=current)
 
     def __repr__(self) -> str:
         return f"<tosaic Artifact: {self.report.headline}>"
@@ -132,14 +135,15 @@ class Artifact:
         return report_of(
             self.target, self.partition, self.delegates, self.boundary,
             quantization_of(self.program), self.settings, versions(self.device.packages), sizes,
-            self.precision,
+            self.precision, self.timing,
         )  # fmt: skip
 
     @property
     def settings(self) -> dict[str, str]:
         """What it was compiled with: the target's configuration, scheme, types at the boundary."""
-        given = {name: value for name, value in self.options.items() if value is not None}
-        return {name: str(value) for name, value in {**self.device.options, **given}.items()}
+        known = dict(self.device.options)
+        known |= {name: value for name, value in self.options.items() if value is not None}
+        return {name: str(value) for name, value in known.items() if value is not None}
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:

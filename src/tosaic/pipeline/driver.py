@@ -15,7 +15,7 @@ from tosaic.boundary.ports import ends_of, names_of, with_ends
 from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
-from tosaic.front.examples import check_examples
+from tosaic.front.examples import checked_examples
 from tosaic.front.imported import Imported
 from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
@@ -32,9 +32,21 @@ from tosaic.pipeline.float_check import agree, float_faults
 from tosaic.pipeline.goals import Goal
 from tosaic.runtime.phases import ended
 from tosaic.runtime.progress import say
+from tosaic.runtime.timing import (
+    CHECK,
+    EMIT,
+    IMPORT,
+    LOWER,
+    PROVE,
+    QUANTIZE,
+    REWRITE,
+    measured,
+    phase,
+)
 from tosaic.targets.catalog import target_of
 
 
+@measured()
 def compile_model(
     model: Any,
     example_inputs: tuple[Any, ...],
@@ -56,7 +68,7 @@ def compile_model(
     if scheme == "auto":
         from tosaic.pipeline.auto import compile_auto  # which knows this module
 
-        check_examples(example_inputs)
+        example_inputs = checked_examples(example_inputs)
         source = import_model(model, example_inputs, dynamic_shapes)
         return compile_auto(
             source, example_inputs, chosen, calibration, accuracy or Goal(), budget_s, options, io
@@ -103,9 +115,11 @@ def program_for(
     io: Any = None,
 ) -> Program:
     """The model as calls, quantized by a scheme, or where the target has integers alone."""
-    check_examples(example_inputs)
+    example_inputs = checked_examples(example_inputs)
     say("exporting the model")
-    source = import_model(model, example_inputs, dynamic_shapes)
+    has_fft = target.env.has("fft") and scheme is None
+    with phase(IMPORT):
+        source = import_model(model, example_inputs, dynamic_shapes, has_fft)
     ended(phases.IMPORT, partial(_printed, source))
     return program_from(source, example_inputs, target, scheme, calibration, io)
 
@@ -129,10 +143,11 @@ def program_from(
         say("quantizing")
         from tosaic.quant.flow import quantized  # for those who quantize
 
-        source = quantized(
-            source, example_inputs, scheme="int8" if scheme is None else scheme,
-            calibration=calibration, target=target, ends=ends,
-        )  # fmt: skip
+        with phase(QUANTIZE):
+            source = quantized(
+                source, example_inputs, scheme="int8" if scheme is None else scheme,
+                calibration=calibration, target=target, ends=ends,
+            )  # fmt: skip
         ended(phases.QUANTIZE, partial(_printed, source))
     elif scheme is not None:
         raise InvalidInput(f"{target.name} has floats alone; a scheme needs a target with integers")
@@ -196,20 +211,24 @@ def compiled(
     kept: dict[str, str] = {}
     while True:
         say("lowering to TOSA")
-        found = lowered(program, target, kept)
+        with phase(LOWER):
+            found = lowered(program, target, kept)
         undefined = next((p for p in found.pieces if p.undefined), None)
         if undefined is not None:
             call = _offender(program, target, kept, found, undefined, examples)
             kept[call.name] = undefined.undefined or ""
             continue
         lower = partial(lowered, program, target)
-        if target.check and (wrong := float_faults(program, target, found, examples, lower)):
+        with phase(CHECK):
+            wrong = float_faults(program, target, found, examples, lower) if target.check else {}
+        if wrong:
             kept |= wrong
             continue
         if target.emit is None:
             return found, ()
         say(f"compiling for {target.name}")
-        made = _emitted(program, target, found, examples)
+        with phase(EMIT):
+            made = _emitted(program, target, found, examples)
         if not isinstance(made, _Failed):
             return found, made
         kept[_offender(program, target, kept, found, made.piece, examples).name] = made.reason
@@ -223,15 +242,17 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
             continue
         _ended(phases.LOWER, piece, target)
         lay_out(piece)
-        piece.graph = target.improve(piece.graph)
+        with phase(REWRITE):
+            piece.graph = target.improve(piece.graph)
         drop_unread(piece)
         take_unsigned(piece, target)
         _ended(phases.BOUNDARY, piece, target)
         if target.workarounds is not None:
             target.workarounds(piece.graph)
             _ended(phases.WORKAROUNDS, piece, target)
-        verify(piece.graph, target.env, target.constraints)
-        piece.undefined = prove_defined(piece)
+        with phase(PROVE):
+            verify(piece.graph, target.env, target.constraints)
+            piece.undefined = prove_defined(piece)
     return found
 
 

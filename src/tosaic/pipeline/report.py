@@ -15,6 +15,7 @@ from tosaic.lowering.target import Compiled, Estimate
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.runtime.printed import Printed, grid, plain
+from tosaic.runtime.timing import Timing
 
 if TYPE_CHECKING:
     from tosaic.pipeline.quantization import Quantization
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
 _LINE = 72  # characters of a line of source
 _PLACES = 3  # of refusals that are told together
 _SHOWN = 12  # modules in a table of costs
+_POSSESSIVE = "'s estimate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,6 +69,7 @@ class Costs:
     modules: tuple[Cost, ...]
     flash_parts: dict[str, int] = field(default_factory=dict)
     clock: float = 0.0
+    unit: str = "cycles"
 
     @property
     def milliseconds(self) -> float | None:
@@ -99,11 +102,17 @@ class Report(Printed):
     versions: dict[str, str] = field(default_factory=dict)
     file_sizes: dict[str, int] = field(default_factory=dict)
     precision: Precision | None = None
+    timing: Timing = field(default_factory=Timing)
 
     @property
     def cycles(self) -> int | None:
         """Cycles of all graphs; None where nobody estimates them."""
         return self._total(lambda told: told.cycles)
+
+    @property
+    def unit(self) -> str:
+        """What ``cycles`` counts: cycles, or instructions of a CPU."""
+        return next((d.estimate.unit for d in self.delegates if d.estimate is not None), "cycles")
 
     @property
     def sram(self) -> int | None:
@@ -134,8 +143,8 @@ class Report(Printed):
             f"{self.target}: {_count(sum(self.ops.values()), 'operator')} in "
             f"{_count(len(self.delegates), 'graph')}, {self.macs:,} multiply-accumulates"
         ]
-        if self.cycles is not None:
-            words.append(f"{self.cycles:,} cycles{_time(self.milliseconds)}")
+        if self.cycles is not None and (self.cycles or self.unit == "cycles"):
+            words.append(f"{self.cycles:,} {self.unit}{_time(self.milliseconds)}")
         if self.sram is not None and self.flash:
             words.append(f"SRAM {self.sram:,} and flash {self.flash:,} bytes")
         if self.refused:
@@ -150,7 +159,7 @@ class Report(Printed):
         ]  # fmt: skip
         if self.cycles is not None:
             rows += [
-                ("cycles", f"{self.cycles:,}{_time(self.milliseconds)}"),
+                (self.unit, f"{self.cycles:,}{_time(self.milliseconds)}"),
                 ("SRAM, bytes", f"{self.sram:,}"), ("flash, bytes", f"{self.flash:,}"),
             ]  # fmt: skip
         rows.append(("calls on the CPU", f"{len(self.refused):,}"))
@@ -203,7 +212,7 @@ class Report(Printed):
 def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
     quantization: Quantization | None, settings: dict[str, str], versions: dict[str, str],
-    sizes: dict[str, int], precision: Precision | None = None,
+    sizes: dict[str, int], precision: Precision | None, timing: Timing,
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with estimates where a compiler has made them."""
     known = ((each.graph, each.estimate) for each in compiled)
@@ -215,7 +224,7 @@ def report_of(
     ]
     return Report(
         target, tuple(made), list(partition.refused), boundary, quantization, settings, versions,
-        sizes, precision,
+        sizes, precision, timing,
     )  # fmt: skip
 
 
@@ -238,7 +247,8 @@ def _costs(graph: Graph, made: Estimate) -> Costs:
     return Costs(
         made.by, made.cycles, made.scratch, made.flash, dict(made.memories),
         sum(c.cycles for c in made.operators if c.op == "TRANSPOSE"),
-        tuple(sorted(costs, key=lambda cost: -cost.cycles)), dict(made.flash_parts), made.clock,
+        tuple(sorted(costs, key=lambda cost: (-cost.cycles, -cost.macs))),
+        dict(made.flash_parts), made.clock, made.unit,
     )  # fmt: skip
 
 
@@ -263,12 +273,13 @@ def _cost_tables(number: int, told: Costs) -> Iterable[Any]:
     memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
     parts = ", ".join(f"{name} {size:,}" for name, size in told.flash_parts.items())
     clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
+    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{turned}; "
     yield (
-        f"Graph {number} on the device, by {told.by}'s estimate: {told.cycles:,} cycles"
-        f"{_time(told.milliseconds)}{clock}{turned}; bytes: scratch {told.scratch:,}, flash "
+        f"Graph {number} on the device, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
+        f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "
         f"{told.flash:,}{f' ({parts})' if parts else ''}; at the peak: {memories or 'not told'}"
     )
-    numbers = ["cycles", "share", "multiplications"]
+    numbers = [told.unit, "share", "multiplications"]
     has_bounds = any(cost.bound for cost in told.modules)
     table = grid("module", *numbers, *["bound by"] * has_bounds, numbers=numbers)
     for cost in told.modules[:_SHOWN]:

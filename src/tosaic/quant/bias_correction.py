@@ -16,6 +16,7 @@ from typing import Any
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.hints import mark_of
 from tosaic.front.roles import role_of
 from tosaic.front.row_blocks import by_rows
 from tosaic.quant.calibration import Means
@@ -168,8 +169,11 @@ def _lost(values: Tensor, levels: Tensor, steps: Tensor) -> Tensor:
 
 
 def layers_of(prepared: fx.GraphModule) -> dict[fx.Node, tuple[WeightObserver, BiasObserver]]:
-    """Layers that have observers of a weight and a bias, and these."""
-    nodes = prepared.graph.nodes
+    """Layers that have observers of a weight and a bias, and these.
+
+    Those of a spectrum are none of them: a logarithm shows what is added to its quiet parts.
+    """
+    nodes = [n for n in prepared.graph.nodes if not mark_of(n).long]
     return {n: found for n in nodes if (found := _observers(prepared, n)) is not None}
 
 

@@ -19,6 +19,7 @@ from tosaic.quant.statistics import Statistics
 from tosaic.quant.value_names import name_of, parts_of
 from tosaic.quant.weights import BiasObserver, WeightObserver
 from tosaic.runtime.progress import shown
+from tosaic.runtime.timing import CALIBRATE, phase
 
 _CLIPPED = 0.05  # of the values of a tensor
 
@@ -28,7 +29,8 @@ def calibrate(
 ) -> list[str]:
     """Run the observers over the data; what is doubtful about the data, a sentence each."""
     run = LayerRun(prepared)
-    _, doubts = run_over(prepared, example_inputs, calibration, run)
+    with phase(CALIBRATE):
+        _, doubts = run_over(prepared, example_inputs, calibration, run)
     _see_parameters(prepared)
     run.correct_biases()
     return [*doubts, *_doubts(prepared)]

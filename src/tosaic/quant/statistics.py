@@ -20,6 +20,7 @@ BINS = 512  # at most; more than half of them lie between the extremes
 PEAKS = 256  # inputs whose largest magnitudes are kept; those of others count with them
 OCTAVE = 16  # steps of the logarithm of such a magnitude
 NO_PEAK = -160 * OCTAVE  # of an input without any number but 0: less than that of any float32
+SAMPLE = 1 << 15  # values that a histogram counts of a larger tensor
 FAR = 2.0**120  # masks are written as infinities, or as the largest numbers that there are
 _FINEST = -120
 
@@ -53,7 +54,10 @@ class Statistics:
         return self.low == self.high
 
     def see(self, values: Tensor) -> None:
-        """Count values in; infinities, masks and NaN do not count."""
+        """Count values in; infinities, masks and NaN do not count.
+
+        The extremes are those of all values, the bins count a sample where there are many.
+        """
         if values.numel() == 0:
             return
         low, high = (float(v) for v in torch.aminmax(values))
@@ -68,10 +72,17 @@ class Statistics:
             self._add_zeros(values.numel())
             return
         self._add_peak(max(-low, high))
-        places = values.mul(1 / self.width).floor_().to(torch.int16).sub_(self.first)
-        self.counts += torch.bincount(places.flatten(), minlength=len(self.counts)).numpy()
+        sample, times = _sampled(values)
+        places = sample.mul(1 / self.width).floor_().to(torch.int16).sub_(self.first)
+        found = torch.bincount(places.flatten(), minlength=len(self.counts)).numpy()
+        self.counts += found * times
         # PyTorch counts several times as slowly as NumPy.
-        self.zeros += values.numel() - int(np.count_nonzero(values.bool().cpu().numpy()))
+        zeros = sample.numel() - int(np.count_nonzero(sample.bool().cpu().numpy()))
+        self.zeros += zeros * times
+        if times > 1:  # the extremes are of all values
+            for end in (low, high):
+                place = math.floor(end / self.width) - self.first
+                self.counts[place] = max(self.counts[place], 1)
 
     def close(self) -> None:
         """What is seen from now on is of another input."""
@@ -149,6 +160,21 @@ class Statistics:
         if not zeros:
             counts[-self.first] -= self.zeros
         return counts
+
+
+def _sampled(values: Tensor) -> tuple[Tensor, int]:
+    """Values at even distances, and how many each of them stands for.
+
+    The distance has no divisor in common with the number of values, so that every position along
+    every axis comes as often as others.
+    """
+    count = values.numel()
+    if count < 2 * SAMPLE:
+        return values, 1
+    times = -(-count // SAMPLE)
+    while math.gcd(times, count) > 1:
+        times += 1
+    return values.reshape(-1)[::times], times
 
 
 def _ratio(wide: float, narrow: float) -> int:

@@ -152,4 +152,4 @@ def _computed(value: Value, ops: Sequence[Op]) -> Array | None:
             needed.add(one.producer)
             left += one.producer.ins
     graph = Graph(outputs=[value], ops=[op for op in ops if op in needed])
-    return Model(graph, for_few_runs=True).run()[0]
+    return Model(graph).run()[0]

@@ -48,7 +48,7 @@ def sqrt(b: Lowering, self: Value) -> Value:
     """1 / (1/√x): the infinity at 0 becomes 0 again."""
     if self.quant is None:
         return b.RECIPROCAL(b.RSQRT(self))
-    return b.table(self, torch.sqrt) if self.dtype is I8 else _root16(b, self)
+    return _root16(b, self) if self.dtype is I16 else b.table(self, torch.sqrt)
 
 
 def _root16(b: Lowering, x: Value) -> Value:

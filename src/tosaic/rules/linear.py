@@ -9,6 +9,8 @@ from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.builder import Lowering
+from tosaic.lowering.fixed_point import Fixed
+from tosaic.rules._operands import scale_of
 from tosaic.rules._sums import accumulator, by_weights, finished, offsets, product, zero_point
 from tosaic.spec import dtypes as d
 
@@ -39,6 +41,8 @@ def linear(b: Lowering, input: Value, weight: Value, bias: Value | None = None) 
     """A 1×1 convolution, which runs far faster than a matrix product."""
     if weight.type.rank != 2:
         raise Unsupported(f"a layer whose weight has {weight.type.rank} axes and a bias")
+    if input.dtype is d.I32 and input.quant is not None:
+        return _long(b, input, weight, bias)
     return by_weights(b, weight, lambda kernel: _linear(b, input, kernel, bias))
 
 
@@ -52,6 +56,33 @@ def _linear(b: Lowering, input: Value, weight: Value, bias: Value | None) -> Val
     )  # fmt: skip
     sums = finished(b, b.with_quant(y, product(x, kernel, 3)), weight.shape[1], 22)
     return b.reshape(sums, (*input.shape[:-1], weight.shape[0]))
+
+
+def _long(b: Lowering, x: Value, weight: Value, bias: Value | None) -> Value:
+    """Of int32 values: a layer of the upper 16 bits, plus one of the lower 15, in one scale."""
+    scale = scale_of(x)
+    upper, lower = Fixed(b, b.with_quant(b.IDENTITY(x), None)), d.I16.range[1]
+    high = upper.to(d.I16, 2.0**15)
+    rest = (upper - (high.to(d.I32) << 15).at(1.0)).proved(-lower, lower).to(d.I16)
+    high16 = b.with_quant(high.value, Quant(scale * 2.0**15))
+    low16 = b.with_quant(rest.value, Quant(scale))
+    with b.wanting(None):
+        sums = [
+            by_weights(b, weight, lambda kernel: _linear(b, high16, kernel, bias)),
+            by_weights(b, weight, lambda kernel: _linear(b, low16, kernel, None)),
+        ]
+    reach = sum(max(_all_scales(s)) * max(b.magnitude(s, exact=True), 1 << 15) for s in sums)
+    unit, most = reach / 2.0**30, 1 << 30
+    if b.wanted is not None and b.wanted[1] is d.I32:
+        unit = min(unit, 2 * b.wanted[0].one_scale)  # what the result cannot hold saturates
+    parts = [Fixed(b, b.with_quant(b.requantize(s, Quant(unit), d.I32), None)) for s in sums]
+    total = parts[0].maximum(-most).minimum(most) + parts[1].maximum(-most + 1).minimum(most - 1)
+    return total.at(unit).quantized()
+
+
+def _all_scales(x: Value) -> tuple[float, ...]:
+    assert x.quant is not None
+    return x.quant.scale if isinstance(x.quant.scale, tuple) else (x.quant.scale,)
 
 
 def _is_weight(x: Value) -> bool:

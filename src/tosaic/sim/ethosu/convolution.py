@@ -10,9 +10,10 @@ import numpy as np
 import torch
 
 from tosaic.errors import InvalidInput, Unsupported
-from tosaic.interp.conv import Convolution, matmul
+from tosaic.interp.conv import Convolution
 from tosaic.interp.fused import ConvRescale
-from tosaic.interp.rescale import Rescale
+from tosaic.interp.int_matmul import matmul
+from tosaic.interp.rescale import PAYS, Rescale
 from tosaic.sim.ethosu import mlw, scales
 from tosaic.sim.ethosu.arrays import value_range
 from tosaic.sim.ethosu.machine import Machine
@@ -61,10 +62,6 @@ class Store:
         return order.volume([self.decode(s, order.count(i) + 4096) for i, s in enumerate(streams)])
 
 
-_PROOF_PAYS = 16
-"""After so many runs the proof of a faster way is likely to pay: it costs about as much."""
-
-
 class ConvolutionRun:
     """A convolution as one operation of a program."""
 
@@ -93,8 +90,7 @@ class ConvolutionRun:
         if values.dtype.kind == "u":
             values = values.astype(np.int32 if values.dtype.itemsize > 1 else np.int16)
         given = torch.from_numpy(np.ascontiguousarray(values))[None]
-        self._ready.runs += 1
-        fused = self._ready.fused if self._ready.runs > _PROOF_PAYS else None
+        fused = self._ready.fused
         if fused is not None:
             place(machine, self.operation.output, fused(given)[0].numpy())
             return
@@ -143,11 +139,10 @@ class _Ready:
     operation: Operation
     convolution: Convolution
     scales: Scales
-    runs: int = 0
 
     @cached_property
     def fused(self) -> ConvRescale | None:
-        """A faster way, whose proofs take longer than one run."""
+        """A faster way, whose proofs are made once they pay."""
         return _fuse(self.operation, self.convolution, self.scales)
 
 
@@ -168,7 +163,7 @@ def _fuse(operation: Operation, convolution: Convolution, found: Scales) -> Conv
         output=torch.int8, output_zp=output.zero_point, clamp=output.limits,
         interval=convolution.interval,
     )  # fmt: skip
-    return ConvRescale(convolution, rescale) if rescale.predictable else None
+    return ConvRescale(convolution, rescale, waits=PAYS) if rescale.predictable else None
 
 
 def _layer(operation: Operation, coded: Coded, window: Window, config: Config) -> Layer:

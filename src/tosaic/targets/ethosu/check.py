@@ -16,6 +16,7 @@ from tosaic.errors import ToolFailed, TosaicError
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.lowering.alternatives.mask import Mask
+from tosaic.runtime.timing import CHECK, phase
 from tosaic.targets.ethosu.dataflow import Misread, check_dataflow
 from tosaic.targets.ethosu.delegate import Delegate, compile_graph, origins
 from tosaic.targets.ethosu.vela import VelaConfig
@@ -47,7 +48,8 @@ def trial(
             made.checks.append(_LEFT_OUT)
             return made
         made = compile_graph(graph, config, lambda m: expected.append(expected_of(m, graph, given)))
-        made.checks.extend(check_stream(made, expected[0]))
+        with phase(CHECK):
+            made.checks.extend(check_stream(made, expected[0]))
         return made
     except WrongResult as failure:
         return Fault(failure, failure.ops)

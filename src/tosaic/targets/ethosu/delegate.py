@@ -145,7 +145,7 @@ def compile_graph(
         with ThreadPoolExecutor(1) as waiting:
             compiled = waiting.submit(run_vela, tosa, config)
             try:
-                model = Model(graph, for_few_runs=True)
+                model = Model(graph)
                 meanwhile(model)
                 result = compiled.result()
             except KeyboardInterrupt:

@@ -69,7 +69,7 @@ class Program(Compiled):
 
     @cached_property
     def model(self) -> Model:
-        return Model(vgf.read(self.data), for_few_runs=True)
+        return Model(vgf.read(self.data))
 
     @cached_property
     def session(self) -> Session:
