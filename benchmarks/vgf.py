@@ -1,13 +1,14 @@
 """From an nn.Module to a ``.vgf``: CPU seconds, operators and accuracy beside ExecuTorch's backend.
 
 Each side runs in a process of its own, one thread, children counted: imports, export, calibration
-on four inputs, lowering, the model converter and the file. Operators are counted, and the noise of
+on four inputs, lowering, the model converter and the file; both are bytecode already. Operators are counted, and the noise of
 int8 is measured, in the files of both sides by Tosaic's own reader and interpreter.
 """
 
 from __future__ import annotations
 
 import argparse
+import compileall
 import json
 import os
 import resource
@@ -141,6 +142,7 @@ def main() -> int:
         side(*options.side)
         return 0
     sys.path[:0] = [str(ROOT / "examples"), str(ROOT / "src")]
+    compileall.compile_dir(ROOT / "src", quiet=1)  # as what pip installs is
     head = "CPU s, operators, dB"
     print(f"{'':<20}{'Tosaic: ' + head:>26}{'peer: ' + head:>28}")
     held = [compared(name, options) for name in options.networks]
