@@ -1,8 +1,9 @@
 """From an nn.Module to a ``.vgf``: CPU seconds, operators and accuracy beside ExecuTorch's backend.
 
 Each side runs in a process of its own, one thread, children counted: imports, export, calibration
-on four inputs, lowering, the model converter and the file; both are bytecode already. Operators are counted, and the noise of
-int8 is measured, in the files of both sides by Tosaic's own reader and interpreter.
+on four inputs, lowering, the model converter and the file; both are bytecode already. Operators
+are counted, and the noise of int8 is measured, in the files of both sides by Tosaic's own reader
+and interpreter.
 """
 
 from __future__ import annotations
