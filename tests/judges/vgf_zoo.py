@@ -72,6 +72,8 @@ def main(argv: list[str] | None = None) -> int:
             print(f"{name}: left out, {package} is not installed")
             continue
         for way in options.way or WAYS:
+            if way == "mixed" and zoo.ZOO[name].extensions:
+                continue  # modules inside of branches have no names to choose by
             try:
                 found, told = distance(name, way)
             except tosaic.errors.TosaicError as problem:

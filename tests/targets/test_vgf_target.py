@@ -133,3 +133,23 @@ def test_the_converter_does_not_drop_infinities_by_a_product_with_zero() -> None
     made = tosaic.compile(Product(), (torch.ones(3),), target="vgf")
     assert any("a product with zero" in refusal.reason for refusal in made.report.refused)
     assert torch.equal(made.run(x).isnan(), Product()(x).isnan())
+
+
+@needs_vulkan
+def test_a_profile_has_milliseconds_by_module_and_line() -> None:
+    model, x = _model()
+    made = tosaic.compile(model, (x,), target="vgf", profile=True)
+    (delegate,) = made.delegates
+    assert len(delegate.estimate.operators) == len(made.graph.ops)
+    assert {cost.loc.module for cost in delegate.estimate.operators if cost.loc} >= {"conv", "fc"}
+    assert made.report.milliseconds > 0
+    assert " ms" in str(made.report)
+
+
+@needs_converter
+def test_the_report_says_what_int4_does_not_save() -> None:
+    model, x = _model()
+    made = tosaic.compile(model, (x,), target="vgf", scheme="a8w4", calibration=[(x,)])
+    told = " ".join(str(made.report).split())
+    assert "int4 weights are stored as int8, so they save nothing here" in told
+    assert "constants take" in told

@@ -20,7 +20,7 @@ from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Value
 from tosaic.ir.traits import Traits
 from tosaic.ir.verify import verify
-from tosaic.lowering.target import Compiled, Format, Target
+from tosaic.lowering.target import Compiled, Estimate, Format, Target
 from tosaic.spec.env import Env, everything
 from tosaic.targets.vgf import FAMILY
 from tosaic.targets.vgf.beside import sample as cpp_sample
@@ -43,7 +43,8 @@ class Options:
 
     ``spec`` is a TOSA specification with less than the converter takes. ``device`` is "lavapipe"
     with the emulation layers, "system" for the driver as it is installed, or an ICD's manifest.
-    ``check`` compares float graphs with PyTorch on the example.
+    ``check`` compares float graphs with PyTorch on the example. ``profile`` runs each graph on the
+    device once it is compiled, and the report has milliseconds by module and line.
     """
 
     spec: str = SPEC
@@ -51,6 +52,7 @@ class Options:
     converter_flags: str | tuple[str, ...] = ()
     converter_seconds: float = SECONDS
     check: bool = True
+    profile: bool = False
 
 
 @dataclass(frozen=True, eq=False)
@@ -58,6 +60,12 @@ class Program(Compiled):
     """A graph as a ``.vgf``; ``model`` interprets what the file itself holds."""
 
     device: str = "lavapipe"
+    measured: Estimate | None = None
+
+    @property
+    def estimate(self) -> Estimate | None:
+        """What a run takes, where it was measured."""
+        return self.measured
 
     @cached_property
     def model(self) -> Model:
@@ -89,7 +97,11 @@ def emit(
     checks = [f"the file was read back and holds the graph: {count} operator{'s' * (count != 1)}"]
     if any(op.name == "CUSTOM" for op in graph.ops):
         checks += _compared(graph, given, options, flags)
-    return Program(graph, tosa, data, checks, device=options.device)
+    from tosaic.targets.vgf.profile import measured, told_of
+
+    checks += told_of(graph, data)
+    found = measured(graph, data, options.device, given) if options.profile else None
+    return Program(graph, tosa, data, checks, device=options.device, measured=found)
 
 
 def _compared(
