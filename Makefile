@@ -20,7 +20,7 @@ SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 CODE    = src tests tools examples benchmarks
 
 .DELETE_ON_ERROR:
-.PHONY: vulkan vgf smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
+.PHONY: emulator cortexm vulkan vgf smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -32,8 +32,10 @@ help:
 	@echo "make everywhere   what could differ between processors, with other instruction sets and threads"
 	@echo "make replay       everything compiled again: bytes, cycles, SRAM and flash beside those kept"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
+	@echo "make cortexm      the long run of generated C: samples, conformance tests, random graphs, cores"
 	@echo "make vgf          all of VGF: damaged files, conformance, samples and networks on Vulkan"
 	@echo "make vulkan       install lavapipe, the Vulkan driver for processors (Debian, Ubuntu)"
+	@echo "make emulator     install the compiler and the emulator of Cortex-M (Debian, Ubuntu)"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
 	@echo "make browser      install Chromium, in which the tests open the report (Debian, Ubuntu)"
@@ -67,7 +69,18 @@ vulkan:
 	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
 	    mesa-vulkan-drivers libvulkan1; }
 
-# The same without asking: by root alone, and no matter whether it works.
+# Generated C runs on emulated cores in the tests where there are QEMU and the cores' compiler.
+emulator:
+	@command -v gcc && command -v arm-none-eabi-gcc && command -v qemu-system-arm || \
+	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
+	    gcc libc6-dev libglib2.0-dev gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm; }
+
+# Both without asking: by root alone, and no matter whether it works.
+$(VENV)/.emulator: $(STAMP)
+	@if test $$(id -u) = 0 && command -v apt-get >/dev/null; then \
+	  $(MAKE) --silent emulator >/dev/null 2>&1 || echo "no QEMU could be installed"; fi
+	@touch $@
+
 $(VENV)/.vulkan: $(STAMP)
 	@if test $$(id -u) = 0 && command -v apt-get >/dev/null; then \
 	  $(MAKE) --silent vulkan >/dev/null 2>&1 || echo "no Vulkan driver could be installed"; fi
@@ -90,7 +103,7 @@ types: $(STAMP)
 	$(BIN)/mypy
 
 # One thread a worker: threads of two workers on two cores wait for each other.
-pytest: $(STAMP) $(VENV)/.vulkan
+pytest: $(STAMP) $(VENV)/.vulkan $(VENV)/.emulator
 	OMP_NUM_THREADS=1 $(BIN)/python -m pytest -n $(JOBS) $(ARGS)
 
 lines: $(STAMP)
@@ -147,6 +160,9 @@ everywhere: $(STAMP)
 replay: $(STAMP)
 	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m replay --jobs $(JOBS) \
 	  $(if $(WRITE),--write) $(ARGS)
+
+cortexm: $(STAMP) emulator
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)
 
 vgf: $(STAMP) vulkan
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.vgf_hostile

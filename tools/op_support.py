@@ -1,23 +1,28 @@
-"""Writes docs/op-support.md: which PyTorch operators lower to which target, from the samples.
+"""Writes docs/op-support.md and the answers of `tosaic ops`: which PyTorch operators lower to
+which target, from the samples.
 
-python tools/op_support.py          write the page
-python tools/op_support.py --check  exit with 1 if the page is out of date
+python tools/op_support.py          write both
+python tools/op_support.py --check  exit with 1 if one of them is out of date
 """
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 
-from tosaic.pipeline.op_support import Row, columns_for, support
+from tosaic.pipeline import op_support_answers
+from tosaic.pipeline.op_support import Column, Row, columns_for, composite_support, support
+from tosaic.pipeline.op_support_answers import as_text
 
 PAGE = Path(__file__).parents[1] / "docs" / "op-support.md"
+DATA = Path(op_support_answers.__file__).with_name(op_support_answers.FILE)
 
 
 # What a user may look for here and not find.
 ABSENT = {
-    "`aten.fft_*`, `aten.stft`": "Complex numbers are in no TOSA tensor; spectra that a network "
-    "needs are a convolution with sines and cosines, which lowers.",
+    "`aten.linalg_*` and roots of complex values": "TOSA has no complex numbers; Fourier "
+    "transforms, products and quotients of them become real calls, and lower.",
     "`aten.nonzero`, `aten.masked_select`, `aten.unique*`, `x[mask]`": "The size of the result "
     "depends on the data, and sizes are fixed; `where` keeps the size.",
     "`aten.sym_size.int` and dynamic shapes": "Sizes are fixed: compile for those of the example.",
@@ -32,12 +37,13 @@ ABSENT = {
 }
 
 
-def page() -> str:
+def page(columns: Sequence[Column], rows: list[Row], by_parts: list[Row]) -> str:
     """The page as text."""
-    rows, notes = support(), dict[str, int]()
+    notes = dict[str, int]()
     lines = [_line(row, notes) for row in rows]
-    totals = [sum(row.answers[i].taken > 0 for row in rows) for i in range(len(columns_for(None)))]
-    told = ", ".join(f"{n} in {c.title} (`{c.target}`)" for n, c in zip(totals, columns_for(None)))
+    parts = [_line(row, notes) for row in by_parts]
+    totals = [sum(row.answers[i].taken > 0 for row in rows) for i in range(len(columns))]
+    told = ", ".join(f"{n} in {c.title} (`{c.target}`)" for n, c in zip(totals, columns))
     return "\n".join([
         "# Operators",
         "",
@@ -48,18 +54,24 @@ def page() -> str:
         "",
         f"{len(rows)} overloads: {told}.",
         "",
-        "| operator | " + " | ".join(c.title for c in columns_for(None)) + " |",
-        "|---" * (len(columns_for(None)) + 1) + "|",
+        "| operator | " + " | ".join(c.title for c in columns) + " |",
+        "|---" * (len(columns) + 1) + "|",
         *lines,
+        "",
+        "## By their parts",
+        "",
+        "Calls that are not listed above but are made of listed ones are compiled by their parts. "
+        "Some that people look for, each as a small module:",
+        "",
+        "| operator | " + " | ".join(c.title for c in columns) + " |",
+        "|---" * (len(columns) + 1) + "|",
+        *parts,
         "",
         "## Not here",
         "",
         "| what | why |",
         "|---|---|",
         *(f"| {what} | {why} |" for what, why in ABSENT.items()),
-        "",
-        "Recurrent layers, `einsum`, `multi_head_attention`, `cosine_similarity` and other calls "
-        "that are not listed but are made of listed ones are compiled by their parts.",
         "",
         "## Why not",
         "",
@@ -77,11 +89,15 @@ def _line(row: Row, notes: dict[str, int]) -> str:
 
 
 def main() -> int:
-    text = page()
+    columns = columns_for(None, anew=True)
+    rows = support(columns)
+    by_parts = composite_support(columns, lambda _: True)
+    texts = {PAGE: page(columns, rows, by_parts), DATA: as_text(columns, [*rows, *by_parts])}
     if "--check" in sys.argv:
-        return int(not PAGE.exists() or PAGE.read_text(encoding="utf-8") != text)
-    PAGE.parent.mkdir(exist_ok=True)
-    PAGE.write_text(text, encoding="utf-8")
+        return int(any(not p.exists() or p.read_text(encoding="utf-8") != t
+                       for p, t in texts.items()))  # fmt: skip
+    for path, text in texts.items():
+        path.write_text(text, encoding="utf-8")
     return 0
 
 

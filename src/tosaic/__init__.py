@@ -88,12 +88,12 @@ def load(
         return Model(graph)
 
 
-def _own_reader(source: bytes | str | os.PathLike[str]) -> Callable[[bytes], Any] | None:
+def _own_reader(source: object) -> Callable[[bytes], Any] | None:
     """What reads a file of a target's own, by its suffix or its first bytes; None for TOSA."""
     if isinstance(source, (str, os.PathLike)):
         suffix, start = Path(source).suffix, b""
     else:
-        suffix, start = "", bytes(source[:8])
+        suffix, start = "", source[:8] if isinstance(source, bytes) else b""
     if suffix in ("", ".tosa") and (not start or start[4:8] == b"TOSA"):
         return None
     from tosaic.targets.catalog import formats

@@ -131,10 +131,6 @@ COMPILES: dict[str, tuple[Any, str]] = {
         lambda x: tosaic.compile(packed(), (x,)),
         "quantized.linear_dynamic.default has packed weights .* give the float model",
     ),
-    "the same example twice": (
-        lambda x: tosaic.compile(Two(), (x, {"a": x}), target=FLOAT),
-        "example inputs 0 and 1 are the same tensor, which torch.export would merge into one",
-    ),
     "examples that overlap": (
         lambda x: tosaic.compile(Two(), (x[:, :2], {"a": x[:, 1:3]}), target=FLOAT),
         "example inputs 0 and 1 overlap in memory; pass a clone",

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 
 import tosaic
+from judges.programs import Function
 from judges.reference import run_reference
 from tosaic.errors import InvalidInput
 
@@ -128,13 +129,18 @@ def test_wrong_uses_get_a_sentence() -> None:
         tosaic.compile(net, (x,), target="TOSA-7")
     with pytest.raises(InvalidInput, match="a model is an nn.Module"):
         tosaic.compile(3, (x,), target=FLOAT)
-    with pytest.raises(InvalidInput, match="example inputs 0 and 1 are the same tensor"):
-        tosaic.compile(nn.Bilinear(3, 3, 2), (x, x), target=FLOAT)
     with pytest.raises(InvalidInput, match="a scheme needs a target with integers"):
         tosaic.compile(net, (x,), target=FLOAT, scheme="int8")
     art = tosaic.compile(net, (x,), target=FLOAT)
     with pytest.raises(InvalidInput, match="the program takes 1 inputs, not 2"):
         art.run(x, x)
+
+
+def test_a_tensor_that_is_given_twice_is_two_inputs() -> None:
+    x, y = torch.randn(2, 4), torch.randn(2, 4)
+    art = tosaic.compile(Function(torch.sub), (x, x), target=FLOAT)
+    assert torch.equal(art.run(x, y), x - y)
+    assert not art.run(x, x).any()
 
 
 def test_a_model_is_compiled_in_inference_mode_and_left_as_it_was() -> None:

@@ -12,6 +12,7 @@ from torch import Tensor
 from judges.programs import Function, agrees_with_reference, compiled
 
 WINDOW = torch.hann_window(64)
+FLAT = torch.ones(64)
 SHORT = torch.hamming_window(48)
 
 
@@ -52,6 +53,60 @@ FORMS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...]]] = {
 }
 
 
+def enhanced(x: Tensor) -> Tensor:
+    """A denoiser: a spectrum, gains for its frequencies, and the signal again."""
+    spectrum = spectrogram(x, window=WINDOW)
+    gains = torch.sigmoid(3 * (spectrum.abs() - 1))
+    return torch.istft(spectrum * gains, 64, 16, window=WINDOW, length=x.shape[-1])
+
+
+def mixed(x: Tensor) -> Tensor:
+    """A layer of a Fourier neural operator: low frequencies through a matrix each."""
+    weight = torch.polar(torch.linspace(0.5, 1, 60), torch.linspace(-3, 3, 60)).reshape(4, 3, 5)
+    low = torch.einsum("bix,iox->box", torch.fft.rfft(x)[..., :5], weight)
+    return torch.fft.irfft(torch.nn.functional.pad(low, (0, 12)), n=32)
+
+
+def quotients(x: Tensor) -> Tensor:
+    spectrum = torch.fft.rfft(x)
+    return torch.view_as_real(spectrum / (spectrum.conj() * (0.5 + 1j) + 40) - 1j)
+
+
+FORMS |= {
+    "a denoiser": (enhanced, (1, 320)),
+    "an inverse that is not centered": (
+        lambda x: torch.istft(
+            spectrogram(x, center=False, normalized=True, window=FLAT),
+            64,
+            16,
+            window=FLAT,
+            normalized=True,
+            center=False,
+        ),
+        (256,),
+    ),
+    "a picture": (lambda x: torch.view_as_real(torch.fft.rfft2(x, norm="ortho")), (2, 8, 16)),
+    "a picture and back": (lambda x: torch.fft.irfft2(torch.fft.rfft2(x) * 2), (2, 8, 16)),
+    "three axes": (lambda x: torch.fft.rfftn(x).abs(), (4, 6, 10)),
+    "a longer transform": (lambda x: torch.fft.rfft(x, n=48).angle().cos(), (2, 32)),
+    "a shorter transform": (lambda x: torch.fft.rfft(x, n=20).abs(), (2, 32)),
+    "a convolution": (
+        lambda x: torch.fft.irfft(torch.fft.rfft(x, n=64) * torch.fft.rfft(x.flip(0), n=64)),
+        (2, 32),
+    ),
+    "the middle first": (lambda x: torch.fft.fftshift(torch.fft.fft2(x)).abs(), (1, 8, 16)),
+    "a real spectrum": (lambda x: torch.fft.hfft(torch.fft.ihfft(x)), (2, 16)),
+    "a neural operator": (mixed, (2, 4, 32)),
+    "quotients": (quotients, (2, 32)),
+    "numbers that turn": (lambda x: (torch.fft.rfft(x) * 1j + 2).real, (2, 32)),
+    "several spectra": (
+        lambda x: torch.cat([torch.fft.rfft(x), torch.fft.rfft(x * x)], 0).abs(),
+        (2, 32),
+    ),
+    "exponentials": (lambda x: torch.exp(torch.complex(x, 2 * x)).imag, (2, 8)),
+}
+
+
 def data(shape: tuple[int, ...], count: int = 6) -> list[tuple[Tensor]]:
     random = torch.Generator().manual_seed(2)
     return [(torch.randn(*shape, generator=random),) for _ in range(count)]
@@ -67,8 +122,52 @@ def test_what_is_real_again_is_lowered_whole(name: str) -> None:
         torch.testing.assert_close(art.run(*x), function(*x), rtol=1e-4, atol=2e-4)
 
 
+@pytest.mark.parametrize("name", FORMS)
+def test_sizes_of_powers_of_two_are_transformed_by_operators(name: str) -> None:
+    function, shape = FORMS[name]
+    inputs = data(shape, 2)
+    art = compiled(Function(function), inputs[0], "TOSA-1.0+FP+fft")
+    assert not art.report.refused
+    kinds = {op.name for op in art.graph.ops}
+    if name in OPERATORS:
+        assert kinds >= OPERATORS[name]
+        assert not kinds & {"CONV2D", "MATMUL", "CONV3D"} or name == "a denoiser"
+    for x in inputs:
+        torch.testing.assert_close(art.run(*x), function(*x), rtol=1e-4, atol=2e-4)
+    agrees_with_reference(art.graph)
+
+
+OPERATORS = {
+    "magnitudes": {"RFFT2D"},
+    "half a spectrum": {"RFFT2D"},
+    "two axes": {"FFT2D"},
+    "a filter": {"RFFT2D", "FFT2D"},
+    "a picture": {"RFFT2D"},
+    "a picture and back": {"RFFT2D", "FFT2D"},
+    "a denoiser": {"RFFT2D"},
+}
+
+
+def test_a_complex_result_is_made_of_its_parts() -> None:
+    (x,) = data((2, 32))[0]
+    art = compiled(Function(torch.fft.rfft), (x,))
+    assert [r.op for r in art.report.refused] == ["aten.complex.default"]
+    torch.testing.assert_close(art.run(x), torch.fft.rfft(x), rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("target", ["TOSA-1.0+INT", "ethos-u55-128"])
-@pytest.mark.parametrize("name", ["magnitudes", "pairs", "a filter", "rotations"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "magnitudes",
+        "pairs",
+        "a filter",
+        "rotations",
+        "a picture",
+        "a denoiser",
+        "a neural operator",
+    ],
+)
 def test_spectra_are_computed_in_int8(name: str, target: str) -> None:
     """A layer of int8 has 36 dB at the peaks of 3 to 4 that noise has; two in a row 30."""
     function, shape = FORMS[name]

@@ -253,6 +253,22 @@ def test_a_number_that_is_written_to_all_elements_is_read_as_all_of_them() -> No
     check(Filled(), *steps, target="TOSA-1.0+FP", refused=None)
 
 
+def test_a_state_of_one_element_that_is_written_from_a_number_is_calibrated() -> None:
+    class Held(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("level", torch.zeros(1))
+
+        def forward(self, x: Tensor) -> Tensor:
+            self.level.copy_(x.mean())
+            return x + self.level
+
+    data = [(torch.rand(4),) for _ in range(4)]
+    art = tosaic.compile(Held(), data[0], target="TOSA-1.0+INT", calibration=data)
+    wanted = data[1][0] + data[1][0].mean()
+    assert (art.run(*data[1]) - wanted).abs().max() < 0.05
+
+
 def test_what_is_overwritten_has_no_part_in_the_range_of_what_is_written() -> None:
     small = 0.01 * torch.rand(5)
 

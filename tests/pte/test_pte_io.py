@@ -13,6 +13,7 @@ import tosaic
 from judges.edgenets import Island, Plain, pictures, seeded
 from judges.etorch import deserialized, executorch_or_skip
 from tosaic.executorch.api import quiet
+from tosaic.executorch.executors import physical
 from tosaic.pipeline.artifact import Artifact
 
 executorch_or_skip()
@@ -183,3 +184,9 @@ def test_floats_go_into_a_delegate_that_has_them(tmp_path: Path) -> None:
         results += [art.run(x), tosaic.load(tmp_path / "net.pte").run(x)]
     assert all(torch.equal(result, results[0]) for result in results)
     assert len(results[0].unique()) > 3
+
+
+def test_bytes_of_expanded_values_are_theirs() -> None:
+    one = torch.tensor(3.5).expand(1)  # with a stride of 0, which counts as contiguous
+    assert physical(one, [0]).numpy().tobytes() == one.numpy().tobytes()
+    assert physical(torch.zeros(0, 3), [0, 1]).shape == (0,)

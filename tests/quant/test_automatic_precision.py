@@ -1,10 +1,15 @@
 """scheme="auto": as few 16-bit calls as a goal needs, or the most accurate form in a budget."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import Tensor, nn
 
 import tosaic
+from tosaic.files import flatbuffer
+from tosaic.lowering.target import Compiled, Estimate
+from tosaic.pipeline import driver
 from tosaic.pipeline.allocation import cheapest
 from tosaic.pipeline.sensitivity import Rounding, Sensitivities
 
@@ -110,6 +115,53 @@ def test_time_that_is_over_gives_the_best_found(net, data) -> None:
     told = _compile(net, data, tosaic.Goal(sqnr=50), budget_s=0.0).report.precision
     assert told.reached
     assert "time was over" in told.sentence
+
+
+class Silent(Compiled):
+    """A device whose compiler estimates nothing."""
+
+
+class Mixed(Compiled):
+    """A device on which graphs that mix 8 and 16 bits take longest."""
+
+    @property
+    def estimate(self) -> Estimate:
+        kinds = {op.ins[0].dtype.name for op in self.graph.ops if op.name == "CONV2D"}
+        return Estimate("a made-up compiler", cycles=1000 if len(kinds) > 1 else 100, scratch=1)
+
+
+@pytest.fixture
+def device(request, monkeypatch) -> str:
+    def emit(graph, given=None, mends=True) -> Compiled:
+        return request.param(graph, flatbuffer.write(graph))
+
+    made_up = replace(driver.target_of(WIDE, {}), name="made-up", emit=emit)
+    monkeypatch.setattr(driver, "target_of", lambda name, options: made_up)
+    return "made-up"
+
+
+@pytest.mark.parametrize("device", [Silent], indirect=True)
+def test_a_device_without_estimates_is_measured_by_work(net, data, device) -> None:
+    told = _compile(net, data, tosaic.Goal(sqnr=48), target=device).report.precision
+    chosen = [call for call in told.calls if call.scheme == "a16w8"]
+    assert told.reached
+    assert told.unit == "work"
+    assert 0 < len(chosen) < len(told.calls)
+    costs = {point.name: point.cost for point in told.points}
+    assert costs["int8"] < costs["chosen"] < costs["a16w8"]
+    with pytest.raises(tosaic.InvalidInput, match="made-up has no estimate"):
+        _compile(net, data, tosaic.Goal(cycles=1), target=device)
+
+
+@pytest.mark.parametrize("device", [Mixed], indirect=True)
+def test_16_bits_throughout_are_taken_where_they_cost_less_than_a_mixture(
+    net, data, device
+) -> None:
+    told = _compile(net, data, tosaic.Goal(sqnr=48), target=device).report.precision
+    assert {call.scheme for call in told.calls} == {"a16w8"}
+    assert "which cost less than some of them" in told.sentence
+    assert told.points[-1].cost == 100
+    assert any(0 < point.wide < len(told.calls) for point in told.points)
 
 
 @pytest.mark.parametrize(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -13,6 +13,7 @@ from torch import Tensor, nn
 
 from tosaic.errors import InvalidInput
 from tosaic.quant import quantize
+from tosaic.quant.inputs import Arguments, InputWatch
 from tosaic.runtime.progress import shown
 
 
@@ -83,6 +84,30 @@ def test_a_placeholder_as_an_example_is_compared_with_nothing(placeholder: Tenso
 def test_data_that_looks_wrong_is_named_with_figures(calibration: Any, sentence: str) -> None:
     found = complaints(calibration)
     assert any(sentence in line for line in found), found
+
+
+@pytest.mark.parametrize(
+    "view",
+    [
+        lambda x: x[0, 0].expand(1, 1),  # strides of 0, which count as contiguous
+        lambda x: x[:, :1].T.contiguous().as_strided((4, 1), (1, 4)),
+        lambda x: x.T,
+        lambda x: x[0, 0],
+        lambda x: x[:0],
+        torch._neg_view,
+    ],
+)
+def test_inputs_are_told_apart_whatever_their_strides(view: Callable[[Tensor], Tensor]) -> None:
+    class Scaled(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x * 2
+
+    module = torch.export.export(Scaled(), (data(4, 4),)).module()
+    watch = InputWatch(Arguments(module, (data(4, 4),)))
+    views = [view(data(4, 4, seed=s)) for s in (0, 1)]
+    for each in (*views, views[0].clone()):
+        watch.see([each])
+    assert len(watch.seen) == (2 if views[0].numel() else 1)
 
 
 def test_a_layer_that_gives_nan_is_named() -> None:

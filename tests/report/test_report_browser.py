@@ -5,6 +5,7 @@ Pictures of it are left in build/report to be looked at.
 
 from __future__ import annotations
 
+import csv
 import json
 import re
 import shutil
@@ -242,5 +243,31 @@ def test_a_report_of_refusals_shows_the_users_line(browser: Any, tmp_path: Path)
     assert re.search(r"Refusals\s*1", visit.text("#nav"))
     assert json.loads(visit.page.inner_html("#data"))["layers"] == []
     visit.picture("refusals")
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_the_table_of_layers_sorts_and_saves_all_of_it(browser: Any, transformer: Path) -> None:
+    visit = Visit(browser, transformer)
+
+    def cycles() -> list[int]:
+        cells = visit.page.locator("#layerbody tbody td:nth-child(4)").all_inner_texts()
+        return [int(cell.replace(",", "")) for cell in cells]
+
+    first = cycles()
+    head = visit.page.locator("#layerbody th", has_text="Cycles")
+    head.locator("button").click()
+    assert cycles() == sorted(first, reverse=True) != first
+    assert head.get_attribute("aria-sort") == "descending"
+    head.locator("button").click()
+    assert cycles() == sorted(first)
+    with visit.page.expect_download() as saving:
+        visit.page.click("#csv")
+    lines = list(csv.reader(Path(saving.value.path()).read_text(encoding="utf-8").splitlines()))
+    assert lines[0][:4] == ["Layer", "Module", "Place", "Cycles"]
+    assert [round(float(line[3])) for line in lines[1:]] == sorted(first)
+    visit.page.locator("#layerbody tbody tr").last.click()
+    assert visit.text("#details h2") == lines[-1][0]
+    visit.picture("layers")
     assert visit.complaints == []
     visit.page.close()

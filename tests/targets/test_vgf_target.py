@@ -101,3 +101,35 @@ def test_without_a_converter_compiling_ends_at_once(monkeypatch: pytest.MonkeyPa
     monkeypatch.setenv("MODEL_CONVERTER_PATH", "no-such-program")
     with pytest.raises(ToolMissing, match="MODEL_CONVERTER_PATH names 'no-such-program'"):
         tosaic.compile(model, (x,), target="vgf")
+
+
+class Odd(nn.Module):
+    """Outputs that are zeros whatever comes in, and a maximum of infinities."""
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        low = torch.full_like(x, -torch.inf)
+        pooled = nn.functional.max_pool2d(torch.where(x > 0, low, x), 2)
+        return x.argmax(1), torch.zeros(3, dtype=torch.float16), (x > 9).to(x.dtype), pooled
+
+
+@needs_vulkan
+def test_zeros_are_written_and_infinities_stay() -> None:
+    x = torch.rand(1, 1, 4, 4, dtype=torch.float16) + 0.1
+    made = tosaic.compile(Odd(), (x,), target="vgf")
+    assert not made.report.refused
+    for engine in ("vgf", "vulkan", "vulkan"):
+        for ours, right in zip(made.run(x, engine=engine), Odd()(x)):
+            assert torch.equal(ours, right), (engine, ours, right)
+    assert bool(made.run(x, engine="vulkan")[3].isinf().all())
+
+
+@needs_converter
+def test_the_converter_does_not_drop_infinities_by_a_product_with_zero() -> None:
+    class Product(nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            return x.abs() + 0.0 * x
+
+    x = torch.tensor([1.0, float("inf"), float("nan")])
+    made = tosaic.compile(Product(), (torch.ones(3),), target="vgf")
+    assert any("a product with zero" in refusal.reason for refusal in made.report.refused)
+    assert torch.equal(made.run(x).isnan(), Product()(x).isnan())

@@ -1,8 +1,11 @@
 """VGF with its tools taken away: each thing that is missing gets a sentence and the way out."""
 
+import importlib.util
 import json
 import os
+import shutil
 import stat
+import subprocess
 import sys
 from pathlib import Path
 
@@ -176,3 +179,39 @@ def test_check_env_answers_by_its_exit_code(
     assert check_env.main(["--aot"]) == 1
     assert "FAIL  model converter" in capsys.readouterr().out
     assert doctor.checks(("aot",))[0].state == "FAIL"
+
+
+@needs_vulkan
+def test_a_scenario_runs_in_the_sdks_own_runner_and_the_sample_compiles(tmp_path: Path) -> None:
+    from scenario_runner_py import ScenarioJsonFactory
+
+    x = torch.randn(2, 3)
+    made = tosaic.compile(Absolute(), (x,), target="vgf")
+    made.save(tmp_path / "net.vgf", scenario=(x,), sample=True)
+    names = {"net.vgf", "net.scenario.json", "net.input_0.npy", "net.cpp"}
+    assert {path.name for path in tmp_path.iterdir()} == names
+    with environment.loading(environment.find_driver(), {}):
+        scenario = str(tmp_path / "net.scenario.json")
+        ScenarioJsonFactory.make(scenario, work_dir=tmp_path, output_dir=tmp_path).run()
+    assert np.array_equal(np.load(tmp_path / "net.output_0.npy"), x.abs().numpy())
+    with pytest.raises(InvalidInput, match="the scenario's inputs are those of the file"):
+        made.save(tmp_path / "net.vgf", scenario=(x[:1],))
+
+
+@needs_converter
+@pytest.mark.skipif(shutil.which("c++") is None, reason="there is no C++ compiler")
+def test_the_sample_compiles_and_tells_the_ports(tmp_path: Path) -> None:
+    library = importlib.util.find_spec("vgf_lib")
+    if library is None or library.origin is None:
+        pytest.skip("the VGF library is not installed")
+    tosaic.compile(Absolute(), (torch.ones(2, 3),), target="vgf").save(
+        tmp_path / "net.vgf", sample=True
+    )
+    held = Path(library.origin).parent / "binaries"
+    done = subprocess.run(
+        ["c++", "-std=c++17", "net.cpp", f"-I{held}/include", f"-L{held}/lib", "-lvgf", "-onet"],
+        cwd=tmp_path, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-1000:]
+    told = subprocess.run(["./net"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "input 0 at binding 0: x, shape 2 3" in told.stdout

@@ -28,11 +28,15 @@ def ops(
     as_json: o.Json = False,
 ) -> None:
     """List the PyTorch operators that lower, and to what."""
-    with busy("running every rule's samples"):
-        from tosaic.pipeline.op_support import columns_for, support
+    from tosaic.pipeline.op_support_answers import columns_for, known
 
-        columns = columns_for(target)
-        rows = support(columns, lambda op: _matches(op, pattern))
+    columns, wanted = columns_for(target), partial(_matches, pattern=pattern)
+    rows = known(columns, wanted)
+    if rows is None:
+        with busy("running the rules' samples"):
+            from tosaic.pipeline.op_support import composite_support, support
+
+            rows = [*support(columns, wanted), *composite_support(columns, wanted)]
     if pattern and not rows:
         raise InvalidInput(f"no operator is like '{pattern}'")
     names = [column.title for column in columns]

@@ -79,7 +79,7 @@ def compile(
     show(artifact.report, as_json and problem is None, quiet)
     if timing and not as_json:
         show(artifact.timing, False, False)
-    sizes = {str(path): path.stat().st_size for path in (output, report)
+    sizes = {str(path): _bytes_of(path) for path in (output, report)
              if path is not None and not (problem and path is output)}  # fmt: skip
     if sizes and not as_json and not quiet:
         typer.echo("written: " + ", ".join(f"{p} ({size:,} bytes)" for p, size in sizes.items()))
@@ -87,6 +87,12 @@ def compile(
         raise problem
     if strict and artifact.report.refused:
         raise typer.Exit(1)
+
+
+def _bytes_of(path: Path) -> int:
+    """The size of a file, or of all files of a folder."""
+    files = [each for each in path.rglob("*") if each.is_file()] if path.is_dir() else [path]
+    return sum(each.stat().st_size for each in files)
 
 
 def _saved(artifact: Artifact, path: Path, tests: dict[str, Any]) -> TosaicError | None:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
+from tosaic.executorch import paths
 from tosaic.executorch.api import quiet, require_executorch
 
 _MODULES = {
@@ -34,6 +35,7 @@ _MODULES = {
     ),
     "backends": ("EthosUBackend", "TOSABackend", "VgfBackend"),
 }
+paths.install()
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
 
 __all__ = sorted(_PLACES)  # pyright: ignore[reportUnsupportedDunderAll]

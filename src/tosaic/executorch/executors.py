@@ -79,8 +79,9 @@ class EthosUExecutor:
 
 def physical(tensor: Tensor, order: Sequence[int]) -> Tensor:
     """The bytes of a tensor as they lie in a device's memory."""
-    dense = tensor.permute(tuple(order)).contiguous().reshape(-1)
-    return dense.view(torch.uint8) if dense.numel() else torch.zeros(0, dtype=torch.uint8)
+    dense = tensor.permute(tuple(order)).contiguous()
+    # An axis of one element may have any stride in a contiguous tensor: 0 where it was expanded.
+    return dense.as_strided((dense.numel(),), (1,)).view(torch.uint8)
 
 
 def typed(data: Tensor, dtype: torch.dtype, shape: Sequence[int]) -> Tensor:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,12 +28,16 @@ from tosaic.executorch.specs import (
     TosaSpecification,
     VgfCompileSpec,
 )
+from tosaic.executorch.summary import summary
 from tosaic.front import torchapi
 from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.report import Report
 
 
 class TosaicPartitioner(Partitioner):  # type: ignore[misc]
     """Takes every group of calls whose rules lower; ``refused`` says why the rest stays.
+
+    ``report`` is what ``tosaic.compile`` would have reported, unless it waits its turn.
 
     ``to_edge_transform_and_lower`` asks it before anything is decomposed, so it comes before other
     partitioners wherever it is in their list, and ExecuTorch has only the rest to work on. With
@@ -56,6 +62,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         self.additional_checks = tuple(additional_checks or ())
         self.in_turn = in_turn or bool(self.additional_checks)
         self.refused: list[Any] = []
+        self.report: Report | None = None
         self._is_first = False  # whether the program is that round finished delegates
         self._seen: dict[str, Tensor] = {}
 
@@ -81,6 +88,8 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
             if not delegates:
                 return exported_program
             self.refused, self._is_first = list(artifact.partition.refused), True
+            self.report = artifact.report
+            sys.stdout.write(summary(artifact))  # where the Arm backend prints Vela's
             args, kwargs = exported_program.example_inputs
             return torchapi.export(outer_module(artifact, delegates), args, kwargs=kwargs)
 
@@ -100,7 +109,9 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         come_last(self.compile_spec.backend)
         plan = self._plan(exported_program)
         self.refused = self.refused if self._is_first else list(plan.partition.refused)
-        self._is_first = False
+        is_first, self._is_first = self._is_first, False
+        if not plan.group and not is_first:
+            self._warn_of_floats(exported_program)
         tags, spec = {}, self.delegation_spec
         for node, number in plan.group.items():
             tag = f"tosaic_{number}"
@@ -108,6 +119,19 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
             tags[tag] = spec
         tag_constant_data(exported_program)
         return PartitionResult(tagged_exported_program=exported_program, partition_tags=tags)
+
+    def _warn_of_floats(self, program: ExportedProgram) -> None:
+        """Nothing is delegated of a float model where the target has integers alone."""
+        quantized = any("quantize" in str(n.target) for n in program.graph.nodes)
+        if self.compile_spec.tosa_spec.support_float() or quantized or not self.refused:
+            return
+        kind = type(self).__name__.replace("Partitioner", "Quantizer")
+        warnings.warn(
+            f"nothing of the model is quantized, and {self.compile_spec.target} has integers "
+            f"alone, so nothing is delegated: quantize it with {kind} and prepare_pt2e, "
+            "convert_pt2e before",
+            stacklevel=2,
+        )
 
     def ops_to_not_decompose(
         self, ep: ExportedProgram

@@ -15,7 +15,14 @@ from torch import fx
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
 from tosaic.errors import InvalidInput
-from tosaic.executorch.configs import QuantizationConfig
+from tosaic.executorch.configs import (  # those that scripts import from here
+    QuantizationConfig,
+    get_symmetric_a8w4_quantization_config,
+    get_symmetric_a16w8_quantization_config,
+    get_symmetric_quantization_config,
+    get_uint8_io_quantization_config,
+    get_vgf_snorm_quantization_config,
+)
 from tosaic.executorch.specs import (
     ArmCompileSpec,
     EthosUCompileSpec,
@@ -34,6 +41,14 @@ from tosaic.quant.boundary import Bytes
 from tosaic.quant.regions import apart
 from tosaic.quant.selection import check_names
 from tosaic.spec.env import Env
+
+__all__ = [
+    "ArmQuantizer", "EthosUQuantizer", "QuantizationConfig", "TOSAQuantizer", "VgfQuantizer",
+    "create_quantizer", "get_symmetric_a8w4_quantization_config",
+    "get_symmetric_a16w8_quantization_config", "get_symmetric_quantization_config",
+    "get_uint8_io_quantization_config", "get_vgf_snorm_quantization_config",
+]  # fmt: skip
+__path__: list[str] = []  # submodules of it are those of ``paths``
 
 Config = QuantizationConfig | None
 Own = TypeVar("Own", bound="ArmQuantizer")

@@ -24,7 +24,9 @@ _SENTENCES = {
 }
 
 
-def sentence(path: str | os.PathLike[str]) -> str | None:
-    """Why a file of another tool is not taken and what to do; None for all other files."""
+def sentence(path: object) -> str | None:
+    """Why a file of another tool is not taken and what to do; None for all other things."""
+    if not isinstance(path, (str, os.PathLike)):
+        return None
     told = _SENTENCES.get(os.path.splitext(os.fspath(path))[1].lower())
     return f"'{os.fspath(path)}' {told}" if told else None

@@ -1,4 +1,4 @@
-"""Checks example inputs for kinds that torch.export would silently convert."""
+"""Example inputs without kinds that torch.export would silently convert, or merge."""
 
 from __future__ import annotations
 
@@ -23,13 +23,17 @@ def in_order(model: Any, example_inputs: Any) -> Any:
     return made
 
 
-def check_examples(example_inputs: Any) -> None:
-    """A tuple whose tensors lie apart in memory; InvalidInput says what is wrong."""
+def checked_examples(example_inputs: Any) -> tuple[Any, ...]:
+    """The examples, with tensors that lie apart in memory; InvalidInput says what is wrong.
+
+    torch.export merges equal tensors into one input, so one that is given twice is cloned.
+    """
     if not isinstance(example_inputs, tuple):
         kind = type(example_inputs).__name__
         raise InvalidInput(f"example_inputs must be a tuple of the model's arguments, not a {kind}")
     seen: dict[int, list[tuple[int, Tensor]]] = {}
-    flat, _ = torchapi.flatten(example_inputs)
+    flat, spec = torchapi.flatten(example_inputs)
+    made = list(flat)
     for index, value in enumerate(flat):
         if isinstance(value, np.ndarray):
             raise InvalidInput(f"example input {index} is an array: give torch.from_numpy(array)")
@@ -37,19 +41,21 @@ def check_examples(example_inputs: Any) -> None:
             continue
         near = seen.setdefault(value.untyped_storage().data_ptr(), [])
         for first, other in near:
-            _check_apart(first, other, index, value)
+            if _overlap(other, value):
+                if not _is_same(other, value):
+                    raise InvalidInput(
+                        f"example inputs {first} and {index} overlap in memory; pass a clone"
+                    )
+                made[index] = value.clone()
         near.append((index, value))
+    apart: tuple[Any, ...] = torchapi.unflatten(made, spec)
+    return apart
 
 
-def _check_apart(first: int, other: Tensor, index: int, value: Tensor) -> None:
-    """torch.export merges equal tensors; writes to one of two that overlap change both."""
-    if not _overlap(other, value):
-        return
-    same = other.data_ptr() == value.data_ptr() and other.shape == value.shape
-    how = "are the same tensor, which torch.export would merge into one"
-    if not same or other.stride() != value.stride():
-        how = "overlap in memory"
-    raise InvalidInput(f"example inputs {first} and {index} {how}; pass a clone")
+def _is_same(one: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have the same elements in the same order."""
+    start = one.data_ptr() == other.data_ptr()
+    return start and one.shape == other.shape and one.stride() == other.stride()
 
 
 def _overlap(one: Tensor, other: Tensor) -> bool:

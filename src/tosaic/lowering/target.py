@@ -70,6 +70,7 @@ class Estimate:
     tensors: tuple[PlacedTensor, ...] = ()
     flash_parts: Mapping[str, int] = field(default_factory=dict)
     clock: float = 0.0
+    unit: str = "cycles"  # or instructions
 
 
 @dataclass(frozen=True, eq=False)

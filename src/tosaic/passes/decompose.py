@@ -120,7 +120,7 @@ def _is_spread_by_index(node: fx.Node) -> bool:
 def _replace(
     module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule, constants: set[fx.Node]
 ) -> None:
-    results = _inline(module, node, parts, constants)
+    results = inline(module, node, parts, constants)
     if isinstance(results, (list, tuple)):
         for user in list(node.users):
             index: Any = user.args[1]
@@ -131,9 +131,10 @@ def _replace(
     module.graph.erase_node(node)
 
 
-def _inline(
-    module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule, constants: set[fx.Node]
-) -> Any:
+def inline(
+    module: fx.GraphModule, node: fx.Node, parts: fx.GraphModule,
+    constants: set[fx.Node] | frozenset[fx.Node] = frozenset(),
+) -> Any:  # fmt: skip
     """Copy a graph before a call; what it returns, as nodes of the larger graph."""
     known: dict[fx.Node, fx.Node] = {}
     given = iter(node.all_input_nodes)
@@ -145,7 +146,7 @@ def _inline(
         else:
             with module.graph.inserting_before(node):
                 known[part] = module.graph.node_copy(part, lambda n: known[n])
-            if part in constants:
+            if isinstance(constants, set) and part in constants:
                 constants.add(known[part])
             if part.op == "get_attr":
                 _adopt(module, known[part], torchapi.attribute(parts, str(part.target)))

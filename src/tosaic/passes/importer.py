@@ -20,15 +20,18 @@ from tosaic.passes.attention_masks import SOFTMAXES
 from tosaic.passes.engine import run
 from tosaic.passes.fuse_attention import OPERATOR
 from tosaic.passes.match import name_of
-from tosaic.passes.phases import CANONICAL, FLOAT, IMPORT
+from tosaic.passes.phases import CANONICAL, FLOAT, IMPORT, IMPORT_FFT
 
 _OBSERVER = "activation_post_process_"  # what torchao calls them
 
 
 def import_model(
-    model: Any, example_inputs: tuple[Any, ...], dynamic_shapes: Any = None
+    model: Any, example_inputs: tuple[Any, ...], dynamic_shapes: Any = None, fft: bool = False
 ) -> Imported:
-    """A module, an exported program, a converted graph module, or the path of a ``.pt2`` file."""
+    """A module, an exported program, a converted graph module, or the path of a ``.pt2`` file.
+
+    ``fft`` keeps Fourier transforms of fitting sizes, for a target with operators of them.
+    """
     if isinstance(model, (str, os.PathLike)):
         model = torchapi.load(model)
     if isinstance(model, fx.GraphModule) and _is_converted(model) and is_functional(model):
@@ -51,7 +54,7 @@ def import_model(
             f"a .pt2 file, not {type(model).__name__}"
         )
     _check_arguments(model)
-    return _from_exported(on_cpu(torchapi.with_own_operators(model)), given)
+    return _from_exported(on_cpu(torchapi.with_own_operators(model)), given, fft)
 
 
 def _check_arguments(exported: ExportedProgram) -> None:
@@ -65,7 +68,7 @@ def _check_arguments(exported: ExportedProgram) -> None:
             )
 
 
-def _from_exported(exported: ExportedProgram, given: Any) -> Imported:
+def _from_exported(exported: ExportedProgram, given: Any, fft: bool) -> Imported:
     """The program in canonical form; what the user gave is left as it was."""
     call = exported.call_spec
     if not is_functional(exported.graph_module):
@@ -78,7 +81,7 @@ def _from_exported(exported: ExportedProgram, given: Any) -> Imported:
     for node in made.graph.find_nodes(op="placeholder"):
         node.meta[HELD] = node.name in held
     made.graph.eliminate_dead_code()  # what nothing reads would count as a consumer
-    run(made.graph_module, IMPORT)
+    run(made.graph_module, IMPORT_FFT if fft else IMPORT)
     return Imported(made, call.in_spec, call.out_spec, changes)
 
 

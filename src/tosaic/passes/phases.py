@@ -11,7 +11,7 @@ from tosaic.passes.canonicalize import canonical_overloads, reshape_views
 from tosaic.passes.compose import compose
 from tosaic.passes.drop_noops import drop_inner_noops, drop_noops
 from tosaic.passes.engine import Pass
-from tosaic.passes.expand_complex import expand_complex
+from tosaic.passes.expand_complex import expand_complex, expand_complex_fft
 from tosaic.passes.fold_affine import affine_to_depthwise, fold_affine, linear_of_matmul
 from tosaic.passes.fold_batch_norm import add_bias, fold_batch_norm
 from tosaic.passes.fold_constants import fold_constants
@@ -37,6 +37,8 @@ IMPORT: Passes = (
     canonical_overloads, gather_positions, drop_inner_noops, compose, merge_axes, expand_complex,
     fuse_norms, fuse_activation, fuse_einsum, functionalize_slices,
 )  # fmt: skip
+# The same for a float target that has operators of Fourier transforms.
+IMPORT_FFT: Passes = tuple(expand_complex_fft if p is expand_complex else p for p in IMPORT)
 # Attention, whose masks are known only when constants are: in float, and quantized.
 FLOAT: Passes = (reshape_views, fold_constants, fuse_exact_attention)
 _ATTENTION: Passes = (fold_constants, fuse_attention)

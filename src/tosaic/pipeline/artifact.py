@@ -141,8 +141,9 @@ class Artifact:
     @property
     def settings(self) -> dict[str, str]:
         """What it was compiled with: the target's configuration, scheme, types at the boundary."""
-        given = {name: value for name, value in self.options.items() if value is not None}
-        return {name: str(value) for name, value in {**self.device.options, **given}.items()}
+        known = dict(self.device.options)
+        known |= {name: value for name, value in self.options.items() if value is not None}
+        return {name: str(value) for name, value in known.items() if value is not None}
 
     @cached_property
     def _state(self) -> dict[str, Tensor]:

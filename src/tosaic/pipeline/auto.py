@@ -23,7 +23,7 @@ from tosaic.front import torchapi
 from tosaic.front.hints import CALL
 from tosaic.front.imported import Imported
 from tosaic.ir.graph import Loc
-from tosaic.lowering.target import Target
+from tosaic.lowering.target import Estimate, Target
 from tosaic.pipeline import driver
 from tosaic.pipeline.allocation import cheapest
 from tosaic.pipeline.artifact import Artifact
@@ -69,6 +69,7 @@ class _Search:
     real: list[list[Tensor]] = field(default_factory=list)
     least_score: float = -math.inf
     tried: dict[frozenset[str], _Tried] = field(default_factory=dict)
+    is_estimated: bool = False  # the target's compiler tells cycles; known once int8 is compiled
 
     def __post_init__(self) -> None:
         assert isinstance(self.source.model, ExportedProgram)
@@ -126,8 +127,9 @@ class _Search:
             self.used,
         )
         score = self.goal.metric(_runner(made)) if self.goal.metric is not None else None
-        told = [d.estimate for d in made.delegates if getattr(d, "estimate", None) is not None]
-        cost = _work(made) if self.target.emit is None else sum(t.cycles for t in told)
+        told = _estimates(made)
+        self.is_estimated |= bool(told)
+        cost = sum(t.cycles for t in told) if self.is_estimated else _work(made)
         sram = max((t.scratch for t in told), default=0)
         point = Point(name, len(wide), self._sqnr(made), cost, sram, score)
         self.tried[wide] = _Tried(wide, made, point)
@@ -179,8 +181,6 @@ def compile_auto(
     if not target.env.has("int16"):
         raise InvalidInput(f'scheme="auto" chooses between 8 and 16 bits, and {target.env} has no '
                            "int16: compile for TOSA-1.0+INT+int16, or take int8")  # fmt: skip
-    if goal.is_budget and target.emit is None:
-        raise InvalidInput(f"{target.name} has no estimate of cycles or SRAM: name a device")
     if calibration is None or isinstance(calibration, (str, Calibration)):
         raise InvalidInput('scheme="auto" measures on calibration data: give calibration inputs')
     start = time.monotonic()
@@ -193,6 +193,8 @@ def compile_auto(
     search = _Search(source, examples, target, goal, used, io, seen, held)
     every = frozenset(search.names.values())
     low = search.try_form(frozenset(), "int8")
+    if goal.is_budget and not search.is_estimated:
+        raise InvalidInput(f"{target.name} has no estimate of cycles or SRAM: name a device")
     extra = dict[str, float]()
     found = Sensitivities((), ())
     if search.fits(low) and not goal.is_budget:
@@ -224,11 +226,8 @@ def _is_dearer(made: Artifact, other: Artifact) -> bool:
     """Whether a form costs more than another, which runs at least as much of the program."""
     if len(other.partition.refused) > len(made.partition.refused):
         return False
-    one, two = (
-        sum(d.estimate.cycles for d in each.delegates if d.estimate is not None)
-        for each in (made, other)
-    )
-    return int(one) > int(two)
+    one, two = (sum(told.cycles for told in _estimates(each)) for each in (made, other))
+    return one > two
 
 
 def _between(
@@ -277,10 +276,10 @@ def _finished(
         made = driver.artifact_of(
             made.program, search.target, [*search.seen[:1], search.examples], search.used
         )
-        told = [d.estimate for d in made.delegates]
-        point = replace(
-            point, cost=sum(t.cycles for t in told if t), sram=max(t.scratch for t in told if t)
-        )
+        told = _estimates(made)
+        if told:
+            cycles, sram = sum(t.cycles for t in told), max(t.scratch for t in told)
+            point = replace(point, cost=cycles, sram=sram)
     point = replace(point, name="chosen")
     points = [t.point for t in search.tried.values() if t is not chosen]
     modules = _modules(made)
@@ -295,7 +294,7 @@ def _finished(
         )
         for call in search.names.values()
     )  # fmt: skip
-    unit = "cycles" if search.target.emit is not None else "work"
+    unit = "cycles" if search.is_estimated else "work"
     told_ = Precision(
         str(search.goal), search.fits(chosen), f"{sentence} ({point.sqnr:.1f} dB on "
         f"{len(search.held)} held-out inputs)", (*points, point), calls, unit,
@@ -346,12 +345,16 @@ def _extra_costs(search: _Search, low: _Tried, high: _Tried) -> dict[str, float]
     return found
 
 
+def _estimates(made: Artifact) -> list[Estimate]:
+    """What the target's compiler says of each graph, where it says anything."""
+    return [d.estimate for d in made.delegates if d.estimate is not None]
+
+
 def _by_place(made: Artifact) -> dict[Loc | None, float]:
     found: dict[Loc | None, float] = {}
-    for delegate in made.delegates:
-        for cost in delegate.estimate.operators:
-            found[cost.loc] = found.get(cost.loc, 0.0) + cost.cycles
-    if not made.delegates:
+    for cost in (cost for told in _estimates(made) for cost in told.operators):
+        found[cost.loc] = found.get(cost.loc, 0.0) + cost.cycles
+    if not found:
         for graph in made.partition.graphs:
             for op in graph.walk():
                 found[op.loc] = found.get(op.loc, 0.0) + _op_work(op)

@@ -15,7 +15,7 @@ from torch import fx
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.examples import check_examples
+from tosaic.front.examples import checked_examples
 from tosaic.front.imported import Imported
 from tosaic.front.registry import RULES
 from tosaic.front.roles import is_real, is_weighted
@@ -189,7 +189,7 @@ def calibrated(
     dynamic_shapes: Any,
 ) -> Calibration:
     """What calibration sees of a model; what is doubtful about the data is warned about."""
-    check_examples(example_inputs)
+    example_inputs = checked_examples(example_inputs)
     source = import_model(model, example_inputs, dynamic_shapes)
     if source.is_quantized:
         raise InvalidInput("the model is quantized already: calibrate the one in float")

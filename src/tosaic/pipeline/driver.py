@@ -15,7 +15,7 @@ from tosaic.boundary.ports import ends_of, names_of, with_ends
 from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
-from tosaic.front.examples import check_examples
+from tosaic.front.examples import checked_examples
 from tosaic.front.imported import Imported
 from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
@@ -68,7 +68,7 @@ def compile_model(
     if scheme == "auto":
         from tosaic.pipeline.auto import compile_auto  # which knows this module
 
-        check_examples(example_inputs)
+        example_inputs = checked_examples(example_inputs)
         source = import_model(model, example_inputs, dynamic_shapes)
         return compile_auto(
             source, example_inputs, chosen, calibration, accuracy or Goal(), budget_s, options, io
@@ -115,10 +115,11 @@ def program_for(
     io: Any = None,
 ) -> Program:
     """The model as calls, quantized by a scheme, or where the target has integers alone."""
-    check_examples(example_inputs)
+    example_inputs = checked_examples(example_inputs)
     say("exporting the model")
+    has_fft = target.env.has("fft") and scheme is None
     with phase(IMPORT):
-        source = import_model(model, example_inputs, dynamic_shapes)
+        source = import_model(model, example_inputs, dynamic_shapes, has_fft)
     ended(phases.IMPORT, partial(_printed, source))
     return program_from(source, example_inputs, target, scheme, calibration, io)
 

@@ -1,73 +1,27 @@
-"""Operator support of a target: every sample of every rule, lowered and counted."""
+"""Operator support of a target: every sample of every rule, lowered and counted.
+
+The answers for Tosaic's own targets come with the package (``op_support_answers`` reads them).
+"""
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
 
 import tosaic.rules  # noqa: F401  (fills the registry)
-from tosaic.errors import Unsupported
+from tosaic.errors import TosaicError, Unsupported
 from tosaic.front import torchapi
 from tosaic.front.registry import RULES
 from tosaic.ir.graph import Op
 from tosaic.lowering.samples import Case, cases, emitted
 from tosaic.lowering.target import Target
-from tosaic.spec.dtypes import I8, I16, DType
-from tosaic.targets.catalog import known_families, target_of
+from tosaic.pipeline.composites import COMPOSITES, composite
+from tosaic.pipeline.explain import explain_model
+from tosaic.pipeline.op_support_answers import Answer, Column, Row, columns_for
+from tosaic.spec.dtypes import DType
+from tosaic.targets.catalog import target_of
 
-
-@dataclass(frozen=True, slots=True)
-class Column:
-    """A target and what the values are: floats, or integers of a type."""
-
-    title: str
-    target: str
-    kind: DType | None
-
-
-_PLAIN = (
-    Column("float", "TOSA-1.0+FP", None),
-    Column("int8", "TOSA-1.0+INT", I8),
-    Column("int16", "TOSA-1.0+INT+int16", I16),
-)
-
-
-@dataclass(frozen=True, slots=True)
-class Answer:
-    """How many of an operator's samples lower, and the first reason of those that do not."""
-
-    taken: int
-    of: int
-    reason: str = ""
-
-    def __str__(self) -> str:
-        if self.taken == self.of:
-            return "yes"
-        return f"{self.taken} of {self.of}" if self.taken else "no"
-
-
-@dataclass(frozen=True, slots=True)
-class Row:
-    """An overload and its answers, one for each column."""
-
-    op: str
-    answers: tuple[Answer, ...]
-
-
-def columns_for(name: str | None) -> tuple[Column, ...]:
-    """The columns of one target: what it has of floats, int8 and int16; all of them without."""
-    if name is None:
-        kinds = [each for family in known_families() for each in family.kinds.items()]
-        return (*_PLAIN, *(c for target, title in kinds if title for c in _columns(target, title)))
-    return _columns(name, name)
-
-
-def _columns(name: str, title: str) -> tuple[Column, ...]:
-    env = target_of(name).env
-    kinds: list[tuple[str, DType | None]] = [("float", None)] if "FP" in env.profiles else []
-    kinds += [("int8", I8)] if "INT" in env.profiles else []
-    kinds += [("int16", I16)] if "int16" in env.extensions else []
-    return tuple(Column(f"{title} {word}", name, kind) for word, kind in kinds)
+__all__ = ["Answer", "Column", "Row", "columns_for", "composite_support", "support"]
 
 
 def support(
@@ -89,6 +43,24 @@ def support(
         answers = tuple(_answers(uses, columns)) if uses else ()
         rows += [Row(name, answers) for name in names[target] if uses]
     return sorted(rows, key=lambda row: row.op)
+
+
+def composite_support(columns: Sequence[Column], wanted: Callable[[str], bool]) -> list[Row]:
+    """The same of operators that compile by their parts: is nothing of such a module refused?"""
+    names = [name for name in COMPOSITES if wanted(name)]
+    return [Row(name, tuple(_by_parts(name, column) for column in columns)) for name in names]
+
+
+def _by_parts(name: str, column: Column) -> Answer:
+    scheme = None if column.kind is None else "a16w8" if column.kind.bits == 16 else "int8"
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            told = explain_model(*composite(name), column.target, scheme)
+    except TosaicError as problem:
+        return Answer(0, 1, problem.reason)
+    reasons = sorted((r.reason for r in told.refused), key=lambda reason: name not in reason)
+    return Answer(int(not reasons), 1, reasons[0] if reasons else "")
 
 
 def _answers(uses: Sequence[Case], columns: Sequence[Column]) -> Iterator[Answer]:

@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 _LINE = 72  # characters of a line of source
 _PLACES = 3  # of refusals that are told together
 _SHOWN = 12  # modules in a table of costs
+_POSSESSIVE = "'s estimate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +69,7 @@ class Costs:
     modules: tuple[Cost, ...]
     flash_parts: dict[str, int] = field(default_factory=dict)
     clock: float = 0.0
+    unit: str = "cycles"
 
     @property
     def milliseconds(self) -> float | None:
@@ -108,6 +110,11 @@ class Report(Printed):
         return self._total(lambda told: told.cycles)
 
     @property
+    def unit(self) -> str:
+        """What ``cycles`` counts: cycles, or instructions of a CPU."""
+        return next((d.estimate.unit for d in self.delegates if d.estimate is not None), "cycles")
+
+    @property
     def sram(self) -> int | None:
         """Bytes of the arena that all graphs share, one after the other."""
         sizes = [d.estimate.scratch for d in self.delegates if d.estimate is not None]
@@ -136,8 +143,8 @@ class Report(Printed):
             f"{self.target}: {_count(sum(self.ops.values()), 'operator')} in "
             f"{_count(len(self.delegates), 'graph')}, {self.macs:,} multiply-accumulates"
         ]
-        if self.cycles is not None:
-            words.append(f"{self.cycles:,} cycles{_time(self.milliseconds)}")
+        if self.cycles is not None and (self.cycles or self.unit == "cycles"):
+            words.append(f"{self.cycles:,} {self.unit}{_time(self.milliseconds)}")
         if self.sram is not None and self.flash:
             words.append(f"SRAM {self.sram:,} and flash {self.flash:,} bytes")
         if self.refused:
@@ -152,7 +159,7 @@ class Report(Printed):
         ]  # fmt: skip
         if self.cycles is not None:
             rows += [
-                ("cycles", f"{self.cycles:,}{_time(self.milliseconds)}"),
+                (self.unit, f"{self.cycles:,}{_time(self.milliseconds)}"),
                 ("SRAM, bytes", f"{self.sram:,}"), ("flash, bytes", f"{self.flash:,}"),
             ]  # fmt: skip
         rows.append(("calls on the CPU", f"{len(self.refused):,}"))
@@ -240,7 +247,8 @@ def _costs(graph: Graph, made: Estimate) -> Costs:
     return Costs(
         made.by, made.cycles, made.scratch, made.flash, dict(made.memories),
         sum(c.cycles for c in made.operators if c.op == "TRANSPOSE"),
-        tuple(sorted(costs, key=lambda cost: -cost.cycles)), dict(made.flash_parts), made.clock,
+        tuple(sorted(costs, key=lambda cost: (-cost.cycles, -cost.macs))),
+        dict(made.flash_parts), made.clock, made.unit,
     )  # fmt: skip
 
 
@@ -265,12 +273,13 @@ def _cost_tables(number: int, told: Costs) -> Iterable[Any]:
     memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
     parts = ", ".join(f"{name} {size:,}" for name, size in told.flash_parts.items())
     clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
+    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{turned}; "
     yield (
-        f"Graph {number} on the device, by {told.by}'s estimate: {told.cycles:,} cycles"
-        f"{_time(told.milliseconds)}{clock}{turned}; bytes: scratch {told.scratch:,}, flash "
+        f"Graph {number} on the device, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
+        f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "
         f"{told.flash:,}{f' ({parts})' if parts else ''}; at the peak: {memories or 'not told'}"
     )
-    numbers = ["cycles", "share", "multiplications"]
+    numbers = [told.unit, "share", "multiplications"]
     has_bounds = any(cost.bound for cost in told.modules)
     table = grid("module", *numbers, *["bound by"] * has_bounds, numbers=numbers)
     for cost in told.modules[:_SHOWN]:

@@ -15,7 +15,7 @@ from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_qat_pt
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.examples import check_examples
+from tosaic.front.examples import checked_examples
 from tosaic.lowering.target import Target
 from tosaic.passes.importer import import_model
 from tosaic.quant.flow import float_module
@@ -38,7 +38,7 @@ def prepare_qat(
     Batch norms are part of the layers before them, as in inference: train in float first. The
     batch that it takes is that of the examples.
     """
-    check_examples(example_inputs)
+    example_inputs = checked_examples(example_inputs)
     source = import_model(model, example_inputs)
     if source.is_quantized:
         raise InvalidInput("the model is quantized already: prepare the one in float")

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from tosaic.boundary.ports import Ends
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
-from tosaic.front.examples import check_examples
+from tosaic.front.examples import checked_examples
 from tosaic.front.imported import Imported
 from tosaic.lowering.target import Target
 from tosaic.passes.engine import run
@@ -73,7 +73,7 @@ def quantize(
 
     InvalidInput says what is wrong with a model, a scheme or data.
     """
-    check_examples(example_inputs)
+    example_inputs = checked_examples(example_inputs)
     if isinstance(scheme, Schemes) and scheme.io is not None:
         raise InvalidInput("types at the boundary (io) are for tosaic.compile, not for quantize")
     source = import_model(model, example_inputs)

@@ -190,6 +190,6 @@ def _energy(value: Tensor) -> tuple[float, int]:
 
 
 def _bytes(value: Tensor) -> bytes:
-    plain = value.detach().cpu().contiguous()
-    return plain.view(torch.uint8).numpy().tobytes() if plain.numel() and plain.dim() else repr(
-        plain.tolist()).encode()  # fmt: skip
+    plain = value.detach().cpu().resolve_conj().resolve_neg().contiguous()
+    # An axis of one element may have any stride in a contiguous tensor: 0 where it was expanded.
+    return plain.as_strided((plain.numel(),), (1,)).view(torch.uint8).numpy().tobytes()

@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 import tosaic.rules  # noqa: F401  (fills the registry)
@@ -33,11 +32,7 @@ from tosaic.quant.annotations import (
     norm_of,
     operands_of,
 )
-from tosaic.quant.pt2e import (
-    DerivedObserverOrFakeQuantize,
-    SharedQuantizationSpec,
-    join_torchao,
-)
+from tosaic.quant.pt2e import SharedQuantizationSpec, join_torchao
 from tosaic.quant.reach import becomes_integers, exceeds
 from tosaic.quant.readers import tell_readers
 from tosaic.quant.schemes import LONG, SCHEMES, Scheme, wider
@@ -51,10 +46,9 @@ from tosaic.quant.selection import (
     resolved,
     schemes_of,
 )
-from tosaic.quant.shared_observers import share_observers
+from tosaic.quant.shared_observers import observe_biases, share_observers
 from tosaic.quant.support import Trial, joined_sums
 from tosaic.quant.unary_chains import curves_in, takes
-from tosaic.quant.weights import BiasObserver, WeightObserver
 from tosaic.spec import dtypes as d
 from tosaic.spec.dtypes import DType
 from tosaic.spec.env import Env
@@ -235,22 +229,10 @@ class TosaicQuantizer:
         self, model: fx.GraphModule, edge_or_node_to_obs_or_fq: dict[Any, Any]
     ) -> None:
         """Biases are observed together with their layer, values with regard to who reads them."""
-        found, made = edge_or_node_to_obs_or_fq, dict[Any, BiasObserver]()
+        found = edge_or_node_to_obs_or_fq
         share_observers(found)
         tell_readers(model, found, self._curves)
-        for edge, observer in found.items():
-            scheme = self._scheme(edge[1]) if isinstance(edge, tuple) else None
-            if isinstance(observer, DerivedObserverOrFakeQuantize) and scheme is not None:
-                # The scale of a bias is that of its layer's inputs: layers with others share none.
-                layer = edge[1]
-                source, weight = (found[n, layer] for n in layer.args[:2])
-                if isinstance(weight, WeightObserver):
-                    key = edge[0], source, weight
-                    if key not in made:
-                        made[key] = BiasObserver(source, weight, source.dtype is not torch.int8)
-                    found[edge] = made[key]
-                else:
-                    found[edge] = scheme.derived(source, weight, observer.derive_qparams_fn)
+        observe_biases(found, self._scheme)
         if isinstance(self.schemes.io, BoundarySpec):
             self.schemes.io.link(found)
 

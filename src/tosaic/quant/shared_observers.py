@@ -1,7 +1,8 @@
-"""Shared observers: values with common parameters, and weights with several consumers."""
+"""Shared observers: values with common parameters, weights with several consumers, biases."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -9,7 +10,9 @@ from torch import fx
 
 from tosaic.front.hints import mark_of
 from tosaic.quant.observer import RangeObserver
-from tosaic.quant.weights import WeightObserver
+from tosaic.quant.pt2e import DerivedObserverOrFakeQuantize
+from tosaic.quant.schemes import Scheme
+from tosaic.quant.weights import BiasObserver, WeightObserver
 
 # What goes round may go beyond what calibration has seen, and 16 bits have room for it.
 _ROOM = 1.5
@@ -33,6 +36,28 @@ def share_observers(observers: dict[Any, Any]) -> None:
                 instead[_root(instead, observer)] = root
     for key, observer in observers.items():
         observers[key] = _root(instead, observer)
+
+
+def observe_biases(
+    observers: dict[Any, Any], scheme_of: Callable[[fx.Node], Scheme | None]
+) -> None:
+    """Observe each bias with its layer, whose input and weight give its scale.
+
+    Layers with other scales share none.
+    """
+    made = dict[Any, BiasObserver]()
+    for edge, observer in observers.items():
+        scheme = scheme_of(edge[1]) if isinstance(edge, tuple) else None
+        if isinstance(observer, DerivedObserverOrFakeQuantize) and scheme is not None:
+            bias, layer = edge
+            source, weight = (observers[n, layer] for n in layer.args[:2])
+            if isinstance(weight, WeightObserver):
+                key = bias, source, weight
+                if key not in made:
+                    made[key] = BiasObserver(source, weight, source.dtype is not torch.int8)
+                observers[edge] = made[key]
+            else:
+                observers[edge] = scheme.derived(source, weight, observer.derive_qparams_fn)
 
 
 def _tie(key: Any, observer: Any) -> Any:

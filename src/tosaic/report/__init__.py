@@ -17,8 +17,8 @@ from tosaic.report.page import Page, page_of
 
 _STYLES = ("style.css",)
 _SCRIPTS = (
-    "basics.js", "graph.js", "treemap.js", "arena.js", "accuracy.js", "details.js", "search.js",
-    "tables.js", "main.js",
+    "basics.js", "graph.js", "treemap.js", "layers.js", "arena.js", "accuracy.js", "details.js",
+    "search.js", "tables.js", "main.js",
 )  # fmt: skip
 
 

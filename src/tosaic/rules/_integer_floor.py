@@ -6,6 +6,7 @@ import math
 
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.lut import FINE_STEP, ROUNDING
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._operands import scale_of
@@ -19,15 +20,17 @@ _FEWEST = 7  # behind the point; with fewer, a step is larger than any fraction
 def whole(b: Lowering, x: Value, rounding: str, divisor: float = 1.0) -> Value:
     """x / divisor rounded to "floor", "ceil", "trunc" or "nearest", halves to the even side.
 
-    Numbers nearer to a whole one than a float would tell, relative to the largest, are this one.
+    Numbers nearer to a whole one than half a fine step of the input are this one.
     """
-    return _ROUNDED[rounding](_fine(b, x, divisor)).quantized()
+    fine = _fine(b, x, divisor)
+    return _ROUNDED[rounding](fine, _nearness(x, divisor, fine)).quantized()
 
 
 def left_over(b: Lowering, x: Value, rounding: str, divisor: float = 1.0) -> Value:
     """What the rounded quotient, times the divisor, leaves of x."""
     fine = _fine(b, x, divisor)
-    rest = fine - (_ROUNDED[rounding](fine) * round(1 / fine.unit)).at(fine.unit)
+    below = _ROUNDED[rounding](fine, _nearness(x, divisor, fine))
+    rest = fine - (below * round(1 / fine.unit)).at(fine.unit)
     return rest.at(divisor * fine.unit).quantized()
 
 
@@ -41,30 +44,40 @@ def _fine(b: Lowering, x: Value, divisor: float) -> Fixed:
     return Fixed(b, b.rescale(x, [scale * 2.0**bits], 0, d.I32), 2.0**-bits)
 
 
+def _nearness(x: Value, divisor: float, fine: Fixed) -> float:
+    """How far a whole number may be from the integer that it is rounded to, in units of it."""
+    step = scale_of(x) / divisor
+    near = step / 2 if step <= FINE_STEP else largest(x) * step * ROUNDING
+    return math.ceil(near / fine.unit) * fine.unit
+
+
 def _nearest_up(fine: Fixed) -> Fixed:
     """By a rounding shift, which every target has."""
     return (fine >> round(-math.log2(fine.unit))).at(1.0)
 
 
-def floor(fine: Fixed) -> Fixed:
-    """The whole number below a number with a binary point."""
-    return _nearest_up(fine - 0.5)
+def floor(fine: Fixed, near: float = 0.0) -> Fixed:
+    """The whole number below a number with a binary point, or ``near`` above it."""
+    return _nearest_up(fine + (near - 0.5))
 
 
-def _ceil(fine: Fixed) -> Fixed:
-    return _nearest_up(fine + (0.5 - fine.unit))
+def _ceil(fine: Fixed, near: float) -> Fixed:
+    return _nearest_up(fine + (0.5 - max(near, fine.unit)))
 
 
-def _trunc(fine: Fixed) -> Fixed:
+def _trunc(fine: Fixed, near: float) -> Fixed:
     above, below = fine.maximum(0), fine.minimum(0)
-    return floor(above) + _ceil(below)
+    return floor(above, near) + _ceil(below, near)
 
 
-def nearest(fine: Fixed) -> Fixed:
+def nearest(fine: Fixed, near: float = 0.0) -> Fixed:
     """Halves to the even side: less than a half is added, and more if the floor is odd."""
     below = floor(fine)
     odd = below - floor(below.at(0.5)) * 2
-    return _nearest_up(fine + odd.at(fine.unit) - fine.unit)
+    if not near:
+        return _nearest_up(fine + odd.at(fine.unit) - fine.unit)
+    side = odd * round(2 * near / fine.unit + 2)
+    return _nearest_up(fine + side.at(fine.unit) - (near + fine.unit))
 
 
 _ROUNDED = {"floor": floor, "ceil": _ceil, "trunc": _trunc, "nearest": nearest}

@@ -91,7 +91,8 @@ def erfinv(b: Lowering, x: Value) -> Value:
     for _ in range(2):
         slope = times(b, b.EXP(times(b, made, made)), math.sqrt(math.pi) / 2)
         made = minus(b, made, times(b, minus(b, b.ERF(made), x), slope))
-    return made
+    at_end = b.EQUAL(b.ABS(x), b.number(1.0, x))
+    return b.SELECT(at_end, signed(b, x, b.number(math.inf, x)), made)
 
 
 def _start_of_erfinv(b: Lowering, x: Value) -> Value:

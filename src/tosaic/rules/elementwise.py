@@ -13,7 +13,7 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.mask import both, is_mask
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._division import floored
+from tosaic.rules._division import floored, no_zero, truncated
 from tosaic.rules._integer_floor import whole
 from tosaic.rules._operands import (
     Operand,
@@ -153,7 +153,7 @@ def div_rounded(
         return _whole_quotient(b, x, y, rounding_mode)
     if not x.dtype.is_float:
         pair = [converted(b, v, d.I32) for v in (x, y)]
-        found = floored(b, *pair) if rounding_mode == "floor" else b.INTDIV(*pair)
+        found = floored(b, *pair) if rounding_mode == "floor" else truncated(b, *pair)
         return converted(b, found, x.dtype)
     if rounding_mode == "floor":
         return _floored(b, x, y)
@@ -176,9 +176,9 @@ def _by_number(b: Lowering, x: Value, number: float, rounding_mode: str) -> Valu
 def _whole_quotient(b: Lowering, x: Value, y: Value, rounding_mode: str) -> Value:
     """Of integers in one scale; what nothing divides by is taken for 1."""
     x, y = (b.with_quant(v, None) for v in b.aligned(x, y))
-    y = b.SELECT(b.EQUAL(y, b.number(0, y)), b.number(1, y), y)
+    y = no_zero(b, y)
     return b.with_quant(
-        floored(b, x, y) if rounding_mode == "floor" else b.INTDIV(x, y), Quant(1.0)
+        floored(b, x, y) if rounding_mode == "floor" else truncated(b, x, y), Quant(1.0)
     )
 
 
@@ -267,6 +267,8 @@ def square(b: Lowering, self: Value) -> Value:
     return b.with_quant(made, Quant(scale_of(self) ** 2 * 2.0**29))
 
 
+_LARGEST_PRODUCT = 8  # exponent that is written as products
+_TORCH = {d.F32: torch.float32, d.F16: torch.float16, d.BF16: torch.bfloat16, d.I32: torch.int32}
 _ROOTS = {0.5: sqrt, -0.5: rsqrt, -1: reciprocal}
 
 
@@ -289,12 +291,15 @@ def power(b: Lowering, self: Value, exponent: float) -> Value:
         return _ROOTS[exponent](b, self)
     if self.quant is not None:
         return b.table(self, lambda x: x**exponent)
-    if exponent not in range(1, 9):
+    size = abs(exponent)
+    if size != int(size) or size > _LARGEST_PRODUCT or (exponent < 0 and not self.dtype.is_float):
         return b.POW(*operands(b, self, float(exponent)))
+    if not size:
+        return b.tensor(torch.ones(self.shape, dtype=_TORCH[self.dtype]))
     product = self  # a product takes negative numbers too
-    for _ in range(int(exponent) - 1):
+    for _ in range(int(size) - 1):
         product = times(b, product, self)
-    return product
+    return product if exponent > 0 else b.RECIPROCAL(product)
 
 
 @rule(
@@ -308,7 +313,25 @@ def power(b: Lowering, self: Value, exponent: float) -> Value:
 )
 def power_of_tensors(b: Lowering, self: Value, exponent: Value) -> Value:
     x, y = operands(b, self, exponent)
-    return b.POW(x, y) if x.quant is None else pair_table(b, x, y, torch.pow)
+    if x.quant is not None:
+        return pair_table(b, x, y, torch.pow)
+    return _real_power(b, x, y) if x.dtype.is_float else b.POW(x, y)
+
+
+def _real_power(b: Lowering, x: Value, y: Value) -> Value:
+    """POW takes no negative base, and no 0 with an exponent of 0 or less.
+
+    A negative base has powers of whole exponents alone, with a sign where these are odd.
+    """
+    zero, one, none = (b.number(n, x) for n in (0.0, 1.0, math.nan))
+    at_zero = b.EQUAL(x, zero)
+    size = b.POW(b.SELECT(at_zero, one, b.ABS(x)), y)
+    most = b.SELECT(b.GREATER(zero, y), b.number(math.inf, x), zero)
+    at_origin = b.SELECT(b.EQUAL(y, zero), one, most)
+    half = times(b, y, 0.5)
+    turned = b.SELECT(b.EQUAL(b.FLOOR(half), half), size, negated(b, size))
+    signed = b.SELECT(b.EQUAL(b.FLOOR(y), y), turned, none)
+    return b.SELECT(at_zero, at_origin, b.SELECT(b.GREATER(zero, x), signed, size))
 
 
 @rule(

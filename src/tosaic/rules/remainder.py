@@ -10,7 +10,7 @@ from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule, shared
 from tosaic.ir.graph import Value
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._division import modulo, rest
+from tosaic.rules._division import modulo, no_zero, rest
 from tosaic.rules._integer_floor import left_over
 from tosaic.rules._operands import Operand, converted, minus, operands, times, with_number
 from tosaic.rules.elementwise import div_rounded
@@ -49,8 +49,7 @@ def _left_over(
         left, right = b.aligned(left, right)
         meaning = left.quant
         left, right = b.with_quant(left, None), b.with_quant(right, None)
-        zero = b.EQUAL(right, b.number(0, right))  # PyTorch has no number for it, TOSA no quotient
-        right = b.SELECT(zero, b.number(1, right), right)
+        right = no_zero(b, right)  # PyTorch has no number for it, TOSA no quotient
         return b.with_quant(whole(b, left, right), meaning)
     if not left.dtype.is_float:
         kind = left.dtype

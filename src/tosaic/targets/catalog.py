@@ -23,7 +23,8 @@ if TYPE_CHECKING:
 GROUP = "tosaic.targets"
 # Loaded by the same means as those of other packages, without looking for them.
 _OWN = tuple(
-    EntryPoint(name, f"tosaic.targets.{name}:FAMILY", GROUP) for name in ("tosa", "ethosu", "vgf")
+    EntryPoint(name, f"tosaic.targets.{name}:FAMILY", GROUP)
+    for name in ("tosa", "ethosu", "vgf", "cortexm")
 )
 _OPTIONS: Mapping[str, Any] = MappingProxyType({})
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from tosaic.errors import InvalidGraph
 from tosaic.spec.dtypes import (
     BF16,
@@ -43,6 +45,15 @@ def dtype_of(number: int) -> DType:
 def name_of(number: int) -> str:
     """The name of a format, as the SDK's own runner spells it."""
     return _found(number)[0]
+
+
+def format_name(number: int) -> str:
+    """The name of a format, as Vulkan spells it."""
+    words = re.findall(r"[A-Z][a-z]*[0-9]*|[0-9]+", _found(number)[0])
+    special = {"R8BoolArm": "R8_BOOL_ARM", "R16Bfloat16Arm": "R16_SFLOAT_FPENCODING_BFLOAT16_ARM",
+               "R8Float8E4M3Arm": "R8_SFLOAT_FPENCODING_FLOAT8E4M3_ARM",
+               "R8Float8E5M2Arm": "R8_SFLOAT_FPENCODING_FLOAT8E5M2_ARM"}  # fmt: skip
+    return "VK_FORMAT_" + special.get(_found(number)[0], "_".join(words).upper())
 
 
 def vulkan_name(kind: DType) -> str:

@@ -1,6 +1,7 @@
 """Every private or version-dependent call into torch that the importer makes."""
 
 from tosaic.front.torchapi.forwards import in_order
+from tosaic.front.torchapi.fourier import FFT2D
 from tosaic.front.torchapi.nodes import (
     argument_names,
     attribute,
@@ -71,6 +72,7 @@ from tosaic.front.torchapi.trees import (
 )
 
 __all__ = [
+    "FFT2D",
     "WRITTEN_AS", "Effects", "aliases", "argument_names", "arguments_of", "attribute",
     "bound_arguments", "by_position",
     "canonical_name", "canonicalize", "captured", "computed",

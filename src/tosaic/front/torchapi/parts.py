@@ -20,15 +20,18 @@ def _mutable(args: Any) -> list[Any]:
     return [_mutable(a) if isinstance(a, list) else a for a in args]
 
 
-def decomposed(node: fx.Node, own: Callable[..., Any] | None = None) -> fx.GraphModule | None:
+def decomposed(
+    node: fx.Node, own: Callable[..., Any] | None = None, composite: bool = False
+) -> fx.GraphModule | None:
     """What PyTorch itself makes of a call, traced from its operands; None if it is elementary.
 
-    ``own`` is what we make of it instead.
+    ``own`` is what we make of it instead. ``composite`` asks for what its kernel calls, and not for
+    PyTorch's table of decompositions.
     """
     target, operands = node.target, node.all_input_nodes
     if not isinstance(target, torch._ops.OpOverload) or any("val" not in n.meta for n in operands):
         return None
-    written = own or decomposition_table.get(target)
+    written = own or (None if composite else decomposition_table.get(target))
     function = target if written is None else written
 
     def call(*values: Any) -> Any:

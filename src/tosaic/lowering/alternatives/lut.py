@@ -19,6 +19,8 @@ NEAR = 1.5  # steps of int16 below which tables are equally good
 PLAIN = 0.125  # steps that a table may be worse whose results need no factor
 LIMIT = 128  # steps of int16, half a step of int8: worse tables are no int16 function
 FINE = 16  # steps of int16 beyond which more tables than one are worth their time
+ROUNDING = 2.0**-20  # relative: what a scale in float32 and a product with it are off at most
+FINE_STEP = 2.0**-6  # of inputs whose rounding moves them little against whole numbers and halves
 _TABLES = 5  # of one function
 _SEGMENTS = 512  # of a table, each of 128 inputs
 
@@ -189,5 +191,30 @@ def _nodes(
 
 def _results(function: Function, inputs: Tensor, given: Quant, wanted: Quant) -> Tensor:
     """Real results in steps of the result."""
-    real = function((inputs.double() - given.one_zero) * given.one_scale)
-    return real.double() / wanted.one_scale + wanted.one_zero
+    real = at_grid(function, inputs, given, wanted.one_scale)
+    return real / wanted.one_scale + wanted.one_zero
+
+
+def at_grid(function: Function, inputs: Tensor, given: Quant, step: float) -> Tensor:
+    """Real results at integers; where a function breaks or ends near one, those at that point.
+
+    An integer within float rounding of a whole number or a half is that number. An integer that
+    the number is rounded to takes its result where the function ends or jumps between them (by far
+    more than it changes as far on the other side), if the steps of the inputs are fine.
+    """
+    scale = given.one_scale
+    exact = (inputs.double() - given.one_zero) * scale
+    point = (exact * 2).round() / 2
+    apart = exact - point
+    exact = torch.where(apart.abs() <= exact.abs() * ROUNDING, point, exact)
+    real = function(exact).double()
+    if scale > FINE_STEP:
+        return real
+    near = (apart.abs() <= scale / 2) & (exact != point)
+    if not near.any():
+        return real
+    moved = (torch.where(near, v, exact) for v in (point, exact + apart))
+    there, away = (function(v).double() for v in moved)  # functions may look at the whole grid
+    jump, slope = (there - real).abs(), (away - real).abs()
+    breaks = near & there.isfinite() & (real.isnan() | (jump > step / 2) & (jump > 8 * slope))
+    return torch.where(breaks, there, real)

@@ -17,6 +17,7 @@ import numpy as np
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.alternatives.lut import FINE_STEP, ROUNDING
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
@@ -210,11 +211,13 @@ def compared_with(b: Lowering, name: str, x: Value, number: float) -> Value:
 def _bound(name: str, scale: float, number: float) -> int:
     """The number in steps, rounded so that integers compare as real numbers do.
 
-    The step that a number is rounded to is equal to it: what is quantized is rounded as well.
+    The step that a number is rounded to is equal to it, as what is quantized is rounded as well: in
+    fine steps always, in coarse ones where it is within float rounding of it.
     """
     steps = min(max(number / scale, -_NEVER), _NEVER)
     whole = round(steps)
-    if name == "==" or abs(steps - whole) <= 1e-6:
+    near = abs(steps - whole) <= max(1e-6, abs(steps) * ROUNDING)
+    if name == "==" or scale <= FINE_STEP or near:
         return whole
     return math.floor(steps) if name in (">", "<=") else math.ceil(steps)
 

@@ -107,7 +107,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     return replace(
         known, emit=emit, judge=partial(judge, config, known.env),
         constraints=(*known.constraints, *more), check=options.check,
-        options={**known.options, **given},
+        options={**known.options, **{k: v for k, v in given.items() if v is not None}},
     )  # fmt: skip
 
 

@@ -47,6 +47,13 @@ def difference(lowered: Graph, held: Graph) -> str | None:
     return "its outputs are others"
 
 
+def known_outputs(graph: Graph) -> list[Array | None]:
+    """The outputs that the converter makes constants; None for the others."""
+    found = _Expressions({})
+    found.outputs(graph)
+    return [found.array(value) for value in graph.outputs]
+
+
 def _stored(kind: DType) -> DType:
     return I8 if kind is I4 else kind
 
@@ -112,14 +119,14 @@ class _Expressions:
             return self._contraries[ins[0]], ins[2], ins[1]
         return ins
 
-    def _array(self, value: Value) -> Array | None:
+    def array(self, value: Value) -> Array | None:
         """The numbers of a constant, or of what folds to one."""
         if value.is_const and value.const is not None:
             return value.const.array
         return self._folded.get(value)
 
     def _holds(self, value: Value, number: int) -> bool:
-        array = self._array(value)
+        array = self.array(value)
         return array is not None and bool(np.all(array == number))
 
     def _result(self, op: Op, ins: tuple[int, ...]) -> Array | None:
@@ -133,7 +140,7 @@ class _Expressions:
             return np.zeros(out.shape, out.dtype.array)
         if op.name == "MUL" and out.dtype.is_int and any(self._holds(v, 0) for v in op.ins[:2]):
             return np.zeros(out.shape, out.dtype.array)
-        arrays = [self._array(value) for value in op.ins]
+        arrays = [self.array(value) for value in op.ins]
         if any(array is None for array in arrays):
             return None
         known = [Value(v.type, const=Const(a)) for v, a in zip(op.ins, arrays) if a is not None]
@@ -145,7 +152,7 @@ class _Expressions:
     def _kept_operand(self, op: Op) -> int | None:
         """The position of the operand that an operator gives as it is."""
         neutral = _NEUTRAL.get(op.name)
-        if op.name == "MUL" and (shift := self._array(op.ins[2])) is not None:
+        if op.name == "MUL" and (shift := self.array(op.ins[2])) is not None:
             neutral = 1 << int(shift.reshape(-1)[0])  # a product is shifted right by as much
         if neutral is not None:
             for kept, other in ((0, 1), (1, 0))[: 1 + (op.name != "SUB")]:

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property, partial
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from tosaic.errors import InvalidGraph, InvalidInput, ToolFailed
 from tosaic.files import flatbuffer, vgf
 from tosaic.files.vgf.container import MAGIC, with_names
 from tosaic.files.vgf.shaders import DOMAIN
-from tosaic.files.whole import write_whole
+from tosaic.files.whole import write_together
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Value
 from tosaic.ir.traits import Traits
@@ -19,6 +23,8 @@ from tosaic.ir.verify import verify
 from tosaic.lowering.target import Compiled, Format, Target
 from tosaic.spec.env import Env, everything
 from tosaic.targets.vgf import FAMILY
+from tosaic.targets.vgf.beside import sample as cpp_sample
+from tosaic.targets.vgf.beside import scenario_files
 from tosaic.targets.vgf.constraints import constraint
 from tosaic.targets.vgf.converter import PACKAGE, SECONDS, checked_flags, convert, find_converter
 from tosaic.targets.vgf.doctor import checks
@@ -109,9 +115,31 @@ def _names(ports: Sequence[Value], kind: str) -> list[str]:
     return names
 
 
-def _write(artifact: Any, path: Any) -> None:
-    artifact.graph  # noqa: B018  (one graph, or the error that says so)
-    write_whole(path, artifact.delegates[0].data)
+def _write(artifact: Any, path: Any, scenario: Any = None, sample: bool = False) -> None:
+    """The file; with ``scenario`` (True, or inputs of the network) and ``sample`` what goes beside.
+
+    ``scenario`` adds ``net.scenario.json`` and inputs for the SDK's runner, ``sample`` a C++
+    program that opens the file with the VGF library.
+    """
+    graph, path = artifact.graph, Path(os.fspath(path))
+    data = artifact.delegates[0].data
+    files = {path: data}
+    if scenario is not None and scenario is not False:
+        given = None if scenario is True else _operands(artifact, graph, scenario)
+        files |= scenario_files(data, path, given)
+    if sample:
+        files[path.with_suffix(".cpp")] = cpp_sample(path)
+    write_together(files)
+
+
+def _operands(artifact: Any, graph: Graph, scenario: Any) -> list[Array]:
+    """What the graph is given for inputs of the network: arrays in its own order and types."""
+    given = scenario if isinstance(scenario, (tuple, list)) else (scenario,)
+    arrays = [np.asarray(each) for each in given]
+    if [a.shape for a in arrays] != [v.shape for v in graph.inputs]:
+        shapes = ", ".join(str(list(v.shape)) for v in graph.inputs)
+        raise InvalidInput(f"the scenario's inputs are those of the file: {shapes}")
+    return [a.astype(v.dtype.array) for a, v in zip(arrays, graph.inputs)]
 
 
 def _read(data: bytes) -> Model:

@@ -1,14 +1,19 @@
-"""Exact forms in the place of operators that Vulkan's emulation computes wrongly."""
+"""Exact forms in the place of what Vulkan's emulation computes wrongly, or does not write."""
 
 from __future__ import annotations
+
+import numpy as np
 
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.spec.dtypes import F16, F32
+from tosaic.spec.env import everything
+from tosaic.targets.vgf.readback import known_outputs
 
 
 def work_around(graph: Graph) -> None:
     """Change a graph in place; what it computes stays the same."""
+    _write_zeros(graph)
     if not any(_loses_infinity(op) for op in graph.ops):
         return
     kept, graph.ops = graph.ops, []
@@ -20,6 +25,23 @@ def work_around(graph: Graph) -> None:
         else:
             graph.ops.append(op)
     graph.outputs = [others.get(value, value) for value in graph.outputs]
+
+
+def _write_zeros(graph: Graph) -> None:
+    """Outputs of nothing but zeros, which the emulation leaves unwritten, as slices."""
+    for position, array in enumerate(known_outputs(graph)):
+        if array is not None and not np.any(array):
+            old = graph.outputs[position]
+            b = Builder(everything(graph.version, level="none"), graph)
+            b.loc = old.loc
+            rows = old.shape or (1,)
+            more = np.zeros((rows[0] + 1, *rows[1:]), old.dtype.array)
+            more[-1] = 1
+            made = b.SLICE(b.const(more, old.dtype), b.shape((0,) * len(rows)), b.shape(rows))
+            if not old.shape:
+                made = b.RESHAPE(made, b.shape(()))
+            made.name, made.quant = old.name, old.quant
+            graph.outputs[position] = made
 
 
 def _loses_infinity(op: Op) -> bool:

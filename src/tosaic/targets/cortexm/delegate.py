@@ -1,0 +1,226 @@
+"""A graph compiled to C: its files, its memory plan, what runs it, and what it costs."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import numpy as np
+
+from tosaic.errors import InvalidInput, ToolMissing, TosaicError
+from tosaic.files import flatbuffer
+from tosaic.ir.graph import Array, Graph, Op
+from tosaic.lowering.target import Compiled, Engine, Estimate, OperatorCost, PlacedTensor
+from tosaic.sim.cortexm import network as emulated
+from tosaic.sim.cortexm import qemu
+from tosaic.targets.cortexm import calls, control, convolutions  # noqa: F401  (they register)
+from tosaic.targets.cortexm.cores import Core
+from tosaic.targets.cortexm.host import Host
+from tosaic.targets.cortexm.lowering import Lowerer
+from tosaic.targets.cortexm.memory import Memories, Plan, Storage, plan
+from tosaic.targets.cortexm.program import Program, State, Step
+from tosaic.targets.cortexm.source import Source, Writer
+from tosaic.targets.cortexm.streaming import stream
+
+_NAMED = 4  # tensors in a sentence about memory
+_MACS = {"CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL", "MATMUL_T"}
+_COUNTED = 20_000_000  # multiplications up to which a report counts instructions by emulation
+
+
+@dataclass(frozen=True, eq=False)
+class Network(Compiled):
+    """One graph as C: files by name, steps, and where its tensors lie."""
+
+    core: Core = field(kw_only=True)
+    name: str = field(kw_only=True)
+    program: Program = field(kw_only=True)
+    plan: Plan = field(kw_only=True)
+    source: Source = field(kw_only=True)
+
+    @property
+    def files(self) -> dict[str, bytes]:
+        return self.source.files
+
+    @property
+    def flash(self) -> int:
+        """Bytes of constants."""
+        return len(self.files[f"{self.name}_weights.bin"])
+
+    @cached_property
+    def host(self) -> Host:
+        """The C itself, built for this machine."""
+        graph = self.graph
+        sizes = [size for _, size in self.plan.memories]
+        return Host(self.files, self.name, sizes, graph.inputs, graph.outputs)
+
+    @property
+    def emulated(self) -> Engine:
+        """The C on the emulated core."""
+        return Emulated(self)
+
+    @cached_property
+    def counts(self) -> dict[Step, int] | None:
+        """Executed instructions of each step; None where nothing can count them."""
+        if not self.core.cpu or qemu.counting() or sum(map(macs, self.graph.ops)) > _COUNTED:
+            return None
+        inputs = [np.zeros(v.shape, v.dtype.array) for v in self.graph.inputs]
+        try:
+            ran = Emulated(self).ran(inputs, count=True)
+        except TosaicError:
+            return None
+        steps = [step for step in self.program.items if isinstance(step, Step)]
+        names = [self.source.functions[step] for step in steps]
+        called = ((name.partition(".")[0], count) for name, count in ran.by_call)
+        taken = [count for name, count in called if name in set(names)]
+        return dict(zip(steps, taken)) if len(taken) == len(steps) else None
+
+    @cached_property
+    def estimate(self) -> Estimate:
+        """Bytes of the plan, multiplications, and instructions where they can be counted."""
+        counts = self.counts
+        places = {op: i for i, op in enumerate(self.graph.ops)}
+        operators = []
+        for step, time in self.plan.times.items():
+            op = _main_op(step)
+            operators.append(
+                OperatorCost(
+                    self.source.functions[step], op.name if op else "", op.loc if op else None,
+                    (counts or {}).get(step, 0), sum(map(macs, step.ops)), {}, {},
+                    places.get(op) if op else None, time,
+                )
+            )  # fmt: skip
+        tensors = [
+            PlacedTensor(
+                _storage_name(s), self.plan.memories[s.memory][0], s.offset, s.size, s.start, s.end,
+                s.buffers[0].value.loc if s.buffers and s.buffers[0].value else None,
+                _maker(s, places),
+            )
+            for s in self.plan.storages
+        ]  # fmt: skip
+        return Estimate(
+            "QEMU" if counts else "the memory plan", sum((counts or {}).values()), self.plan.size,
+            self.flash, dict(self.plan.memories), tuple(operators), tuple(tensors),
+            unit="instructions",
+        )  # fmt: skip
+
+    def check_limits(self, arena: int, flash: int) -> None:
+        """Refuse what needs more than is allowed; 0 is no limit."""
+        if arena and self.plan.size > arena:
+            peak = max(self.plan.storages, key=lambda s: s.size)
+            time = _peak_time(self.plan)
+            live = [s for s in self.plan.storages if s.start <= time <= s.end]
+            live.sort(key=lambda s: -s.size)
+            step = next((s for s, t in self.plan.times.items() if t == time), None)
+            where = _place(step) if step else _storage_name(peak)
+            named = ", ".join(f"{_storage_name(s)} {s.size:,}" for s in live[:_NAMED])
+            raise InvalidInput(
+                f"the arena needs {self.plan.size:,} bytes, and {arena:,} are allowed; the most is "
+                f"at {where}: {named}; memory='small' keeps a few rows of a layer at a time, and a "
+                "smaller input or fewer channels there help as well"
+            )
+        if flash and self.flash > flash:
+            largest = sorted(self.program.steps(), key=lambda s: -_blob(s))[:_NAMED]
+            named = ", ".join(f"{_place(s)} {_blob(s):,}" for s in largest)
+            raise InvalidInput(
+                f"the weights need {self.flash:,} bytes of flash, and {flash:,} are allowed; the "
+                f"largest: {named}; fewer channels there help"
+            )
+
+
+@dataclass(frozen=True, slots=True)
+class Emulated:
+    """Runs a network on its emulated core."""
+
+    network: Network
+
+    def run(self, *inputs: Array) -> Sequence[Array]:
+        outputs: Sequence[Array] = self.ran(inputs).outputs
+        return outputs
+
+    def ran(self, inputs: Sequence[Array], count: bool = False) -> emulated.NetworkRun:
+        network = self.network
+        if not network.core.cpu:
+            raise InvalidInput("the target 'c' is no core that could be emulated; take cortex-m4")
+        if absent := qemu.missing():
+            raise ToolMissing(absent)
+        if len(network.plan.memories) > 1:
+            raise InvalidInput("the emulator runs networks with one memory")
+        given = [
+            np.ascontiguousarray(array).astype(value.dtype.array, copy=False)
+            for array, value in zip(inputs, network.graph.inputs, strict=True)
+        ]
+        outputs = [np.zeros(v.shape, v.dtype.array) for v in network.graph.outputs]
+        return emulated.run_network(
+            network.core.name, network.files, network.name, given, outputs, count=count
+        )
+
+
+def compile_graph(
+    graph: Graph, core: Core, name: str = "net", is_small: bool = False,
+    memories: Memories = (), states: Sequence[State] = (),
+) -> Network:  # fmt: skip
+    """A graph as C; Unsupported says which operator has none. A small one streams rows."""
+    program = Lowerer(graph, core).run(states)
+    if is_small:
+        stream(program, core)
+    made = plan(program, memories)
+    source = Writer(program, made, core, name, states).write()
+    return Network(
+        graph, flatbuffer.write(graph), core=core, name=name, program=program, plan=made,
+        source=source,
+    )  # fmt: skip
+
+
+def macs(op: Op) -> int:
+    """Multiplications of a convolution or a product of matrices."""
+    if op.name not in _MACS or not op.outs:
+        return 0
+    if op.name.startswith("MATMUL"):
+        return op.outs[0].type.size * op.ins[0].shape[2]
+    weight = op.ins[1].type
+    if op.name == "DEPTHWISE_CONV2D":
+        return op.outs[0].type.size * weight.shape[0] * weight.shape[1]
+    if op.name == "TRANSPOSE_CONV2D":
+        return op.ins[0].type.size * weight.size // op.ins[0].shape[-1]
+    return op.outs[0].type.size * weight.size // weight.shape[0]
+
+
+def _main_op(step: Step) -> Op | None:
+    """The operator that a step is shown as: its product, or its last one."""
+    return next((op for op in step.ops if op.name in _MACS), step.ops[-1] if step.ops else None)
+
+
+def _blob(step: Step) -> int:
+    return len(step.call.blob) if step.call else 0
+
+
+def _place(step: Step) -> str:
+    op = _main_op(step)
+    module = op.loc.module if op is not None and op.loc is not None else ""
+    return f"{step.kind} ({module})" if module else step.kind
+
+
+def _storage_name(storage: Storage) -> str:
+    if not storage.buffers:
+        return "scratch"
+    value = storage.buffers[0].value
+    loc = value.loc if value is not None else None
+    made = value.producer.name.lower() if value is not None and value.producer else "tensor"
+    return (value.name if value is not None and value.name else "") or (
+        f"{made} of {loc.module}" if loc is not None and loc.module else made
+    )
+
+
+def _maker(storage: Storage, places: Mapping[Op, int]) -> int | None:
+    value = storage.buffers[0].value if storage.buffers else None
+    return places.get(value.producer) if value is not None and value.producer else None
+
+
+def _peak_time(made: Plan) -> int:
+    times = sorted(set(made.times.values()))
+
+    def live(time: int) -> int:
+        return sum(s.size for s in made.storages if s.start <= time <= s.end)
+
+    return max(times, key=live)

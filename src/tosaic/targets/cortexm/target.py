@@ -1,0 +1,135 @@
+"""The Cortex-M targets, their options, and the folder that an artifact is saved as."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+from tosaic.errors import InvalidInput
+from tosaic.files.whole import write_together
+from tosaic.ir.graph import Array, Graph
+from tosaic.ir.traits import Traits
+from tosaic.lowering.target import Format, Target
+from tosaic.spec.env import Env
+from tosaic.targets.cortexm.constraints import constraint
+from tosaic.targets.cortexm.cores import CORES
+from tosaic.targets.cortexm.delegate import Network, compile_graph
+from tosaic.targets.cortexm.doctor import doctor
+from tosaic.targets.cortexm.program import State
+
+_INTEGERS = "TOSA-1.0+INT+int16+int4+cf"
+_TRAITS = Traits(sums_ride=False, steps_at_once=8, fuses_widening=True, fuses_epilogue=True)
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How the C is made: ``name`` is the prefix of its functions and files.
+
+    ``memory`` is "small" for an arena as small as it can be: layers run row by row. ``memories``
+    are bytes by name, the fastest first; the first is the arena.
+    ``max_scratch_bytes`` and ``max_flash_bytes`` are limits, 0 is none.
+    """
+
+    name: str = "net"
+    memory: str = "fast"
+    memories: Mapping[str, int] = field(default_factory=dict)
+    max_scratch_bytes: int = 0
+    max_flash_bytes: int = 0
+    check: bool = True
+
+
+def with_options(name: str, given: Mapping[str, Any]) -> Target:
+    """A target with options by their names; InvalidInput if it has no such."""
+    names = [each.name for each in fields(Options)]
+    for option in given:
+        if option not in names:
+            raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(names)}")
+    options = Options(**{key: value for key, value in given.items() if value is not None})
+    _check(options)
+    core = CORES[name]
+    env = Env.parse(_INTEGERS)
+    return Target(
+        name, env, (constraint,), _TRAITS, emit=partial(_emit, name, options),
+        engines={"c": lambda made: made.host, "qemu": lambda made: made.emulated},
+        formats={"": Format(partial(_save, name, options))}, about=core.about,
+        options=dict(given), check=options.check, doctor=doctor,
+    )  # fmt: skip
+
+
+def _check(options: Any) -> None:
+    """Refuse options of types and values that mean nothing."""
+    if options.memory not in ("fast", "small"):
+        raise InvalidInput(f"memory is 'fast' or 'small', not {options.memory!r}")
+    if not isinstance(options.name, str) or not re.fullmatch(r"[A-Za-z]\w*", options.name):
+        raise InvalidInput(
+            f"name is a prefix of functions in C such as 'net', not {options.name!r}"
+        )
+    sizes = options.memories
+    if not isinstance(sizes, Mapping) or not all(
+        isinstance(size, int) and size > 0 and re.fullmatch(r"\w+", str(name))
+        for name, size in sizes.items()
+    ):
+        raise InvalidInput(
+            f"memories are sizes in bytes by name, such as {{'dtcm': 131072}}, not {sizes!r}"
+        )
+    for limit in (options.max_scratch_bytes, options.max_flash_bytes):
+        if not isinstance(limit, int) or limit < 0:
+            raise InvalidInput(f"a limit is a number of bytes, not {limit!r}")
+
+
+def _emit(
+    name: str, options: Options, graph: Graph, given: Sequence[Array] | None = None,
+    mends: bool = True, states: Sequence[State] = (),
+) -> Network:  # fmt: skip
+    made = compile_graph(
+        graph, CORES[name], options.name, options.memory == "small",
+        tuple(options.memories.items()), states,
+    )  # fmt: skip
+    made.check_limits(options.max_scratch_bytes, options.max_flash_bytes)
+    return made
+
+
+def _save(name: str, options: Options, artifact: Any, path: str | os.PathLike[str]) -> None:
+    """Write the files of an artifact into a folder; all of it has to be one graph."""
+    refused = artifact.partition.refused
+    if refused or len(artifact.partition.graphs) != 1:
+        why = f"; the first reason: {refused[0]}" if refused else ""
+        raise InvalidInput(f"a folder of C has no PyTorch in it, and some calls stay there{why}")
+    network: Network = artifact.delegates[0]
+    states = _states(artifact)
+    if states:
+        network = _emit(name, options, network.graph, states=states)
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"cannot write '{path}': there is a file of that name")
+    try:
+        for file in network.files:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
+    write_together({folder / file: data for file, data in network.files.items()})
+
+
+def _states(artifact: Any) -> list[State]:
+    """Buffers of the program that its graph takes and gives."""
+    program = artifact.program
+    piece = next(each for each in artifact.partition.pieces if each.graph is not None)
+    count = len(program.states)
+    if not count:
+        return []
+    own = len(program.outputs) - program.changes
+    results = program.outputs[own : own + count]
+    found = []
+    for (name, first), node, result in zip(program.states, program.inputs[-count:], results):
+        if node in piece.inputs and result in piece.outputs:
+            at = piece.inputs.index(node)
+            value = piece.graph.inputs[at]
+            if tuple(first.shape) == tuple(value.shape):
+                data = first.detach().cpu().numpy().astype(value.dtype.array).tobytes()
+                found.append(State(name, at, piece.outputs.index(result), data))
+    return found

@@ -1,0 +1,124 @@
+"""Builds many networks into one program with sanitizers, and runs each on its inputs.
+
+Memory of every tensor of the caller is allocated by itself, so that an access beside it is found.
+The arena is one allocation, or with ``separate`` one for each place of the plan.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import tempfile
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import numpy as np
+
+from tosaic.ir.graph import Graph
+from tosaic.targets.cortexm.cores import CORES
+from tosaic.targets.cortexm.delegate import Network, compile_graph
+from tosaic.targets.cortexm.host import write_files
+
+SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
+
+
+def has_compiler() -> bool:
+    return bool(shutil.which("gcc"))
+
+
+@dataclass(frozen=True)
+class Job:
+    """A network and the inputs that it runs on."""
+
+    network: Network
+    inputs: Sequence[np.ndarray]
+
+
+def job(graph: Graph, inputs: Sequence[np.ndarray], number: int, core: str = "c") -> Job:
+    return Job(compile_graph(graph, CORES[core], name=f"n{number}"), list(inputs))
+
+
+def run(
+    jobs: Sequence[Job], separate: bool = False, flags: Sequence[str] = (*SANITIZE, "-O1"),
+    compiler: str = "gcc",
+) -> list[list[np.ndarray] | str]:  # fmt: skip
+    """The outputs of each network, or the last lines of what a sanitizer says of it."""
+    with tempfile.TemporaryDirectory() as name:
+        folder = Path(name)
+        for each in jobs:
+            write_files(each.network.files, folder)
+        (folder / "main.c").write_text(_main(jobs, separate))
+        weights = [f"{each.network.name}_weights.S" for each in jobs]
+        command = [compiler, "-std=c99", *flags, "-fno-strict-aliasing", "-I.", "main.c", *weights]
+        done = subprocess.run(
+            [*command, "-o", "main"], cwd=folder, capture_output=True, text=True, check=False
+        )
+        assert not done.returncode, done.stderr[-6000:]
+        return [_result(each, number, folder) for number, each in enumerate(jobs)]
+
+
+def _result(each: Job, number: int, folder: Path) -> list[np.ndarray] | str:
+    graph = each.network.graph
+    data = b"".join(
+        np.ascontiguousarray(array).astype(value.dtype.array).tobytes()
+        for array, value in zip(each.inputs, graph.inputs, strict=True)
+    )
+    (folder / "in").write_bytes(data)
+    done = subprocess.run(
+        ["./main", str(number)], cwd=folder, capture_output=True, check=False,
+        env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"},
+    )  # fmt: skip
+    if done.returncode:
+        return done.stderr.decode(errors="replace")[:1500]
+    found, place = (folder / "out").read_bytes(), 0
+    made = []
+    for value in graph.outputs:
+        size = value.type.size * np.dtype(value.dtype.array).itemsize
+        part = np.frombuffer(found[place : place + size], value.dtype.array)
+        made.append(part.reshape(value.shape))
+        place += size
+    return made
+
+
+def _main(jobs: Sequence[Job], separate: bool) -> str:
+    parts = ["#include <stdint.h>", "#include <stdio.h>", "#include <stdlib.h>"]
+    for each in jobs:
+        name = each.network.name
+        if separate:
+            parts.append(f"#define {name.upper()}_AT(number, offset) (((uint8_t **)arena)[number])")
+        parts.append(f'#include "{name}.c"')
+    parts.append("static void *take(size_t size) { return malloc(size); }")
+    for each in jobs:
+        parts += _case(each, separate)
+    cases = "".join(
+        f"    case {i}: return run_{each.network.name}();\n" for i, each in enumerate(jobs)
+    )
+    parts.append(
+        "int main(int argc, char **argv)\n{\n    if (argc < 2) return 2;\n"
+        f"    switch (atoi(argv[1])) {{\n{cases}    default: return 3;\n    }}\n}}\n"
+    )
+    return "\n".join(parts)
+
+
+def _case(each: Job, separate: bool) -> list[str]:
+    network = each.network
+    name = network.name
+    lines = [f"static int run_{name}(void)", "{", f"    struct {name}_io io;"]
+    sizes = [b.size for b in network.program.inputs], [b.size for b in network.program.outputs]
+    lines.append('    FILE *f = fopen("in", "rb");')
+    if separate:
+        storages = network.plan.storages
+        lines.append(f"    void *arena[{len(storages) + 1}];")
+        lines += [f"    arena[{s.number}] = take({s.size});" for s in storages]
+    else:
+        lines.append(f"    void *arena = take({max(1, network.plan.size)});")
+    for i, size in enumerate(sizes[0]):
+        lines.append(f"    io.inputs[{i}] = take({size});")
+        lines.append(f"    if (fread((void *)io.inputs[{i}], 1, {size}, f) != {size}) return 4;")
+    lines += [f"    io.outputs[{i}] = take({size});" for i, size in enumerate(sizes[1])]
+    lines += ["    fclose(f);", f"    {name}_run(&io, arena);", '    f = fopen("out", "wb");']
+    lines += [f"    fwrite(io.outputs[{i}], 1, {size}, f);" for i, size in enumerate(sizes[1])]
+    return [*lines, "    fclose(f);", "    return 0;", "}"]
