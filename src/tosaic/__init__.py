@@ -82,9 +82,10 @@ def load(
     from tosaic.ir.verify import verify
     from tosaic.spec.env import everything
 
-    graph = read(source)
-    verify(graph, everything(graph.version, level="none"))
-    return Model(graph)
+    with of_new_objects():
+        graph = read(source)
+        verify(graph, everything(graph.version, level="none"))
+        return Model(graph)
 
 
 def _own_reader(source: object) -> Callable[[bytes], Any] | None:
