@@ -61,16 +61,22 @@ _SMALL = {
 }
 
 
-def is_rounded(array: np.ndarray, tosa_type: str, exact: np.ndarray) -> bool:
-    """Whether elements of a block-scaled type are the nearest to real numbers: half a step off."""
+def is_small(tosa_type: str) -> bool:
+    """Whether a type is one of block-scaled elements or scales."""
+    return tosa_type == "MXINT8" or tosa_type in _SMALL
+
+
+def is_rounded(array: np.ndarray, tosa_type: str, exact: np.ndarray, share: float) -> bool:
+    """Whether elements are within a share of a step of real numbers; scales are exact."""
     if tosa_type == "MXINT8":
-        return bool((np.abs(array / 64 - exact) <= 1 / 128).all())
+        return bool((np.abs(array / 64 - exact) <= share / 64).all())
     kind, mantissa, least = _SMALL[tosa_type]
     real = array.view(kind).astype(np.float64)
     exponent = np.floor(np.log2(np.maximum(np.abs(exact), np.finfo(np.float64).tiny)))
     step = np.exp2(np.maximum(exponent, least) - mantissa)
-    share = 0.0 if tosa_type == "FP8UE8M0" else 0.5
-    return bool((np.isnan(exact) | (np.abs(real - exact) <= share * step)).all())
+    share = 0.0 if tosa_type == "FP8UE8M0" else share
+    same = (real == exact) | (np.isnan(real) & np.isnan(exact))  # infinities have no distance
+    return bool((np.abs(real[~same] - exact[~same]) <= share * step[~same]).all())
 
 
 def patterns(kind: DType, count: int) -> np.ndarray:
