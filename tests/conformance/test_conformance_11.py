@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import pytest
 
-from judges.recipes import BEYOND_1_0, Recipe
+from judges.recipes import BEYOND_1_0, NARROW, Recipe
 from judges.suite import judge, work
 from judges.systems import tosaic_system
 
-WORK = work(BEYOND_1_0)
+WORK = work((*BEYOND_1_0, *NARROW))
 
 
 @pytest.mark.parametrize(("recipe", "operator"), WORK, ids=[f"{r.name}-{o}" for r, o in WORK])

@@ -17,6 +17,7 @@ _CONVOLUTIONS = (
     *(f"depthwise_conv2d_{k}" for k in _KERNELS),
     *(f"transpose_conv2d_{k}" for k in _KERNELS),
 )
+_BLOCK_CONVOLUTIONS = tuple(f"conv2d_block_scaled_{k}" for k in ("1x1", "3x3"))
 _POOLS = ("avg_pool2d", "max_pool2d")
 _LOGIC = ("logical_and", "logical_or", "logical_xor", "logical_not", "reduce_all", "reduce_any")
 _SHIFTS = ("logical_left_shift", "logical_right_shift")
@@ -232,4 +233,42 @@ BEYOND_1_0 = (
     ),
 )
 
-ALL = (*INTEGER, *FLOAT, *ERRORIF, *BEYOND_1_0)
+_MX = (
+    *("mx-common", "mx-fp8e4m3", "mx-fp8e5m2", "mx-fp6e2m3", "mx-fp6e3m2", "mx-fp4e2m1"),
+    *("mx-int8", "mxfp-conv"),
+)
+_BLOCK_SCALED = (
+    *("cast_from_block_scaled", "cast_to_block_scaled", "matmul_t_block_scaled"),
+    *("reshape_block_scaled", "reshape_block_scaled_mxfp", "row_gather_block_scaled"),
+    *("row_gather_block_scaled_mxfp", *_BLOCK_CONVOLUTIONS),
+)
+NARROW = (
+    Recipe(
+        "fp8",
+        (
+            *("argmax", "avg_pool2d", "cast", "concat", "const", "conv2d_3x3", "conv3d_2x1x1"),
+            *("depthwise_conv2d_3x3", "gather", "identity", "matmul", "matmul_t", "max_pool2d"),
+            *("pad", "reshape", "reverse", "scatter", "slice", "tile", "transpose"),
+            *("transpose_conv2d_3x3", "row_gather"),
+        ),
+        ("fp",),
+        ("fp8e4m3", "fp8e5m2", "bf16"),
+        small=1,
+        full=None,
+        version="1.1",
+        dims=(4, 16),
+        without=r"(?!.*f8)",
+    ),
+    Recipe(
+        "mx",
+        _BLOCK_SCALED,
+        ("fp",),
+        (*_MX, "bf16"),
+        small=1,
+        full=None,
+        version="1.1",
+        dims=(4, 16),
+    ),
+)
+
+ALL = (*INTEGER, *FLOAT, *ERRORIF, *BEYOND_1_0, *NARROW)

@@ -37,6 +37,10 @@ def test_a_specification_prints_as_it_is_written(text: str) -> None:
         ("TOSA-1.0+INT+cf+int4+int16", "TOSA-1.0+INT+int16+int4+cf"),
         ("TOSA-1.0+INT+variable+controlflow", "TOSA-1.0+INT+var+cf"),
         ("TOSA-1.0+INT+8k", "TOSA-1.0+INT"),
+        (
+            "TOSA-1.1+FP+mxfp",
+            "TOSA-1.1+FP+mx+mxfp4e2m1+mxfp6e2m3+mxfp6e3m2+mxfp8e4m3+mxfp8e5m2+mxint8+mxfpconv",
+        ),
     ],
 )
 def test_other_spellings_mean_the_usual_one(text: str, usual: str) -> None:

@@ -1,6 +1,7 @@
 """The interpreter: every import below fills the registry of kernels."""
 
 from tosaic.interp import (  # noqa: F401
+    block,
     control,
     convert,
     elementwise,

@@ -37,6 +37,11 @@ TORCH: dict[d.DType, torch.dtype] = {
     d.F32: torch.float32,
     d.F8E4M3: torch.float8_e4m3fn,
     d.F8E5M2: torch.float8_e5m2,
+    d.F6E2M3: torch.int8,  # uint8 is what fused kernels carry int8 in
+    d.F6E3M2: torch.int8,
+    d.F4E2M1: torch.int8,
+    d.F8UE8M0: torch.int8,
+    d.MXI8: torch.int8,
 }
 # Types that numpy and torch exchange by their bits.
 _BITS = {
@@ -86,6 +91,8 @@ def to_torch(array: Array, dtype: d.DType) -> Tensor:
     """A tensor over the array's memory where torch knows the type (ml_dtypes by their bits)."""
     target = TORCH[dtype]
     array = np.ascontiguousarray(array).reshape(array.shape)
+    if dtype.kind == "mx":
+        array = array.view(np.int8)
     bits = _BITS.get(target)
     if array.flags.writeable:
         tensor = torch.from_numpy(array if bits is None else array.view(bits[0]))
@@ -100,6 +107,8 @@ def to_numpy(tensor: Tensor, dtype: d.DType) -> Array:
     """The array of a tensor, in the type that TOSA's type is held in."""
     tensor = tensor.contiguous()
     bits = _BITS.get(tensor.dtype)
+    if dtype.kind == "mx":
+        return tensor.numpy().view(dtype.array)
     return tensor.numpy() if bits is None else tensor.view(bits[1]).numpy().view(dtype.array)
 
 

@@ -69,6 +69,8 @@ EXTENSIONS = {
         Extension("mxfpconv", "EXT-MXFP-CONV", _FP, (1, 1)),
     )
 }
+# One word for all block-scaled formats, as ExecuTorch's users write it.
+_GROUPS = {"mxfp": frozenset(name for name in EXTENSIONS if name.startswith("mx"))}
 _ALIASES = {"variable": "var", "controlflow": "cf"}
 _FEATURE_ORDER = (*PROFILES, *EXTENSIONS)
 
@@ -144,7 +146,7 @@ class Env:
             elif part.upper() in PROFILES:
                 profiles.add(part.upper())
             else:
-                extensions.add(name)
+                extensions |= _GROUPS.get(name, {name})
         version = (int(match[1]), int(match[2]))
         return cls(version, frozenset(profiles), frozenset(extensions), level)
 
