@@ -97,7 +97,7 @@ def _results(file: Path, given: list[Any], engine: str | None, weights: list[Pat
     loaded = tosaic.load(file, external_weights=weights)
     if engine and file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
-    place = {} if gpu is None else {"device": gpu}
+    place: dict[str, Any] = {} if gpu is None else {"device": gpu}
     flat, _ = torchapi.flatten(loaded.run(*given, **place))
     return [np.asarray(result) for result in flat]
 
