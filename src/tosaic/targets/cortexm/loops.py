@@ -120,7 +120,9 @@ def loop(
         indent = indent[4:]
         lines.append(indent + "}")
     lines.append("}")
-    return Function("\n".join(lines) + "\n", (store, *(x.view for x in ordered)))
+    text = "\n".join(lines) + "\n"
+    includes = ("float.h",) if "float" in text else ()
+    return Function(text, (store, *(x.view for x in ordered)), includes)
 
 
 def _body(
