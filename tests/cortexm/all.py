@@ -11,7 +11,13 @@ from itertools import islice
 
 import zoo
 from cortexm.compare import (
-    INTEGERS, Trial, conformance, differences, emulated, random_graphs, samples,
+    INTEGERS,
+    Trial,
+    conformance,
+    differences,
+    emulated,
+    random_graphs,
+    samples,
 )  # fmt: skip
 from cortexm.networks import EMULATED, compared
 from judges.recipes import FLOAT

@@ -1,4 +1,4 @@
-"""float32 as C: conformance tests by the generator's rules, whole networks, cores without an FPU."""
+"""float32 as C: conformance tests by the generator's rules, networks, cores without an FPU."""
 
 from __future__ import annotations
 
@@ -15,6 +15,7 @@ from judges.recipes import FLOAT
 from tosaic.errors import InvalidInput
 from tosaic.sim.cortexm import qemu
 
+pytestmark = pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
 needs_gcc = pytest.mark.skipif(not has_compiler(), reason="gcc is not installed")
 needs_qemu = pytest.mark.skipif(qemu.missing() is not None, reason=qemu.missing() or "")
 
