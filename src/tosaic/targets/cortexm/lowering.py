@@ -134,7 +134,7 @@ class Lowerer:
         ):  # fmt: skip
             self.copy(expr.view, view, math.prod(lazy.shape), ops)
             return
-        made = loop(expr, shape or lazy.shape, view, view.buffer.ctype, reduction)
+        made = loop(expr, shape or lazy.shape, view, view.buffer.ctype, reduction, self.core.forms)
         loads = [e for e in nodes(expr) if isinstance(e, Load)]
         reads = tuple(dict.fromkeys(v.buffer for v in made.pointers[1:]))
         same = () if reduction else _same_place(loads, view)
