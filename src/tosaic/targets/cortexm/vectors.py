@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from tosaic.targets.cortexm.expressions import INT32, Apply, Expr, Imm, Load, Ref, nodes
+from tosaic.targets.cortexm.expressions import INT32, Expr, Imm, Load, Ref, nodes
 
 LANES = 4
 INCLUDE = "vectors_mve.h"
