@@ -67,11 +67,13 @@ class Runner:
 
     def __init__(self, file: Any, outside: Mapping[str, bytes], name: str | None = None) -> None:
         plans = {plan.name: plan for plan in file.program.execution_plan}
-        name = next(iter(plans), "forward") if name is None and "forward" not in plans else name
-        if (name or "forward") not in plans:
+        own = next(iter(plans), "forward") if name is None and "forward" not in plans else name
+        if (own or "forward") not in plans:
             raise InvalidInput(f"the program has no method {name!r}, only {sorted(plans)}")
+        self._is_given = name is not None  # which method runs; else the inputs choose
+        self._others: dict[str, Runner] = {}
         self._file, self._outside, self.methods = file, outside, list(plans)
-        self._plan = plans[name or "forward"]
+        self._plan = plans[own or "forward"]
         self._memory = Memory(self._plan, file, outside)
         named = {**_inside(file.named_data), **outside}
         self._executors = [
@@ -107,6 +109,8 @@ class Runner:
         flat = self._leaves(inputs, named)
         if len(flat) != len(self.inputs):
             raise InvalidInput(f"the program takes {len(self.inputs)} inputs, not {len(flat)}")
+        if (other := self._other_size(flat)) is not None:
+            return other.run(*inputs, **named)
         for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):
             self._memory.accept(index, given, number)
         with torch.no_grad(), quiet():
@@ -118,6 +122,18 @@ class Runner:
             except Exception as problem:  # what the file says reaches kernels as it is
                 raise InvalidInput(f"the program does not run: {first_line(problem)}") from problem
         return self._structured([self._memory.result(index) for index in self._plan.outputs])
+
+    def _other_size(self, flat: list[Any]) -> Runner | None:
+        """The method that takes inputs of these sizes, where this one does not and another does."""
+        shapes = [tuple(getattr(value, "shape", ())) for value in flat]
+        if self._is_given or _shapes(self.inputs) == shapes:
+            return None
+        for name in self.methods:
+            if name not in self._others:
+                self._others[name] = Runner(self._file, self._outside, name)
+            if _shapes(self._others[name].inputs) == shapes:
+                return self._others[name]
+        return None
 
     def _leaves(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """Arguments as the program has them, or one after another."""
@@ -173,6 +189,10 @@ class Runner:
             raise InvalidInput(f"a delegate of {count} inputs is called with {len(args)} tensors")
         for index, data in zip(args[count:], made):
             self._memory.store(index, data)
+
+
+def _shapes(infos: Sequence[TensorInfo | None]) -> list[tuple[int, ...]]:
+    return [() if info is None else tuple(info.shape) for info in infos]
 
 
 def _inside(named: Any) -> dict[str, bytes]:

@@ -84,7 +84,7 @@ class Stream:
 
 def decode(payload: bytes) -> Stream:
     """The command stream in a driver payload."""
-    config, words = _actions(payload)
+    config, words = words_of(payload)
     short, long = (
         (registers.SHORT_U85, registers.LONG_U85)
         if config.is_u85
@@ -119,7 +119,7 @@ def _where(offset: int) -> str:
     return f"offset {offset:#x} of the command stream"
 
 
-def _actions(payload: bytes) -> tuple[Config, Array]:
+def words_of(payload: bytes) -> tuple[Config, Array]:
     """The configuration and the words of the command stream, of either container."""
     read = {b"COP1": _actions_1, b"COP2": _actions_2}.get(payload[:4])
     if read is None:
