@@ -123,16 +123,23 @@ def test_zeros_are_written_and_infinities_stay() -> None:
     assert bool(made.run(x, engine="vulkan")[3].isinf().all())
 
 
-@needs_converter
-def test_the_converter_does_not_drop_infinities_by_a_product_with_zero() -> None:
-    class Product(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.abs() + 0.0 * x
+class Products(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return 0.0 * x, x * -0.0, x[:1] * torch.tensor([0.0, -0.0, 0.0], dtype=x.dtype)
 
-    x = torch.tensor([1.0, float("inf"), float("nan")])
-    made = tosaic.compile(Product(), (torch.ones(3),), target="vgf")
-    assert any("a product with zero" in refusal.reason for refusal in made.report.refused)
-    assert torch.equal(made.run(x).isnan(), Product()(x).isnan())
+
+@needs_vulkan
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_products_with_zero_keep_signs_infinities_and_nan(kind: torch.dtype) -> None:
+    numbers = [1.0, -2.0, float("inf"), float("-inf"), float("nan"), 0.0, -0.0]
+    made = tosaic.compile(Products(), (torch.ones(7, dtype=kind),), target="vgf")
+    assert not made.report.refused
+    for x in (torch.tensor(numbers, dtype=kind), torch.tensor(numbers[::-1], dtype=kind)):
+        for engine in ("vgf", "vulkan"):
+            for ours, right in zip(made.run(x, engine=engine), Products()(x), strict=True):
+                torch.testing.assert_close(ours, right, rtol=0, atol=0, equal_nan=True)
+                defined = ~right.isnan()
+                assert torch.equal(ours.signbit()[defined], right.signbit()[defined])
 
 
 @needs_vulkan
