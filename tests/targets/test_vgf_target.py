@@ -160,3 +160,31 @@ def test_the_report_says_what_int4_does_not_save() -> None:
     told = " ".join(str(made.report).split())
     assert "int4 weights are stored as int8, so they save nothing here" in told
     assert "constants take" in told
+
+
+class Fire(nn.Module):
+    """Convolutions side by side, whose results are joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.three = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 6, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.relu(self.one(x)), torch.relu(self.three(x))], 1)
+
+
+@needs_vulkan
+@pytest.mark.parametrize("scheme", ["int8", "float"])
+def test_joined_convolutions_share_what_follows_them(scheme: str) -> None:
+    torch.manual_seed(0)
+    net, x = Fire().eval(), torch.randn(1, 3, 8, 8)
+    known = {"scheme": "int8", "calibration": [(x,)]} if scheme == "int8" else {}
+    made = tosaic.compile(net, (x,), target="vgf", **known)
+    names = [op.name for op in made.graph.ops]
+    assert names[names.index("CONCAT") + 1] in ("RESCALE", "CLAMP")
+    assert names.count("CONV2D") == 2
+    tosa = tosaic.compile(net, (x,), target="TOSA-1.0+INT+FP", **known)
+    assert len(names) == len(tosa.graph.ops) - 1
+    assert torch.equal(made.run(x), tosa.run(x))
+    if scheme == "int8":
+        assert torch.equal(made.run(x), made.run(x, engine="vulkan"))
