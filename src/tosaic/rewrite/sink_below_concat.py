@@ -56,6 +56,6 @@ def _joined(makers: list[Op], position: int, concat: Op) -> Array | None:
     if not is_factor or not last:
         same = all(np.array_equal(constants[0], other) for other in constants[1:])
         return constants[0] if same else None
-    return np.concatenate(
-        [np.broadcast_to(c.reshape(-1), (v.shape[-1],)) for c, v in zip(constants, concat.ins)]
-    )
+    parts = [np.broadcast_to(c.reshape(-1), v.shape[-1:]) for c, v in zip(constants, concat.ins)]
+    whole: Array = np.concatenate(parts)
+    return whole
