@@ -40,6 +40,8 @@ class Boundary:
         """Scale and zero point in words."""
         if self.quant is None:
             return ""
+        if isinstance(self.quant.scale, tuple):
+            return f"{len(self.quant.scale)} scales along axis {self.quant.axis}"
         return f"scale {self.quant.scale:.6g}, zero point {self.quant.zero_point}"
 
 
