@@ -192,4 +192,5 @@ def test_a_table_of_int16_is_followed_by_the_shift_that_devices_have() -> None:
     for table in tables:
         (use,) = [op for op in graph.walk() if table.outs[0] in op.ins]
         multiplier, shift = (int(v.const.array.reshape(-1)[0]) for v in use.ins[1:3])
-        assert use.name == "RESCALE" and multiplier / 2**shift == 2.0**-7
+        assert use.name == "RESCALE"
+        assert multiplier / 2**shift == 2.0**-7
