@@ -1,0 +1,34 @@
+"""Odd modules (judges/strange) behave: each here on one target, and `make strange` on all four."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+
+import tosaic
+from judges.strange.__main__ import CASES, TARGETS, trial
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [(name, TARGETS[n % len(TARGETS)]) for n, name in enumerate(CASES)]
+)
+def test_an_odd_module_compiles_or_is_refused_with_its_reason(name: str, target: str) -> None:
+    if name.startswith("HF"):
+        pytest.importorskip("transformers")
+    pytest.importorskip("executorch")
+    good, told = trial(name, target)
+    assert good, told
+
+
+def test_a_scripted_module_is_compiled_and_left_as_it_was() -> None:
+    net = torch.jit.script(nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval())
+    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    art = tosaic.compile(net, (x,), target="TOSA-1.0+FP")
+    assert not art.report.refused
+    torch.testing.assert_close(art.run(x), net(x))
+    whole = nn.Sequential(net, nn.Linear(3, 2)).eval()
+    tosaic.compile(whole, (x,), target="TOSA-1.0+FP")
+    assert whole[0] is net
