@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
+
 import pytest
 import torch
 from torch import nn
@@ -32,3 +35,17 @@ def test_a_scripted_module_is_compiled_and_left_as_it_was() -> None:
     whole = nn.Sequential(net, nn.Linear(3, 2)).eval()
     tosaic.compile(whole, (x,), target="TOSA-1.0+FP")
     assert whole[0] is net
+
+
+_RECURRENT = """
+import sys, torch, tosaic
+net = torch.nn.GRU(4, 6, bidirectional=True, batch_first=True).eval()
+x = (torch.randn(1, 3, 4),)
+tosaic.compile(net, x, target="TOSA-1.0+INT+int16", calibration=[x])
+print([name for name in ("torch._dynamo", "torch._inductor") if name in sys.modules])
+"""
+
+
+def test_a_recurrent_layer_is_unrolled_without_loading_a_compiler_of_torch() -> None:
+    told = subprocess.run([sys.executable, "-c", _RECURRENT], capture_output=True, text=True)
+    assert told.stdout.strip() == "[]", told.stderr
