@@ -69,7 +69,7 @@ def save(
 def plain_file(artifact: Artifact, linux: LinuxOptions) -> bytes | None:
     """The file of a program that needs no compiler of ExecuTorch's; None if it does."""
     blob_of = blobs(artifact, "")
-    made = {id(p): blob_of(p.graph) for p in artifact.partition.pieces if p.graph is not None}
+    made = {id(p): blob_of(p.graph) for p in artifact.partition.walk() if p.graph is not None}
     try:
         return write_program(plain_method(artifact, made, _specs(artifact, linux)))
     except NotPlain:
@@ -129,7 +129,7 @@ def assemble(
         specs = [CompileSpec(key, value) for key, value in _specs(artifact, linux)]
         delegates = {
             id(piece): lowered_module(piece, blob_of(piece.graph), specs)
-            for piece in artifact.partition.pieces if piece.graph is not None
+            for piece in artifact.partition.walk() if piece.graph is not None
         }  # fmt: skip
         exported = torchapi.export(outer_module(artifact, delegates), example_inputs(artifact))
         outside = {"external_constants": lambda _: placement} if placement else {}

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tosaic.files.flatbuffer.writer import FlatbufferWriter
 
@@ -16,7 +16,7 @@ _ALIGNMENT = 128  # of a segment in the file
 _ROOM = 16  # what each tensor's place in memory is a multiple of
 _EXTENSION = struct.Struct("<4sIQQQ")  # behind the identifier: sizes of program and segments
 _NULL, _INT, _BOOL, _DOUBLE, _TENSOR, _INTS = 1, 2, 3, 4, 5, 7  # KernelTypes
-_KERNEL_CALL, _DELEGATE_CALL = 1, 2  # InstructionArguments
+_KERNEL_CALL, _DELEGATE_CALL, _JUMP_FALSE = 1, 2, 4  # InstructionArguments
 _SEGMENT = 1  # DataLocation
 
 
@@ -54,6 +54,18 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Jump:
+    """Goes on at an earlier instruction as long as a value is false."""
+
+    value: int
+    to: int
+
+    @property
+    def args(self) -> tuple[int, ...]:
+        return (self.value,)
+
+
+@dataclass(frozen=True, slots=True)
 class DelegateData:
     """A delegate: its backend, what it holds, and the options of its runtime."""
 
@@ -64,23 +76,35 @@ class DelegateData:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """The one method of a program, and the structures of its arguments and results as text."""
+    """The one method of a program, and the structures of its arguments and results as text.
+
+    ``constants`` are the bytes of tensors that are known. ``aliases`` are tensors that lie where
+    others do; one that another is an alias of grows while it is filled.
+    """
 
     values: list[Value]
     inputs: list[int]
     outputs: list[int]
-    calls: list[Call]
+    calls: list[Call | Jump]
     operators: list[tuple[str, str]]
     delegates: list[DelegateData]
     in_spec: str
     out_spec: str
+    constants: dict[int, bytes] = field(default_factory=dict)
+    aliases: dict[int, int] = field(default_factory=dict)
 
 
 def write_program(method: Method) -> bytes:
     """The whole file."""
     writer = FlatbufferWriter()
-    # The first segment is for constants, of which there is an empty one alone.
-    segments, behind, end = [writer.table("QQ", 0, 0)], list[bytes](), 0
+    # The first segment is for constants, of which the first is empty.
+    behind, starts, end = list[bytes](), [0], 0
+    for data in method.constants.values():
+        starts.append(end)
+        padded = data + bytes(-len(data) % _ROOM)
+        behind.append(padded)
+        end += len(padded)
+    segments = [writer.table("QQ", 0, end)]
     for delegate in method.delegates:
         gap = -end % _ALIGNMENT
         segments.append(writer.table("QQ", end + gap, len(delegate.data)))
@@ -89,7 +113,7 @@ def write_program(method: Method) -> bytes:
     root = writer.table(
         "Iooooo", 0, writer.offsets([_method(writer, method)]),
         writer.offsets([]), writer.offsets([]),
-        writer.offsets(segments), writer.table("Io", 0, writer.longs((0,))),
+        writer.offsets(segments), writer.table("Io", 0, writer.longs(tuple(starts))),
     )  # fmt: skip
     plain = writer.finish(root, _IDENTIFIER)
     (start,) = struct.unpack_from("<I", plain)
@@ -102,9 +126,12 @@ def write_program(method: Method) -> bytes:
 
 def _method(writer: FlatbufferWriter, method: Method) -> int:
     places, room = _planned(method)
-    values = writer.offsets(
-        [_value(writer, value, places.get(i)) for i, value in enumerate(method.values)]
-    )
+    numbers = {index: number + 1 for number, index in enumerate(method.constants)}
+    growing = set(method.aliases.values())
+    values = writer.offsets([
+        _value(writer, value, places.get(i), numbers.get(i, 0), i in growing)
+        for i, value in enumerate(method.values)
+    ])  # fmt: skip
     operators = [
         writer.table("oo", writer.string(name), writer.string(overload))
         for name, overload in method.operators
@@ -122,7 +149,9 @@ def _method(writer: FlatbufferWriter, method: Method) -> int:
     )  # fmt: skip
 
 
-def _value(writer: FlatbufferWriter, value: Value, place: int | None) -> int:
+def _value(
+    writer: FlatbufferWriter, value: Value, place: int | None, constant: int, grows: bool
+) -> int:
     if value is None:
         return writer.table("Bo", _NULL, writer.table(""))
     if isinstance(value, float):
@@ -133,11 +162,13 @@ def _value(writer: FlatbufferWriter, value: Value, place: int | None) -> int:
         return writer.table("Bo", _INTS, writer.table("o", writer.longs(value.items)))
     if isinstance(value, int):
         return writer.table("Bo", _INT, writer.table("q", value))
-    assert place is not None
-    where = writer.table("III", 1, place & 0xFFFFFFFF, place >> 32)
+    where = 0
+    if not constant:
+        assert place is not None
+        where = writer.table("III", 1, place & 0xFFFFFFFF, place >> 32)
     tensor = writer.table(
-        "BiooBIoBB", value.scalar_type, 0, writer.ints(value.sizes),
-        writer.data(bytes(value.dim_order)), 0, 0, where, 0, 0,
+        f"BiooBI{'-' if constant else 'o'}BB", value.scalar_type, 0, writer.ints(value.sizes),
+        writer.data(bytes(value.dim_order)), 0, constant, where, 0, int(grows),
     )  # fmt: skip
     return writer.table("Bo", _TENSOR, tensor)
 
@@ -150,7 +181,9 @@ def _delegate(writer: FlatbufferWriter, index: int, delegate: DelegateData) -> i
     return writer.table("ooo", writer.string(delegate.backend), where, writer.offsets(specs))
 
 
-def _instruction(writer: FlatbufferWriter, call: Call) -> int:
+def _instruction(writer: FlatbufferWriter, call: Call | Jump) -> int:
+    if isinstance(call, Jump):
+        return writer.table("Bo", _JUMP_FALSE, writer.table("ii", call.value, call.to))
     kind = _KERNEL_CALL if call.operator else _DELEGATE_CALL
     return writer.table("Bo", kind, writer.table("io", call.index, writer.ints(call.args)))
 
@@ -159,11 +192,17 @@ def _planned(method: Method) -> tuple[dict[int, int], int]:
     """An address for each tensor, and the memory they need: first fit, the largest first."""
     spans: dict[int, tuple[int, int]] = {}
     end = len(method.calls)
+    loops = [(call.to, n) for n, call in enumerate(method.calls) if isinstance(call, Jump)]
     moments = [(-1, method.inputs), *((n, c.args) for n, c in enumerate(method.calls))]
     for moment, indices in (*moments, (end, method.outputs)):
+        # What a loop touches is there from its first instruction to its last.
+        first = min((a for a, b in loops if a <= moment <= b), default=moment)
+        last = max((b for a, b in loops if a <= moment <= b), default=moment)
         for index in indices:
-            if isinstance(method.values[index], TensorValue):
-                spans[index] = (spans.get(index, (moment, 0))[0], moment)
+            if isinstance(method.values[index], TensorValue) and index not in method.constants:
+                place = method.aliases.get(index, index)
+                known = spans.get(place, (first, last))
+                spans[place] = min(known[0], first), max(known[1], last)
     placed: list[tuple[int, int, tuple[int, int]]] = []
     places: dict[int, int] = {}
     sizes = {i: v.size for i, v in enumerate(method.values) if isinstance(v, TensorValue)}
@@ -178,4 +217,5 @@ def _planned(method: Method) -> tuple[dict[int, int], int]:
         places[index] = at
         room = sizes[index] + -sizes[index] % _ROOM
         placed.append((at, at + max(room, _ROOM), spans[index]))
+    places |= {index: places[source] for index, source in method.aliases.items()}
     return places, max((stop for _, stop, _ in placed), default=0)

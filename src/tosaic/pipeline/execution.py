@@ -6,7 +6,7 @@ engines, and the checks that run while a program is compiled, go through here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -135,3 +135,52 @@ def try_graph(piece: Piece, model: Model, given: list[Array] | None, values: Val
     if given is not None:
         with suppress(TosaicError):
             give(piece, model.run(*given), values)
+
+
+Runner = Callable[[Piece, list[Tensor]], Iterable[Array]]
+
+
+def loop(piece: Piece, run: Runner, values: Values) -> None:
+    """Run a loop: its step as often as it counts, each graph of it by ``run``."""
+    step = piece.step
+    assert piece.node is not None
+    assert step is not None
+
+    def once(*given: Tensor) -> list[Tensor]:
+        inner: Values = {**step.tensors, **dict(zip(step.inputs, given, strict=True))}
+        for part in piece.parts:
+            one(part, run, inner)
+        return [inner[n] for n in step.outputs]
+
+    made = torchapi.SCAN(once, *fx.map_arg(piece.node.args[1:], lambda n: values[n]))
+    for item in piece.outputs:
+        values[item] = made[int(str(item.args[1]))]
+
+
+def one(piece: Piece, run: Runner, values: Values) -> None:
+    """Run one piece, each graph of it by ``run``."""
+    if piece.parts:
+        loop(piece, run, values)
+    elif piece.graph is None:
+        call(piece, values)
+    else:
+        give(piece, run(piece, operands(piece, values)), values)
+
+
+def first_step(piece: Piece, values: Values) -> Values:
+    """What the first step of a loop begins with, as far as that is known."""
+    assert piece.node is not None
+    assert piece.step is not None
+    call = torchapi.scan_of(piece.node)
+    shown = [values.get(n) for n in call.carried]
+    shown += [values[n].select(call.axis, call.order[0]) if n in values else None for n in call.xs]
+    shown += [values.get(n) for n in call.read]
+    found = {n: v for n, v in zip(piece.step.inputs, shown, strict=True) if v is not None}
+    return {**piece.step.tensors, **found}
+
+
+def try_loop(piece: Piece, models: Mapping[int, Model], values: Values) -> None:
+    """Run a loop by the interpreter where its operands are known and it has a result for them."""
+    if all(node in values for node in piece.inputs):
+        with suppress(TosaicError), torch.no_grad():
+            loop(piece, lambda part, given: models[id(part.graph)].run(*given), values)

@@ -219,7 +219,7 @@ def report_of(
     estimates = {id(graph): _costs(graph, told) for graph, told in known if told is not None}
     made = [
         _delegate(piece.graph, estimates.get(id(piece.graph)), tuple(piece.checks))
-        for piece in partition.pieces
+        for piece in partition.walk()
         if piece.graph is not None
     ]
     return Report(

@@ -46,6 +46,10 @@ class LayerRun(DataRun):
         if torchapi.is_region_call(n) and torchapi.target_name(n) == "cond":
             args, _ = self.fetch_args_kwargs_from_env(n)
             return self._both(*args)
+        if torchapi.is_scan(n):
+            args, _ = self.fetch_args_kwargs_from_env(n)
+            inner = self._branches.setdefault(args[0], LayerRun(args[0]))
+            return torchapi.SCAN(inner.run, *args[1:])
         return super().run_node(n)
 
     def _both(self, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:

@@ -15,6 +15,7 @@ from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.walk import Region
+from tosaic.rules.move import select, stack
 
 
 def _tensors(values: Sequence[Any]) -> list[Value]:
@@ -82,6 +83,25 @@ def while_loop(
     _pass_on(b, body, len(passed))
     results = b.results("WHILE_LOOP", *start, *passed, regions=(test, body))
     return [b.with_quant(r, v.quant) for r, v in zip(results, start)]
+
+
+@rule("tosaic_scan", policy="NONE")
+def scan(
+    b: Lowering, step: Region, carried: Sequence[Any], xs: Sequence[Any], read: Sequence[Any],
+    count: int, axis: int, back: bool,
+) -> list[Value]:  # fmt: skip
+    """A recurrence step by step, in one graph."""
+    state, lines, others = _tensors(carried), _tensors(xs), _tensors(read)
+    made: list[list[Value]] = []
+    for index in reversed(range(count)) if back else range(count):
+        given = [*state, *(select(b, line, axis, index) for line in lines), *others]
+        body = step.lower(b, given, f"{b.graph.name}_{index}", {})
+        results = _written_out(b, body, [v for v in given if not v.is_const])
+        _same_meaning(state, results, "what a loop begins with and what its step gives")
+        state = results[: len(state)]
+        made.append(results[len(state) :])
+    kinds = zip(*(reversed(made) if back else made))
+    return [*state, *(stack(b, list(kind), axis) for kind in kinds)]
 
 
 def _pass_on(b: Lowering, body: Graph, count: int) -> None:

@@ -33,7 +33,8 @@ _NPU = Traits(
     sums_ride=False, sum_bits=(19, 14), lanes=16, narrow_channels=8, channel_block=16,
     op_cycles=500, row_cost=1.3, transposed_axes=3, view_axes=4, most_axes=4, kernel_rows=64,
     kernel_elements=4096, fuses_widening=True, fuses_epilogue=True, loads_tables=True,
-    one_shape=True, matmul="elementwise", steps_at_once=1,
+    one_shape=True, matmul="elementwise", steps_at_once=1, longest_unrolled=48,
+    host_loops=True,
 )  # fmt: skip
 # U85 multiplies matrices, and has weights in its memory, beside which the products of a few steps
 # of a recurrent layer are nothing.
@@ -51,6 +52,8 @@ class Options:
 
     ``vela_ini`` is a file of the user's own, ``vela_flags`` are those of Vela's command line.
     ``check`` compares the stream with its graph before anybody gets it; False leaves that out.
+    ``unroll`` writes out all steps of a recurrence in one stream, or none; by itself, those of
+    short ones.
     """
 
     system_config: str = ""
@@ -60,6 +63,7 @@ class Options:
     max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
     check: bool = True
+    unroll: bool | None = None
 
 
 def family(accelerator: str) -> str:
@@ -103,9 +107,11 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     check(config)
     known = ETHOS_U[name]
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
-    emit = partial(_emit, config, options)
+    emit, traits = partial(_emit, config, options), known.traits
+    if options.unroll is not None:
+        traits = replace(traits, longest_unrolled=1, host_loops=not options.unroll)
     return replace(
-        known, emit=emit, judge=partial(judge, config, known.env),
+        known, emit=emit, traits=traits, judge=partial(judge, config, known.env),
         constraints=(*known.constraints, *more), check=options.check,
         options={**known.options, **{k: v for k, v in given.items() if v is not None}},
     )  # fmt: skip
