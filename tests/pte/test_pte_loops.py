@@ -43,7 +43,7 @@ NETS: dict[str, tuple[type[nn.RNNBase], int, dict[str, Any]]] = {
 
 
 @cache
-def compiled(name: str, steps: int, unroll: bool | None) -> tuple[Any, Tensor, Net]:
+def compiled(name: str, steps: int, unroll: bool | int | None) -> tuple[Any, Tensor, Net]:
     torch.manual_seed(7)
     kind, batch, options = NETS[name]
     net = Net(kind, batch, **options).eval()
@@ -55,8 +55,8 @@ def compiled(name: str, steps: int, unroll: bool | None) -> tuple[Any, Tensor, N
 
 @pytest.mark.parametrize("name", NETS)
 def test_a_loop_gives_the_bits_of_its_steps_written_out(name: str) -> None:
-    loop, x, net = compiled(name, 5, False)
-    whole, _, _ = compiled(name, 5, True)
+    loop, x, net = compiled(name, 6, False)
+    whole, _, _ = compiled(name, 6, True)
     assert len(whole.partition.graphs) == 1
     assert any(piece.parts for piece in loop.partition.pieces)
     ours, written = loop.run(x), whole.run(x)
@@ -69,10 +69,10 @@ def test_a_loop_gives_the_bits_of_its_steps_written_out(name: str) -> None:
 
 @pytest.mark.parametrize("name", NETS)
 def test_a_file_runs_its_loop_again_and_again(name: str, tmp_path: Any) -> None:
-    art, x, net = compiled(name, 5, False)
+    art, x, net = compiled(name, 6, False)
     art.save(tmp_path / "net.pte")
     runner = tosaic.load(tmp_path / "net.pte")
-    for given in (x, net.example(5), x):
+    for given in (x, net.example(6), x):
         assert all(map(torch.equal, runner.run(given), art.run(given)))
 
 
@@ -117,7 +117,7 @@ def test_the_stock_runtime_runs_a_loop_backwards() -> None:
     leaf = '[1, {"type": null, "context": null, "children_spec": []}]'
     start = torch.tensor([[100, -100]], dtype=torch.int32)
     made = Method(values, [0], [11], calls, names, [], leaf, leaf,
-                  {1: start.numpy().tobytes()}, {11: 10})  # fmt: skip
+                  {1: start.numpy().tobytes()}, {11: 10}, {10})  # fmt: skip
     program = runtime.Runtime.get().load_program(
         write_program(made), verification=runtime.Verification.InternalConsistency
     )

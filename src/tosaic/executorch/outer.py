@@ -113,7 +113,7 @@ class _Assembly:
         )
         lines: list[list[Any]] = []
         for index in call.order:
-            elements = [self._apply(torch.ops.aten.select.int, x, call.axis, index) for x in xs]
+            elements = [self._element(x, call, index) for x in xs]
             results = once(*state, *elements, *read)
             state = results[: len(state)]
             lines.append(results[len(state) :])
@@ -121,8 +121,14 @@ class _Assembly:
         for item in piece.outputs:
             place = int(str(item.args[1]))
             line = kinds[place - len(state)] if place >= len(state) else []
-            stacked = torch.ops.aten.stack.default, line, call.axis
-            self.made[item] = self._apply(*stacked) if line else state[place]
+            join = torch.ops.aten.cat.default if call.block else torch.ops.aten.stack.default
+            self.made[item] = self._apply(join, line, call.axis) if line else state[place]
+
+    def _element(self, x: fx.Node, call: torchapi.ScanCall, index: int) -> fx.Node:
+        if not call.block:
+            return self._apply(torch.ops.aten.select.int, x, call.axis, index)
+        ends = index * call.block, (index + 1) * call.block
+        return self._apply(torch.ops.aten.slice.Tensor, x, call.axis, *ends)
 
     def _known(self, node: fx.Node) -> fx.Node:
         """A value of the program; a tensor of its own is brought in when it is first read."""

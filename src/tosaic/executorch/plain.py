@@ -64,6 +64,7 @@ class _Plain:
         self.delegates: list[DelegateData] = []
         self.constants: dict[int, bytes] = {}
         self.aliases: dict[int, int] = {}
+        self.growing: set[int] = set()
 
     def method(self) -> Method:
         program = self.program
@@ -82,7 +83,7 @@ class _Plain:
         return Method(
             self.values, inputs, outputs, self.calls, self.operators, self.delegates,
             torchapi.written_structure(in_spec), torchapi.written_structure(out_spec),
-            self.constants, self.aliases,
+            self.constants, self.aliases, self.growing,
         )  # fmt: skip
 
     def _input(self, node: fx.Node) -> int:
@@ -163,7 +164,7 @@ class _Plain:
         self.tensors.update(step.tensors)
         index, one, last = self._value(0), self._value(1), self._value(count)
         state = [self._copied(self._known(n), step.inputs[i]) for i, n in enumerate(call.carried)]
-        lines = [self._known(n) for n in call.xs]
+        lines = [self._in_blocks(self._known(n), call) for n in call.xs]
         names = step.inputs[len(state) :]
         self.made.update(zip(names[len(lines) :], map(self._known, call.read)))
         start, at = len(self.calls), index
@@ -186,6 +187,7 @@ class _Plain:
             if place in wanted:
                 kind, sizes = self._kind(results[place]), self._sizes(results[place])
                 filled[place] = self._value(_tensor(*kind, (count, *sizes), None))
+                self.growing.add(filled[place])
                 self._call(("executorch_prim::et_copy_index", "tensor"), filled[place],
                            results[place], at)  # fmt: skip
         for own, result in zip(state, results):
@@ -197,7 +199,7 @@ class _Plain:
         self._call(_number("sub"), index, last, index)  # for the next run
         for place, item in wanted.items():
             is_line = place in filled
-            self.made[item] = self._laid_out(filled[place], axis) if is_line else state[place]
+            self.made[item] = self._laid_out(filled[place], call) if is_line else state[place]
 
     def _copied(self, source: int, node: fx.Node) -> int:
         """What is carried, in memory of its own."""
@@ -208,23 +210,37 @@ class _Plain:
     def _copy(self, to: int, source: int) -> None:
         self._call(_COPY, to, source, self._value(False), to)
 
-    def _laid_out(self, filled: int, axis: int) -> int:
+    def _alias(self, source: int, sizes: tuple[int, ...]) -> int:
+        """Another tensor in the place of one."""
+        if source in self.constants:
+            raise NotPlain("a loop reads a constant in another form")
+        made = self._value(_tensor(*self._kind(source), sizes, None))
+        self.aliases[made] = self.aliases.get(source, source)
+        return made
+
+    def _in_blocks(self, line: int, call: torchapi.ScanCall) -> int:
+        """A sequence with an axis of the elements of a loop."""
+        sizes, axis = self._sizes(line), call.axis
+        if not call.block:
+            return line
+        return self._alias(line, (*sizes[:axis], call.count, call.block, *sizes[axis + 1 :]))
+
+    def _laid_out(self, filled: int, call: torchapi.ScanCall) -> int:
         """A sequence that was filled element by element, with its elements along an axis.
 
         Another tensor in its place: a loop's has the size that the last instruction gave it.
         """
-        kind, (count, *sizes) = self._kind(filled), self._sizes(filled)
-        moved = any(size > 1 for size in sizes[:axis])
-        whole = (count, *sizes) if moved else (*sizes[:axis], count, *sizes[axis:])
-        made = self._value(_tensor(*kind, whole, None))
-        self.aliases[made] = filled
-        if not moved:
-            return made
-        order = [*range(1, axis + 1), 0, *range(axis + 1, len(whole))]
-        turned = self._value(_tensor(*kind, tuple(whole[i] for i in order), None))
+        (count, *sizes), axis = self._sizes(filled), call.axis
+        before, rest = sizes[:axis], sizes[axis:]
+        whole = [count, *rest] if not call.block else [count * rest[0], *rest[1:]]
+        if all(size == 1 for size in before):
+            return self._alias(filled, (*before, *whole))
+        order = [*range(1, axis + 1), 0, *range(axis + 1, len(sizes) + 1)]
+        turned = self._value(_tensor(*self._kind(filled), (*before, count, *rest), None))
         places = self._value(Numbers(tuple(self._literal(i) for i in order)))
-        self._call(_PERMUTE, made, places, turned, turned)
-        return turned
+        still = self._alias(filled, (count, *sizes))
+        self._call(_PERMUTE, still, places, turned, turned)
+        return self._alias(turned, (*before, *whole))
 
     def _kind(self, index: int) -> tuple[torch.dtype]:
         found = self.values[index]

@@ -78,8 +78,8 @@ class DelegateData:
 class Method:
     """The one method of a program, and the structures of its arguments and results as text.
 
-    ``constants`` are the bytes of tensors that are known. ``aliases`` are tensors that lie where
-    others do; one that another is an alias of grows while it is filled.
+    ``constants`` are the bytes of tensors that are known, ``aliases`` tensors that lie where others
+    do, and tensors that are ``growing`` have the size that they are filled to.
     """
 
     values: list[Value]
@@ -92,6 +92,7 @@ class Method:
     out_spec: str
     constants: dict[int, bytes] = field(default_factory=dict)
     aliases: dict[int, int] = field(default_factory=dict)
+    growing: set[int] = field(default_factory=set)
 
 
 def write_program(method: Method) -> bytes:
@@ -127,9 +128,8 @@ def write_program(method: Method) -> bytes:
 def _method(writer: FlatbufferWriter, method: Method) -> int:
     places, room = _planned(method)
     numbers = {index: number + 1 for number, index in enumerate(method.constants)}
-    growing = set(method.aliases.values())
     values = writer.offsets([
-        _value(writer, value, places.get(i), numbers.get(i, 0), i in growing)
+        _value(writer, value, places.get(i), numbers.get(i, 0), i in method.growing)
         for i, value in enumerate(method.values)
     ])  # fmt: skip
     operators = [

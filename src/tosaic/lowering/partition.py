@@ -94,14 +94,17 @@ class Partition:
 
     def walk(self) -> Iterator[Piece]:
         """All pieces, those of a loop behind it."""
-        return walk(self.pieces)
+        return (piece for piece, _ in self.called())
+
+    def called(self) -> Iterator[tuple[Piece, int]]:
+        """All pieces, and how often each of them runs."""
+        return _called(self.pieces, 1)
 
 
-def walk(pieces: Iterable[Piece]) -> Iterator[Piece]:
-    """Pieces, those of a loop behind it."""
+def _called(pieces: Iterable[Piece], times: int) -> Iterator[tuple[Piece, int]]:
     for piece in pieces:
-        yield piece
-        yield from walk(piece.parts)
+        yield piece, times
+        yield from _called(piece.parts, times * piece.count)
 
 
 def partition(

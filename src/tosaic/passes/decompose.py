@@ -17,6 +17,7 @@ from tosaic.front import torchapi
 from tosaic.front.functionalize import is_functional
 from tosaic.front.hints import CALL
 from tosaic.front.precision import CHOICE
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.passes.canonicalize import canonical_overloads
 from tosaic.passes.decompositions import WRITTEN
 from tosaic.passes.decompositions_indexing import DECOMPOSITIONS
@@ -35,17 +36,15 @@ def expand(
     refuses: Refuses,
     only: frozenset[str] = frozenset(),
     constants: set[fx.Node] | None = None,
-    steps_at_once: int = 1,
-    longest_unrolled: int = 0,
+    traits: Traits = PLAIN,
 ) -> int:
     """Replace calls that are refused by their parts, where all of these are taken; count them.
 
     ``only`` names operators that are always replaced, since what is inside them matters.
-    ``constants`` are the nodes that are known to be; parts that are join them. ``steps_at_once`` of
-    a recurrent layer are one product, at least; one of more than ``longest_unrolled`` steps is a
-    loop, where this is not 0.
+    ``constants`` are the nodes that are known to be; parts that are join them. ``traits`` say
+    how recurrent layers are written.
     """
-    how = _How(refuses, set() if constants is None else constants, steps_at_once, longest_unrolled)
+    how = _How(refuses, set() if constants is None else constants, traits)
     replaced = 0
     for node in list(module.graph.nodes):
         if node.op != "call_function":
@@ -69,8 +68,7 @@ class _How:
 
     refuses: Refuses
     known: set[fx.Node]
-    steps_at_once: int
-    longest_unrolled: int
+    traits: Traits
 
 
 def _parts(node: fx.Node, how: _How, depth: int) -> fx.GraphModule | None:
@@ -88,10 +86,10 @@ def _parts(node: fx.Node, how: _How, depth: int) -> fx.GraphModule | None:
 
 def _forms(node: fx.Node, own: Any, how: _How) -> Iterator[fx.GraphModule]:
     """Graphs of the parts of a call, the best first."""
-    looped = loops(node, how.longest_unrolled)
+    looped = loops(node, how.traits)
     if looped is not None:
         yield looped
-    traced = steps(node, how.steps_at_once) or torchapi.decomposed(node, own)
+    traced = steps(node, how.traits.steps_at_once) or torchapi.decomposed(node, own)
     if traced is not None:
         yield traced
 

@@ -1,6 +1,6 @@
-"""Recurrent layers as loops: the calls of one step are a function, called for each element.
+"""Recurrent layers as loops: the calls of a few steps are a function, called again and again.
 
-All layers of one direction are one step; where there are two directions, each layer has a loop
+All layers of one direction are one loop; where there are two directions, each layer has a loop
 forwards and one backwards. Weights are constants of the function, states are carried. Ties and
 marks are those of the steps of an unrolled layer, so both forms have the same integers.
 """
@@ -16,17 +16,18 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.hints import MARK, Mark
+from tosaic.ir.traits import Traits
 from tosaic.passes.match import values_of
-from tosaic.passes.unroll_rnn import STEPS, Parts, State, Weights, weights_of
+from tosaic.passes.unroll_rnn import STEPS, Line, Parts, State, Weights, direction, weights_of
 
 aten = torch.ops.aten
 _KINDS = "hidden", "cell"
 
 
-def loops(node: fx.Node, longest: int) -> fx.GraphModule | None:
-    """The parts of a recurrent call, as loops if it has more than ``longest`` steps in all."""
+def loops(node: fx.Node, traits: Traits) -> fx.GraphModule | None:
+    """The parts of a recurrent call as loops, if it has so many steps."""
     step = STEPS.get(torchapi.target_name(node))
-    if step is None or not longest:
+    if step is None or not traits.longest_unrolled:
         return None
     parts = Parts(node)
     parts.take_all()
@@ -34,20 +35,23 @@ def loops(node: fx.Node, longest: int) -> fx.GraphModule | None:
     axis = 1 if arguments["batch_first"] else 0
     count = arguments["input"].meta["val"].shape[axis]
     ways = 2 if arguments["bidirectional"] else 1
-    if not isinstance(count, int) or count * ways * arguments["num_layers"] <= longest:
+    total = count * ways * arguments["num_layers"] if isinstance(count, int) else 0
+    if total <= traits.longest_unrolled:
         return None
     held = {made: values_of(source) for source, made in parts.given.items()}
     if any(held.get(p) is None for p in arguments["params"]):
         return None
-    return _Loops(parts, arguments, axis, count, ways, held).module()
+    block = next(n for n in range(traits.steps_a_call, 0, -1) if count % n == 0)
+    return _Loops(parts, arguments, axis, count, block, held).module()
 
 
 class _Loops:
     def __init__(
-        self, parts: Parts, arguments: dict[str, Any], axis: int, count: int, ways: int,
+        self, parts: Parts, arguments: dict[str, Any], axis: int, count: int, block: int,
         held: dict[fx.Node, Tensor | None],
     ) -> None:  # fmt: skip
-        self.parts, self.axis, self.count, self.ways = parts, axis, count, ways
+        self.parts, self.axis, self.count, self.block = parts, axis, count, block
+        self.ways = 2 if arguments["bidirectional"] else 1
         self.step, self.held = STEPS[torchapi.target_name(parts.node)], held
         self.input, self.layers = arguments["input"], arguments["num_layers"]
         self.has_biases, self.params = arguments["has_biases"], arguments["params"]
@@ -78,11 +82,10 @@ class _Loops:
             for number in numbers for kind, s in enumerate(self.states)
         ]  # fmt: skip
         name = f"step_{numbers[0]}"
-        p.root.add_module(name, self._body(x, carried, numbers))
+        p.root.add_module(name, self._body(x, carried, numbers, back))
         function = p.graph.create_node("get_attr", name)
-        call = p.graph.call_function(
-            torchapi.SCAN, (function, tuple(carried), (x,), (), self.count, self.axis, back)
-        )
+        how = self.count // self.block, self.axis, back, self.block
+        call = p.graph.call_function(torchapi.SCAN, (function, tuple(carried), (x,), (), *how))
         shown = [c.meta["val"] for c in carried]
         hidden = shown[-len(self.states)]
         sizes = [*hidden.shape]
@@ -100,29 +103,28 @@ class _Loops:
             self.last[number] = made[place * each : (place + 1) * each]
         return made[-1]
 
-    def _body(self, x: fx.Node, carried: list[fx.Node], numbers: list[int]) -> fx.GraphModule:
-        """One step: from states and an element to the next states and the result."""
-        body, node = Parts(self.parts.node), self.parts.node
+    def _body(self, x: fx.Node, carried: list[fx.Node], numbers: list[int], back: bool) -> Any:
+        """A few steps: from states and some elements to the next states and the results."""
+        body, node, each = Parts(self.parts.node, self.block), self.parts.node, len(self.states)
         state: list[fx.Node] = []
         for place, given in enumerate(carried):
-            number, kind = numbers[place // len(self.states)], place % len(self.states)
+            number, kind = numbers[place // each], place % each
             made = body.take(f"{_KINDS[kind]}_{number}", given.meta["val"])
             made.meta[MARK] = Mark(kind > 0, f"{node.name}.{number}.{_KINDS[kind]}")
             state.append(made)
         whole = x.meta["val"]
-        element = torchapi.computed_beside(node, whole.select, (self.axis, 0))
-        value = body.take("element", element)
-        value.meta[MARK] = Mark()
-        following: list[fx.Node] = []
+        some = torchapi.computed_beside(node, whole.narrow, (self.axis, 0, self.block))
+        elements = body.take("elements", some)
+        elements.meta[MARK] = Mark()
+        line, following = Line(self.axis, self.block, elements), list[fx.Node]()
         for place, number in enumerate(numbers):
-            w, tie = self._weights(body, number), str(number)
-            given = body.call(aten.linear.default, value, w.of_input, w.input_bias, wide=True,
-                              tie=f"{tie}.gates/given")  # fmt: skip
-            own: State = tuple(state[place * len(self.states) : (place + 1) * len(self.states)])
-            made_state = self.step(body, w, given, own, tie)
-            value = made_state[0]
-            following += made_state
-        return body.module((*following, value))
+            own: State = tuple(state[place * each : (place + 1) * each])
+            seen, last = direction(
+                body, self.step, self._weights(body, number), line, own, back, 0, str(number)
+            )
+            line = Line(self.axis, self.block, parts=tuple((hidden,) for hidden in seen))
+            following += last
+        return body.module((*following, line.block(body, 0, self.block)))
 
     def _weights(self, body: Parts, number: int) -> Weights:
         each = len(self.params) // (self.layers * self.ways)

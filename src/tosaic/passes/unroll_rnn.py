@@ -167,7 +167,7 @@ def _rnn_step(bend: Any, limits: tuple[float, float] | None) -> Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sequence:
+class Line:
     """What a layer reads along an axis of steps: a tensor, or the parts of each step's last axis.
 
     Parts stay apart, so that the memory of a step is free again when it is read.
@@ -208,8 +208,8 @@ def _side_by_side(p: Parts, parts: Sequence[fx.Node]) -> fx.Node:
     return parts[0] if len(parts) == 1 else p.call(aten.cat.default, list(parts), -1)
 
 
-def _direction(
-    p: Parts, step: Step, w: Weights, x: _Sequence, state: State, back: bool, room: int, tie: str
+def direction(
+    p: Parts, step: Step, w: Weights, x: Line, state: State, back: bool, room: int, tie: str
 ) -> tuple[list[fx.Node], State]:
     """All hidden states of a sequence in its order, and the last state of all.
 
@@ -239,7 +239,7 @@ def _layers(
     ways, axis = 2 if bidirectional else 1, 1 if batch_first else 0
     each = len(params) // (num_layers * ways)
     last: list[State] = []
-    x = _Sequence(axis, input.meta["val"].shape[axis], input)
+    x = Line(axis, input.meta["val"].shape[axis], input)
     wide = ways * states[0].meta["val"].shape[-1]
     for layer in range(num_layers):
         seen = []
@@ -252,12 +252,12 @@ def _layers(
             )
             room = x.length * max(x.width, wide)
             room //= 2 if (way, ways) == (0, 2) else 1  # computed behind the other
-            found, state = _direction(p, step, weights, x, state, way == 1, room, str(number))
+            found, state = direction(p, step, weights, x, state, way == 1, room, str(number))
             seen.append(found)
             last.append(state)
-        x = _Sequence(axis, x.length, parts=tuple(zip(*seen)))
+        x = Line(axis, x.length, parts=tuple(zip(*seen)))
         if bidirectional and layer + 1 < num_layers:  # one layer after the other, not step by step
-            x = _Sequence(axis, x.length, x.block(p, 0, x.length))
+            x = Line(axis, x.length, x.block(p, 0, x.length))
     ends = [
         p.call(aten.stack.default, list(kind), 0, wide=number > 0)
         for number, kind in enumerate(zip(*last))

@@ -195,7 +195,7 @@ def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
     def refuses(node: fx.Node) -> bool:
         return node.name in names if node in own else trial.refusal(node) is not None
 
-    count = expand(module, refuses, constants=known, steps_at_once=target.traits.steps_at_once)
+    count = expand(module, refuses, constants=known, traits=target.traits)
     return source.with_model(module) if count else source
 
 

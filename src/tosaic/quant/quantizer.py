@@ -102,8 +102,9 @@ class TosaicQuantizer:
             return node not in known and judge is not None and judge.refusal(node) is not None
 
         traits = self._device.traits
-        longest = 0 if self.training else traits.longest_unrolled
-        return expand(module, refuses, frozenset(), known, traits.steps_at_once, longest) > 0
+        if self.training:
+            traits = replace(traits, longest_unrolled=0)
+        return expand(module, refuses, constants=known, traits=traits) > 0
 
     @property
     def has_int16(self) -> bool:

@@ -15,7 +15,8 @@ class Scan(HigherOrderOperator):
     """``step`` takes what is carried, an element of each sequence and what it only reads.
 
     It gives the next carried values, then its results; the call gives the last carried values and
-    the results of all steps, stacked along the axis. ``back`` begins with the last element.
+    the results of all steps, stacked along the axis. ``back`` begins with the last element. With
+    ``block`` an element is so many places of the axis, which it has itself.
     """
 
     def __init__(self) -> None:
@@ -24,15 +25,19 @@ class Scan(HigherOrderOperator):
     def __call__(
         self, step: Callable[..., Sequence[Tensor]], carried: Sequence[Tensor],
         xs: Sequence[Tensor], read: Sequence[Tensor], count: int, axis: int = 0,
-        back: bool = False,
+        back: bool = False, block: int = 0,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         state, made = tuple(carried), list[tuple[Tensor, ...]]()
         for index in reversed(range(count)) if back else range(count):
-            results = tuple(step(*state, *(x.select(axis, index) for x in xs), *read))
+            elements = (
+                x.narrow(axis, index * block, block) if block else x.select(axis, index) for x in xs
+            )
+            results = tuple(step(*state, *elements, *read))
             state = results[: len(state)]
             made.append(results[len(state) :])
         kinds = zip(*(reversed(made) if back else made))
-        return (*state, *(torch.stack(kind, axis) for kind in kinds))
+        join = torch.cat if block else torch.stack
+        return (*state, *(join(kind, axis) for kind in kinds))
 
 
 SCAN: Any = Scan()
@@ -49,6 +54,7 @@ class ScanCall:
     count: int
     axis: int
     back: bool
+    block: int
 
     @property
     def operands(self) -> list[fx.Node]:

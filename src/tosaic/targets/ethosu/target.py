@@ -38,7 +38,8 @@ _NPU = Traits(
 )  # fmt: skip
 # U85 multiplies matrices, and has weights in its memory, beside which the products of a few steps
 # of a recurrent layer are nothing.
-_TRAITS = {"u55": _NPU, "u65": _NPU, "u85": replace(_NPU, matmul="transposes", steps_at_once=8)}
+_U85 = replace(_NPU, matmul="transposes", steps_at_once=8, steps_a_call=4)
+_TRAITS = {"u55": _NPU, "u65": _NPU, "u85": _U85}
 _ADVICE = (
     ("Vela",
      "Vela does not take this form though the target should: another shape, stride or order of "
@@ -52,8 +53,9 @@ class Options:
 
     ``vela_ini`` is a file of the user's own, ``vela_flags`` are those of Vela's command line.
     ``check`` compares the stream with its graph before anybody gets it; False leaves that out.
-    ``unroll`` writes out all steps of a recurrence in one stream, or none; by itself, those of
-    short ones.
+    ``unroll`` is how many steps of a recurrence a stream computes, which the host calls again and
+    again: a number that the number of steps is a multiple of, True for all, False for a few. By
+    itself, all of a short recurrence, and a few of a long one.
     """
 
     system_config: str = ""
@@ -63,7 +65,7 @@ class Options:
     max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
     check: bool = True
-    unroll: bool | None = None
+    unroll: bool | int | None = None
 
 
 def family(accelerator: str) -> str:
@@ -109,7 +111,9 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
     emit, traits = partial(_emit, config, options), known.traits
     if options.unroll is not None:
-        traits = replace(traits, longest_unrolled=1, host_loops=not options.unroll)
+        traits = replace(traits, longest_unrolled=1, host_loops=options.unroll is not True)
+        if not isinstance(options.unroll, bool):
+            traits = replace(traits, steps_a_call=options.unroll)
     return replace(
         known, emit=emit, traits=traits, judge=partial(judge, config, known.env),
         constraints=(*known.constraints, *more), check=options.check,
