@@ -180,7 +180,8 @@ def compile(
     them), with ``options`` of its own. An Ethos-U has system_config, memory_mode, vela_ini (a file
     of your own), vela_flags, the limits max_scratch_bytes and max_flash_bytes, and unroll: how
     many steps of a recurrence a stream computes, which the host calls in a loop (True is all of
-    them). ``check=False`` leaves out what is checked otherwise: float graphs against the model on the example, streams against their graphs.
+    them). ``check=False`` leaves out what is checked otherwise: float graphs against the model on
+    the example, streams against their graphs.
     """
     with of_new_objects():
         from tosaic.pipeline.driver import compile_model
