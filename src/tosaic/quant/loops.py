@@ -7,7 +7,8 @@ integers themselves go in, round and out, and no step computes with real numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -16,6 +17,7 @@ from torch import Tensor, fx
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
 from tosaic.front.roles import is_real
+from tosaic.lowering.support import constants
 from tosaic.quant.annotations import ANNOTATION, annotation
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import ObserverBase
@@ -104,6 +106,47 @@ def _observer(node: fx.Node) -> Any:
         return None
     found = node.graph.owning_module.get_submodule(str(node.target))
     return found if isinstance(found, ObserverBase) else None
+
+
+@dataclass(frozen=True, slots=True)
+class Recorded:
+    """A step that gives what is looked at beside its results, and who looks at each value."""
+
+    module: fx.GraphModule
+    watches: list[Callable[[Tensor], object]]
+    size: int  # values that are looked at in one step
+
+
+def recorded(
+    step: fx.GraphModule, layers: Mapping[fx.Node, Callable[[Tensor], None]]
+) -> Recorded | None:
+    """A step without observers, which see its values later; ``layers`` are told their inputs.
+
+    None where that is not the same: a step with branches or loops, or observers of rows.
+    """
+    graph, known = fx.Graph(), dict[fx.Node, fx.Node]()
+    found: list[tuple[fx.Node, Callable[[Tensor], object]]] = []
+    fixed = constants(step.graph)
+    for node in step.graph.nodes:
+        observer = _observer(node)
+        if torchapi.is_region_call(node) or getattr(observer, "row", None) is not None:
+            return None
+        if observer is not None:
+            (source,) = node.all_input_nodes
+            known[node] = known[source]
+            if isinstance(observer, RangeObserver):
+                if source in fixed:
+                    return None
+                found.append((known[source], observer))
+        elif node.op == "output":
+            results = fx.map_arg(node.args[0], lambda n: known[n])
+            graph.output((results, tuple(value for value, _ in found)))
+        else:
+            if node in layers and isinstance(source := node.args[0], fx.Node):
+                found.append((known[source], layers[node]))
+            known[node] = graph.node_copy(node, lambda n: known[n])
+    sizes = [value.meta["val"].numel() for value, _ in found]
+    return Recorded(fx.GraphModule(step, graph), [watch for _, watch in found], sum(sizes))
 
 
 def pass_integers(module: fx.GraphModule) -> None:
