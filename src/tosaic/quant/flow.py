@@ -26,6 +26,7 @@ from tosaic.quant.calibrate import calibrate, check_parameters, take
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.convert import convert
 from tosaic.quant.inputs import Arguments, with_tensors
+from tosaic.quant.loops import join_ranges, pass_integers
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.reach import mark_reach, seen_in
@@ -107,6 +108,7 @@ def quantized(
         else:
             made, doubts = _from_data(source, examples, calibration, quantizer)
         converted = apart(made, _converted)
+        pass_integers(converted)
     if source.changes.count:
         source.remember(converted)
     for sentence in doubts:
@@ -124,6 +126,7 @@ def _from_data(
         mark_residuals(module, outliers(module, leaves))
         mark_reach(module, seen_in(module, leaves))
     prepared = apart(module, lambda part: prepare(part, quantizer))
+    join_ranges(prepared)
     doubts = calibrate(prepared, examples, data)
     return prepared, doubts if calibration is not None else [NO_DATA, *doubts]
 
@@ -141,6 +144,7 @@ def _from_stored(
     known = {n: stored.tensors.get(name_of(n)) for n in module.graph.nodes}
     mark_reach(module, {n: (seen.low, seen.high) for n, seen in known.items() if seen})
     prepared = apart(module, lambda part: prepare(part, quantizer))
+    join_ranges(prepared)
     take(prepared, stored)
     return prepared, []
 
