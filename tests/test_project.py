@@ -62,6 +62,7 @@ PROVIDERS = {
     "tosa": "tosa-tools",
     "tosa_reference_model": "tosa-tools",
     "tosa_serializer": "tosa-tools",
+    "PIL": "pillow",
     "vgfpy": "ai_ml_sdk_vgf_library",
     "scenario_runner_py": "ai_ml_sdk_scenario_runner",
 }
