@@ -206,8 +206,9 @@ def _runner(model: Any, engine: str, device: str) -> Callable[..., Any]:
         return run
     assert isinstance(model, Artifact)
     model.reset()
-    more = {"device": device} if device else {}
-    return partial(model.run, engine=engine, raw=False, **more)
+    if device:
+        return partial(model.run, raw=False, device=device)
+    return partial(model.run, engine=engine, raw=False)
 
 
 def picture(value: Tensor) -> str:
