@@ -16,11 +16,13 @@ from tosaic.ir.graph import Array, Graph
 from tosaic.ir.traits import Traits
 from tosaic.lowering.target import Format, Target
 from tosaic.spec.env import Env
+from tosaic.targets.cortexm.blob import Blob
 from tosaic.targets.cortexm.constraints import constraint
 from tosaic.targets.cortexm.cores import CORES, Core
 from tosaic.targets.cortexm.delegate import Network, compile_graph
 from tosaic.targets.cortexm.doctor import doctor
 from tosaic.targets.cortexm.program import State
+from tosaic.targets.cortexm.source import Writer, weights_of
 
 _INTEGERS, _FLOATS = "TOSA-1.0+INT+int16+int4+cf", "TOSA-1.0+INT+FP+int16+int4+cf"
 _TRAITS = Traits(sums_ride=False, steps_at_once=8, fuses_widening=True, fuses_epilogue=True)
@@ -108,24 +110,45 @@ def _emit(
 
 
 def _save(name: str, options: Options, artifact: Any, path: str | os.PathLike[str]) -> None:
-    """Write the files of an artifact into a folder; all of it has to be one graph."""
+    """Write the files of an artifact into a folder; all of it has to be one graph.
+
+    An artifact of several sizes has a function for each, over the same kernels and weights.
+    """
+    variants: dict[str, Any] = getattr(artifact, "variants", {})
+    networks = {
+        size: _network(name, options, each) for size, each in (variants or {"": artifact}).items()
+    }
+    first, states = networks[next(iter(networks))]
+    files = first.files
+    if variants:
+        blob, files = Blob(), {}
+        names = [re.sub(r"\W+", "_", f"{options.name}_{size}").strip("_") for size in networks]
+        for each, (network, states) in zip(names, networks.values()):
+            shared = (options.name, blob)
+            files |= Writer(
+                network.program, network.plan, network.core, each, states, shared
+            ).sources()
+        files |= weights_of(options.name, blob, first.core, names)
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"cannot write '{path}': there is a file of that name")
+    try:
+        for file in files:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
+    write_together({folder / file: data for file, data in files.items()})
+
+
+def _network(name: str, options: Options, artifact: Any) -> tuple[Network, list[State]]:
+    """The network of an artifact, and the buffers that it keeps."""
     refused = artifact.partition.refused
     if refused or len(artifact.partition.graphs) != 1:
         why = f"; the first reason: {refused[0]}" if refused else ""
         raise InvalidInput(f"a folder of C has no PyTorch in it, and some calls stay there{why}")
     network: Network = artifact.delegates[0]
     states = _states(artifact)
-    if states:
-        network = _emit(name, options, network.graph, states=states)
-    folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise InvalidInput(f"cannot write '{path}': there is a file of that name")
-    try:
-        for file in network.files:
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
-    write_together({folder / file: data for file, data in network.files.items()})
+    return _emit(name, options, network.graph, states=states) if states else network, states
 
 
 def _states(artifact: Any) -> list[State]:
