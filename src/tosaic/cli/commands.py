@@ -60,8 +60,8 @@ def compile(
     _warn_of_plain_tosa(context, output, target)
     given = o.target_options(option, vela_ini, system_config, memory_mode, max_scratch, max_flash)
     with busy("loading the model", quiet), printing(print_after):
-        source, kept = _source(model, shape), _Kept(_COMPARED)
-        chosen = _calibration(source, calibration)
+        source, kept = source_from(model, shape), _Kept(_COMPARED)
+        chosen = calibration_of(source, calibration)
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
             calibration=chosen if chosen is None or isinstance(chosen, str) else kept.of(chosen),
@@ -113,7 +113,7 @@ def explain(
     import tosaic
 
     with busy("loading the model", quiet):
-        source = _source(model, shape)
+        source = source_from(model, shape)
         told = tosaic.explain(source.model, source.inputs, target=target, scheme=scheme)
     show(told, as_json, quiet)
     if strict and told.refused:
@@ -131,10 +131,10 @@ def compare(
     from tosaic.cli.data import data
 
     with busy("loading the model", quiet):
-        source = _source(model, shape)
+        source = source_from(model, shape)
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
-            calibration=_calibration(source, calibration), io=boundary.boundary(io),
+            calibration=calibration_of(source, calibration), io=boundary.boundary(io),
         )  # fmt: skip
         sets = list(data(inputs)) if inputs else [source.inputs]
         told = tosaic.compare(source.model, artifact, sets)
@@ -160,13 +160,13 @@ def evaluate(
         raise InvalidInput("--batch and --limit are at least 1")
     x, y = (part[:limit] for part in labelled(labels))
     with busy("loading the model", quiet):
-        source = _source(model, shape)
+        source = source_from(model, shape)
     with bar("float", len(x), quiet) as step:
         real = judge.original(source, x, batch, step)
     with busy("compiling", quiet):
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=scheme,
-            calibration=_calibration(source, calibration), io=boundary.boundary(io),
+            calibration=calibration_of(source, calibration), io=boundary.boundary(io),
         )  # fmt: skip
     with bar(artifact.target, len(x), quiet) as step:
         ours = judge.compiled(artifact, source, x, engine, step)
@@ -197,12 +197,12 @@ def calibrate(
     import tosaic
 
     with busy("loading the model", quiet):
-        source = _source(model, shape)
+        source = source_from(model, shape)
         path = output or Path(f"{_title(source, model)}.ranges.json")
         if path.suffix != ".json":
             raise InvalidInput(f"ranges are a .json file, not '{path}'")
         _check_output(path)
-        given = _calibration(source, data)
+        given = calibration_of(source, data)
         if isinstance(given, str):
             raise InvalidInput(f"'{given}' has ranges already: give the data to calibrate with")
         made = tosaic.calibrate(source.model, source.inputs, calibration=given, target=target)
@@ -267,13 +267,13 @@ def _title(source: Source, name: str) -> str:
     return Path(name.partition(":")[0]).stem if vague else kind
 
 
-def _source(model: str, shape: list[str] | None) -> Source:
+def source_from(model: str, shape: list[str] | None) -> Source:
     from tosaic.cli.sources import source_of
 
     return source_of(model, shape or [])
 
 
-def _calibration(source: Source, given: str | None) -> Iterable[Any] | str | None:
+def calibration_of(source: Source, given: str | None) -> Iterable[Any] | str | None:
     """The data that was named, or the file of ranges; else the model's own data."""
     from tosaic.cli.data import data
 
