@@ -6,10 +6,11 @@ engines, and the checks that run while a program is compiled, go through here.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx
 
@@ -21,7 +22,7 @@ from tosaic.front.calls import QUANTIZE
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_numpy, to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Array, Unsigned, Value
+from tosaic.ir.graph import Array, Quant, Unsigned, Value
 from tosaic.lowering.alternatives.mask import Mask
 from tosaic.lowering.graph_boundary import ordered, restored
 from tosaic.lowering.partition import Piece
@@ -33,11 +34,11 @@ _FEW = 16  # steps of a loop whose results a check needs
 def operands(piece: Piece, values: Mapping[fx.Node, Any]) -> list[Tensor]:
     """What the graph of a piece is given, of what PyTorch has."""
     assert piece.graph is not None
-    ready = [_taken(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
+    ready = [operand(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
     return [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
 
 
-def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
+def operand(node: fx.Node, value: Any, wanted: Value) -> Tensor:
     """A tensor as a graph takes it; a mask may be int8 there."""
     tensor = narrowed(node.name, value)
     if isinstance(wanted.quant, Unsigned):
@@ -53,14 +54,37 @@ def give(piece: Piece, arrays: Iterable[Array], values: Values) -> None:
         strict=True,
     )  # fmt: skip
     for node, array, out, order, meaning in given:
-        tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
-        if isinstance(out.quant, Unsigned):
-            tensor = tensor.view(torch.uint8)
-        if meaning is not None:
-            tensor = real_numbers(tensor, meaning)
-        is_code = meaning is None and out.quant is not None
-        typed = isinstance(meant, Tensor) and not is_code
-        values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
+        values[node] = result(node, array, out, order, meaning)
+
+
+def result(
+    node: fx.Node, array: Array, out: Value, order: tuple[int, ...] | None, meaning: Quant | None
+) -> Tensor:
+    """What a graph gives, as PyTorch has it."""
+    tensor, example = restored(to_torch(array, out.dtype), order), node.meta.get("val")
+    if isinstance(out.quant, Unsigned):
+        tensor = tensor.view(torch.uint8)
+    tensor = meant(tensor, meaning)
+    is_code = meaning is None and out.quant is not None
+    return tensor.to(example.dtype) if isinstance(example, Tensor) and not is_code else tensor
+
+
+def meant(integers: Tensor, meaning: Quant | None) -> Tensor:
+    """The real numbers that integers stand for, where they do."""
+    return integers if meaning is None else real_numbers(integers, meaning)
+
+
+def give_all(piece: Piece, run: Callable[..., list[Array]], runs: Sequence[Values]) -> None:
+    """The same for several runs: stacked, where all operands and results have rows."""
+    assert piece.graph is not None
+    given = [operands(piece, values) for values in runs]
+    if len(runs) == 1 or not all(v.shape for v in (*piece.graph.inputs, *piece.graph.outputs)):
+        results = [run(*each) for each in given]
+    else:
+        stacked = run(*(torch.cat(some) for some in zip(*given)))
+        results = list(zip(*(np.split(array, len(runs)) for array in stacked)))
+    for arrays, values in zip(results, runs, strict=True):
+        give(piece, arrays, values)
 
 
 def call(piece: Piece, values: Values) -> None:

@@ -60,6 +60,7 @@ from tosaic.front.torchapi.standin import (
     new_call,
     stand_in_beside,
 )
+from tosaic.front.torchapi.symbols import FreeSize, FreeSizes, free_sizes, stated_sizes
 from tosaic.front.torchapi.trees import (
     arguments_of,
     flatten,
@@ -77,6 +78,8 @@ __all__ = [
     "SCAN",
     "WRITTEN_AS",
     "Effects",
+    "FreeSize",
+    "FreeSizes",
     "ScanCall",
     "aliases",
     "argument_names",
@@ -99,6 +102,7 @@ __all__ = [
     "export",
     "flatten",
     "flatten_as",
+    "free_sizes",
     "functional",
     "give_fakes",
     "graphs_of",
@@ -129,6 +133,7 @@ __all__ = [
     "same_shape",
     "scan_of",
     "stand_in_beside",
+    "stated_sizes",
     "structure",
     "target_name",
     "unflatten",
