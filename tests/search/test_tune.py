@@ -130,8 +130,9 @@ def _started(words: list[object], journal: Path) -> subprocess.Popen[bytes]:
 
 
 def test_a_sweep_that_is_killed_ends_with_the_same_table(swept: Path, tmp_path: Path) -> None:
-    words = ["tune", FILE, *TARGETS, "--mixed", 1, "-d", f"{FILE}:samples", "-q", "-j", 2,
-             "--metric", f"{FILE}:margin", "--db", tmp_path / "s.db", "-o", tmp_path / "t.csv"]  # fmt: skip
+    words: list[object] = ["tune", FILE, *TARGETS, "--mixed", 1, "-d", f"{FILE}:samples", "-q"]
+    words += ["-j", 2, "--metric", f"{FILE}:margin"]
+    words += ["--db", tmp_path / "s.db", "-o", tmp_path / "t.csv"]
     journal = tmp_path / "log"
     for lines in (2, 6):  # tasks that have begun when the process is killed
         running = _started(words, journal)
