@@ -59,7 +59,7 @@ def compile(
     _warn_of_plain_tosa(context, output, target)
     given = o.target_options(option, vela_ini, system_config, memory_mode, max_scratch, max_flash)
     with busy("loading the model", quiet), printing(print_after):
-        source, kept = source_for(model, shape), _Kept(_COMPARED)
+        source, kept = source_from(model, shape), _Kept(_COMPARED)
         chosen = calibration_of(source, calibration)
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=o.scheme_of(scheme),
@@ -112,7 +112,7 @@ def explain(
     import tosaic
 
     with busy("loading the model", quiet):
-        source = source_for(model, shape)
+        source = source_from(model, shape)
         told = tosaic.explain(
             source.model, source.inputs, target=target, scheme=o.scheme_of(scheme)
         )
@@ -132,7 +132,7 @@ def compare(
     from tosaic.cli.data import data
 
     with busy("loading the model", quiet):
-        source = source_for(model, shape)
+        source = source_from(model, shape)
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=o.scheme_of(scheme),
             calibration=calibration_of(source, calibration), io=boundary.boundary(io),
@@ -162,7 +162,7 @@ def calibrate(
     import tosaic
 
     with busy("loading the model", quiet):
-        source = source_for(model, shape)
+        source = source_from(model, shape)
         path = output or Path(f"{title_of(source, model)}.ranges.json")
         if path.suffix != ".json":
             raise InvalidInput(f"ranges are a .json file, not '{path}'")
@@ -232,7 +232,7 @@ def title_of(source: Source, name: str) -> str:
     return Path(name.partition(":")[0]).stem if vague else kind
 
 
-def source_for(model: str, shape: list[str] | None) -> Source:
+def source_from(model: str, shape: list[str] | None) -> Source:
     from tosaic.cli.sources import source_of
 
     return source_of(model, shape or [])

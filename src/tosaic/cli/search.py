@@ -161,6 +161,7 @@ def evaluate(
                 forms = _forms(store, model, *given)
             else:
                 forms = forms_of_sweep(store, _split(engine))
+        jobs = 1 if device and jobs is None else jobs  # one process has the device
         executor = opened.enter_context(_executor(store, jobs, ray, journal))
         with _progress("chunks", quiet) as told:
             found = judged(store, executor, stream, forms, judging, limit, told)
@@ -248,12 +249,12 @@ def _judging(
 def _networks(
     store: Store, models: list[str], sizes: list[str], calibration: str | None
 ) -> tuple[Any, ...]:
-    from tosaic.cli.commands import calibration_of, source_for, title_of
+    from tosaic.cli.commands import calibration_of, source_from, title_of
     from tosaic.search.networks import networks_of
 
     found: list[Any] = []
     for text in models:
-        source = source_for(text, None)
+        source = source_from(text, None)
         name = text.rpartition(":")[2] if ":" in Path(text).name else title_of(source, text)
         data = calibration_of(source, calibration)
         if isinstance(data, str):
@@ -271,10 +272,10 @@ def _forms(
     """The original, and what it is compiled to on each engine."""
     import tosaic
     from tosaic.cli.boundary import boundary
-    from tosaic.cli.commands import calibration_of, source_for, title_of
+    from tosaic.cli.commands import calibration_of, source_from, title_of
     from tosaic.search.networks import forms_of
 
-    source = source_for(model, shape)
+    source = source_from(model, shape)
     artifact = tosaic.compile(
         source.model, source.inputs, target=target, scheme=o.scheme_of(scheme),
         calibration=calibration_of(source, calibration), io=boundary(io),

@@ -26,13 +26,14 @@ from tosaic.quant.calibrate import calibrate, check_parameters, take
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.convert import convert
 from tosaic.quant.inputs import Arguments, with_tensors
+from tosaic.quant.loops import join_ranges, pass_integers
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.reach import mark_reach, seen_in
 from tosaic.quant.regions import apart, move_constants_in
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
-from tosaic.quant.value_names import OUTLINE, mark_calls, name_of, name_points
+from tosaic.quant.value_names import OUTLINE, adopt_names, mark_calls, name_of, name_points
 
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
@@ -107,6 +108,7 @@ def quantized(
         else:
             made, doubts = _from_data(source, examples, calibration, quantizer)
         converted = apart(made, _converted)
+        pass_integers(converted)
     if source.changes.count:
         source.remember(converted)
     for sentence in doubts:
@@ -124,6 +126,7 @@ def _from_data(
         mark_residuals(module, outliers(module, leaves))
         mark_reach(module, seen_in(module, leaves))
     prepared = apart(module, lambda part: prepare(part, quantizer))
+    join_ranges(prepared)
     doubts = calibrate(prepared, examples, data)
     return prepared, doubts if calibration is not None else [NO_DATA, *doubts]
 
@@ -133,11 +136,15 @@ def _from_stored(
 ) -> tuple[fx.GraphModule, list[str]]:
     """The same from what calibration saw before."""
     module = float_module(source, quantizer)
-    stored.check(module.meta[OUTLINE])
+    if stored.form is None:
+        stored.check(module.meta[OUTLINE])
+    else:
+        adopt_names(module, stored.form)
     mark_residuals(module, [n for n in module.graph.nodes if name_of(n) in stored.outliers])
     known = {n: stored.tensors.get(name_of(n)) for n in module.graph.nodes}
     mark_reach(module, {n: (seen.low, seen.high) for n, seen in known.items() if seen})
     prepared = apart(module, lambda part: prepare(part, quantizer))
+    join_ranges(prepared)
     take(prepared, stored)
     return prepared, []
 
