@@ -266,18 +266,15 @@ class Artifact:
 
     def _trace(self, given: list[Any], engine: str) -> dict[fx.Node, Any]:
         values = first_values(self.program, given, self._state.values())
+
+        def run(piece: Piece, ready: list[Tensor]) -> list[Any]:
+            assert piece.graph is not None
+            return self._arrays(piece.graph, ready, engine)
+
         with torch.no_grad():
             for piece in self.partition.pieces:
-                self._run(piece, values, engine)
+                execution.one(piece, run, values)
         return values
-
-    def _run(self, piece: Piece, values: dict[fx.Node, Any], engine: str) -> None:
-        if piece.node is not None:
-            execution.call(piece, values)
-            return
-        assert piece.graph is not None
-        arrays = self._arrays(piece.graph, execution.operands(piece, values), engine)
-        execution.give(piece, arrays, values)
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.
