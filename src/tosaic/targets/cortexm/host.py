@@ -91,8 +91,8 @@ class Host:
             )  # fmt: skip
         except subprocess.TimeoutExpired:
             raise ToolFailed(
-                f"the network's C did not end within {self._seconds:g} s on this machine; a loop of "
-                "the model may have no end"
+                f"the network's C did not end within {self._seconds:g} s on this machine; a loop "
+                "of the model may have no end"
             ) from None
         except OSError as problem:
             raise ToolFailed(f"the network's program does not start: {problem}") from None
