@@ -67,12 +67,35 @@ class Backwards(nn.Module):
         return torch.cat(seen[::-1], 1)
 
 
-NETS = {"scan": Scan, "cells": Cells, "backwards": Backwards}
+class Decoder(nn.Module):
+    """Generates tokens with a cache, one position after the other."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.words, self.head = nn.Embedding(20, 8), nn.Linear(8, 20)
+        self.q, self.k, self.v = (nn.Linear(8, 8) for _ in range(3))
+
+    def forward(self, token: Tensor) -> Tensor:
+        keys, values, seen = torch.zeros(1, ROUNDS, 8), torch.zeros(1, ROUNDS, 8), []
+        for i in range(ROUNDS):
+            x = self.words(token)
+            here = nn.functional.one_hot(torch.tensor([i]), ROUNDS).to(x.dtype).unsqueeze(-1)
+            keys = keys * (1 - here) + here * self.k(x)
+            values = values * (1 - here) + here * self.v(x)
+            mask = torch.where(torch.arange(ROUNDS) <= i, 0.0, -30.0)
+            found = torch.softmax(self.q(x) @ keys.transpose(1, 2) + mask, -1) @ values
+            token = self.head(x + found).argmax(-1)
+            seen.append(token)
+        return torch.cat(seen, 1)
+
+
+NETS = {"decoder": Decoder, "scan": Scan, "cells": Cells, "backwards": Backwards}
 
 
 def net(name: str) -> tuple[nn.Module, Tensor]:
     torch.manual_seed(3)
-    return NETS[name]().eval(), torch.randn(1, ROUNDS, 8)
+    made = NETS[name]().eval()
+    return made, torch.tensor([[3]]) if name == "decoder" else torch.randn(1, ROUNDS, 8)
 
 
 def several(result: Any) -> tuple[Tensor, ...]:
