@@ -149,6 +149,19 @@ def test_streamed_rows_need_less_memory_and_give_the_same() -> None:
     assert torch.equal(art.run(x), art.run(x, engine="tosa"))
 
 
+def test_rows_are_streamed_no_more_than_a_limit_asks_for() -> None:
+    def streamed(**options: Any) -> tuple[int, int]:
+        made = compiled("c", memory="small", **options)[0].delegates[0]
+        chains = [item for item in made.program.items if isinstance(item, Chain)]
+        return made.plan.size, sum(len(chain.stages) for chain in chains)
+
+    small, whole = streamed(), compiled("c")[0].delegates[0].plan.size
+    between = streamed(max_arena_bytes=whole - 4)
+    assert small[0] < between[0] <= whole - 4
+    assert 0 < between[1] <= small[1]
+    assert streamed(max_arena_bytes=whole) == (whole, 0)
+
+
 @needs_qemu
 def test_several_memories_on_the_emulated_core() -> None:
     art, x = compiled("cortex-m4", memories={"dtcm": 1600, "sram": 9000})

@@ -21,7 +21,7 @@ from judges.kept import Kept
 from tosaic.front import torchapi
 
 # dB between the interpreter and Vulkan.
-LEAST = {"fp32": 110.0, "fp16": 55.0, "bf16": 35.0}
+LEAST = {"fp32": 110.0, "fp16": 60.0, "bf16": 40.0}
 WAYS = ("int8", "a16w8", "mixed", *LEAST)
 TYPES = {"fp16": torch.float16, "bf16": torch.bfloat16}
 

@@ -23,7 +23,7 @@ from tosaic.search.store import Store
 from tosaic.search.tune import sweep_of
 
 FILE = Path(__file__).with_name("search_networks.py")
-TARGETS = ("-t", "ethos-u55-64,ethos-u55-128")
+TARGETS = ("-t", "ethos-u55-64")
 
 
 def tosaic(*words: object) -> int:
@@ -130,9 +130,9 @@ def _started(words: list[object], journal: Path) -> subprocess.Popen[bytes]:
 
 
 def test_a_sweep_that_is_killed_ends_with_the_same_table(swept: Path, tmp_path: Path) -> None:
-    words = ["tune", FILE, *TARGETS, "--mixed", 1, "-d", f"{FILE}:samples", "-q", "-j", 2,
-             "--metric", f"{FILE}:margin", "--db", tmp_path / "s.db",
-             "-o", tmp_path / "t.csv"]  # fmt: skip
+    words: list[object] = ["tune", FILE, *TARGETS, "--mixed", 1, "-d", f"{FILE}:samples", "-q"]
+    words += ["-j", 2, "--metric", f"{FILE}:margin"]
+    words += ["--db", tmp_path / "s.db", "-o", tmp_path / "t.csv"]
     journal = tmp_path / "log"
     for lines in (2, 6):  # tasks that have begun when the process is killed
         running = _started(words, journal)
@@ -144,7 +144,7 @@ def test_a_sweep_that_is_killed_ends_with_the_same_table(swept: Path, tmp_path: 
     assert (tmp_path / "t.csv").read_text() == (swept / "front.csv").read_text()
     ran = Counter(json.loads(line)["key"] for line in _lines(journal))
     assert max(ran.values()) <= 3  # those that were under way when it was killed
-    assert sum(count > 1 for count in ran.values()) <= 8
+    assert sum(count > 1 for count in ran.values()) <= 2 * 4
     before = _lines(journal)
     assert tosaic(*words, "--journal", journal) == 0
     assert _lines(journal) == before  # nothing is computed again
@@ -160,7 +160,7 @@ def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
         f"import sys; sys.path.insert(0, {str(FILE.parent)!r})\n"
         "import torch\nfrom search_networks import model\n"
         "def few():\n    yield from ((torch.rand(1, 8, 8), n % 4) for n in range(200))\n"
-        "def many():\n    yield from ((torch.rand(1, 512, 512), n % 4) for n in range(600))\n"
+        "def many():\n    yield from ((torch.rand(1, 512, 512), n % 4) for n in range(240))\n"
         "def small(x):\n    return x[:, :8, :8]\n"
     )
     script = tmp_path / "twice.py"
@@ -177,4 +177,4 @@ def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
     )
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
     few, many = map(int, done.stdout.split())
-    assert many - few < 120 * 1024, "600 MB of data are read, and 16 MB at a time are held"
+    assert many - few < 120 * 1024, "250 MB of data are read, and 16 MB at a time are held"

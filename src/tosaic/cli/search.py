@@ -161,6 +161,7 @@ def evaluate(
                 forms = _forms(store, model, *given)
             else:
                 forms = forms_of_sweep(store, _split(engine))
+        jobs = 1 if device and jobs is None else jobs  # one process has the device
         executor = opened.enter_context(_executor(store, jobs, ray, journal))
         with _progress("chunks", quiet) as told:
             found = judged(store, executor, stream, forms, judging, limit, told)
@@ -251,15 +252,16 @@ def _networks(
     from tosaic.cli.commands import calibration_of, source_from, title_of
     from tosaic.search.networks import networks_of
 
-    found = []
+    found: list[Any] = []
     for text in models:
         source = source_from(text, None)
+        name = text.rpartition(":")[2] if ":" in Path(text).name else title_of(source, text)
         data = calibration_of(source, calibration)
         if isinstance(data, str):
             raise InvalidInput("a sweep calibrates with data, not with ranges: give the data")
-        found += networks_of(
-            store, title_of(source, text), text, source.model, source.inputs, data, sizes
-        )
+        if any(name == other.name for other in found):
+            name = text
+        found += networks_of(store, name, text, source.model, source.inputs, data, sizes)
     return tuple(found)
 
 

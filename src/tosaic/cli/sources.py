@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
@@ -145,7 +146,8 @@ def _module(path: Path) -> ModuleType:
     except (Exception, SystemExit) as problem:
         raise InvalidInput(f"'{path}' does not run: {_reason(problem)}") from problem
     finally:
-        sys.path.pop(0)
+        with suppress(ValueError):  # the file may have changed the path itself
+            sys.path.remove(str(path.parent))
     _FILES.append(path)
     return module
 

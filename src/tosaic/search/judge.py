@@ -22,6 +22,7 @@ from torch.export import ExportedProgram
 from tosaic.errors import InvalidInput, TosaicError, first_line
 from tosaic.front import torchapi
 from tosaic.pipeline.artifact import Artifact
+from tosaic.runtime.versions import versions
 from tosaic.search.datasets import Sample, Stream, decoded, fitted
 from tosaic.search.metrics import Metric, source_digest
 from tosaic.search.tasks import REFUSED, Blobs, Result, Task, digest
@@ -67,7 +68,8 @@ class Judging:
 
     @property
     def key(self) -> str:
-        return digest(self.metric.key, source_digest(self.transform), source_digest(self.decode))
+        own = [source_digest(function) for function in (self.transform, self.decode)]
+        return digest(self.metric.key, own, versions()["tosaic"])
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,18 +116,17 @@ def task_of(
     blobs = tuple(dict.fromkeys(b for form in missing.values() for b in form.blobs))
     return Task(
         f"inputs from {chunk.start:,}", judge, tuple(missing), blobs,
-        (chunk.samples, tuple(missing.values()), judging),
+        (chunk.samples, tuple(missing.items()), judging),
     )  # fmt: skip
 
 
 def judge(arguments: Any, blobs: Blobs) -> Mapping[str, Result]:
     """What each form gives on a chunk: a record of each sample, its answer, some pictures."""
     samples, forms, judging = arguments
-    key, told = digest([sample.digest for sample in samples]), judging.key
     parts = [decoded(sample, judging.transform) for sample in samples]
     known: dict[tuple[str, str], tuple[list[list[Tensor]], list[Any]]] = {}
     made: dict[str, Result] = {}
-    for form in forms:
+    for key, form in forms:
         about = form.original, form.examples
         if about not in known:
             examples: tuple[Tensor, ...] = blobs.load(form.examples)
@@ -140,7 +141,7 @@ def judge(arguments: Any, blobs: Blobs) -> Mapping[str, Result]:
             data = _judged(found, real, samples, given, judging)
         except TosaicError as refusal:
             data = {REFUSED: str(refusal)}
-        made[result_key(key, form, told)] = Result(data)
+        made[key] = Result(data)
     return made
 
 

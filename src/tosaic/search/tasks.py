@@ -22,7 +22,7 @@ from typing import Any, Protocol
 
 import torch
 
-from tosaic.errors import TosaicError, first_line
+from tosaic.errors import ToolFailed, TosaicError, first_line
 
 REFUSED = "refused"  # the name of a sentence in a result that says why there is no other
 _CACHED = 1 << 29  # bytes of blobs whose objects a worker keeps
@@ -101,6 +101,8 @@ def execute(task: Task, blobs: Blobs, journal: str = "") -> Outcome:
     try:
         found = task.function(task.arguments, blobs)
         return Outcome(found, seconds=time.perf_counter() - start)
+    except ToolFailed as problem:  # which another machine may have, or another time
+        return Outcome(fault=str(problem))
     except TosaicError as refusal:
         return Outcome(refusal=str(refusal), seconds=time.perf_counter() - start)
     except Exception as problem:  # noqa: BLE001  (one task's fault is not the end of the others)

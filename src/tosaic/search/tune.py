@@ -217,7 +217,7 @@ def _judged(
         if "artifact" in found:
             known = forms.setdefault(own, [])
             original = form_of_original(point.network)
-            if original not in known:
+            if original not in known and not judging.metric.is_relative:
                 known.append(original)
             known.append(form_of(point.network, point.key, found, engine))
     made = []

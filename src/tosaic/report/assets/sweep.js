@@ -97,7 +97,8 @@ const models = new Set(rows.map((r) => r.model)).size, refused = rows.filter((r)
 const inputs = Math.max(0, ...data.evaluations.map((e) => e.inputs));
 byId("cards").replaceChildren(...(rows.length ? [card("On the front", String(rows.filter((r) => r.is_on_front).length), `of ${rows.length} points`), card("Networks", String(models), `on ${targets.length} target${targets.length === 1 ? "" : "s"}`)] : []),
   card("Judged on", whole(inputs), "inputs"), ...(refused ? [card("Without a result", String(refused), "see the table")] : []));
-for (const id of ["front", "table"]) byId(id).hidden = !rows.length;
+for (const id of ["front", "table", "details"]) byId(id).hidden = !rows.length;
+byId("group").hidden = groups.length < 2;
 if (rows.length) {
   choices("axis", AXES.filter(([name]) => plotted.some((r) => r[name] !== null)).map(([name, label]) => [name, label]), axis[0], (name) => { axis = AXES.find((a) => a[0] === name); draw(); });
   if (groups.length > 1) choices("group", groups.slice(0, 24).map((g) => [g, g.replace(/^cycles /, "")]), group, (name) => { group = name; draw(); });

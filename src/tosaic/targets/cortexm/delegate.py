@@ -160,12 +160,15 @@ def job_of(network: Network, inputs: Sequence[Array]) -> emulated.Job:
 
 def compile_graph(
     graph: Graph, core: Core, name: str = "net", is_small: bool = False,
-    memories: Memories = (), states: Sequence[State] = (),
+    memories: Memories = (), states: Sequence[State] = (), limit: int = 0,
 ) -> Network:  # fmt: skip
-    """A graph as C; Unsupported says which operator has none. A small one streams rows."""
+    """A graph as C; Unsupported says which operator has none.
+
+    A small one streams rows, no more than a limit of the arena asks for.
+    """
     program = Lowerer(graph, core).run(states)
     if is_small:
-        stream(program, core)
+        stream(program, core, limit)
     made = plan(program, memories)
     source = Writer(program, made, core, name, states).write()
     return Network(

@@ -37,8 +37,8 @@ _ADVICE = (
 class Options:
     """How the C is made: ``name`` is the prefix of its functions and files.
 
-    ``memory`` is "small" for an arena as small as it can be: layers run row by row. ``memories``
-    are bytes by name, the fastest first; the first is the arena.
+    ``memory`` is "small" for a small arena, or one within ``max_arena_bytes``: layers run row by
+    row. ``memories`` are bytes by name, the fastest first; the first is the arena.
     ``max_arena_bytes`` and ``max_flash_bytes`` are limits, 0 is none. ``floats`` are "fpu" where
     float32 is computed beside integers, or "soft" where the core has no FPU for it.
     """
@@ -103,7 +103,7 @@ def _emit(
 ) -> Network:  # fmt: skip
     made = compile_graph(
         graph, CORES[name], options.name, options.memory == "small",
-        tuple(options.memories.items()), states,
+        tuple(options.memories.items()), states, options.max_arena_bytes,
     )  # fmt: skip
     made.check_limits(options.max_arena_bytes, options.max_flash_bytes)
     return made
