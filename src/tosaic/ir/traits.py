@@ -39,6 +39,8 @@ class Traits:
 
     ``steps_at_once`` of a recurrent layer, at least, are multiplied by its weights in one call:
     fewer calls fetch weights less often, and their results take more memory.
+
+    A folded constant of ``folded_bytes`` may be larger than what it is made from.
     """
 
     sums_ride: bool = True
@@ -53,6 +55,7 @@ class Traits:
     most_axes: int = 0
     kernel_rows: int = 64
     kernel_elements: int = 4096
+    folded_bytes: int = 4096
     fuses_widening: bool = False
     fuses_epilogue: bool = False
     loads_tables: bool = False

@@ -11,7 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.arguments import checked_leaves, first_values, given_values, leaves_of
+from tosaic.boundary.arguments import (
+    Given,
+    checked_leaves,
+    first_values,
+    given_values,
+    leaves_of,
+)
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
@@ -192,7 +198,7 @@ class Artifact:
 
     def _run_once(self, leaves: list[Any], engine: str, raw: bool | None) -> list[Any]:
         """The leaves of the outputs for those of the inputs."""
-        program, given = self.program, checked_leaves(self.program, leaves)
+        program, given = self.program, self._checked(leaves)
         arguments = [leaf.value for leaf in given]
         values = self._trace(arguments, engine)
         outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
@@ -200,6 +206,9 @@ class Artifact:
         if raw is False or (raw is None and any(leaf.was_real for leaf in given)):
             result = self.boundary.dequantized(result)
         return result
+
+    def _checked(self, leaves: list[Any]) -> list[Given]:
+        return checked_leaves(self.program, leaves)
 
     def _changed(self, given: list[Any], outputs: list[Any]) -> list[Any]:
         """Keep new values of buffers, write those of inputs; what is left is the result."""
