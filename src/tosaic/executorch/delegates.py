@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tosaic.errors import ToolFailed, Unsupported
+from tosaic.executorch.api import ETHOSU_BACKEND, TOSA_BACKEND
 from tosaic.files import flatbuffer
 from tosaic.front import torchapi
 from tosaic.ir.graph import Graph, Unsigned, Value
@@ -21,7 +22,6 @@ from tosaic.lowering.partition import Piece
 from tosaic.sim.ethosu import velabin
 from tosaic.sim.ethosu.share import share
 
-TOSA_BACKEND, ETHOSU_BACKEND, VGF_BACKEND = "TOSABackend", "EthosUBackend", "VgfBackend"
 # What the runtime of an Ethos-U copies in and out.
 _ETHOSU_TYPES = (torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32)
 _TORCH_TYPES = {kind: dtype for dtype, kind in TYPES.items() if dtype is not torch.int64}

@@ -100,6 +100,8 @@ def from_exported(exported: ExportedProgram) -> Program:
             )
         else:
             what = spec.kind.name.lower().replace("_", " ")
+            if isinstance(exported.constants.get(str(spec.target)), torch.Generator):
+                what = "torch.Generator, whose numbers belong into a buffer or an input"
             raise InvalidInput(f"the program takes a {what} ({spec.target}), which is no tensor")
     found = {
         n: torchapi.attribute(exported.graph_module, str(n.target))

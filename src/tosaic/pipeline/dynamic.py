@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from tosaic.boundary.arguments import Given, checked_leaves, leaves_of
+from tosaic.boundary.arguments import Given, checked_leaves
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.front import torchapi
 from tosaic.interp.model import Model
@@ -62,14 +62,8 @@ class DynamicArtifact(Artifact):
             raise InvalidInput(f"the program takes no inputs of {told}, whatever is free")
         return given
 
-    def run(
-        self, *inputs: Any, engine: str | None = None, raw: bool | None = None, **named: Any
-    ) -> Any:
-        """The outputs for inputs of any size that the program takes."""
-        result = self._run_once(leaves_of(self.program, inputs, named), self._engine(engine), raw)
-        if self.program.out_spec is None:
-            return result[0] if len(result) == 1 else result
-        return torchapi.unflatten(result, self.program.out_spec)
+    def _parts(self, leaves: list[Any]) -> None:
+        """A batch is of any size."""
 
 
 def compile_dynamic(

@@ -52,14 +52,14 @@ class SizedArtifact(Artifact):
             "compile again with this size in sizes=[...]"
         )
 
-    def run(
-        self, *inputs: Any, engine: str | None = None, raw: bool | None = None, **named: Any
-    ) -> Any:
-        """The outputs for some inputs, by the program of their size."""
+    def run(self, *inputs: Any, **options: Any) -> Any:
+        """The outputs for some inputs, by the program of their size; options are those of any."""
+        known = ("engine", "raw", "device", "max_memory")
+        named = {name: value for name, value in options.items() if name not in known}
         made = self.at(*inputs, **named)
         if self.program.states:
             made.__dict__["_state"] = self._state
-        return Artifact.run(made, *inputs, engine=engine, raw=raw, **named)
+        return Artifact.run(made, *inputs, **options)
 
     @cached_property
     def report(self) -> Report:
