@@ -48,11 +48,11 @@ def html(page: Page) -> str:
     """The page as one file: styles, scripts and data inside of it."""
     data = json.dumps(page.data(), separators=(",", ":"), allow_nan=False)
     parts = {
-        "STYLE": "\n".join(map(_asset, _STYLES)),
+        "STYLE": "\n".join(map(asset, _STYLES)),
         "DATA": _inert(data),
-        "SCRIPT": '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "\n})();",
+        "SCRIPT": '"use strict";\n(() => {\n' + "\n".join(map(asset, _SCRIPTS)) + "\n})();",
     }
-    text = _asset("page.html")
+    text = asset("page.html")
     for name, part in parts.items():
         before, mark, after = text.partition(f"/*{name}*/")
         assert mark, name
@@ -66,5 +66,6 @@ def _inert(data: str) -> str:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a style, a script or a page."""
     return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")

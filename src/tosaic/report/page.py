@@ -71,7 +71,7 @@ def page_of(artifact: Artifact, title: str, comparison: Comparison | None) -> Pa
     groups = network.groups()
     return Page(
         title, artifact.target, artifact.report, list(map(_node, network.nodes)), network.edges,
-        {"layers": _view(network, groups),
+        {"modules": _view(network, network.modules()), "layers": _view(network, groups),
          "operators": _view(network, [[n] for n in range(len(network.nodes))])},
         arena.arenas(artifact.partition.graphs, artifact.delegates, network),
         [
