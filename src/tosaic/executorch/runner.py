@@ -71,11 +71,13 @@ class Runner:
         self, file: ProgramFile, outside: Mapping[str, bytes], name: str | None = None
     ) -> None:
         plans = file.plans
-        name = next(iter(plans), "forward") if name is None and "forward" not in plans else name
-        if (name or "forward") not in plans:
+        own = next(iter(plans), "forward") if name is None and "forward" not in plans else name
+        if (own or "forward") not in plans:
             raise InvalidInput(f"the program has no method {name!r}, only {sorted(plans)}")
+        self._is_given = name is not None  # which method runs; else the inputs choose
+        self._others: dict[str, Runner] = {}
         self._file, self._outside, self.methods = file, outside, list(plans)
-        self._plan = plans[name or "forward"]
+        self._plan = plans[own or "forward"]
         self._memory = Memory(self._plan, outside)
         named = {**file.named, **outside}
         self._executors = [executor_of(*delegate, named) for delegate in self._plan.delegates]
@@ -111,6 +113,8 @@ class Runner:
             raise InvalidInput(
                 f"the program takes {len(self.inputs)} inputs, not {len(flat)}: {kinds}"
             )
+        if (other := self._other_size(flat)) is not None:
+            return other.run(*inputs, **named)
         for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):
             self._memory.accept(index, given, number)
         with torch.no_grad(), quiet():
@@ -122,6 +126,18 @@ class Runner:
             except Exception as problem:  # what the file says reaches kernels as it is
                 raise InvalidInput(f"the program does not run: {first_line(problem)}") from problem
         return self._structured([self._memory.result(index) for index in self._plan.outputs])
+
+    def _other_size(self, flat: list[Any]) -> Runner | None:
+        """The method that takes inputs of these sizes, where this one does not and another does."""
+        shapes = [tuple(getattr(value, "shape", ())) for value in flat]
+        if self._is_given or _shapes(self.inputs) == shapes:
+            return None
+        for name in self.methods:
+            if name not in self._others:
+                self._others[name] = Runner(self._file, self._outside, name)
+            if _shapes(self._others[name].inputs) == shapes:
+                return self._others[name]
+        return None
 
     def _leaves(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """Arguments as the program has them, or one after another."""
@@ -175,3 +191,7 @@ class Runner:
             raise InvalidInput(f"a delegate of {count} inputs is called with {len(args)} tensors")
         for index, data in zip(args[count:], made):
             self._memory.store(index, data)
+
+
+def _shapes(infos: Sequence[TensorInfo | None]) -> list[tuple[int, ...]]:
+    return [() if info is None else tuple(info.shape) for info in infos]

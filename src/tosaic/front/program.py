@@ -137,7 +137,7 @@ def _check_static(program: Program) -> None:
             if torchapi.known_size(size) is None:
                 raise InvalidInput(
                     f"dimension {axis} of input {number} ({node.name}) is dynamic, and TOSA's "
-                    "sizes are fixed: compile without dynamic_shapes, for the sizes of the example"
+                    "sizes are fixed: export it without dynamic_shapes, or compile with sizes=[...]"
                 )
         if isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise InvalidInput(

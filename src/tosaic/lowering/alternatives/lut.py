@@ -16,7 +16,7 @@ from tosaic.ir.graph import Quant
 Function = Callable[[Tensor], Tensor]
 
 NEAR = 1.5  # steps of int16 below which tables are equally good
-PLAIN = 0.125  # steps that a table may be worse whose results need no factor
+PLAIN = 1.0  # steps that a table may be worse whose results need no factor
 LIMIT = 128  # steps of int16, half a step of int8: worse tables are no int16 function
 FINE = 16  # steps of int16 beyond which more tables than one are worth their time
 _TABLES = 5  # of one function

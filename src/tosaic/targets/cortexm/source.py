@@ -28,33 +28,36 @@ class Source:
 
 
 class Writer:
-    """Writes the C of one program."""
+    """Writes the C of one program. Several may share the weights of one name."""
 
     def __init__(
-        self, program: Program, plan: Plan, core: Core, name: str, states: Sequence[State] = ()
-    ) -> None:
+        self, program: Program, plan: Plan, core: Core, name: str, states: Sequence[State] = (),
+        shared: tuple[str, Blob] | None = None,
+    ) -> None:  # fmt: skip
         self.program, self.plan, self.core, self.name = program, plan, core, name
         self.states = states
-        self.blob = Blob()
+        own, self.blob = shared or (name, Blob())
+        self.weights = f"{own}_weights"
         self.functions: dict[str, str] = {}
         self.called: dict[Step, str] = {}
         self.chains: list[str] = []
         self.includes: dict[str, None] = {"elementwise.h": None}
 
     def write(self) -> Source:
+        files = self.sources()
+        return Source(files | weights_of(self.name, self.blob, self.core, [self.name]), self.called)
+
+    def sources(self) -> dict[str, bytes]:
+        """The files but for the weights."""
         lines = self.lines(self.program.items, "    ")
         main = self.main(lines)
         files: dict[str, str | bytes] = {
             f"{self.name}.h": header(self.program, self.plan, self.name, self.states),
             f"{self.name}.c": main,
-            f"{self.name}_weights.bin": self.blob.bytes,
-            f"{self.name}_weights.S": _assembly(self.name),
-            "CMakeLists.txt": _cmake(self.name, self.core),
         }
         for kernel in sorted(self._kernels()):
             files[f"kernels/{kernel}"] = _kernel(kernel).encode()
-        made = {k: v.encode() if isinstance(v, str) else v for k, v in files.items()}
-        return Source(made, self.called)
+        return {k: v.encode() if isinstance(v, str) else v for k, v in files.items()}
 
     # ---- net.c
 
@@ -67,7 +70,7 @@ class Writer:
         )
         uses = [f"    (void){each};\n" for each in ("io", "arena")]
         first = "".join(
-            f"    memcpy(state->{s.label}, {name}_weights + {self.blob.place(s.data)}, "
+            f"    memcpy(state->{s.label}, {self.blob.address(self.weights, s.data)}, "
             f"sizeof state->{s.label});\n"
             for s in self.states
         )
@@ -76,7 +79,7 @@ class Writer:
         return (
             f"/* The network in C, for {self.core.name}. */\n"
             f'#include "{name}.h"\n{includes}\n'
-            f"extern const uint8_t {name}_weights[];\n\n"
+            f"{_externs(self.weights, self.blob)}\n"
             "/* The place of a tensor: its number, and its offset in the arena. */\n"
             f"#ifndef {upper}_AT\n"
             f"#define {upper}_AT(number, offset) ((uint8_t *)arena + (offset))\n#endif\n\n"
@@ -166,8 +169,7 @@ class Writer:
         if call is not None:
             for data, ctype in ((call.blob, "uint8_t"), (call.lut, "int8_t")):
                 if data:
-                    place = self.blob.place(data)
-                    args.append(_cast(f"{self.name}_weights + {place}", ctype, True))
+                    args.append(_cast(self.blob.address(self.weights, data), ctype, True))
             if call.scratch:
                 args.append(self.arena(self.plan.scratch[step]))
             if call.streams:
@@ -178,8 +180,8 @@ class Writer:
     def pointer(self, view: View, is_const: bool = True, slot: str = "") -> str:
         buffer, size = view.buffer, SIZES[view.buffer.ctype]
         if buffer.kind == "const":
-            at = self.blob.place(buffer.data) + view.offset * size
-            return _cast(f"{self.name}_weights + {at}", buffer.ctype, True)
+            place = self.blob.address(self.weights, buffer.data, view.offset * size)
+            return _cast(place, buffer.ctype, True)
         more = (f" + {view.offset}" if view.offset else "") + (f" + {slot}" if slot else "")
         if buffer.kind == "arena":
             place = self.arena(self.plan.places[buffer])
@@ -207,6 +209,15 @@ class Writer:
         return found
 
 
+def weights_of(name: str, blob: Blob, core: Core, sources: Sequence[str]) -> dict[str, bytes]:
+    """The weights as files, and how they are built with some sources."""
+    return {
+        f"{name}_weights.bin": blob.bytes,
+        f"{name}_weights.S": _assembly(name, blob).encode(),
+        "CMakeLists.txt": _cmake(name, core, sources).encode(),
+    }
+
+
 def _cast(place: str, ctype: str, is_const: bool) -> str:
     if ctype == "uint8_t" and not place.startswith("io"):
         return f"({place})"
@@ -219,24 +230,38 @@ def _kernel(name: str) -> str:
     return (resources.files("tosaic.targets.cortexm") / "kernels" / name).read_text()
 
 
-def _assembly(name: str) -> str:
+def _externs(symbol: str, blob: Blob) -> str:
+    names = [*(f"{symbol}_{memory}" for memory, _ in blob.parts), symbol]
+    return "".join(f"extern const uint8_t {each}[];\n" for each in names)
+
+
+def _assembly(name: str, blob: Blob) -> str:
+    """Each part of the weights in a section of its own."""
+    parts, begin = list[str](), 0
+    ends = [(f"_{memory}", f".rodata.{memory}", end) for memory, end in blob.parts]
+    for suffix, section, end in (*ends, ("", ".rodata", len(blob.bytes))):
+        macro, symbol = f"{name}_weights{suffix}_section".upper(), f"{name}_weights{suffix}"
+        parts.append(
+            f"#ifndef {macro}\n#define {macro} {section}\n#endif\n"
+            f'    .section {macro},"a"\n    .balign 16\n'
+            f"    .global {symbol}\n{symbol}:\n"
+            f'    .incbin "{name}_weights.bin", {begin}, {end - begin}\n'
+        )
+        begin = end
     return (
         "/* The weights, from the file beside; another section is another memory. */\n"
-        f"#ifndef {name.upper()}_WEIGHTS_SECTION\n"
-        f"#define {name.upper()}_WEIGHTS_SECTION .rodata\n#endif\n"
-        f'    .section {name.upper()}_WEIGHTS_SECTION,"a"\n    .balign 16\n'
-        f"    .global {name}_weights\n{name}_weights:\n"
-        f'    .incbin "{name}_weights.bin"\n'
-        "#if defined(__linux__) && defined(__ELF__)\n"
+        + "".join(parts)
+        + "#if defined(__linux__) && defined(__ELF__)\n"
         '    .section .note.GNU-stack,"",%progbits\n#endif\n'
     )
 
 
-def _cmake(name: str, core: Core) -> str:
+def _cmake(name: str, core: Core, sources: Sequence[str]) -> str:
     flags = f"# {core.name}: {' '.join(core.flags)}\n" if core.flags else ""
     return (
         f"cmake_minimum_required(VERSION 3.13)\nproject({name} C ASM)\n\n{flags}"
-        f"add_library({name} STATIC {name}.c {name}_weights.S)\n"
+        f"add_library({name} STATIC {' '.join(f'{each}.c' for each in sources)} "
+        f"{name}_weights.S)\n"
         f"target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})\n"
         f"set_property(SOURCE {name}_weights.S APPEND PROPERTY OBJECT_DEPENDS\n"
         f"    ${{CMAKE_CURRENT_SOURCE_DIR}}/{name}_weights.bin)\n"
