@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tosaic.cli import main
 from tosaic.pipeline.composites import COMPOSITES
 from tosaic.pipeline.op_support import composite_support
 from tosaic.pipeline.op_support_answers import Column, as_text, columns_for, known
