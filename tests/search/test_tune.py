@@ -48,6 +48,18 @@ def test_the_front_has_what_nothing_beats() -> None:
     assert front(rows[:4], is_lower_better=True) == {3}
 
 
+def test_targets_without_an_estimate_beat_no_device(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    targets = "cortex-m4,TOSA-1.0+INT,ethos-u55-64,TOSA-1.0+FP"
+    words = ("tune", FILE, "-t", targets, "--scheme", "int8", "--mixed", 0)
+    assert tosaic(*words, "--db", tmp_path / "s.db", "--json", "-j", 1) == 0
+    rows = json.loads(capsys.readouterr().out)["rows"]
+    assert [row["unit"] for row in rows if row["cycles"]] == ["instructions", "cycles"]
+    assert [row["is_on_front"] for row in rows] == [True, True, True, False]
+    assert "floats alone" in rows[3]["problem"]
+
+
 @pytest.fixture(scope="module")
 def swept(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A sweep that was shown as a page, a table and data."""
