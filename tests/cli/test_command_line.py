@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tosaic as tosaic_api
+from judges.vulkan import needs_converter
 from tosaic.cli import main
 from tosaic.cli.examples import NAMES
 from tosaic.cli.sources import named, source_of
@@ -260,6 +261,24 @@ def test_a_program_with_tests_or_weights_elsewhere_is_read(
     weights.write_bytes(made.read_bytes())
     assert tosaic("dump", made, "--weights", weights) == 2
     assert "this is no .ptd file" in capsys.readouterr().err
+
+
+@needs_converter
+def test_dump_draws_the_graphs_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("executorch")
+    for name in ("net.vgf", "net.pte", "net.tosa"):
+        made, target = tmp_path / name, "TOSA-1.0+FP" if name == "net.tosa" else "vgf"
+        assert tosaic("compile", "cnn", "-t", target, "-o", made, "-q") == 0
+        drawn = tmp_path / f"{name}.json"
+        assert tosaic("dump", made, "-o", drawn) == 0
+        nodes = json.loads(drawn.read_text())["graphs"][0]["nodes"]
+        assert {"input 0", "CONV2D", "output 0"} <= {node["label"] for node in nodes}
+        assert all(node["incomingEdges"] for node in nodes if node["label"] == "CONV2D")
+        assert tosaic("dump", made, "-o", tmp_path / f"{name}.html") == 0
+        assert "CONV2D" in (tmp_path / f"{name}.html").read_text()
+    capsys.readouterr()
+    assert tosaic("dump", made, "-o", tmp_path / "net.png") == 2
+    assert "is no .html (a report) and no .json" in capsys.readouterr().err
 
 
 def test_dump_prints_tosa_as_text_that_parses(

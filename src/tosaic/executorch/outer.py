@@ -113,7 +113,7 @@ class _Assembly:
         )
         lines: list[list[Any]] = []
         for index in call.order:
-            elements = [self._element(x, call, index) for x in xs]
+            elements = [self._element(x, axis, call, index) for x, axis in zip(xs, call.axes)]
             results = once(*state, *elements, *read)
             state = results[: len(state)]
             lines.append(results[len(state) :])
@@ -122,13 +122,13 @@ class _Assembly:
             place = int(str(item.args[1]))
             line = kinds[place - len(state)] if place >= len(state) else []
             join = torch.ops.aten.cat.default if call.block else torch.ops.aten.stack.default
-            self.made[item] = self._apply(join, line, call.axis) if line else state[place]
+            self.made[item] = self._apply(join, line, call.axis_of(place)) if line else state[place]
 
-    def _element(self, x: fx.Node, call: torchapi.ScanCall, index: int) -> fx.Node:
+    def _element(self, x: fx.Node, axis: int, call: torchapi.ScanCall, index: int) -> fx.Node:
         if not call.block:
-            return self._apply(torch.ops.aten.select.int, x, call.axis, index)
+            return self._apply(torch.ops.aten.select.int, x, axis, index)
         ends = index * call.block, (index + 1) * call.block
-        return self._apply(torch.ops.aten.slice.Tensor, x, call.axis, *ends)
+        return self._apply(torch.ops.aten.slice.Tensor, x, axis, *ends)
 
     def _known(self, node: fx.Node) -> fx.Node:
         """A value of the program; a tensor of its own is brought in when it is first read."""

@@ -163,22 +163,21 @@ class _Plain:
         assert piece.node is not None
         assert step is not None
         call = torchapi.scan_of(piece.node)
-        count, axis = call.count, call.axis
+        count = call.count
         self.tensors.update(step.tensors)
         index, one, last = self._value(0), self._value(1), self._value(count)
         state = [self._copied(self._known(n), step.inputs[i]) for i, n in enumerate(call.carried)]
-        lines = [self._in_blocks(self._known(n), call) for n in call.xs]
+        lines = [self._in_blocks(self._known(n), call, axis) for n, axis in call.lines]
         names = step.inputs[len(state) :]
         self.made.update(zip(names[len(lines) :], map(self._known, call.read)))
         start, at = len(self.calls), index
         if call.back:
             at = self._value(0)
             self._call(_number("sub"), self._value(count - 1), index, at)
-        along = self._value(axis)
-        for line, name in zip(lines, names):
+        for line, axis, name in zip(lines, call.axes, names):
             sizes = self._sizes(line)
             made = self._tensor(name, *self._kind(line), (*sizes[:axis], *sizes[axis + 1 :]))
-            self._call(_SELECT, line, along, at, made, made)
+            self._call(_SELECT, line, self._value(axis), at, made, made)
         for part in piece.parts:
             self._piece(part)
         results = [self._known(n) for n in step.outputs]
@@ -201,8 +200,8 @@ class _Plain:
         self.calls.append(Jump(ends, start))
         self._call(_number("sub"), index, last, index)  # for the next run
         for place, item in wanted.items():
-            is_line = place in filled
-            self.made[item] = self._laid_out(filled[place], call) if is_line else state[place]
+            made = state[place] if place < len(state) else filled[place]
+            self.made[item] = made if place < len(state) else self._laid_out(place, made, call)
 
     def _copied(self, source: int, node: fx.Node) -> int:
         """What is carried, in memory of its own."""
@@ -221,19 +220,19 @@ class _Plain:
         self.aliases[made] = self.aliases.get(source, source)
         return made
 
-    def _in_blocks(self, line: int, call: torchapi.ScanCall) -> int:
+    def _in_blocks(self, line: int, call: torchapi.ScanCall, axis: int) -> int:
         """A sequence with an axis of the elements of a loop."""
-        sizes, axis = self._sizes(line), call.axis
+        sizes = self._sizes(line)
         if not call.block:
             return line
         return self._alias(line, (*sizes[:axis], call.count, call.block, *sizes[axis + 1 :]))
 
-    def _laid_out(self, filled: int, call: torchapi.ScanCall) -> int:
+    def _laid_out(self, place: int, filled: int, call: torchapi.ScanCall) -> int:
         """A sequence that was filled element by element, with its elements along an axis.
 
         Another tensor in its place: a loop's has the size that the last instruction gave it.
         """
-        (count, *sizes), axis = self._sizes(filled), call.axis
+        (count, *sizes), axis = self._sizes(filled), call.axis_of(place)
         before, rest = sizes[:axis], sizes[axis:]
         whole = [count, *rest] if not call.block else [count * rest[0], *rest[1:]]
         if all(size == 1 for size in before):

@@ -84,7 +84,7 @@ class _Loops:
         name = f"step_{numbers[0]}"
         p.root.add_module(name, self._body(x, carried, numbers, back))
         function = p.graph.create_node("get_attr", name)
-        how = self.count // self.block, self.axis, back, self.block
+        how = self.count // self.block, (self.axis, self.axis), back, self.block
         call = p.graph.call_function(torchapi.SCAN, (function, tuple(carried), (x,), (), *how))
         shown = [c.meta["val"] for c in carried]
         hidden = shown[-len(self.states)]

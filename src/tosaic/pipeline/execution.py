@@ -208,11 +208,11 @@ def first_step(piece: Piece, values: Values) -> Values:
     assert piece.step is not None
     call = torchapi.scan_of(piece.node)
     shown = [values.get(n) for n in call.carried]
-    for line in call.xs:
+    for line, axis in call.lines:
         x, places = values.get(line), call.block or 1
         if x is not None:
-            x = x.narrow(call.axis, call.order[0] * places, places)
-        shown.append(x if x is None or call.block else x.squeeze(call.axis))
+            x = x.narrow(axis, call.order[0] * places, places)
+        shown.append(x if x is None or call.block else x.squeeze(axis))
     shown += [values.get(n) for n in call.read]
     found = {n: v for n, v in zip(piece.step.inputs, shown, strict=True) if v is not None}
     return {**piece.step.tensors, **found}

@@ -78,7 +78,7 @@ def take(prepared: fx.GraphModule, stored: Calibration) -> None:
         means = {n: m for n in part.graph.nodes if (m := stored.layers.get(name_of(n)))}
         spreads = {
             weight: stored.spreads.get(name_of(node))
-            for node, (weight, _) in layers_of(part).items() if weight.by_data
+            for node, (weight, _) in layers_of(part).items()
         }  # fmt: skip
         correct_biases(part, means, spreads)
 

@@ -20,13 +20,14 @@ from tosaic.lowering.target import Target
 from tosaic.passes.engine import run
 from tosaic.passes.importer import import_model
 from tosaic.passes.phases import quantization
+from tosaic.passes.roll_loops import roll_loops
 from tosaic.passes.widen_residuals import mark_residuals, outliers
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate, check_parameters, take
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.convert import convert
 from tosaic.quant.inputs import Arguments, with_tensors
-from tosaic.quant.loops import join_ranges, pass_integers
+from tosaic.quant.loops import join_ranges, mark_carried, pass_integers
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.reach import mark_reach, seen_in
@@ -35,6 +36,7 @@ from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
 from tosaic.quant.value_names import OUTLINE, adopt_names, mark_calls, name_of, name_points
 
+_CALLS = 10  # of a step of a recurrence, or more
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
     "pass calibration=... for accuracy"
@@ -158,7 +160,10 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
         move_constants_in(module)
         check_names(module, quantizer.schemes)
         mark_calls(module)
+        if quantizer.longest_unrolled:
+            roll_loops(module, quantizer.longest_unrolled * _CALLS)
         run(module, quantization(quantizer.expand, quantizer.has_int16))
+        mark_carried(module)
         name_points(module)
         return module
 

@@ -8,7 +8,7 @@ integers themselves go in, round and out, and no step computes with real numbers
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -16,6 +16,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
+from tosaic.front.hints import MARK, Mark, mark_of
 from tosaic.front.roles import is_real
 from tosaic.lowering.support import constants
 from tosaic.quant.annotations import ANNOTATION, annotation
@@ -45,6 +46,23 @@ def border_nodes(call: fx.Node) -> tuple[Pairs, Pairs]:
     inputs = list(zip(given, graph.find_nodes(op="placeholder"), strict=True))
     results: Any = graph.output_node().args[0]
     return inputs, [(user, results[user.args[1]]) for user in call.users]
+
+
+def mark_carried(module: fx.GraphModule) -> None:
+    """Let what a loop carries have one range, and 16 bits unless its calls say otherwise."""
+    for call in scans(module):
+        body = body_of(call)
+        results: Any = body.graph.output_node().args[0]
+        inputs = body.graph.find_nodes(op="placeholder")
+        count = len(torchapi.scan_of(call).carried)
+        for place, (begin, end) in enumerate(zip(inputs[:count], results)):
+            if is_real(begin) and isinstance(end, fx.Node):
+                known = mark_of(end)
+                mark = known if known.tie else replace(known, wide=True, tie=f"carried {place}")
+                end.meta[MARK], begin.meta[MARK] = mark, Mark(mark.wide, mark.tie)
+        for node in inputs[count:]:
+            node.meta.setdefault(MARK, Mark())
+        mark_carried(body)
 
 
 def annotate_border(

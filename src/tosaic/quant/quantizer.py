@@ -101,10 +101,13 @@ class TosaicQuantizer:
             judge = plain if self._scheme(node) is None else trial
             return node not in known and judge is not None and judge.refusal(node) is not None
 
-        traits = self._device.traits
-        if self.training:
-            traits = replace(traits, longest_unrolled=0)
+        traits = replace(self._device.traits, longest_unrolled=self.longest_unrolled)
         return expand(module, refuses, constants=known, traits=traits) > 0
+
+    @property
+    def longest_unrolled(self) -> int:
+        """Recurrences of more steps are loops; 0 is never."""
+        return 0 if self.training else self._device.traits.longest_unrolled
 
     @property
     def has_int16(self) -> bool:

@@ -89,7 +89,7 @@ def while_loop(
 @rule("tosaic_scan", policy="NONE")
 def scan(
     b: Lowering, step: Region, carried: Sequence[Any], xs: Sequence[Any], read: Sequence[Any],
-    count: int, axis: int, back: bool, block: int,
+    count: int, axes: Sequence[int], back: bool, block: int,
 ) -> list[Value]:  # fmt: skip
     """A recurrence step by step, in one graph."""
     state, lines, others = _tensors(carried), _tensors(xs), _tensors(read)
@@ -98,7 +98,7 @@ def scan(
         elements = [
             moves.piece(b, line, axis, index * block, (index + 1) * block)
             if block else select(b, line, axis, index)
-            for line in lines
+            for line, axis in zip(lines, axes)
         ]  # fmt: skip
         given = [*state, *elements, *others]
         body = step.lower(b, given, f"{b.graph.name}_{index}", {})
@@ -108,7 +108,7 @@ def scan(
         made.append(results[len(state) :])
     kinds = zip(*(reversed(made) if back else made))
     join = cat if block else stack
-    return [*state, *(join(b, list(kind), axis) for kind in kinds)]
+    return [*state, *(join(b, list(kind), axis) for kind, axis in zip(kinds, axes[len(lines) :]))]
 
 
 def _pass_on(b: Lowering, body: Graph, count: int) -> None:

@@ -15,8 +15,8 @@ class Scan(HigherOrderOperator):
     """``step`` takes what is carried, an element of each sequence and what it only reads.
 
     It gives the next carried values, then its results; the call gives the last carried values and
-    the results of all steps, stacked along the axis. ``back`` begins with the last element. With
-    ``block`` an element is so many places of the axis, which it has itself.
+    the results of all steps, stacked. ``axes`` are those of the sequences, then of the results;
+    ``back`` begins with the last element. With ``block`` an element is so many places of an axis.
     """
 
     def __init__(self) -> None:
@@ -24,20 +24,21 @@ class Scan(HigherOrderOperator):
 
     def __call__(
         self, step: Callable[..., Sequence[Tensor]], carried: Sequence[Tensor],
-        xs: Sequence[Tensor], read: Sequence[Tensor], count: int, axis: int = 0,
+        xs: Sequence[Tensor], read: Sequence[Tensor], count: int, axes: Sequence[int],
         back: bool = False, block: int = 0,
     ) -> tuple[Tensor, ...]:  # fmt: skip
         state, made = tuple(carried), list[tuple[Tensor, ...]]()
         for index in reversed(range(count)) if back else range(count):
             elements = (
-                x.narrow(axis, index * block, block) if block else x.select(axis, index) for x in xs
+                x.narrow(axis, index * block, block) if block else x.select(axis, index)
+                for x, axis in zip(xs, axes)
             )
             results = tuple(step(*state, *elements, *read))
             state = results[: len(state)]
             made.append(results[len(state) :])
         kinds = zip(*(reversed(made) if back else made))
         join = torch.cat if block else torch.stack
-        return (*state, *(join(kind, axis) for kind in kinds))
+        return (*state, *(join(kind, axis) for kind, axis in zip(kinds, axes[len(xs) :])))
 
 
 SCAN: Any = Scan()
@@ -52,7 +53,7 @@ class ScanCall:
     xs: tuple[fx.Node, ...]
     read: tuple[fx.Node, ...]
     count: int
-    axis: int
+    axes: tuple[int, ...]
     back: bool
     block: int
 
@@ -60,6 +61,15 @@ class ScanCall:
     def operands(self) -> list[fx.Node]:
         """All that the step is given, whole sequences for their elements."""
         return [*self.carried, *self.xs, *self.read]
+
+    @property
+    def lines(self) -> list[tuple[fx.Node, int]]:
+        """The sequences with their axes."""
+        return list(zip(self.xs, self.axes))
+
+    def axis_of(self, place: int) -> int:
+        """The axis of a result by its place among all."""
+        return self.axes[len(self.xs) + place - len(self.carried)]
 
     @property
     def order(self) -> range:
