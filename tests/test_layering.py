@@ -17,7 +17,9 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "tosaic"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",), ("runtime",), ("spec",), ("ir",), ("files",), ("interp",), ("rewrite",),
     ("sim",), ("front",), ("boundary",), ("passes",), ("lowering",), ("rules",), ("quant",),
-    ("targets",), ("pipeline",), ("report",), ("executorch",), ("__init__",), ("cli", "__main__"),
+    ("targets",), ("pipeline",), ("report",), ("firmware",), ("executorch",), ("search",),
+    ("__init__",),
+    ("cli", "__main__"),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}
 

@@ -62,6 +62,8 @@ PROVIDERS = {
     "tosa": "tosa-tools",
     "tosa_reference_model": "tosa-tools",
     "tosa_serializer": "tosa-tools",
+    "PIL": "pillow",
+    "triton": "torch",  # with builds for CUDA
     "vgfpy": "ai_ml_sdk_vgf_library",
     "scenario_runner_py": "ai_ml_sdk_scenario_runner",
 }

@@ -149,6 +149,25 @@ def test_streamed_rows_need_less_memory_and_give_the_same() -> None:
     assert torch.equal(art.run(x), art.run(x, engine="tosa"))
 
 
+def test_rows_are_streamed_no_more_than_a_limit_asks_for() -> None:
+    def streamed(**options: Any) -> tuple[int, int]:
+        made = compiled("c", memory="small", **options)[0].delegates[0]
+        chains = [item for item in made.program.items if isinstance(item, Chain)]
+        return made.plan.size, sum(len(chain.stages) for chain in chains)
+
+    small, whole = streamed(), compiled("c")[0].delegates[0].plan.size
+    between = streamed(max_arena_bytes=whole - 4)
+    assert small[0] < between[0] <= whole - 4
+    assert 0 < between[1] <= small[1]
+    assert streamed(max_arena_bytes=whole) == (whole, 0)
+
+
+@needs_qemu
+def test_several_memories_on_the_emulated_core() -> None:
+    art, x = compiled("cortex-m4", memories={"dtcm": 1600, "sram": 9000})
+    assert torch.equal(art.run(x, engine="qemu"), art.run(x, engine="tosa"))
+
+
 @needs_gcc
 def test_several_memories_give_the_same_and_the_first_holds_what_is_hot() -> None:
     art, x = compiled("c", memories={"dtcm": 1600, "sram": 9000})
@@ -160,14 +179,14 @@ def test_several_memories_give_the_same_and_the_first_holds_what_is_hot() -> Non
 
 def test_limits_say_where_the_memory_goes() -> None:
     with pytest.raises(InvalidInput, match=r"arena needs .* bytes, and 100 are allowed; .*depth"):
-        compiled(max_scratch_bytes=100)
+        compiled(max_arena_bytes=100)
     with pytest.raises(InvalidInput, match="flash, and 100 are allowed"):
         compiled(max_flash_bytes=100)
 
 
 @pytest.mark.parametrize(
     "options", [{"memory": "tiny"}, {"name": "1net"}, {"memories": {"a": -1}}, {"flash": 3},
-                {"max_scratch_bytes": "much"}],
+                {"max_arena_bytes": "much"}],
 )  # fmt: skip
 def test_odd_options_are_refused_with_a_sentence(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -30,7 +31,7 @@ def _models(incomplete: str) -> list[str]:
     return [name for name in (*NAMES, *sorted(found)) if name.startswith(incomplete)]
 
 
-_MODEL = (
+MODEL = (
     "file.py[:name] (a module, or a function that gives module and inputs), file.pt2, or an "
     f"example: {', '.join(NAMES)}"
 )
@@ -38,7 +39,7 @@ _DATA = ".npy, .npz, a folder of them, .pt, or file.py:name (an iterable)"
 _STRICT = "exit with 1 if a call stays in PyTorch"
 
 Model = Annotated[
-    str, typer.Argument(help=_MODEL, show_default=False, autocompletion=_models, metavar="MODEL")
+    str, typer.Argument(help=MODEL, show_default=False, autocompletion=_models, metavar="MODEL")
 ]
 Target = Annotated[
     str,
@@ -58,7 +59,11 @@ Data = Annotated[
     typer.Argument(help=f"{_DATA}; without it the model's own", show_default=False, metavar="DATA"),
 ]
 Scheme = Annotated[
-    str | None, typer.Option(help="int8 (default), a16w8, a8w4 or auto", autocompletion=_schemes)
+    str | None,
+    typer.Option(
+        help="int8 (default), a16w8, a8w4, auto, or a .json of `tosaic tune`",
+        autocompletion=_schemes,
+    ),
 ]
 Goal = Annotated[
     str | None,
@@ -142,3 +147,18 @@ def goal_of(text: str | None) -> Any:
         raise InvalidInput(
             f"a goal is sqnr=DECIBELS, cycles=NUMBER or sram=BYTES, not {text!r}"
         ) from None
+
+
+def scheme_of(text: str | None) -> Any:
+    """A scheme by its name, or the schemes of single calls from a file."""
+    if text is None or not text.endswith(".json"):
+        return text
+    from tosaic.quant.selection import Schemes
+
+    try:
+        found = json.loads(Path(text).read_text(encoding="utf-8"))
+        return Schemes(found["global"], nodes=dict(found["nodes"]))
+    except OSError:
+        raise InvalidInput(f"there is no file '{text}'") from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"'{text}' holds no schemes: it has a global one, and nodes") from None

@@ -16,6 +16,7 @@ from torch import fx
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import checked_examples
+from tosaic.front.functionalize import CONTROL
 from tosaic.front.imported import Imported
 from tosaic.front.registry import RULES
 from tosaic.front.roles import is_real, is_weighted
@@ -51,20 +52,26 @@ def forms(source: Imported, target: str | None = None) -> Iterator[fx.GraphModul
 
 
 class Recorder(DataRun):
-    """Runs a program, and counts in what those of its values are that are not known yet."""
+    """Runs a program, and counts in what those of its values are that are not known yet.
 
-    def __init__(self, module: fx.GraphModule, made: Calibration) -> None:
+    What ``other``, of another size of the program, has seen is added to.
+    """
+
+    def __init__(
+        self, module: fx.GraphModule, made: Calibration, other: Recorder | None = None
+    ) -> None:
         super().__init__(module)
         self.program, self.made = module, made
         self.rows = _rows(module)
         self.values = [n for n in module.graph.nodes if _is_value(n)]
-        self.means: dict[str, Mean] = {}
-        self.together: dict[str, Together | None] = {}
-        self.inner = {
-            path: Recorder(function, made)
+        self.means: dict[str, Mean] = {} if other is None else other.means
+        self.together: dict[str, Together | None] = {} if other is None else other.together
+        self.inner: dict[str, Recorder] = {
+            path: Recorder(function, made, other and other.inner.get(path))
             for call in region_calls(module) for path, function in functions(module, call)
         }  # fmt: skip
-        self.new = set[str]()  # names of what no form before has
+        # Names of what no form before has.
+        self.new: set[str] = set() if other is None else other.new
         self.found: dict[fx.Node, list[tuple[Statistics, int | None, float]]] = {}
         for node in self.values:
             self._expect(node)
@@ -96,7 +103,7 @@ class Recorder(DataRun):
                 self.together[name] = together(n, weight.detach())
             if (inputs := self.together.get(name)) is not None:
                 inputs.see(x.detach())
-        if torchapi.is_region_call(n) and torchapi.target_name(n) in ("cond", "while_loop"):
+        if torchapi.is_region_call(n) and torchapi.target_name(n) in CONTROL:
             return self._region(n)
         result = super().run_node(n)
         for seen, row, below in self.found.get(n, ()):
@@ -107,6 +114,9 @@ class Recorder(DataRun):
     def _region(self, n: fx.Node) -> Any:
         """A branch or a loop; of a branch both functions see the data."""
         args, _ = self.fetch_args_kwargs_from_env(n)
+        if torchapi.is_scan(n):
+            ((path, _),) = functions(self.program, n)
+            return torchapi.SCAN(self.inner[path].run, *args[1:])
         first, second = (self.inner[path] for path, _ in functions(self.program, n))
         if torchapi.target_name(n) == "cond":
             operands = args[3] if len(args) > 3 else ()

@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, fx
+from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.ports import ends_of, names_of, with_ends
@@ -59,12 +60,27 @@ def compile_model(
     preserve_io_quantization: bool = False,
     accuracy: Goal | None = None,
     budget_s: float | None = None,
+    sizes: Iterable[Any] | None = None,
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     phases.check_wanted()
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
     if chosen.start is not None:
         chosen.start()
+    if dynamic_shapes is not None or sizes is not None or isinstance(model, ExportedProgram):
+        from tosaic.pipeline.sizes import sizes_of
+
+        example_inputs = checked_examples(example_inputs)
+        has_fft = chosen.env.has("fft") and scheme is None
+        free = sizes_of(model, example_inputs, dynamic_shapes, has_fft)
+        if free is not None:
+            if scheme == "auto":
+                raise InvalidInput('scheme="auto" is for fixed sizes: compile without free ones')
+            from tosaic.pipeline.sized import compile_sizes  # which knows this module
+
+            return compile_sizes(free, sizes, chosen, scheme, calibration, io, options)
+        if sizes is not None:
+            raise InvalidInput("sizes are for dynamic_shapes, and no size of this model is free")
     if scheme == "auto":
         from tosaic.pipeline.auto import compile_auto  # which knows this module
 
@@ -195,7 +211,7 @@ def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
     def refuses(node: fx.Node) -> bool:
         return node.name in names if node in own else trial.refusal(node) is not None
 
-    count = expand(module, refuses, constants=known, steps_at_once=target.traits.steps_at_once)
+    count = expand(module, refuses, constants=known, traits=target.traits)
     return source.with_model(module) if count else source
 
 
@@ -213,7 +229,7 @@ def compiled(
         say("lowering to TOSA")
         with phase(LOWER):
             found = lowered(program, target, kept)
-        undefined = next((p for p in found.pieces if p.undefined), None)
+        undefined = next((p for p in found.walk() if p.undefined), None)
         if undefined is not None:
             call = _offender(program, target, kept, found, undefined, examples)
             kept[call.name] = undefined.undefined or ""
@@ -237,7 +253,7 @@ def compiled(
 def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partition:
     """The program in pieces, each graph rewritten, worked round, and verified at the end."""
     found = partition(program, target, kept=kept, has_casts=target.has_casts)
-    for piece in found.pieces:
+    for piece in found.walk():
         if piece.graph is None:
             continue
         _ended(phases.LOWER, piece, target)
@@ -275,27 +291,54 @@ def _emitted(
     mends: bool = True,
 ) -> tuple[Compiled, ...] | _Failed:  # fmt: skip
     """What the graphs compile to, in order: each checked with what the pieces before it give."""
+    values = execution.start(program, examples) or {}
+    try:
+        return tuple(_in_order(target, found.pieces, values, len(found.graphs), mends))
+    except _Stopped as stopped:
+        return stopped.failed
+
+
+class _Stopped(Exception):
+    """Ends the compilation of graphs at the first that fails."""
+
+    def __init__(self, failed: _Failed) -> None:
+        super().__init__(failed.reason)
+        self.failed = failed
+
+
+def _in_order(
+    target: Target, pieces: Sequence[Piece], values: execution.Values, left: int, mends: bool
+) -> Iterator[Compiled]:
+    """The graphs of pieces compiled; values go on as long as graphs are ``left`` that need them."""
     assert target.emit is not None
-    values, delegates = execution.start(program, examples) or {}, []
-    left = len(found.graphs)
-    for piece in found.pieces if left else ():
+    for piece in pieces:
+        if not left:
+            return
+        if piece.parts:
+            first, made = execution.first_step(piece, values), list[Compiled]()
+            for each in _in_order(target, piece.parts, first, left, mends):
+                made.append(each)
+                yield each
+            left -= len(made)
+            if left:
+                models = {id(each.graph): each.model for each in made}
+                execution.try_loop(piece, models, values)
+            continue
         if piece.graph is None:
             execution.try_call(piece, values)
             continue
         given = execution.try_operands(piece, values)
         try:
-            made = target.emit(piece.graph, given, mends)
+            made_now = target.emit(piece.graph, given, mends)
         except ToolMissing:
             raise
         except ToolFailed as failure:
-            return _Failed(piece, failure.reason)
-        piece.checks += made.checks
-        delegates.append(made)
+            raise _Stopped(_Failed(piece, failure.reason)) from failure
+        piece.checks += made_now.checks
+        yield made_now
         left -= 1
-        if not left:
-            break
-        execution.try_graph(piece, made.model, given, values)
-    return tuple(delegates)
+        if left:
+            execution.try_graph(piece, made_now.model, given, values)
 
 
 def _offender(
@@ -303,7 +346,7 @@ def _offender(
     examples: Sequence[Any],
 ) -> fx.Node:  # fmt: skip
     """The first call with which the graph of a piece fails: by halves."""
-    others = [c.name for p in found.pieces if p is not piece for c in p.calls]
+    others = [c.name for p in found.walk() if p is not piece for c in p.calls]
     low, high = 0, len(piece.calls)  # so many calls compile, and so many do not
     while high - low > 1:
         middle = (low + high) // 2
@@ -327,7 +370,7 @@ def _fails(
     examples: Sequence[Any],
 ) -> bool:  # fmt: skip
     tried = lowered(program, target, {**dict.fromkeys(left, "left out of a trial"), **kept})
-    if any(piece.undefined for piece in tried.pieces):
+    if any(piece.undefined for piece in tried.walk()):
         return True
     return target.emit is not None and isinstance(
         _emitted(program, target, tried, examples, mends=False), _Failed

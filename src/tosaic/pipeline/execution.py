@@ -6,10 +6,11 @@ engines, and the checks that run while a program is compiled, go through here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx
 
@@ -21,22 +22,23 @@ from tosaic.front.calls import QUANTIZE
 from tosaic.front.program import Program
 from tosaic.interp.kernel import to_numpy, to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Array, Unsigned, Value
+from tosaic.ir.graph import Array, Quant, Unsigned, Value
 from tosaic.lowering.alternatives.mask import Mask
 from tosaic.lowering.graph_boundary import ordered, restored
 from tosaic.lowering.partition import Piece
 
 Values = dict[fx.Node, Any]
+_FEW = 16  # steps of a loop whose results a check needs
 
 
 def operands(piece: Piece, values: Mapping[fx.Node, Any]) -> list[Tensor]:
     """What the graph of a piece is given, of what PyTorch has."""
     assert piece.graph is not None
-    ready = [_taken(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
+    ready = [operand(n, values[n], v) for n, v in zip(piece.inputs, piece.graph.inputs)]
     return [ordered(*pair) for pair in zip(ready, piece.input_orders, strict=True)]
 
 
-def _taken(node: fx.Node, value: Any, wanted: Value) -> Tensor:
+def operand(node: fx.Node, value: Any, wanted: Value) -> Tensor:
     """A tensor as a graph takes it; a mask may be int8 there."""
     tensor = narrowed(node.name, value)
     if isinstance(wanted.quant, Unsigned):
@@ -52,14 +54,37 @@ def give(piece: Piece, arrays: Iterable[Array], values: Values) -> None:
         strict=True,
     )  # fmt: skip
     for node, array, out, order, meaning in given:
-        tensor, meant = restored(to_torch(array, out.dtype), order), node.meta.get("val")
-        if isinstance(out.quant, Unsigned):
-            tensor = tensor.view(torch.uint8)
-        if meaning is not None:
-            tensor = real_numbers(tensor, meaning)
-        is_code = meaning is None and out.quant is not None
-        typed = isinstance(meant, Tensor) and not is_code
-        values[node] = tensor.to(meant.dtype) if meant is not None and typed else tensor
+        values[node] = result(node, array, out, order, meaning)
+
+
+def result(
+    node: fx.Node, array: Array, out: Value, order: tuple[int, ...] | None, meaning: Quant | None
+) -> Tensor:
+    """What a graph gives, as PyTorch has it."""
+    tensor, example = restored(to_torch(array, out.dtype), order), node.meta.get("val")
+    if isinstance(out.quant, Unsigned):
+        tensor = tensor.view(torch.uint8)
+    tensor = meant(tensor, meaning)
+    is_code = meaning is None and out.quant is not None
+    return tensor.to(example.dtype) if isinstance(example, Tensor) and not is_code else tensor
+
+
+def meant(integers: Tensor, meaning: Quant | None) -> Tensor:
+    """The real numbers that integers stand for, where they do."""
+    return integers if meaning is None else real_numbers(integers, meaning)
+
+
+def give_all(piece: Piece, run: Callable[..., list[Array]], runs: Sequence[Values]) -> None:
+    """The same for several runs: stacked, where all operands and results have rows."""
+    assert piece.graph is not None
+    given = [operands(piece, values) for values in runs]
+    if len(runs) == 1 or not all(v.shape for v in (*piece.graph.inputs, *piece.graph.outputs)):
+        results = [run(*each) for each in given]
+    else:
+        stacked = run(*(torch.cat(some) for some in zip(*given)))
+        results = list(zip(*(np.split(array, len(runs)) for array in stacked)))
+    for arrays, values in zip(results, runs, strict=True):
+        give(piece, arrays, values)
 
 
 def call(piece: Piece, values: Values) -> None:
@@ -135,3 +160,66 @@ def try_graph(piece: Piece, model: Model, given: list[Array] | None, values: Val
     if given is not None:
         with suppress(TosaicError):
             give(piece, model.run(*given), values)
+
+
+Runner = Callable[[Piece, list[Tensor]], Iterable[Array]]
+
+
+def loop(piece: Piece, run: Runner, values: Values, most: int = 0) -> None:
+    """Run a loop: its step as often as it counts, each graph of it by ``run``.
+
+    With ``most`` the results of so many steps stand for those of all others.
+    """
+    step = piece.step
+    assert piece.node is not None
+    assert step is not None
+
+    seen: list[list[Tensor]] = []
+
+    def once(*given: Tensor) -> list[Tensor]:
+        if 0 < most <= len(seen):
+            return seen[-1]
+        inner: Values = {**step.tensors, **dict(zip(step.inputs, given, strict=True))}
+        for part in piece.parts:
+            one(part, run, inner)
+        results = [inner[n] for n in step.outputs]
+        if most:
+            seen.append(results)
+        return results
+
+    made = torchapi.SCAN(once, *fx.map_arg(piece.node.args[1:], lambda n: values[n]))
+    for item in piece.outputs:
+        values[item] = made[int(str(item.args[1]))]
+
+
+def one(piece: Piece, run: Runner, values: Values) -> None:
+    """Run one piece, each graph of it by ``run``."""
+    if piece.parts:
+        loop(piece, run, values)
+    elif piece.graph is None:
+        call(piece, values)
+    else:
+        give(piece, run(piece, operands(piece, values)), values)
+
+
+def first_step(piece: Piece, values: Values) -> Values:
+    """What the first step of a loop begins with, as far as that is known."""
+    assert piece.node is not None
+    assert piece.step is not None
+    call = torchapi.scan_of(piece.node)
+    shown = [values.get(n) for n in call.carried]
+    for line, axis in call.lines:
+        x, places = values.get(line), call.block or 1
+        if x is not None:
+            x = x.narrow(axis, call.order[0] * places, places)
+        shown.append(x if x is None or call.block else x.squeeze(axis))
+    shown += [values.get(n) for n in call.read]
+    found = {n: v for n, v in zip(piece.step.inputs, shown, strict=True) if v is not None}
+    return {**piece.step.tensors, **found}
+
+
+def try_loop(piece: Piece, models: Mapping[int, Model], values: Values) -> None:
+    """Run a loop by the interpreter where its operands are known and it has a result for them."""
+    if all(node in values for node in piece.inputs):
+        with suppress(TosaicError), torch.no_grad():
+            loop(piece, lambda part, given: models[id(part.graph)].run(*given), values, _FEW)

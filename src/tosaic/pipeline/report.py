@@ -40,6 +40,8 @@ class Boundary:
         """Scale and zero point in words."""
         if self.quant is None:
             return ""
+        if isinstance(self.quant.scale, tuple):
+            return f"{len(self.quant.scale)} scales along axis {self.quant.axis}"
         return f"scale {self.quant.scale:.6g}, zero point {self.quant.zero_point}"
 
 
@@ -79,7 +81,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """One compiled graph."""
+    """One compiled graph, and how often a run calls it."""
 
     ops: dict[str, int]
     macs: int
@@ -87,6 +89,7 @@ class Delegate:
     outputs: tuple[Boundary, ...]
     estimate: Costs | None = None
     checks: tuple[str, ...] = ()
+    calls: int = 1
 
 
 @dataclass(frozen=True)
@@ -103,11 +106,13 @@ class Report(Printed):
     file_sizes: dict[str, int] = field(default_factory=dict)
     precision: Precision | None = None
     timing: Timing = field(default_factory=Timing)
+    sizes: dict[str, Report] = field(default_factory=dict)  # of each size, if there are several
 
     @property
     def cycles(self) -> int | None:
         """Cycles of all graphs; None where nobody estimates them."""
-        return self._total(lambda told: told.cycles)
+        told = [d.calls * d.estimate.cycles for d in self.delegates if d.estimate is not None]
+        return sum(told) if told else None
 
     @property
     def unit(self) -> str:
@@ -123,18 +128,15 @@ class Report(Printed):
     @property
     def flash(self) -> int | None:
         """Bytes of weights and commands of all graphs."""
-        return self._total(lambda told: told.flash)
+        told = [d.estimate.flash for d in self.delegates if d.estimate is not None]
+        return sum(told) if told else None
 
     @property
     def milliseconds(self) -> float | None:
         """How long a run of all graphs takes at the clock of the configuration."""
-        times = [d.estimate.milliseconds for d in self.delegates if d.estimate is not None]
-        known = [time for time in times if time is not None]
+        told = [(d, d.estimate.milliseconds) for d in self.delegates if d.estimate is not None]
+        known = [d.calls * time for d, time in told if time is not None]
         return sum(known) if known and len(known) == len(self.delegates) else None
-
-    def _total(self, part: Callable[[Costs], int]) -> int | None:
-        told = [part(d.estimate) for d in self.delegates if d.estimate is not None]
-        return sum(told) if told else None
 
     @property
     def headline(self) -> str:
@@ -185,10 +187,12 @@ class Report(Printed):
     @property
     def macs(self) -> int:
         """Multiplications of convolutions and matrix products."""
-        return sum(delegate.macs for delegate in self.delegates)
+        return sum(delegate.calls * delegate.macs for delegate in self.delegates)
 
     def parts(self) -> Iterable[Any]:
         yield self.headline
+        if self.sizes:
+            yield _size_table(self.sizes)
         if self.ops:
             table = grid("TOSA operator", "count", numbers=["count"])
             for name, count in self.ops.items():
@@ -209,6 +213,16 @@ class Report(Printed):
         yield from refusals(self.refused)
 
 
+def _size_table(sizes: dict[str, Report]) -> Any:
+    unit = next(iter(sizes.values())).unit
+    numbers = ["multiply-accumulates", unit, "SRAM", "flash"]
+    table = grid("size", *numbers, numbers=numbers, title="Sizes; what follows is of the first")
+    for name, told in sizes.items():
+        costs = ("" if n is None else f"{n:,}" for n in (told.cycles, told.sram, told.flash))
+        table.add_row(name, f"{told.macs:,}", *costs)
+    return table
+
+
 def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
     quantization: Quantization | None, settings: dict[str, str], versions: dict[str, str],
@@ -218,8 +232,8 @@ def report_of(
     known = ((each.graph, each.estimate) for each in compiled)
     estimates = {id(graph): _costs(graph, told) for graph, told in known if told is not None}
     made = [
-        _delegate(piece.graph, estimates.get(id(piece.graph)), tuple(piece.checks))
-        for piece in partition.pieces
+        _delegate(piece.graph, estimates.get(id(piece.graph)), tuple(piece.checks), calls)
+        for piece, calls in partition.called()
         if piece.graph is not None
     ]
     return Report(
@@ -331,7 +345,9 @@ def source_line(where: str) -> str:
     return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
 
 
-def _delegate(graph: Graph, estimate: Costs | None, checks: tuple[str, ...]) -> Delegate:
+def _delegate(
+    graph: Graph, estimate: Costs | None, checks: tuple[str, ...], calls: int
+) -> Delegate:
     ops = list(graph.walk())
     return Delegate(
         dict(Counter(op.name for op in ops)),
@@ -340,6 +356,7 @@ def _delegate(graph: Graph, estimate: Costs | None, checks: tuple[str, ...]) -> 
         tuple(map(_boundary, graph.outputs)),
         estimate,
         checks,
+        calls,
     )
 
 
@@ -349,11 +366,15 @@ def _boundary(value: Value) -> Boundary:
 
 
 def _boundary_table(number: int, delegate: Delegate) -> Any:
-    table = grid("", "name", "type", "shape", "meaning", title=f"Graph {number}")
+    table = grid("", "name", "type", "shape", "meaning", title=f"Graph {number}{_called(delegate)}")
     for way, tensors in (("in", delegate.inputs), ("out", delegate.outputs)):
         for t in tensors:
             table.add_row(way, t.name, t.dtype, "×".join(map(str, t.shape)) or "scalar", t.meaning)
     return table
+
+
+def _called(delegate: Delegate) -> str:
+    return f", called {delegate.calls:,} times" if delegate.calls > 1 else ""
 
 
 def _interface_table(boundary: Interface) -> Any:

@@ -32,6 +32,7 @@ from tosaic.quant.annotations import (
     norm_of,
     operands_of,
 )
+from tosaic.quant.loops import annotate_border
 from tosaic.quant.pt2e import SharedQuantizationSpec, join_torchao
 from tosaic.quant.reach import becomes_integers, exceeds
 from tosaic.quant.readers import tell_readers
@@ -100,8 +101,13 @@ class TosaicQuantizer:
             judge = plain if self._scheme(node) is None else trial
             return node not in known and judge is not None and judge.refusal(node) is not None
 
-        steps = self._device.traits.steps_at_once
-        return expand(module, refuses, constants=known, steps_at_once=steps) > 0
+        traits = replace(self._device.traits, longest_unrolled=self.longest_unrolled)
+        return expand(module, refuses, constants=known, traits=traits) > 0
+
+    @property
+    def longest_unrolled(self) -> int:
+        """Recurrences of more steps are loops; 0 is never."""
+        return 0 if self.training else self._device.traits.longest_unrolled
 
     @property
     def has_int16(self) -> bool:
@@ -338,6 +344,10 @@ class TosaicQuantizer:
 
     def _border(self, node: fx.Node) -> None:
         """Real numbers that enter a branch or a loop, and those that come out."""
+        if torchapi.is_scan(node):
+            for part, spec in annotate_border(node, self._spec):
+                self._remember(part, spec)
+            return
         if self.target is not None and self.target.has_branches:
             inputs = {n: self._read(n, node) for n in node.all_input_nodes if is_real(n)}
             self._results(node, inputs, self._usual(node))

@@ -83,10 +83,7 @@ def network_of(artifact: Artifact) -> Network:
     for number, node in enumerate(artifact.program.inputs):
         made.port("input", number, node)
     for piece in artifact.partition.pieces:
-        if piece.graph is None:
-            made.call(piece)
-        else:
-            made.graph(piece, piece.graph)
+        made.piece(piece)
     for number, result in enumerate(artifact.program.outputs):
         if isinstance(result, fx.Node):
             made.result(number, result)
@@ -118,6 +115,25 @@ class _Maker:
 
     def result(self, number: int, node: fx.Node) -> None:
         self._join(self._add(Node(f"output {number}", PORT)), node)
+
+    def piece(self, piece: Piece) -> None:
+        """A graph, a call, or the step of a loop in the place of the loop."""
+        if piece.graph is not None:
+            self.graph(piece, piece.graph)
+        elif piece.step is None:
+            self.call(piece)
+        else:
+            self._pass(zip(piece.step.inputs, piece.inputs))
+            for part in piece.parts:
+                self.piece(part)
+            ends = piece.step.outputs
+            self._pass((item, ends[int(str(item.args[1]))]) for item in piece.outputs)
+
+    def _pass(self, pairs: Iterable[tuple[fx.Node, fx.Node]]) -> None:
+        """Values that are others under another name."""
+        for node, source in pairs:
+            if source in self.made:
+                self.made[node] = self.made[source]
 
     def call(self, piece: Piece) -> None:
         """A call that stays in PyTorch."""

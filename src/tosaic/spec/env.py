@@ -138,7 +138,8 @@ class Env:
                 f"'{text}' is no TOSA specification; write one such as TOSA-1.0+INT+int16"
             )
         level = LEVELS["8K"]
-        profiles, extensions = set(), set()
+        profiles: set[str] = set()
+        extensions: set[str] = set()
         for part in filter(None, match[3].split("+")):
             name = _ALIASES.get(part.lower(), part.lower())
             if name in ("8k", "level-none"):

@@ -105,6 +105,14 @@ class Region:
         # Zeros are free until they are touched; a damaged size may be a large one.
         self.written: NDArray[np.bool_] = (np.ones if self.constant else np.zeros)(padded, np.bool_)
 
+    @classmethod
+    def at(cls, place: Bytes, written: NDArray[np.bool_] | None) -> Region:
+        """A region that lies in memory of somebody else's; constants have no shadow."""
+        made = cls(0, b"" if written is None else None)
+        made.size, made.data = len(place), place
+        made.written = np.ones(len(place), np.bool_) if written is None else written
+        return made
+
 
 @dataclass(slots=True)
 class Memory:

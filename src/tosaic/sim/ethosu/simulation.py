@@ -22,10 +22,10 @@ from tosaic.sim.ethosu.trace import Trace, disassemble, record
 from tosaic.sim.ethosu.velabin import Boundary
 
 _TYPES: dict[int, DType] = {size: np.dtype(f"i{size}") for size in (1, 2, 4, 8)}
-_OUTSTANDING = {"U55": (1, 2), "U65": (2, 2), "U85": (2, 2)}
+OUTSTANDING = {"U55": (1, 2), "U65": (2, 2), "U85": (2, 2)}
 """How many DMA commands and how many other operations an NPU has under way at most: a further one
 waits for the oldest, and Vela counts on it."""
-_TABLES = 2048
+TABLES = 2048
 """Bytes of U85's memory for lookup tables."""
 
 
@@ -75,7 +75,7 @@ class Simulation:
             )
         regions = {number: Region(size) for number, size in self.sizes.items()}
         regions[self.image.weights_region] = self._weights
-        regions[INTERNAL] = Region(_TABLES if self.config.is_u85 else self.config.shram)
+        regions[INTERNAL] = Region(TABLES if self.config.is_u85 else self.config.shram)
         for i, (array, boundary) in enumerate(zip(arrays, self.inputs)):
             data = _raw(array, boundary, f"input {i}")
             place = slice(boundary.address, boundary.address + len(data))
@@ -83,7 +83,7 @@ class Simulation:
             regions[boundary.region].written[place] = True
         # A stream without branches touches the same bytes in every run: once seen is enough.
         memory = Memory(regions, watching=not self._seen)
-        transfers, kernels = _OUTSTANDING[self.config.product]
+        transfers, kernels = OUTSTANDING[self.config.product]
         memory.transfers, memory.kernels = deque(maxlen=transfers), deque(maxlen=kernels)
         return Machine(memory)
 

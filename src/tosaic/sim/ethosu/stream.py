@@ -84,7 +84,11 @@ class Stream:
 
 def decode(payload: bytes) -> Stream:
     """The command stream in a driver payload."""
-    config, words = _actions(payload)
+    return decode_words(*words_of(payload))
+
+
+def decode_words(config: Config, words: Array) -> Stream:
+    """A command stream without the driver's actions, for an NPU."""
     short, long = (
         (registers.SHORT_U85, registers.LONG_U85)
         if config.is_u85
@@ -119,7 +123,7 @@ def _where(offset: int) -> str:
     return f"offset {offset:#x} of the command stream"
 
 
-def _actions(payload: bytes) -> tuple[Config, Array]:
+def words_of(payload: bytes) -> tuple[Config, Array]:
     """The configuration and the words of the command stream, of either container."""
     read = {b"COP1": _actions_1, b"COP2": _actions_2}.get(payload[:4])
     if read is None:
@@ -139,7 +143,7 @@ def _actions_1(words: Array) -> tuple[Config, Array]:
         if action == _CONFIG:
             if position + 2 >= len(words):
                 raise InvalidInput("the driver payload ends within its configuration")
-            config = _config(int(words[position + 1]))
+            config = config_of(int(words[position + 1]))
             position += 3
         elif action == _NOP:
             position += 1
@@ -170,10 +174,11 @@ def _actions_2(words: Array) -> tuple[Config, Array]:
         raise InvalidInput("the sizes in the header of the COP2 payload do not fit it")
     if not 12 <= start <= stop <= len(words):
         raise InvalidInput("the command stream lies outside of its COP2 payload")
-    return _config(int(words[10])), words[start:stop]
+    return config_of(int(words[10])), words[start:stop]
 
 
-def _config(word: int) -> Config:
+def config_of(word: int) -> Config:
+    """The NPU that a configuration register names."""
     product, macs = word >> 28, 1 << (word & 0xF)
     if product >= len(_PRODUCTS) or macs not in _MACS[_PRODUCTS[product]]:
         raise InvalidInput(f"the configuration word {word:#010x} names no Ethos-U that exists")

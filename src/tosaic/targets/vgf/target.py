@@ -17,7 +17,7 @@ from tosaic.files.vgf.container import MAGIC, with_names
 from tosaic.files.vgf.shaders import DOMAIN
 from tosaic.files.whole import write_together
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Array, Graph, Value
+from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.traits import Traits
 from tosaic.ir.verify import verify
 from tosaic.lowering.target import Compiled, Estimate, Format, Target
@@ -43,7 +43,8 @@ class Options:
 
     ``spec`` is a TOSA specification with less than the converter takes. ``device`` is "lavapipe"
     with the emulation layers, "system" for the driver as it is installed, or an ICD's manifest.
-    ``check`` compares float graphs with PyTorch on the example. ``profile`` runs each graph on the
+    ``check`` compares float graphs with PyTorch on the example. ``widen`` computes in fp32 what the
+    emulation rounds towards zero in bf16, or sums in fp16. ``profile`` runs each graph on the
     device once it is compiled, and the report has milliseconds by module and line.
     """
 
@@ -52,6 +53,7 @@ class Options:
     converter_flags: str | tuple[str, ...] = ()
     converter_seconds: float = SECONDS
     check: bool = True
+    widen: bool = True
     profile: bool = False
 
 
@@ -160,6 +162,11 @@ def _read(data: bytes) -> Model:
     return Model(graph)
 
 
+def _cost(op: Op) -> float:
+    """The same for each operator: building a graph takes time and memory by their number."""
+    return 1.0
+
+
 def _start() -> None:
     """Without a converter nothing needs to be exported, quantized and lowered first."""
     find_converter()
@@ -167,7 +174,7 @@ def _start() -> None:
 
 _TRAITS = Traits(computes_both=True, most_rounds=64, domains=(DOMAIN,))
 _TARGET = Target(
-    "vgf", Env.parse(SPEC), (constraint,), _TRAITS,
+    "vgf", Env.parse(SPEC), (constraint,), _TRAITS, _cost,
     workarounds=work_around, emit=partial(emit, Options(), ()), start=_start,
     engines={"vgf": lambda made: made.model, "vulkan": lambda made: made.session},
     formats={".vgf": Format(_write, _read, MAGIC)}, backend="VgfBackend",
@@ -190,5 +197,5 @@ def with_options(given: Mapping[str, Any]) -> Target:
     flags = checked_flags(options.converter_flags)
     return replace(
         _TARGET, env=env, emit=partial(emit, options, flags), check=options.check,
-        options=dict(given),
+        workarounds=partial(work_around, widen=options.widen), options=dict(given),
     )  # fmt: skip

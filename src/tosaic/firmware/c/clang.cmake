@@ -1,0 +1,12 @@
+# Clang with the headers and libraries of an arm-none-eabi GCC.
+set(CMAKE_SYSTEM_NAME Generic)
+set(CMAKE_SYSTEM_PROCESSOR arm)
+set(CMAKE_TRY_COMPILE_TARGET_TYPE STATIC_LIBRARY)
+set(CMAKE_C_COMPILER clang)
+set(CMAKE_ASM_COMPILER clang)
+set(CMAKE_C_COMPILER_TARGET arm-none-eabi)
+set(CMAKE_ASM_COMPILER_TARGET arm-none-eabi)
+execute_process(COMMAND arm-none-eabi-gcc -print-sysroot OUTPUT_VARIABLE SYSROOT OUTPUT_STRIP_TRAILING_WHITESPACE)
+set(CMAKE_SYSROOT ${SYSROOT})
+set(CMAKE_C_LINK_EXECUTABLE "arm-none-eabi-gcc <LINK_FLAGS> <OBJECTS> -o <TARGET> <LINK_LIBRARIES>")
+set(LINK_OPTIONS -Wl,--no-warn-rwx-segments)
