@@ -93,6 +93,18 @@ def test_short_recurrences_are_one_stream() -> None:
     assert len(art.partition.graphs) == 1
 
 
+@pytest.mark.parametrize("engine", ["npu", "tosa"])
+def test_steps_stream_what_a_run_computes_at_once(engine: str) -> None:
+    art, x, _ = compiled("lstm", 7, 1)
+    state, seen = None, []
+    for element in x.split(1, dim=1):
+        y, state = art.step(element, state=state, engine=engine)
+        seen.append(y)
+    assert torch.equal(torch.cat(seen, 1), art.run(x)[1])
+    with pytest.raises(tosaic.errors.InvalidInput, match="elements as"):
+        art.step(x)
+
+
 def test_the_stock_runtime_runs_a_loop_backwards() -> None:
     """A running sum from the last element of the second axis to the first, twice."""
     runtime = pytest.importorskip("executorch.runtime")

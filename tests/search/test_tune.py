@@ -114,6 +114,8 @@ def test_points_of_a_sweep_are_judged_in_one_pass(
     words = ("evaluate", "--sweep", swept / "s.db", "-d", f"{FILE}:stream", "--engine", "tosa,npu")
     assert tosaic(*words, "--json", "-j", 1) == 0
     told = json.loads(capsys.readouterr().out)
+    assert tosaic(*words[:-1], "tosa", "--json", "--device", "cpu") == 0  # in larger chunks
+    again = json.loads(capsys.readouterr().out)["scores"]
     scores = {s["form"]: s["score"] for s in told["scores"]}
     assert told["inputs"] == 70
     x, y = pictures(70)
@@ -122,6 +124,9 @@ def test_points_of_a_sweep_are_judged_in_one_pass(
     for name, score in scores.items():
         if name.endswith(" on npu"):
             assert score == scores[name.replace(" on npu", " on tosa")]
+    assert {s["form"]: s["score"] for s in again}.items() <= {
+        name.removesuffix(" on tosa"): score for name, score in scores.items()
+    }.items()
 
 
 def _started(words: list[object], journal: Path) -> subprocess.Popen[bytes]:

@@ -10,7 +10,11 @@ from torch import Tensor, nn
 
 import tosaic
 from judges.vulkan import needs_converter, needs_vulkan
-from tosaic.errors import InvalidInput, ToolMissing
+from tosaic.errors import InvalidInput, ToolMissing, Unsupported
+from tosaic.files.flatbuffer import write
+from tosaic.ir.build import Builder
+from tosaic.sim.vulkan import Session
+from tosaic.targets.vgf.converter import convert
 
 
 class Small(nn.Module):
@@ -220,3 +224,23 @@ def test_sixteen_bits_are_rounded_to_the_nearest_on_vulkan(kind: torch.dtype) ->
     assert noises[0] < noises[1]
     assert len(native.graph.ops) < len(made.graph.ops)
     assert native.run(x).dtype == made.run(x).dtype == kind
+
+
+class Spectrum(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return (torch.fft.rfft(x).abs() + 1.0).log()
+
+
+@needs_vulkan
+def test_a_spectrum_runs_on_vulkan_and_fft_operators_do_not_end_the_process() -> None:
+    torch.manual_seed(0)
+    x = torch.randn(2, 16)
+    made = tosaic.compile(Spectrum(), (x,), target="vgf")
+    assert not made.report.refused
+    for engine in ("vgf", "vulkan"):
+        torch.testing.assert_close(made.run(x, engine=engine), Spectrum()(x), rtol=1e-4, atol=1e-5)
+    b = Builder("TOSA-1.0+FP+fft")
+    real, imaginary = b.results("RFFT2D", b.input("f32", (2, 1, 16), "x"))
+    b.output(b.ADD(real, imaginary))
+    with pytest.raises(Unsupported, match="RFFT2D runs on Vulkan only where the graph gives"):
+        Session(convert(write(b.graph)))

@@ -11,6 +11,7 @@ import typer
 from tosaic.cli.boundary import HELP
 from tosaic.cli.examples import NAMES
 from tosaic.errors import InvalidInput
+from tosaic.targets.family import bytes_of
 
 
 def _targets(incomplete: str) -> list[str]:
@@ -100,18 +101,6 @@ Timing = Annotated[
 MaxScratch = Annotated[str | None, typer.Option(help="bytes of the arena, as 384K or 2M")]
 MaxFlash = Annotated[str | None, typer.Option(help="bytes of weights and stream")]
 
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def size(text: str) -> int:
-    """Bytes, as 393216, 384K, 384KiB or 2M."""
-    plain = text.lower().removesuffix("b").removesuffix("i").strip()
-    digits = plain.rstrip("kmg")
-    unit = plain[len(digits) :]
-    if not digits.isdigit() or unit not in _UNITS:
-        raise InvalidInput(f"'{text}' is no size: write it as 393216, 384K or 2M")
-    return int(digits) * _UNITS[unit]
-
 
 def target_options(
     more: list[str] | None, vela_ini: str | None, system_config: str | None,
@@ -122,8 +111,8 @@ def target_options(
         "vela_ini": vela_ini,
         "system_config": system_config,
         "memory_mode": memory_mode,
-        "max_scratch_bytes": size(max_scratch) if max_scratch is not None else None,
-        "max_flash_bytes": size(max_flash) if max_flash is not None else None,
+        "max_scratch_bytes": bytes_of(max_scratch) if max_scratch is not None else None,
+        "max_flash_bytes": bytes_of(max_flash) if max_flash is not None else None,
     }
     for text in more or []:
         name, equals, value = text.partition("=")
