@@ -79,7 +79,7 @@ def take(prepared: fx.GraphModule, stored: Calibration) -> None:
         means = {n: m for n in part.graph.nodes if (m := stored.layers.get(name_of(n)))}
         spreads = {
             weight: stored.spreads.get(name_of(node))
-            for node, (weight, _) in layers_of(part).items()
+            for node, (weight, _) in layers_of(part).items() if weight.by_data
         }  # fmt: skip
         correct_biases(part, means, spreads)
 
