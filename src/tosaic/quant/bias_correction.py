@@ -97,9 +97,13 @@ class LayerRun(DataRun):
         return recorded(self.prepared, {n: partial(look, n) for n in self._layers})
 
     def _look(self, node: fx.Node, x: Tensor, values: Tensor) -> None:
-        """Layers with one weight look at its inputs together."""
+        """Layers with one weight look at its inputs together, if it is so coarse that it counts.
+
+        For int8 weights beside int8 activations it gains 0.2 dB on average and loses 0.8 on MiniLM,
+        at two to five times the time of a compile.
+        """
         weight, _ = self._layers[node]
-        if weight not in self._together:
+        if weight.by_data and weight not in self._together:
             self._together[weight] = together(node, values)
         if (seen := self._together.get(weight)) is not None:
             seen.see(x)
