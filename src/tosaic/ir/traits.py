@@ -42,6 +42,8 @@ class Traits:
     than ``longest_unrolled`` steps in all is a loop; 0 is never. A device that
     has ``host_loops`` computes ``steps_a_call`` of it, and the host calls it again and again;
     without, all are written out.
+
+    A folded constant of ``folded_bytes`` may be larger than what it is made from.
     """
 
     sums_ride: bool = True
@@ -56,6 +58,7 @@ class Traits:
     most_axes: int = 0
     kernel_rows: int = 64
     kernel_elements: int = 4096
+    folded_bytes: int = 4096
     fuses_widening: bool = False
     fuses_epilogue: bool = False
     loads_tables: bool = False

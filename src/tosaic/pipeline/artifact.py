@@ -193,7 +193,7 @@ class Artifact:
         if gpu and chosen != "tosa":
             raise InvalidInput(f"device='{device}' is for the interpreter: leave out {engine=}")
         leaves = leaves_of(program, inputs, named)
-        parts = batches.parts_of(program, leaves)
+        parts = self._parts(leaves)
         if gpu:
             results = self._run_on(device, max_memory, parts or [leaves], raw)
             result = results[0] if parts is None else batches.joined(results, leaves)
@@ -207,14 +207,14 @@ class Artifact:
 
     def _run_once(self, leaves: list[Any], engine: str, raw: bool | None) -> list[Any]:
         """The leaves of the outputs for those of the inputs."""
-        given = checked_leaves(self.program, leaves)
+        given = self._checked(leaves)
         return self._results(given, self._trace([leaf.value for leaf in given], engine), raw)
 
     def _run_on(
         self, device: str, max_memory: int | None, parts: list[list[Any]], raw: bool | None
     ) -> list[list[Any]]:
         """The same of several runs on a GPU, whose graphs take all of them at once."""
-        given = [checked_leaves(self.program, leaves) for leaves in parts]
+        given = [self._checked(leaves) for leaves in parts]
         runs = [
             first_values(self.program, [leaf.value for leaf in each], self._state.values())
             for each in given
@@ -240,6 +240,12 @@ class Artifact:
         if raw is False or (raw is None and any(leaf.was_real for leaf in given)):
             result = self.boundary.dequantized(result)
         return result
+
+    def _parts(self, leaves: list[Any]) -> list[list[Any]] | None:
+        return batches.parts_of(self.program, leaves)
+
+    def _checked(self, leaves: list[Any]) -> list[Given]:
+        return checked_leaves(self.program, leaves)
 
     def _changed(self, given: list[Any], outputs: list[Any]) -> list[Any]:
         """Keep new values of buffers, write those of inputs; what is left is the result."""

@@ -76,6 +76,10 @@ def compile_model(
         if free is not None:
             if scheme == "auto":
                 raise InvalidInput('scheme="auto" is for fixed sizes: compile without free ones')
+            if chosen.env.has("shape"):
+                from tosaic.pipeline.dynamic import compile_dynamic
+
+                return compile_dynamic(free, sizes, chosen, scheme, calibration, io, options)
             from tosaic.pipeline.sized import compile_sizes  # which knows this module
 
             return compile_sizes(free, sizes, chosen, scheme, calibration, io, options)
