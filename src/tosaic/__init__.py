@@ -10,7 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Union
 
 from tosaic.boundary.types import IO
 from tosaic.errors import (
@@ -27,7 +27,7 @@ from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.lock import in_turn
 
 if TYPE_CHECKING:
-    from torch import fx
+    from torch import Tensor, fx
 
     from tosaic.executorch.runner import Paths, Runner
     from tosaic.interp.model import Model
@@ -45,7 +45,7 @@ __all__ = [
     "prepare_qat", "quantize", "shader",
 ]  # fmt: skip
 __version__ = "0.1.0"
-Examples = tuple[Any, ...] | Mapping[str, Any]
+Examples = Union["Tensor", tuple[Any, ...], Mapping[str, Any]]
 
 
 def __getattr__(name: str) -> Any:
@@ -157,8 +157,8 @@ def compile(
     """Lower a PyTorch model to TOSA, and compile it for a device where one is the target.
 
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
-    path of a ``.pt2`` file; ``example_inputs`` are its arguments, in order or by name.
-    For a target of integers it is quantized first (int8 unless
+    path of a ``.pt2`` file; ``example_inputs`` are its arguments, in order or by name, or
+    the one tensor that it takes. For a target of integers it is quantized first (int8 unless
     ``scheme`` says otherwise, see ``quantize``), calibrated with the inputs in ``calibration``, or
     with what ``calibrate`` has stored in the file of that name;
     for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in

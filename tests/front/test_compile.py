@@ -124,7 +124,7 @@ def test_an_exported_program_is_taken_too(tmp_path: Path) -> None:
 def test_wrong_uses_get_a_sentence() -> None:
     net, x = nn.ReLU(), torch.randn(2, 3)
     with pytest.raises(InvalidInput, match="example_inputs must be a tuple"):
-        tosaic.compile(net, x, target=FLOAT)  # type: ignore[arg-type]
+        tosaic.compile(net, [x], target=FLOAT)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="'TOSA-7' is no TOSA specification"):
         tosaic.compile(net, (x,), target="TOSA-7")
     with pytest.raises(InvalidInput, match="a model is an nn.Module"):
@@ -134,6 +134,11 @@ def test_wrong_uses_get_a_sentence() -> None:
     art = tosaic.compile(net, (x,), target=FLOAT)
     with pytest.raises(InvalidInput, match="the program takes 1 inputs, not 2"):
         art.run(x, x)
+
+
+def test_a_tensor_alone_is_the_one_example() -> None:
+    x = torch.randn(2, 3)
+    assert torch.equal(tosaic.compile(nn.ReLU(), x, target=FLOAT).run(x), x.relu())
 
 
 def test_a_tensor_that_is_given_twice_is_two_inputs() -> None:
