@@ -88,9 +88,48 @@ def test_a_file_is_as_large_for_any_number_of_steps() -> None:
     assert delegates[0][0] == delegates[1][0]
 
 
+def test_memory_of_a_last_step_is_that_of_a_step() -> None:
+    class Last(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.layers, self.head = nn.LSTM(8, 16, 2, batch_first=True), nn.Linear(16, 5)
+
+        def forward(self, x: Tensor) -> Tensor:
+            y: Tensor = self.head(self.layers(x)[0][:, -1])
+            return y
+
+    torch.manual_seed(1)
+    net, sizes = Last().eval(), []
+    for steps in (40, 160):
+        x = torch.randn(1, steps, 8)
+        art: Any = tosaic.compile(net, (x,), target=TARGET, calibration=[x])
+        sizes.append(art.report.sram)
+        with torch.no_grad():
+            assert (art.run(x) - net(x)).abs().max() < 0.02
+    assert sizes[0] == sizes[1]
+
+
+@pytest.mark.parametrize("wrong", [-1, 0, "all", 1.5])
+def test_a_wrong_number_of_steps_is_told(wrong: Any) -> None:
+    with pytest.raises(tosaic.errors.InvalidInput, match="unroll is True"):
+        tosaic.compile(nn.ReLU(), (torch.ones(1, 2),), target=TARGET, unroll=wrong)
+
+
 def test_short_recurrences_are_one_stream() -> None:
     art, _, _ = compiled("gru", 4, None)
     assert len(art.partition.graphs) == 1
+
+
+@pytest.mark.parametrize("engine", ["npu", "tosa"])
+def test_steps_stream_what_a_run_computes_at_once(engine: str) -> None:
+    art, x, _ = compiled("lstm", 7, 1)
+    state, seen = None, []
+    for element in x.split(1, dim=1):
+        y, state = art.step(element, state=state, engine=engine)
+        seen.append(y)
+    assert torch.equal(torch.cat(seen, 1), art.run(x)[1])
+    with pytest.raises(tosaic.errors.InvalidInput, match="elements as"):
+        art.step(x)
 
 
 def test_the_stock_runtime_runs_a_loop_backwards() -> None:
@@ -116,8 +155,10 @@ def test_the_stock_runtime_runs_a_loop_backwards() -> None:
     ]  # fmt: skip
     leaf = '[1, {"type": null, "context": null, "children_spec": []}]'
     start = torch.tensor([[100, -100]], dtype=torch.int32)
-    made = Method(values, [0], [11], calls, names, [], leaf, leaf,
-                  {1: start.numpy().tobytes()}, {11: 10}, {10})  # fmt: skip
+    made = Method(
+        values, [0], [11], calls, names, [], leaf, leaf,
+        constants={1: start.numpy().tobytes()}, aliases={11: 10}, growing={10},
+    )  # fmt: skip
     program = runtime.Runtime.get().load_program(
         write_program(made), verification=runtime.Verification.InternalConsistency
     )

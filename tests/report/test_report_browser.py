@@ -181,10 +181,10 @@ def test_the_graph_moves_zooms_and_opens_into_operators(browser: Any, transforme
     assert changed()
     visit.page.click("#colour button:nth-child(2)")
     assert changed()
-    visit.page.click("#view button:nth-child(2)")
+    visit.page.click("#view button:last-child")
     assert changed()
     visit.search("MATMUL")
-    visit.page.click("#view button:nth-child(2)")
+    visit.page.click("#view button:last-child")
     visit.picture("transformer-operators")
     assert visit.complaints == []
     visit.page.close()
@@ -274,6 +274,27 @@ def test_the_table_of_layers_sorts_and_saves_all_of_it(browser: Any, transformer
     visit.page.locator("#layerbody tbody tr").last.click()
     assert visit.text("#details h2") == lines[-1][0]
     visit.picture("layers")
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_a_phone_shows_all_parts_within_its_width(browser: Any, transformer: Path) -> None:
+    visit = Visit(browser, transformer)
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    visit.page.wait_for_timeout(300)
+    parts = "main td, main th, .card, .refusal, .range, #map, main .switch"
+    wide = f"""[...document.querySelectorAll("{parts}")]
+      .filter((e) => e.offsetParent && e.getBoundingClientRect().right > innerWidth)
+      .map((e) => e.outerHTML)"""
+    assert visit.page.evaluate(wide) == []
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert visit.page.locator("#nav a").first.is_visible()
+    visit.page.locator("#nav a").last.click()
+    assert visit.page.locator("#nav a").last.get_attribute("href") in visit.page.url
+    assert visit.page.locator("#view button").first.inner_text() == "Modules"
+    before = visit.shown("#canvas")
+    visit.page.locator("#view button").first.click()
+    assert visit.shown("#canvas") != before
     assert visit.complaints == []
     visit.page.close()
 

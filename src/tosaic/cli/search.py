@@ -160,7 +160,7 @@ def evaluate(
                 given = (target, shape, calibration, scheme, io, engine, device)
                 forms = _forms(store, model, *given)
             else:
-                forms = forms_of_sweep(store, _split(engine))
+                forms = forms_of_sweep(store, _split(engine), device)
         jobs = 1 if device and jobs is None else jobs  # one process has the device
         executor = opened.enter_context(_executor(store, jobs, ray, journal))
         with _progress("chunks", quiet) as told:
@@ -204,7 +204,8 @@ def _progress(words: str, quiet: bool) -> Iterator[Callable[[Done], None]]:
 
 
 def _split(texts: list[str] | None) -> list[str]:
-    return [part.strip() for text in texts or () for part in text.split(",") if part.strip()]
+    parts = [part.strip() for text in texts or () for part in text.split(",")]
+    return list(dict.fromkeys(part for part in parts if part))
 
 
 def _ratio(text: str) -> float:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tosaic.runtime.printed import Printed
 
 _PATIENCE = 2.0  # seconds before a line says what goes on
+_NAME = 36  # letters of the first column that are not folded
 
 
 def console(stderr: bool = False) -> Any:
@@ -50,6 +51,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = grid(*columns)
     for row in rows:
         table.add_row(*row)
+    # A name that is folded cannot be read; the columns beside it can be narrower.
+    table.columns[0].no_wrap = max((len(row[0]) for row in rows), default=0) <= _NAME
     console().print(table)
 
 

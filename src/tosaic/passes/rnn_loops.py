@@ -22,6 +22,7 @@ from tosaic.passes.unroll_rnn import STEPS, Line, Parts, State, Weights, directi
 
 aten = torch.ops.aten
 _KINDS = "hidden", "cell"
+_LAST = "tosaic.last"  # results of a loop whose last element is a value that it carries
 
 
 def loops(node: fx.Node, traits: Traits) -> fx.GraphModule | None:
@@ -43,6 +44,31 @@ def loops(node: fx.Node, traits: Traits) -> fx.GraphModule | None:
         return None
     block = next(n for n in range(traits.steps_a_call, 0, -1) if count % n == 0)
     return _Loops(parts, arguments, axis, count, block, held).module()
+
+
+def read_last(module: fx.GraphModule) -> bool:
+    """Let what reads the last element of a loop's results read what the loop carries instead.
+
+    The results of all steps need not be kept then.
+    """
+    changed = False
+    for node in module.graph.find_nodes(op="call_function", target=aten.select.int):
+        item, axis, index = node.args
+        call = item.args[0] if item.target is operator.getitem else None
+        if not isinstance(call, fx.Node) or not torchapi.is_scan(call):
+            continue
+        same, place, found = call.meta.get(_LAST, {}), item.args[1], torchapi.scan_of(call)
+        sizes = item.meta["val"].shape
+        end = 0 if found.back else sizes[axis] - 1
+        at = axis % len(sizes), index % sizes[axis]
+        if place in same and at == (found.axis_of(place), end):
+            with module.graph.inserting_before(node):
+                last = module.graph.call_function(operator.getitem, (call, same[place]))
+            last.meta = dict(node.meta)
+            node.replace_all_uses_with(last)
+            module.graph.erase_node(node)
+            changed = True
+    return changed
 
 
 class _Loops:
@@ -92,6 +118,7 @@ class _Loops:
         sizes.insert(self.axis, self.count)
         line = torchapi.computed_beside(p.node, hidden.new_empty, (sizes,))
         call.meta["val"] = (*shown, line)
+        call.meta[_LAST] = {len(shown): len(shown) - len(self.states)}
         made = []
         for place, value in enumerate(call.meta["val"]):
             item = p.graph.call_function(operator.getitem, (call, place))

@@ -20,6 +20,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.passes.fold_constants import fold
 from tosaic.passes.match import values_of
 
 aten = torch.ops.aten
@@ -27,7 +28,7 @@ _SELECT, _UNBIND = "aten.select.int", "aten.unbind.int"
 _CANDIDATES = 12  # periods that are tried
 _LEAST, _TRIED = 4, 8  # rounds, and where one may begin
 _SEVERAL = 8  # results of a call
-_SMALL = 64  # elements of a constant that differs from round to round
+_SMALL = 4096  # elements of a constant that differs from round to round
 
 
 def roll_loops(module: fx.GraphModule, longest: int) -> int:
@@ -35,6 +36,7 @@ def roll_loops(module: fx.GraphModule, longest: int) -> int:
     made = 0
     if sum(n.op == "call_function" for n in module.graph.nodes) <= longest:
         return made
+    fold(module, _alike)  # such as positions that are counted up
     _take_apart(module.graph)
     while True:
         calls = [n for n in module.graph.nodes if n.op == "call_function"]
@@ -45,6 +47,15 @@ def roll_loops(module: fx.GraphModule, longest: int) -> int:
         _Roll(module, found).replace(f"round_{made}")
         module.graph.eliminate_dead_code()
         made += 1
+
+
+def _alike(known: set[fx.Node]) -> set[fx.Node]:
+    """Calls that are known in every round: what one round alone knows is computed by all."""
+    groups: dict[Any, list[fx.Node]] = defaultdict(list)
+    for node in next(iter(known)).graph.nodes if known else ():
+        if node.op == "call_function":
+            groups[_described(node)].append(node)
+    return {node for group in groups.values() if known.issuperset(group) for node in group}
 
 
 def _take_apart(graph: fx.Graph) -> None:
@@ -134,7 +145,7 @@ def _described(node: fx.Node) -> Any:
     args: tuple[Any, ...] = node.args
     if torchapi.target_name(node) == _SELECT:
         args = args[:2]
-    held = [n.target if n.op == "get_attr" and values_of(n) is not None and _is_large(n) else ""
+    held = [n.target if n.op == "get_attr" and _is_weight(n) else ""
             for n in _operands(node)]  # fmt: skip
     told = fx.map_arg((args, node.kwargs), lambda n: None)
     return node.target, shape, str(told), tuple(held)
@@ -147,9 +158,9 @@ def _operands(node: fx.Node) -> list[fx.Node]:
     return found
 
 
-def _is_large(node: fx.Node) -> bool:
+def _is_weight(node: fx.Node) -> bool:
     found = values_of(node)
-    return found is not None and found.numel() > _SMALL
+    return isinstance(found, torch.nn.Parameter) or (found is not None and found.numel() > _SMALL)
 
 
 def _understood(found: _Rounds) -> bool:

@@ -30,7 +30,7 @@ from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.target import Engine, Target
-from tosaic.pipeline import batches, execution, formats
+from tosaic.pipeline import batches, execution, formats, streaming
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
@@ -270,13 +270,30 @@ class Artifact:
             raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")
         return name or known[0]
 
-    def _trace(self, given: list[Any], engine: str) -> dict[fx.Node, Any]:
-        values = first_values(self.program, given, self._state.values())
+    def step(
+        self, *elements: Any, state: streaming.State | None = None, engine: str | None = None
+    ) -> tuple[Any, streaming.State]:
+        """What a recurrence gives for its next elements, and the state behind them.
+
+        The program is one whose sequences go into one recurrence, compiled with ``unroll=1`` for
+        steps of one element. Without a state it begins as the program does.
+        """
+        run = self._by(self._engine(engine))
+        with torch.no_grad():
+            made, left = streaming.step(self.program, self.partition.pieces, elements, state, run)
+        return (made[0] if len(made) == 1 else made), left
+
+    def _by(self, engine: str) -> execution.Runner:
+        """How an engine runs the graph of a piece."""
 
         def run(piece: Piece, ready: list[Tensor]) -> list[Any]:
             assert piece.graph is not None
             return self._arrays(piece.graph, ready, engine)
 
+        return run
+
+    def _trace(self, given: list[Any], engine: str) -> dict[fx.Node, Any]:
+        values, run = first_values(self.program, given, self._state.values()), self._by(engine)
         with torch.no_grad():
             for piece in self.partition.pieces:
                 execution.one(piece, run, values)

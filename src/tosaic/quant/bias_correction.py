@@ -26,7 +26,7 @@ from tosaic.quant.correlation import Spread
 from tosaic.quant.inputs import DataRun
 from tosaic.quant.loops import Recorded, recorded
 from tosaic.quant.observer import RangeObserver
-from tosaic.quant.weight_rounding import Together, rounded, together
+from tosaic.quant.weight_rounding import Together, rounded, taps_inside, together
 from tosaic.quant.weights import BiasObserver, WeightObserver
 
 _MOST_RECORDED = 1 << 26  # values of all steps of a loop that are held at once
@@ -97,7 +97,11 @@ class LayerRun(DataRun):
         return recorded(self.prepared, {n: partial(look, n) for n in self._layers})
 
     def _look(self, node: fx.Node, x: Tensor, values: Tensor) -> None:
-        """Layers with one weight look at its inputs together, if it is so coarse that it counts."""
+        """Layers with one weight look at its inputs together, if it is so coarse that it counts.
+
+        For int8 weights beside int8 activations it gains 0.2 dB on average and loses 0.8 on MiniLM,
+        at two to five times the time of a compile.
+        """
         weight, _ = self._layers[node]
         if weight.by_data and weight not in self._together:
             self._together[weight] = together(node, values)
@@ -112,7 +116,8 @@ class LayerRun(DataRun):
     def correct_biases(self) -> None:
         """Once all data has been seen."""
         means = {n: mean.rounded() for n, mean in self._means.items() if mean.total is not None}
-        correct_biases(self.prepared, means, self._together)
+        spreads = {w: seen.spread() for w, seen in self._together.items() if seen is not None}
+        correct_biases(self.prepared, means, spreads)
         for branch in self._branches.values():
             branch.correct_biases()
 
@@ -141,7 +146,7 @@ class Mean:
 def correct_biases(
     prepared: fx.GraphModule,
     means: Mapping[fx.Node, Means],
-    together: Mapping[WeightObserver, Together | Spread | None] = MappingProxyType({}),
+    together: Mapping[WeightObserver, Spread | None] = MappingProxyType({}),
 ) -> None:
     """Let biases make up for the rounding of weights; calls that share a bias are one layer."""
     layers: dict[tuple[WeightObserver, BiasObserver], list[fx.Node]] = {}
@@ -174,7 +179,7 @@ class _Layer:
     weight: WeightObserver
     bias: BiasObserver
     values: Tensor
-    together: Together | Spread | None
+    together: Spread | None
 
     def correct(self, given: Tensor) -> None:
         """For so large a mean of each input channel."""
@@ -183,7 +188,9 @@ class _Layer:
         if self.together is not None and self.together.count and self.weight.levels is None:
             limits = self.weight.quant_min, self.weight.quant_max
             self.weight.levels = rounded(self.values, steps, limits, self.together)
-        lost = by_rows(_lost, self.values, self.weight.rounded(self.values), steps)
+        inside = taps_inside(self.node, tuple(self.values.shape[2:]))
+        lost = by_rows(partial(_lost, inside=inside), self.values,
+                       self.weight.rounded(self.values), steps)  # fmt: skip
         mean = self._through(lost, given)
         self.bias.values = self.bias.values + mean.to(self.bias.values.dtype)
 
@@ -203,10 +210,11 @@ class _Layer:
         return spread
 
 
-def _lost(values: Tensor, levels: Tensor, steps: Tensor) -> Tensor:
-    """What rounding takes from weights, together for each output and input."""
+def _lost(values: Tensor, levels: Tensor, steps: Tensor, inside: Tensor) -> Tensor:
+    """What rounding takes from weights, together for each output and input; taps count as often as
+    they are inside of the input."""
     lost = values.double().sub_(levels * steps).reshape(*values.shape[:2], -1)
-    return lost @ lost.new_ones(lost.shape[2])  # which takes less time than a sum of few
+    return lost @ inside
 
 
 def layers_of(prepared: fx.GraphModule) -> dict[fx.Node, tuple[WeightObserver, BiasObserver]]:

@@ -20,6 +20,7 @@ from tosaic.lowering.target import Target
 from tosaic.passes.engine import run
 from tosaic.passes.importer import import_model
 from tosaic.passes.phases import quantization
+from tosaic.passes.rnn_loops import read_last
 from tosaic.passes.roll_loops import roll_loops
 from tosaic.passes.widen_residuals import mark_residuals, outliers
 from tosaic.quant.boundary import WithEnds
@@ -163,6 +164,9 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
         if quantizer.longest_unrolled:
             roll_loops(module, quantizer.longest_unrolled * _CALLS)
         run(module, quantization(quantizer.expand, quantizer.has_int16))
+        if read_last(module):
+            module.graph.eliminate_dead_code()
+            module.recompile()
         mark_carried(module)
         name_points(module)
         return module

@@ -73,6 +73,8 @@ def move_constants_in(module: fx.GraphModule) -> None:
         name = torchapi.target_name(call)
         operands: Any = (*call.args, ())
         kept: list[fx.Node] = list(operands[2]) if name == "while_loop" else []
+        if torchapi.is_scan(call):
+            kept = [*operands[1], *operands[2]]
         given: list[fx.Node] = list(operands[3])
         known = {len(kept) + i: _value(module, n) for i, n in enumerate(given)}
         values = {i: value for i, value in known.items() if value is not None}

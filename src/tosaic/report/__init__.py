@@ -52,11 +52,11 @@ def html(page: Page) -> str:
 def composed(template: str, styles: Iterable[str], scripts: Iterable[str], data: Any) -> str:
     """A page of assets with its data inside of it."""
     parts = {
-        "STYLE": "\n".join(map(_asset, styles)),
+        "STYLE": "\n".join(map(asset, styles)),
         "DATA": _inert(json.dumps(data, separators=(",", ":"), allow_nan=False)),
-        "SCRIPT": '"use strict";\n(() => {\n' + "\n".join(map(_asset, scripts)) + "\n})();",
+        "SCRIPT": '"use strict";\n(() => {\n' + "\n".join(map(asset, scripts)) + "\n})();",
     }
-    text = _asset(template)
+    text = asset(template)
     for name, part in parts.items():
         before, mark, after = text.partition(f"/*{name}*/")
         assert mark, name
@@ -70,5 +70,6 @@ def _inert(data: str) -> str:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a style, a script or a page."""
     return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")

@@ -15,7 +15,8 @@ class Row:
     """A point of a sweep with all that is known of it.
 
     ``group`` are the points that it is compared with: cycles of an NPU are no instructions of a
-    processor, and a ratio to one network's original says nothing of another's.
+    processor, what nobody estimates is neither, and a ratio to one network's original says nothing
+    of another's.
     """
 
     number: int

@@ -27,7 +27,7 @@ from tosaic.search.datasets import Sample, Stream, decoded, fitted
 from tosaic.search.metrics import Metric, source_digest
 from tosaic.search.tasks import REFUSED, Blobs, Result, Task, digest
 
-CHUNK, _CHUNK_BYTES = 64, 1 << 24  # samples and bytes at most
+CHUNK, DEVICE_CHUNK, _CHUNK_BYTES = 64, 256, 1 << 24  # samples and bytes at most
 _PICTURED, _SIDE = 2, 96  # pictures kept of a chunk and form, and pixels of their longer side
 FLOAT = "float"
 
@@ -84,7 +84,7 @@ class Chunk:
         return digest([sample.digest for sample in self.samples])
 
 
-def chunks(stream: Stream, limit: int | None = None) -> Iterator[Chunk]:
+def chunks(stream: Stream, limit: int | None = None, most: int = CHUNK) -> Iterator[Chunk]:
     """The samples of a stream, so many at a time; nothing is kept of those before."""
     held: list[Sample] = []
     start = size = 0
@@ -93,7 +93,7 @@ def chunks(stream: Stream, limit: int | None = None) -> Iterator[Chunk]:
             break
         held.append(sample)
         size += sample.size
-        if len(held) == CHUNK or size >= _CHUNK_BYTES:
+        if len(held) == most or size >= _CHUNK_BYTES:
             yield Chunk(start, tuple(held))
             start, held, size = start + len(held), [], 0
     if held:
@@ -175,7 +175,7 @@ def _outputs(
     """What a model gives for each sample; the last batch is filled up."""
     size = int(examples[0].shape[0]) if examples and examples[0].dim() else 1
     run = _runner(model, engine, device)
-    step = size if engine == FLOAT or isinstance(model, ExportedProgram) else size * CHUNK
+    step = size if isinstance(model, ExportedProgram) else size * len(given)
     found: list[Any] = []
     for start in range(0, len(given), step):
         part = given[start : start + step]
@@ -238,7 +238,8 @@ def tasks_of(
     limit: int | None, seen: list[tuple[str, int]],
 ) -> Iterable[Task]:  # fmt: skip
     """The tasks of a pass; ``seen`` gets the key and the size of each chunk on the way."""
-    for chunk in chunks(stream, limit):
+    on_device = any(form.device for form in forms)
+    for chunk in chunks(stream, limit, DEVICE_CHUNK if on_device else CHUNK):
         key = chunk.key
         seen.append((key, len(chunk.samples)))
         task = task_of(chunk, key, forms, judging, has)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -101,7 +102,7 @@ def forms_of(
     return made
 
 
-def forms_of_sweep(store: Store, engines: Sequence[str]) -> list[Form]:
+def forms_of_sweep(store: Store, engines: Sequence[str], device: str | None) -> list[Form]:
     """The originals and every compiled point of a sweep."""
     made: dict[str, Form] = {}
     for number, point in enumerate(points_of(store), 1):
@@ -111,5 +112,5 @@ def forms_of_sweep(store: Store, engines: Sequence[str]) -> list[Form]:
         made.setdefault(point.network.program, form_of_original(point.network))
         for engine in engines or ["tosa"]:
             name = f"{number}: {point.title}" + f" on {engine}" * (len(engines) > 1)
-            made[name] = form_of(point.network, name, found, engine)
+            made[name] = replace(form_of(point.network, name, found, engine), device=device or "")
     return list(made.values())

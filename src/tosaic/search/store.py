@@ -98,8 +98,15 @@ class Store:
 
     def run(self, executor: Executor, tasks: Iterable[Task]) -> Iterator[Done]:
         """Run the tasks of which a result is missing, and keep each as it comes."""
-        waiting = (t for t in tasks if not all(map(self.has, t.keys)))
-        for done in executor.run(waiting):
+        begun: set[str] = set()
+
+        def waiting() -> Iterator[Task]:
+            for task in tasks:
+                if begun.isdisjoint(task.keys) and not all(map(self.has, task.keys)):
+                    begun.update(task.keys)
+                    yield task
+
+        for done in executor.run(waiting()):
             self._keep_outcome(done.task, done.outcome)
             yield done
 

@@ -117,7 +117,9 @@ class Sweep(Printed):
         return made
 
     def parts(self) -> Iterable[Any]:
-        numbers = ["", self.metric, "cycles", "ms", "SRAM", "flash", "on the CPU"]
+        units = dict.fromkeys(row.unit for row in self.rows if row.cycles is not None)
+        cost = ", ".join(units) or "cycles"
+        numbers = ["", self.metric, cost, "ms", "SRAM", "flash", "on the CPU"]
         columns = ["", "front", "point", *numbers[1:], "problem"]
         table = grid(*columns, numbers=numbers)
         for row in sorted(self.rows, key=lambda r: (not r.is_on_front, r.number)):
@@ -284,9 +286,10 @@ def _rows_of(
         )  # fmt: skip
         if not row.problem:
             own, original = scores.get(key), scores.get(network.title)
+            unit = "no estimate" if data["cycles"] is None else data["unit"]
             row = replace(
                 row, **{name: data[name] for name in _MEASURED}, checks=tuple(data["checks"]),
-                group=f"{data['unit']} {network.title if told['is_relative'] else ''}".strip(),
+                group=f"{unit} {network.title if told['is_relative'] else ''}".strip(),
                 problem=own.problem if own is not None else "",
                 original=original.score if original is not None else None,
             )  # fmt: skip

@@ -41,13 +41,22 @@ const plainName = (name) => name.replace(/^(aten|quantized_decomposed|torchao)\.
 
 // Views: "layers" joins the operators of a call, "operators" shows each.
 const views = data.views;
-for (const view of Object.values(views)) {
+for (const [name, view] of Object.entries(views)) {
   view.of = [];
   view.members.forEach((members, index) => members.forEach((n) => { view.of[n] = index; }));
   view.after = view.members.map(() => []);
   view.before = view.members.map(() => []);
   view.edges.forEach(([start, end], e) => { view.after[start].push(e); view.before[end].push(e); });
-  view.items = view.members.map(summary);
+  view.items = view.members.map((members) => name === "modules" ? folded(members) : summary(members));
+}
+
+// A module with all that is in it, under the path that its parts share.
+function folded(members) {
+  const item = summary(members), paths = members.map((n) => (nodes[n].loc || {}).module).filter(Boolean).map((path) => path.split("."));
+  if (!paths.length) return item;
+  const shared = paths[0].filter((part, i) => paths.every((path) => path.slice(0, i + 1).join(".") === paths[0].slice(0, i + 1).join("."))).join(".");
+  if (members.length < 2 || !shared) return item;
+  return { ...item, label: shared, module: `${whole(members.length)} operators` };
 }
 
 function summary(members) {
@@ -79,7 +88,7 @@ const lineOf = (loc) => loc && loc.file ? loc.file + ":" + loc.line : "";
 // What to measure cost by: cycles where a device has them.
 const METRICS = [
   ["cycles", "Cycles", (i) => i.cycles, (n) => short(n) + " cycles"],
-  ["traffic", "Traffic", (i) => i.traffic, bytes],
+  ["traffic", "Memory traffic", (i) => i.traffic, bytes],
   ["macs", "Multiplications", (i) => i.macs, (n) => short(n)],
   ["weights", "Weights", (i) => i.weights, bytes],
 ].filter(([, , measure]) => views.operators.items.some((i) => measure(i) > 0));

@@ -147,17 +147,30 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
 
 
 def add(layer: Add, core: Core) -> Call | None:
-    """The sum of two tensors, each by a table, which has the shift of the sum to the left."""
-    made = layer.requant
-    multiplier, shift = int(made.multiplier[0]), int(made.shift[0])
-    tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(33 - shift, 0)
-    shift = max(shift, 33)
-    if shift > 54 or np.abs(tables).max(1).sum() >= 1 << 31:
+    """The sum of two tensors, each by a table."""
+    found = sum_by_tables(layer, 33, 54, 1 << 31)
+    if found is None:
         return None
-    scale = multiplier, (1 << (shift - 33)) + (made.zp << (shift - 32)), shift - 32
+    tables, shift = found
+    offset = (1 << (shift - 33)) + (layer.requant.zp << (shift - 32))
+    return sum_call("dsp", layer, tables, (offset, shift - 32))
+
+
+def sum_by_tables(layer: Add, least: int, most: int, room: int) -> tuple[Array, int] | None:
+    """Both tables, which have the sum's shift to the left up to the least one, and the shift."""
+    shift = int(layer.requant.shift[0])
+    tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(least - shift, 0)
+    shift = max(shift, least)
+    return None if shift > most or np.abs(tables).max(1).sum() >= room else (tables, shift)
+
+
+def sum_call(form: str, layer: Add, tables: Array, scale: tuple[int, ...]) -> Call:
+    """The call of a form's sum: tables in the order of bytes, the multiplier and what is behind."""
+    made = layer.requant
+    numbers = np.array([int(made.multiplier[0]), *scale], "<i4")
     return Call(
-        "tk_add_s8_dsp", "add_s8_dsp.h", (layer.size, made.lo, made.hi),
-        by_byte(tables) + np.array(scale, "<i4").tobytes(),
+        f"tk_add_s8_{form}", f"add_s8_{form}.h", (layer.size, made.lo, made.hi),
+        np.roll(tables, 128, 1).astype("<i4").tobytes() + numbers.tobytes(),
         b"" if made.lut is None else made.lut.tobytes(),
     )  # fmt: skip
 
@@ -184,11 +197,6 @@ def matmul(layer: MatMul, core: Core) -> Call | None:
         scratch=24 * groups + BLOCK + (tile + 1) // 2 * 4 * (2 * groups + 8) + 4 * layer.h
         + 12 * groups, align=8,
     )  # fmt: skip
-
-
-def by_byte(tables: Array) -> bytes:
-    """Tables by int8 from -128 on, in the order of bytes from 0 on."""
-    return np.roll(tables, 128, 1).astype("<i4").tobytes()
 
 
 FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {

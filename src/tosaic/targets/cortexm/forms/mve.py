@@ -9,7 +9,7 @@ import numpy as np
 
 from tosaic.ir.graph import Array
 from tosaic.targets.cortexm.cores import Core
-from tosaic.targets.cortexm.forms.dsp import by_byte
+from tosaic.targets.cortexm.forms.dsp import sum_by_tables, sum_call
 from tosaic.targets.cortexm.forms.portable import folded_bias, largest_sum
 from tosaic.targets.cortexm.layers import Add, Call, Conv, MatMul, Requant
 
@@ -97,19 +97,12 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
 
 
 def add(layer: Add, core: Core) -> Call | None:
-    """The sum of two tensors, each by a table, which has the shift of the sum to the left."""
-    made = layer.requant
-    multiplier, shift = int(made.multiplier[0]), int(made.shift[0])
-    tables = np.stack([layer.a, layer.b]).astype(np.int64) << max(32 - shift, 0)
-    shift = max(shift, 32)
-    if shift > 53 or np.abs(tables).max(1).sum() >= 1 << 30:
+    """The sum of two tensors, each by a table."""
+    found = sum_by_tables(layer, 32, 53, 1 << 30)
+    if found is None:
         return None
-    scale = multiplier, made.zp << (shift - 31), 31 - shift
-    return Call(
-        "tk_add_s8_mve", "add_s8_mve.h", (layer.size, made.lo, made.hi),
-        by_byte(tables) + np.array(scale, "<i4").tobytes(),
-        b"" if made.lut is None else made.lut.tobytes(),
-    )  # fmt: skip
+    tables, shift = found
+    return sum_call("mve", layer, tables, (layer.requant.zp << (shift - 31), 31 - shift))
 
 
 def matmul(layer: MatMul, core: Core) -> Call | None:

@@ -37,6 +37,16 @@
 #define TK_MVE 0
 #endif
 
+/* Out of line: layers share the code. */
+#if defined(__clang__)
+#define TK_SHARED static __attribute__((noinline, unused))
+#elif defined(__GNUC__)
+/* Inline assembly takes every register, the frame pointer among them, in builds for debugging, too. */
+#define TK_SHARED static __attribute__((noinline, unused, optimize("O2", "omit-frame-pointer")))
+#else
+#define TK_SHARED static
+#endif
+
 TK_HOT int32_t tk_min(int32_t a, int32_t b) { return a < b ? a : b; }
 
 TK_HOT int32_t tk_max(int32_t a, int32_t b) { return a > b ? a : b; }

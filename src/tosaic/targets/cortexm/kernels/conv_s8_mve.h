@@ -62,7 +62,7 @@ struct tk_block_mve {
         TK_VECTORS)
 
 /* All channels from `packed` to the block's end, for three pixels. */
-TK_SHARED_MVE void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t *packed)
+TK_SHARED void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t *packed)
 {
     register const uint8_t *w __asm__("r7") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;
@@ -70,7 +70,7 @@ TK_SHARED_MVE void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t 
 }
 
 /* The same with sums that are shifted to the left before. */
-TK_SHARED_MVE void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t *packed)
+TK_SHARED void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t *packed)
 {
     register const uint8_t *w __asm__("r7") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;
@@ -78,7 +78,7 @@ TK_SHARED_MVE void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t 
 }
 
 /* The same with results of int16. */
-TK_SHARED_MVE void tk_block_int16_mve(struct tk_block_mve *block, const uint8_t *packed)
+TK_SHARED void tk_block_int16_mve(struct tk_block_mve *block, const uint8_t *packed)
 {
     register const uint8_t *w __asm__("r7") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;

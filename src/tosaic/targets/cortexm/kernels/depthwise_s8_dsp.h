@@ -38,95 +38,60 @@ struct tk_channel_dsp {
 #define TK_DEPTHWISE_REGISTERS                                                                      \
     "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory"
 
+/* The sums of some columns, then what is done with them, until the line ends. */
+#define TK_DEPTHWISE(name, columns, rest)                                                           \
+    TK_SHARED void name(const int32_t *line, struct tk_channel_dsp *channel)                        \
+    {                                                                                               \
+        register const int32_t *p __asm__("r0") = line;                                             \
+        register struct tk_channel_dsp *k __asm__("r1") = channel;                                  \
+        __asm__ volatile(                                                                           \
+            "1:\n\t"                                                                                \
+            "ldm r1!, {r6, r7, r8, r9, r10, r11}\n\t"                                               \
+            "ldr r2, [r1]\n\t"                                                                      \
+            "ldrd r12, lr, [r0], #32\n\t" columns                                                   \
+            "ldm r1, {r6, r7, r8, r9, r10, r11, r12, lr}\n\t" rest                                  \
+            "cmp r0, lr\n\t"                                                                        \
+            "sub r1, r1, #24\n\t"                                                                   \
+            "bne 1b"                                                                                \
+            : "+r"(p), "+r"(k)                                                                      \
+            :                                                                                       \
+            : TK_DEPTHWISE_REGISTERS);                                                              \
+    }
+#define TK_FOUR_REST(clamp)                                                                         \
+    "smmla r2, r2, r7, r8\n\tsmmla r3, r3, r7, r8\n\tsmmla r4, r4, r7, r8\n\tsmmla r5, r5, r7, r8\n\t"\
+    "asr r2, r2, r9\n\tasr r3, r3, r9\n\tasr r4, r4, r9\n\tasr r5, r5, r9\n\t" clamp                \
+    "strb r5, [r11, r12]\n\tstrb r3, [r11]\n\tstrb r4, [r10, r12]\n\tstrb r2, [r10]\n\t"            \
+    "add r10, r10, r12, lsl #1\n\tadd r11, r11, r12, lsl #1\n\tstrd r10, r11, [r1, #16]\n\t"
+#define TK_TWO_REST(clamp)                                                                          \
+    "smmla r2, r2, r7, r8\n\tsmmla r4, r4, r7, r8\n\tasr r2, r2, r9\n\tasr r4, r4, r9\n\t" clamp    \
+    "strb r4, [r10, r12]\n\tstrb r2, [r10]\n\tadd r10, r10, r12, lsl #1\n\tstr r10, [r1, #16]\n\t"
 #define TK_DEPTHWISE_1(name, A, B, clamp)                                                           \
-    TK_SHARED void name(const int32_t *line, struct tk_channel_dsp *channel)                        \
-    {                                                                                               \
-        register const int32_t *p __asm__("r0") = line;                                             \
-        register struct tk_channel_dsp *k __asm__("r1") = channel;                                  \
-        __asm__ volatile(                                                                           \
-            "1:\n\t"                                                                                \
-            "ldm r1!, {r6, r7, r8, r9, r10, r11}\n\t"                                               \
-            "ldr r2, [r1]\n\t"                                                                      \
-            "ldrd r12, lr, [r0], #32\n\t"                                                           \
-            "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\t" TK_COLUMN("r2", "r3", A, B, "r6", "r7")    \
-            "ldrd r12, lr, [r0], #32\n\t" TK_COLUMN("r2", "r3", A, B, "r8", "r9")                   \
-                TK_COLUMN("r4", "r5", A, B, "r6", "r7")                                             \
-            "ldrd r12, lr, [r0]\n\t" TK_COLUMN("r2", "r3", A, B, "r10", "r11")                      \
-                TK_COLUMN("r4", "r5", A, B, "r8", "r9")                                             \
-            "ldrd r12, lr, [r0, #32]\n\t" TK_COLUMN("r4", "r5", A, B, "r10", "r11")                 \
-            "ldm r1, {r6, r7, r8, r9, r10, r11, r12, lr}\n\t"                                       \
-            "smmla r2, r2, r7, r8\n\tsmmla r3, r3, r7, r8\n\t"                                      \
-            "smmla r4, r4, r7, r8\n\tsmmla r5, r5, r7, r8\n\t"                                      \
-            "asr r2, r2, r9\n\tasr r3, r3, r9\n\tasr r4, r4, r9\n\tasr r5, r5, r9\n\t" clamp        \
-            "strb r5, [r11, r12]\n\tstrb r3, [r11]\n\t"                                             \
-            "strb r4, [r10, r12]\n\tstrb r2, [r10]\n\t"                                             \
-            "add r10, r10, r12, lsl #1\n\tadd r11, r11, r12, lsl #1\n\t"                            \
-            "strd r10, r11, [r1, #16]\n\t"                                                          \
-            "cmp r0, lr\n\t"                                                                        \
-            "sub r1, r1, #24\n\t"                                                                   \
-            "bne 1b"                                                                                \
-            : "+r"(p), "+r"(k)                                                                      \
-            :                                                                                       \
-            : TK_DEPTHWISE_REGISTERS);                                                              \
-    }
+    TK_DEPTHWISE(name,                                                                              \
+        "mov r3, r2\n\tmov r4, r2\n\tmov r5, r2\n\t" TK_COLUMN("r2", "r3", A, B, "r6", "r7")        \
+        "ldrd r12, lr, [r0], #32\n\t" TK_COLUMN("r2", "r3", A, B, "r8", "r9")                       \
+            TK_COLUMN("r4", "r5", A, B, "r6", "r7")                                                 \
+        "ldrd r12, lr, [r0]\n\t" TK_COLUMN("r2", "r3", A, B, "r10", "r11")                          \
+            TK_COLUMN("r4", "r5", A, B, "r8", "r9")                                                 \
+        "ldrd r12, lr, [r0, #32]\n\t" TK_COLUMN("r4", "r5", A, B, "r10", "r11"),                    \
+        TK_FOUR_REST(clamp))
 #define TK_DEPTHWISE_2(name, A, B, clamp)                                                           \
-    TK_SHARED void name(const int32_t *line, struct tk_channel_dsp *channel)                        \
-    {                                                                                               \
-        register const int32_t *p __asm__("r0") = line;                                             \
-        register struct tk_channel_dsp *k __asm__("r1") = channel;                                  \
-        __asm__ volatile(                                                                           \
-            "1:\n\t"                                                                                \
-            "ldm r1!, {r6, r7, r8, r9, r10, r11}\n\t"                                               \
-            "ldr r2, [r1]\n\t"                                                                      \
-            "ldrd r12, lr, [r0], #32\n\t"                                                           \
-            "mov r4, r2\n\t" TK_HALF("r2", A, B, "r6", "r7")                                        \
-            "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r2", A, B, "r8", "r9")                           \
-            "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r2", A, B, "r10", "r11")                         \
-                TK_HALF("r4", A, B, "r6", "r7")                                                     \
-            "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r4", A, B, "r8", "r9")                           \
-            "ldrd r12, lr, [r0]\n\t" TK_HALF("r4", A, B, "r10", "r11")                              \
-            "ldm r1, {r6, r7, r8, r9, r10, r11, r12, lr}\n\t"                                       \
-            "smmla r2, r2, r7, r8\n\tsmmla r4, r4, r7, r8\n\t"                                      \
-            "asr r2, r2, r9\n\tasr r4, r4, r9\n\t" clamp                                            \
-            "strb r4, [r10, r12]\n\tstrb r2, [r10]\n\t"                                             \
-            "add r10, r10, r12, lsl #1\n\t"                                                         \
-            "str r10, [r1, #16]\n\t"                                                                \
-            "cmp r0, lr\n\t"                                                                        \
-            "sub r1, r1, #24\n\t"                                                                   \
-            "bne 1b"                                                                                \
-            : "+r"(p), "+r"(k)                                                                      \
-            :                                                                                       \
-            : TK_DEPTHWISE_REGISTERS);                                                              \
-    }
-#define TK_DEPTHWISE_ROW(name, A, B, clamp)                                                           \
-    TK_SHARED void name(const int32_t *line, struct tk_channel_dsp *channel)                        \
-    {                                                                                               \
-        register const int32_t *p __asm__("r0") = line;                                             \
-        register struct tk_channel_dsp *k __asm__("r1") = channel;                                  \
-        __asm__ volatile(                                                                           \
-            "1:\n\t"                                                                                \
-            "ldm r1!, {r6, r7, r8, r9, r10, r11}\n\t"                                               \
-            "ldr r2, [r1]\n\t"                                                                      \
-            "ldrd r12, lr, [r0], #32\n\t"                                                           \
-            "mov r4, r2\n\t" TK_HALF("r2", A, B, "r6", "r7")                                        \
-            "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r2", A, B, "r8", "r9")                           \
-                TK_HALF("r4", A, B, "r6", "r7")                                                     \
-            "ldrd r12, lr, [r0]\n\t" TK_HALF("r2", A, B, "r10", "r11")                              \
-                TK_HALF("r4", A, B, "r8", "r9")                                                     \
-            "ldrd r12, lr, [r0, #32]\n\t" TK_HALF("r4", A, B, "r10", "r11")                         \
-            "ldm r1, {r6, r7, r8, r9, r10, r11, r12, lr}\n\t"                                       \
-            "smmla r2, r2, r7, r8\n\tsmmla r4, r4, r7, r8\n\t"                                      \
-            "asr r2, r2, r9\n\tasr r4, r4, r9\n\t" clamp                                            \
-            "strb r4, [r10, r12]\n\tstrb r2, [r10]\n\t"                                             \
-            "add r10, r10, r12, lsl #1\n\t"                                                         \
-            "str r10, [r1, #16]\n\t"                                                                \
-            "cmp r0, lr\n\t"                                                                        \
-            "sub r1, r1, #24\n\t"                                                                   \
-            "bne 1b"                                                                                \
-            : "+r"(p), "+r"(k)                                                                      \
-            :                                                                                       \
-            : TK_DEPTHWISE_REGISTERS);                                                              \
-    }
+    TK_DEPTHWISE(name,                                                                              \
+        "mov r4, r2\n\t" TK_HALF("r2", A, B, "r6", "r7")                                            \
+        "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r2", A, B, "r8", "r9")                               \
+        "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r2", A, B, "r10", "r11")                             \
+            TK_HALF("r4", A, B, "r6", "r7")                                                         \
+        "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r4", A, B, "r8", "r9")                               \
+        "ldrd r12, lr, [r0]\n\t" TK_HALF("r4", A, B, "r10", "r11"),                                 \
+        TK_TWO_REST(clamp))
+#define TK_DEPTHWISE_ROW(name, A, B, clamp)                                                         \
+    TK_DEPTHWISE(name,                                                                              \
+        "mov r4, r2\n\t" TK_HALF("r2", A, B, "r6", "r7")                                            \
+        "ldrd r12, lr, [r0], #32\n\t" TK_HALF("r2", A, B, "r8", "r9")                               \
+            TK_HALF("r4", A, B, "r6", "r7")                                                         \
+        "ldrd r12, lr, [r0]\n\t" TK_HALF("r2", A, B, "r10", "r11")                                  \
+            TK_HALF("r4", A, B, "r8", "r9")                                                         \
+        "ldrd r12, lr, [r0, #32]\n\t" TK_HALF("r4", A, B, "r10", "r11"),                            \
+        TK_TWO_REST(clamp))
 TK_DEPTHWISE_1(tk_depthwise1_even_dsp, "r12", "lr", TK_FOUR_SATURATED)
 TK_DEPTHWISE_1(tk_depthwise1_odd_dsp, "lr", "r12", TK_FOUR_SATURATED)
 TK_DEPTHWISE_1(tk_depthwise1_even_exact_dsp, "r12", "lr", TK_FOUR_BOUND)

@@ -48,7 +48,7 @@ struct tk_lines_mve {
     "vldrw.32 q0, [q1, #128]!\n\tvldrw.32 q3, [q1, #128]!\n\tvmladav.s8 r0, q0, q4\n\t"             \
     "vmladav.s8 r2, q0, q6\n\tvmladav.s8 r4, q3, q4\n\tvmladav.s8 r6, q3, q6\n\t"
 #define TK_LINES_MVE(name, step, store)                                                             \
-    TK_SHARED_MVE void name(struct tk_lines_mve *lines, const uint8_t *packed, const int8_t *line)  \
+    TK_SHARED void name(struct tk_lines_mve *lines, const uint8_t *packed, const int8_t *line)  \
     {                                                                                               \
         register struct tk_lines_mve *k __asm__("r12") = lines;                                     \
         register const uint8_t *w __asm__("r11") = packed;                                          \
@@ -108,7 +108,7 @@ TK_HOT void tk_sum_lines_mve(struct tk_lines_mve *lines, const uint8_t *w, const
 }
 
 /* `columns` columns of up to 16 channels of four rows, interleaved. */
-TK_SHARED_MVE void tk_interleave_mve(int8_t *to, const int8_t *const *rows, const int32_t *steps,
+TK_SHARED void tk_interleave_mve(int8_t *to, const int8_t *const *rows, const int32_t *steps,
     int32_t columns, int32_t channels)
 {
     const int8_t *a = rows[0], *b = rows[1], *c = rows[2], *d = rows[3];

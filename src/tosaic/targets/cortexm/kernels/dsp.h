@@ -4,16 +4,6 @@
 
 #include "common.h"
 
-/* Out of line: layers share the code. */
-#if defined(__clang__)
-#define TK_SHARED static __attribute__((noinline, unused))
-#elif defined(__GNUC__)
-/* Inline assembly takes every register, the frame pointer among them, in builds for debugging, too. */
-#define TK_SHARED static __attribute__((noinline, unused, optimize("O2", "omit-frame-pointer")))
-#else
-#define TK_SHARED static
-#endif
-
 /* Bytes 0 and 2 of a word, or 1 and 3, as a pair of int16. */
 TK_HOT int32_t tk_even_bytes(int32_t word)
 {

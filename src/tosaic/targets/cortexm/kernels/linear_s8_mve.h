@@ -15,7 +15,7 @@
 
 /* All channels from `packed` to `end` of a row of `more` vectors and one. */
 #define TK_ROW_MVE(name, store)                                                                     \
-    TK_SHARED_MVE void name(const int8_t *x, int8_t *y, const uint8_t *packed,                      \
+    TK_SHARED void name(const int8_t *x, int8_t *y, const uint8_t *packed,                      \
         const uint8_t *end, int32_t more, const int32_t *zp_lo_hi)                                  \
     {                                                                                               \
         register const uint8_t *w __asm__("r7") = packed;                                           \

@@ -13,7 +13,7 @@
     "ldrd r2, r4, [r12, #44]\n\tldr r10, [r12, #52]\n\tvadd.i32 q4, q4, r2\n\t"                     \
     "vadd.i32 q5, q5, r4\n\tvadd.i32 q6, q6, r10\n\t"
 #define TK_ROWS_MVE(name, store)                                                                    \
-    TK_SHARED_MVE void name(struct tk_block_mve *block, const uint8_t *packed)                      \
+    TK_SHARED void name(struct tk_block_mve *block, const uint8_t *packed)                      \
     {                                                                                               \
         register const uint8_t *w __asm__("r7") = packed;                                           \
         register struct tk_block_mve *b __asm__("r12") = block;                                     \
@@ -52,7 +52,7 @@ TK_HOT int32_t tk_sum_mve(const int8_t *from, int32_t size)
 }
 
 /* Four columns, `step` bytes from one element to the next, `apart` bytes from one to another. */
-TK_SHARED_MVE void tk_columns_mve(int8_t *to, const int8_t *from, int32_t step, int32_t apart,
+TK_SHARED void tk_columns_mve(int8_t *to, const int8_t *from, int32_t step, int32_t apart,
     int32_t c, int32_t a_zp, int32_t b_zp, const int32_t *scale)
 {
     const int32_t steps = (c + 15) / 16;

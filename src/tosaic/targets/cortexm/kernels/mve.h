@@ -4,16 +4,6 @@
 
 #include "common.h"
 
-/* Out of line: layers share the code. */
-#if defined(__clang__)
-#define TK_SHARED_MVE static __attribute__((noinline, unused))
-#elif defined(__GNUC__)
-/* Inline assembly takes every register, the frame pointer among them, in builds for debugging, too. */
-#define TK_SHARED_MVE static __attribute__((noinline, unused, optimize("O2", "omit-frame-pointer")))
-#else
-#define TK_SHARED_MVE static
-#endif
-
 #define TK_VECTORS                                                                                  \
     "d0", "d1", "d2", "d3", "d4", "d5", "d6", "d7", "d8", "d9", "d10", "d11", "d12", "d13", "d14",  \
         "d15"
