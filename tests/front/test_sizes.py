@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import warnings
 from pathlib import Path
 from typing import Any
@@ -78,6 +79,13 @@ def test_one_quantization_holds_for_all_sizes(scheme: str) -> None:
     assert "half=8; half=16; half=32" in made.report.settings["sizes"]
 
 
+def test_several_sizes_are_pickled_together() -> None:
+    _, made = speech(sizes=[8, 16])
+    copy, x = pickle.loads(pickle.dumps(made)), frames(16)
+    assert copy.sizes == made.sizes
+    assert torch.equal(copy.run(x), made.run(x))
+
+
 def test_what_fits_no_size_is_told_those_there_are() -> None:
     _, made = speech(sizes=[8, 16])
     with pytest.raises(tosaic.InvalidInput, match=r"\[1, 8, 20\]; there is half=8; half=16"):
@@ -113,6 +121,16 @@ def test_a_few_sizes_are_chosen_and_named() -> None:
         _, made = speech(sizes=None)
     assert isinstance(made, SizedArtifact)
     assert len(made.sizes) == 3
+
+
+def test_other_sizes_lie_in_memory_as_the_example_does() -> None:
+    x = torch.randn(1, 16, 8).transpose(1, 2)
+    made: Any = tosaic.compile(
+        Speech().eval(), (x,), target="TOSA-1.0+FP", sizes=[4, 8],
+        dynamic_shapes=({2: 2 * Dim("half", min=4, max=64)},),
+    )  # fmt: skip
+    orders = [each.partition.pieces[0].input_orders for each in made.variants.values()]
+    assert orders[0] == orders[1]
 
 
 def test_an_exported_program_has_sizes_too() -> None:

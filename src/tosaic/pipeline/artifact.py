@@ -70,7 +70,7 @@ class Artifact:
         """What it holds, and the state that runs left; the target by its name and options."""
         own = {f.name: getattr(self, f.name) for f in fields(self) if f.name != "made_for"}
         held = own, dict(self.device.options), self.__dict__.get("_state")
-        return _unpickled, (torchapi.dumps(held),)
+        return _unpickled, (torchapi.dumps(held), type(self))
 
     @cached_property
     def device(self) -> Target:
@@ -328,9 +328,9 @@ class Artifact:
             raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")
 
 
-def _unpickled(data: bytes) -> Artifact:
+def _unpickled(data: bytes, kind: type[Artifact] = Artifact) -> Artifact:
     own, options, state = torchapi.loads(data)
-    made = Artifact(**own, made_for=target_of(own["target"], options))
+    made = kind(**own, made_for=target_of(own["target"], options))
     if state is not None:
         made.__dict__["_state"] = state
     return made

@@ -247,8 +247,13 @@ def _is_array(value: Any) -> bool:
 
 
 def _resized(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
-    """A tensor cut off or repeated along its axes."""
+    """A tensor cut off or repeated along its axes, which keep their order in memory."""
+    if tuple(tensor.shape) == shape:
+        return tensor
+    strides = tensor.stride()
+    order = sorted(range(tensor.dim()), key=lambda axis: -strides[axis])
     for axis, size in enumerate(shape):
         if tensor.shape[axis] != size:
             tensor = tensor.index_select(axis, torch.arange(size) % max(tensor.shape[axis], 1))
-    return tensor
+    back = [order.index(axis) for axis in range(tensor.dim())]
+    return tensor.permute(order).contiguous().permute(back)

@@ -75,11 +75,12 @@ def constant_name(node: fx.Node) -> str:
 def adopt_names(module: fx.GraphModule, other: fx.GraphModule) -> None:
     """Give values the names of another size of the program, where both have the same calls."""
     for (_, ours), (_, theirs) in zip(parts_of(module), parts_of(other)):
-        pairs = list(zip(ours.graph.nodes, theirs.graph.nodes))
-        if len(ours.graph.nodes) == len(theirs.graph.nodes) and all(
-            a.op == b.op and _operator(a) == _operator(b) for a, b in pairs
-        ):
-            for node, like in pairs:
+        one, two = (
+            [n for n in part.graph.nodes if n.op in ("placeholder", "call_function")]
+            for part in (ours, theirs)
+        )
+        if list(map(_operator, one)) == list(map(_operator, two)):
+            for node, like in zip(one, two):
                 node.meta[_NAME] = name_of(like)
 
 
