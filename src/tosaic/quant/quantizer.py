@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 from torch import Tensor, fx
@@ -91,17 +92,22 @@ class TosaicQuantizer:
         self._steps = Steps()
 
     def expand(self, module: fx.GraphModule) -> bool:
-        """Replace calls that are refused by their parts, if none of these is."""
+        """Replace calls that are refused by their parts, if none of these is.
+
+        Parts for the device come first; then those that it and its host take together.
+        """
         mark(module.graph, self.schemes)
         known, self._made = constants(module.graph), {}
-        trial, plain = self._trial(known), self._float_trial(known)
+        trials, plain = self._trials(known), self._float_trial(known)
 
-        def refuses(node: fx.Node) -> bool:
-            judge = plain if self._scheme(node) is None else trial
-            return node not in known and judge is not None and judge.refusal(node) is not None
+        def refuses(node: fx.Node, count: int) -> bool:
+            judges = trials[:count] if self._scheme(node) is not None else plain
+            refused = bool(judges) and all(judge.refusal(node) for judge in judges)
+            return node not in known and refused
 
-        steps = self._device.traits.steps_at_once
-        return expand(module, refuses, constants=known, steps_at_once=steps) > 0
+        steps, counts = self._device.traits.steps_at_once, range(1, len(trials) + 1)
+        told = (partial(refuses, count=count) for count in counts)
+        return sum(expand(module, t, constants=known, steps_at_once=steps) for t in told) > 0
 
     @property
     def has_int16(self) -> bool:
@@ -112,15 +118,14 @@ class TosaicQuantizer:
     def _device(self) -> Target:
         return self.target or Target(self.schemes.env, Env.parse(self.schemes.env))
 
-    def _trial(self, known: set[fx.Node]) -> Trial:
-        return Trial(known, self._device, self._kind, self._scheme)
+    def _trials(self, known: set[fx.Node]) -> list[Trial]:
+        """Those of the device, and of the host that takes what it refuses."""
+        return [Trial(known, each, self._kind, self._scheme) for each in self._device.devices]
 
-    def _float_trial(self, known: set[fx.Node]) -> front.Trial | None:
+    def _float_trial(self, known: set[fx.Node]) -> list[front.Trial]:
         """For calls that are left in float, where the target has floats."""
-        target = self.target
-        if target is None or "FP" not in target.env.profiles:
-            return None
-        return front.Trial(target, known)
+        has_floats = self.target is not None and "FP" in self.target.env.profiles
+        return [front.Trial(self._device, known)] if has_floats else []
 
     def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
         """The integers that a call reads an operand in, or gives its result in."""
@@ -144,7 +149,7 @@ class TosaicQuantizer:
         others = {node for node in model.graph.nodes if _KEY in node.meta}
         self._made, self._specs = choices(model.graph, self.schemes), {}
         self._steps = Steps(model.graph.nodes)
-        trial = self._trial(known)
+        trial, *hosts = self._trials(known)
         joined = joined_sums(model.graph, trial, self._scheme) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
         self._curves = curves_in(model.graph, joined, self._scheme, self._ends, trial, self._steps)
@@ -160,7 +165,7 @@ class TosaicQuantizer:
             elif self._is_bent(node):
                 self._bend(node, self._curves[node])
             elif node.op == "call_function":
-                done |= self._close(node, trial, joined.get(node, ()))
+                done |= self._close(node, trial, joined.get(node, ()), hosts)
         self._come_in_once(model.graph)
         self._tell(set(known) | others)
         if isinstance(self.schemes.io, BoundarySpec):
@@ -187,13 +192,17 @@ class TosaicQuantizer:
                 if is_real(node) or choice.reason:
                     self.choices[node.name] = choice
 
-    def _close(self, node: fx.Node, trial: Trial, before: tuple[fx.Node, ...]) -> set[fx.Node]:
+    def _close(
+        self, node: fx.Node, trial: Trial, before: tuple[fx.Node, ...], hosts: list[Trial]
+    ) -> set[fx.Node]:
         """Annotate a call with what rides on it, or say why not; what it is done with."""
         norm = norm_of(node) if self.training else None
         rider = self._rider(norm or node)
         if rider is not None and trial.refusal(*before, node, rider) is not None:
             rider = None
         refusal = None if rider is not None else self._refusal(trial, *before, node)
+        if refusal is not None and any(self._refusal(t, *before, node) is None for t in hosts):
+            refusal = None
         if refusal is not None:
             self.refused[node.name] = refusal
             self._made[node] = self._made[node].refused(refusal.reason)
