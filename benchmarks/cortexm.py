@@ -19,7 +19,7 @@ from torch import Tensor, nn
 
 import tosaic
 from tosaic.sim.cortexm import qemu
-from tosaic.sim.cortexm.network import NetworkRun, run_network
+from tosaic.sim.cortexm.network import Job, NetworkRun, run_network
 
 
 def block(cin: int, cout: int, kernel: int | tuple[int, int], stride: int = 1, groups: int = 1,
@@ -200,7 +200,7 @@ def measured(name: str, core: str, **options: str) -> tuple[NetworkRun, bool]:
 
     wanted = Model(graph).run(*given)
     places = [np.zeros(value.shape, value.dtype.array) for value in graph.outputs]
-    ran = run_network(core, made.files, made.name, given, places, count=True)
+    ran = run_network(core, Job(made.files, made.name, given, places), count=True)
     equal = all(np.array_equal(a, b) for a, b in zip(ran.outputs, wanted, strict=True))
     return ran, equal
 

@@ -147,6 +147,7 @@ def compile(
     scheme: str | Schemes | None = None,
     calibration: Iterable[Any] | str | os.PathLike[str] | Calibration | None = None,
     dynamic_shapes: Any = None,
+    sizes: Iterable[Any] | None = None,
     io: Any = None,
     preserve_io_quantization: bool = False,
     accuracy: Goal | None = None,
@@ -162,7 +163,11 @@ def compile(
     with what ``calibrate`` has stored in the file of that name;
     for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in
     PyTorch; ``report`` has the operator, the reason and the line of the user's own source.
-    ``dynamic_shapes`` goes to torch.export.
+
+    ``dynamic_shapes`` says what of the inputs' sizes is free, as torch.export has it. A target has
+    fixed sizes, so ``sizes`` lists those to compile for: numbers, or dicts by the names of Dims
+    where several are free. One artifact holds them all, quantized alike from calibration inputs
+    of any size; ``run`` takes the one that fits.
 
     ``io`` is the type of inputs and outputs: "uint8", "int8", "int16" or "float", which is what
     they are unless told; ``IO("uint8", scale=1 / 255)`` says what the integers mean as well. It
@@ -187,7 +192,7 @@ def compile(
 
         return compile_model(
             model, _in_order(model, example_inputs), target, scheme, calibration, dynamic_shapes,
-            options, io, preserve_io_quantization, accuracy, budget_s,
+            options, io, preserve_io_quantization, accuracy, budget_s, sizes,
         )  # fmt: skip
 
 

@@ -149,6 +149,12 @@ def test_streamed_rows_need_less_memory_and_give_the_same() -> None:
     assert torch.equal(art.run(x), art.run(x, engine="tosa"))
 
 
+@needs_qemu
+def test_several_memories_on_the_emulated_core() -> None:
+    art, x = compiled("cortex-m4", memories={"dtcm": 1600, "sram": 9000})
+    assert torch.equal(art.run(x, engine="qemu"), art.run(x, engine="tosa"))
+
+
 @needs_gcc
 def test_several_memories_give_the_same_and_the_first_holds_what_is_hot() -> None:
     art, x = compiled("c", memories={"dtcm": 1600, "sram": 9000})
@@ -160,14 +166,14 @@ def test_several_memories_give_the_same_and_the_first_holds_what_is_hot() -> Non
 
 def test_limits_say_where_the_memory_goes() -> None:
     with pytest.raises(InvalidInput, match=r"arena needs .* bytes, and 100 are allowed; .*depth"):
-        compiled(max_scratch_bytes=100)
+        compiled(max_arena_bytes=100)
     with pytest.raises(InvalidInput, match="flash, and 100 are allowed"):
         compiled(max_flash_bytes=100)
 
 
 @pytest.mark.parametrize(
     "options", [{"memory": "tiny"}, {"name": "1net"}, {"memories": {"a": -1}}, {"flash": 3},
-                {"max_scratch_bytes": "much"}],
+                {"max_arena_bytes": "much"}],
 )  # fmt: skip
 def test_odd_options_are_refused_with_a_sentence(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):

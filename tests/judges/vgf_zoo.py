@@ -9,13 +9,15 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from functools import partial
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 import tosaic
 import zoo
+from judges.kept import Kept
 from tosaic.front import torchapi
 
 # dB between the interpreter and Vulkan.
@@ -34,11 +36,16 @@ def compiled(name: str, way: str) -> tuple[Any, tuple[Any, ...]]:
         return tosaic.compile(net, example, target="vgf"), example
     scheme: Any = "int8" if way == "mixed" else way
     if way == "mixed":  # the second half of the modules stays in float
-        names = [n for n, m in net.named_modules() if n and not list(m.children())]
+        names = [n for n, m in net.named_modules() if _computes(m)]
         scheme = tosaic.Schemes("int8", module_names=dict.fromkeys(names[len(names) // 2 :]))
     return tosaic.compile(
         net, example, target="vgf", scheme=scheme, calibration=calibration
     ), example
+
+
+def _computes(module: nn.Module) -> bool:
+    is_whole = not list(module.children())
+    return is_whole and not isinstance(module, (nn.Dropout, nn.Identity, nn.Sequential))
 
 
 def distance(name: str, way: str) -> tuple[float, str]:
@@ -61,26 +68,33 @@ def distance(name: str, way: str) -> tuple[float, str]:
     return found, f"{told}{'equal' if same else f'{found:.0f} dB'}, {took:.1f} and {ran:.1f} s"
 
 
+def judged(name: str, way: str) -> str:
+    """A line about a network, which begins with WRONG where it is not as it should be."""
+    try:
+        found, told = distance(name, way)
+    except tosaic.errors.TosaicError as problem:
+        found, told = 0.0, f"{name} {way}: {problem}"
+    right = found >= LEAST.get(way, float("inf")) or (way == "mixed" and found >= 110)
+    return told if right else f"WRONG {told}"
+
+
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*")
     parser.add_argument("--way", choices=WAYS, action="append")
+    parser.add_argument("--results", default="", help="a file that outcomes are kept in")
     options = parser.parse_args(argv)
-    wrong = 0
-    for name in options.names or zoo.ZOO:
-        if package := zoo.missing(name):
-            print(f"{name}: left out, {package} is not installed")
-            continue
-        for way in options.way or WAYS:
+    wrong, kept = 0, Kept(options.results)
+    for way in options.way or WAYS:
+        for name in options.names or zoo.ZOO:
+            if package := zoo.missing(name):
+                print(f"{name}: left out, {package} is not installed")
+                continue
             if way == "mixed" and zoo.ZOO[name].extensions:
                 continue  # modules inside of branches have no names to choose by
-            try:
-                found, told = distance(name, way)
-            except tosaic.errors.TosaicError as problem:
-                found, told = 0.0, f"{name} {way}: {problem}"
-            right = found >= LEAST.get(way, float("inf")) or (way == "mixed" and found >= 110)
-            wrong += not right
-            print(told if right else f"WRONG {told}", flush=True)
+            told = kept.get(f"{name} {way}", partial(judged, name, way))
+            wrong += told.startswith("WRONG")
+            print(told, flush=True)
     return 1 if wrong else 0
 
 

@@ -188,3 +188,28 @@ print(sorted({{"executorch.exir", "torch._dynamo", "torchao"}} & set(sys.modules
     )
     assert done.returncode == 0, done.stderr[-2000:]
     assert done.stdout.split() == ["[]"]
+
+
+def test_a_file_is_read_without_executorch(tmp_path: Path) -> None:
+    """Neither its compiler nor torch's is loaded, and it is not needed at all."""
+    net = torch.nn.Sequential(torch.nn.Conv2d(3, 4, 3), torch.nn.ReLU()).eval()
+    data = [(torch.randn(1, 3, 8, 8, generator=torch.Generator().manual_seed(n)),) for n in (0, 1)]
+    art = tosaic.compile(net, data[0], target="ethos-u55-128", calibration=data)
+    art.save(tmp_path / "net.pte")
+    torch.save((data[0][0], art.run(*data[0])), tmp_path / "run.pt")
+    told = subprocess.run(
+        [sys.executable, "-c", _READ, str(tmp_path)], capture_output=True, text=True
+    )
+    assert told.stdout.strip() == "equal []", told.stderr
+
+
+_READ = """
+import sys
+sys.modules["executorch"] = None
+import tosaic
+file = tosaic.load(sys.argv[1] + "/net.pte")
+import torch
+given, made = torch.load(sys.argv[1] + "/run.pt")
+print("equal" if torch.equal(file.run(given), made) else "different",
+      [name for name in ("torch._dynamo", "torch._inductor", "sympy", "torchao") if name in sys.modules])
+"""  # noqa: E501

@@ -178,3 +178,19 @@ def test_short_sequences_take_less_memory_than_the_products_of_all_their_steps_o
     assert delegate.estimate is not None
     steps, hidden = 8, 16
     assert delegate.estimate.scratch <= 7 * steps * hidden < steps * (4 * hidden) * 2
+
+
+def test_a_table_of_int16_is_followed_by_the_shift_that_devices_have() -> None:
+    """U55 and U65 have TABLE and RESCALE by 2^-7 as one operation, and six of any other factor."""
+    torch.manual_seed(0)
+    net = nn.RNN(8, 8, batch_first=True)
+    data = [torch.randn(1, 4, 8) * 8 for _ in range(4)]
+    made = tosaic.compile(net, (data[0],), target="TOSA-1.0+INT+int16", calibration=data)
+    (graph,) = made.partition.graphs
+    tables = [op for op in graph.walk() if op.name == "TABLE" and op.ins[0].dtype.bits == 16]
+    assert tables
+    for table in tables:
+        (use,) = [op for op in graph.walk() if table.outs[0] in op.ins]
+        multiplier, shift = (int(v.const.array.reshape(-1)[0]) for v in use.ins[1:3])
+        assert use.name == "RESCALE"
+        assert multiplier / 2**shift == 2.0**-7

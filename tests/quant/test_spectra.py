@@ -106,3 +106,24 @@ def test_parts_of_a_spectrum_that_others_read_as_well() -> None:
         for got, real in zip(made.run(x), net(x), strict=True):
             noise = (got.double() - real.double()).square().sum()
             assert 10 * torch.log10(real.double().square().sum() / noise) > 40
+
+
+def test_a_spectrum_that_a_layer_alone_reads_has_16_bits() -> None:
+    """Nothing magnifies its small values: 32 bits would cost and show nothing."""
+
+    class Front(nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.both, self.after = nn.Conv1d(1, 32, 64, 32), nn.Conv1d(16, 8, 3)
+
+        def forward(self, x: Tensor) -> Tensor:
+            re, im = self.both(x).chunk(2, 1)
+            return self.after(torch.sqrt(re * re + im * im))
+
+    torch.manual_seed(0)
+    net, data = Front().eval(), [torch.randn(1, 1, 512) for _ in range(28)]
+    made = tosaic.compile(net, (data[0],), target="TOSA-1.0+INT+int16", calibration=data[:24])
+    (graph,) = made.partition.graphs
+    assert sum(op.name == "CONV2D" for op in graph.walk()) == 2  # no weights of 16 bits
+    real, got = (torch.cat([f(x).detach() for x in data[24:]]) for f in (net, made.run))
+    assert 10 * torch.log10(real.square().sum() / (got - real).square().sum()) > 30

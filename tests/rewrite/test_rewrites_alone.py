@@ -70,11 +70,16 @@ FORM_CASES = {
 
 @pytest.mark.parametrize("case", FORM_CASES.values(), ids=FORM_CASES)
 def test_a_form_and_what_it_replaces_both_compile(case: Alone) -> None:
-    """Vela's cycles of both are printed (``-rP`` shows them)."""
-    assert target_of(case.target).cost is not None
+    """Vela's cycles of both are printed (``-rP`` shows them); elsewhere the formulas decide."""
+    target, graphs = target_of(case.target), [parse(text) for text in (case.before, case.after)]
+    assert target.cost is not None
+    if target.judge is None:
+        before, after = (sum(map(target.cost, graph.ops)) for graph in graphs)
+        assert after < before
+        return
     cycles = [
-        compile_graph(parse(text), VelaConfig(case.target)).result.performance.total_cycles
-        for text in (case.before, case.after)
+        compile_graph(graph, VelaConfig(case.target)).result.performance.total_cycles
+        for graph in graphs
     ]
     print(f"{case.name}: {cycles[0]:,} cycles before, {cycles[1]:,} after")
     assert all(cycles)

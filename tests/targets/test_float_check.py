@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-import tosaic.rules  # noqa: F401  (fills the registry)
+import tosaic
+import tosaic.rules
 from judges.programs import FLOAT, Function, compiled
 from tosaic.front.registry import RULES
 
@@ -121,3 +122,38 @@ def test_parts_that_compute_something_else_are_not_taken(monkeypatch: pytest.Mon
     art = compiled(Function(two), (x,), FLOAT)
     assert [r.op for r in art.report.refused] == ["aten.vander.default"]
     torch.testing.assert_close(art.run(x), two(x))
+
+
+class Halves(nn.Module):
+    """Sums of accumulators in int8, then floats."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.left, self.right = nn.Conv2d(3, 8, 3), nn.Conv2d(3, 8, 3)
+        self.last = nn.Softmax(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.last(torch.relu(self.left(x) + self.right(x)))
+
+
+@pytest.mark.parametrize("is_wrong", [False, True])
+def test_of_quantized_and_float_calls_only_floats_are_blamed(
+    is_wrong: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if is_wrong:
+        name = "aten.softmax.int"
+        monkeypatch.setitem(RULES, name, replace(RULES[name], lower=WRONG[name]))
+    torch.manual_seed(0)
+    net, x = Halves().eval(), noise(1, 3, 12, 12)
+    floats = tosaic.Schemes("int8", module_names={"last": None})
+    art = tosaic.compile(net, (x,), target="TOSA-1.0+INT+FP", scheme=floats, calibration=[(x,)])
+    blamed = [r.op for r in art.report.refused if "other numbers" in r.reason]
+    assert blamed == (["aten.softmax.int"] if is_wrong else [])
+
+
+def test_a_graph_of_quantized_calls_alone_is_not_run_call_by_call() -> None:
+    torch.manual_seed(0)
+    net, x = Halves().eval(), noise(1, 3, 12, 12)
+    art = tosaic.compile(net, (x,), target="TOSA-1.0+INT+FP", scheme="int8", calibration=[(x,)])
+    (piece,) = art.partition.pieces
+    assert not any("PyTorch" in told for told in piece.checks)

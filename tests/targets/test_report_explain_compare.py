@@ -12,6 +12,7 @@ from torch import Tensor, nn
 import tosaic
 from tosaic.errors import InvalidInput
 from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.compare import Comparison
 
 
 class Mixed(nn.Module):
@@ -140,6 +141,45 @@ def test_compare_of_a_float_artifact_is_nearly_exact(mixed: tuple[nn.Module, Ten
     told = tosaic.compare(model, compiled(model, x, "TOSA-1.0+FP"), [(x,), (x * 2,)])
     assert {layer.op for layer in told.layers} >= {"aten.conv2d.default", "aten.relu.default"}
     assert all(layer.sqnr > 100 for layer in told.layers)
+
+
+class Difference(nn.Module):
+    """Two values that are nearly equal: what is left of them has the noise of both."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.a, self.b, self.head = nn.Linear(16, 16), nn.Linear(16, 16), nn.Linear(16, 4)
+        with torch.no_grad():
+            self.b.weight.copy_(self.a.weight + 0.03 * torch.randn(16, 16))
+            self.b.bias.copy_(self.a.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = x.tanh()
+        return self.head(self.a(x).tanh() - self.b(x).tanh())
+
+
+@pytest.mark.filterwarnings("ignore:.*LeafSpec:FutureWarning")
+def test_compare_names_the_fall_and_the_calls_that_need_16_bits_together() -> None:
+    torch.manual_seed(0)
+    net, data = Difference().eval(), [(torch.randn(4, 16),) for _ in range(8)]
+
+    def compared(*calls: str) -> Comparison:
+        schemes = tosaic.Schemes("int8", nodes=dict.fromkeys(calls, "a16w8"))
+        art = tosaic.compile(
+            net, data[0], calibration=data, scheme=schemes, target="TOSA-1.0+INT+int16"
+        )
+        return tosaic.compare(net, art, data)
+
+    plain = compared()
+    assert plain.fall is not None
+    assert plain.fall.call == "sub"
+    group = plain.together(plain.fall)
+    assert {"linear", "linear_1", "sub", "linear_2"} <= {*group}
+    assert "The ratio falls at sub" in str(plain)
+    assert "sub alone with 16 bits gains little" in " ".join(str(plain).split())
+    alone, together = (compared(*calls).outputs[0].sqnr for calls in (("sub",), group))
+    assert alone < plain.outputs[0].sqnr + 1
+    assert together > plain.outputs[0].sqnr + 6
 
 
 def test_compare_without_inputs_is_refused(mixed: tuple[nn.Module, Tensor]) -> None:

@@ -123,16 +123,23 @@ def test_zeros_are_written_and_infinities_stay() -> None:
     assert bool(made.run(x, engine="vulkan")[3].isinf().all())
 
 
-@needs_converter
-def test_the_converter_does_not_drop_infinities_by_a_product_with_zero() -> None:
-    class Product(nn.Module):
-        def forward(self, x: Tensor) -> Tensor:
-            return x.abs() + 0.0 * x
+class Products(nn.Module):
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        return 0.0 * x, x * -0.0, x[:1] * torch.tensor([0.0, -0.0, 0.0], dtype=x.dtype)
 
-    x = torch.tensor([1.0, float("inf"), float("nan")])
-    made = tosaic.compile(Product(), (torch.ones(3),), target="vgf")
-    assert any("a product with zero" in refusal.reason for refusal in made.report.refused)
-    assert torch.equal(made.run(x).isnan(), Product()(x).isnan())
+
+@needs_vulkan
+@pytest.mark.parametrize("kind", [torch.float32, torch.float16, torch.bfloat16], ids=str)
+def test_products_with_zero_keep_signs_infinities_and_nan(kind: torch.dtype) -> None:
+    numbers = [1.0, -2.0, float("inf"), float("-inf"), float("nan"), 0.0, -0.0]
+    made = tosaic.compile(Products(), (torch.ones(7, dtype=kind),), target="vgf")
+    assert not made.report.refused
+    for x in (torch.tensor(numbers, dtype=kind), torch.tensor(numbers[::-1], dtype=kind)):
+        for engine in ("vgf", "vulkan"):
+            for ours, right in zip(made.run(x, engine=engine), Products()(x), strict=True):
+                torch.testing.assert_close(ours, right, rtol=0, atol=0, equal_nan=True)
+                defined = ~right.isnan()
+                assert torch.equal(ours.signbit()[defined], right.signbit()[defined])
 
 
 @needs_vulkan
@@ -153,3 +160,31 @@ def test_the_report_says_what_int4_does_not_save() -> None:
     told = " ".join(str(made.report).split())
     assert "int4 weights are stored as int8, so they save nothing here" in told
     assert "constants take" in told
+
+
+class Fire(nn.Module):
+    """Convolutions side by side, whose results are joined."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.one, self.three = nn.Conv2d(3, 4, 1), nn.Conv2d(3, 6, 3, padding=1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return torch.cat([torch.relu(self.one(x)), torch.relu(self.three(x))], 1)
+
+
+@needs_vulkan
+@pytest.mark.parametrize("scheme", ["int8", "float"])
+def test_joined_convolutions_share_what_follows_them(scheme: str) -> None:
+    torch.manual_seed(0)
+    net, x = Fire().eval(), torch.randn(1, 3, 8, 8)
+    known = {"scheme": "int8", "calibration": [(x,)]} if scheme == "int8" else {}
+    made = tosaic.compile(net, (x,), target="vgf", **known)
+    names = [op.name for op in made.graph.ops]
+    assert names[names.index("CONCAT") + 1] in ("RESCALE", "CLAMP")
+    assert names.count("CONV2D") == 2
+    tosa = tosaic.compile(net, (x,), target="TOSA-1.0+INT+FP", **known)
+    assert len(names) == len(tosa.graph.ops) - 1
+    assert torch.equal(made.run(x), tosa.run(x))
+    if scheme == "int8":
+        assert torch.equal(made.run(x), made.run(x, engine="vulkan"))

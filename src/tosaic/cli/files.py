@@ -13,7 +13,7 @@ from tosaic.cli.show import busy, show_data
 from tosaic.errors import InvalidInput
 from tosaic.executorch.api import SUFFIXES
 
-_ENGINE = "tosa (the interpreter), or a device to compile a .tosa for (`tosaic targets`)"
+_ENGINE = "tosa (the interpreter), cuda (on a GPU), or a device for a .tosa (`tosaic targets`)"
 File = Annotated[
     Path, typer.Argument(help=".tosa, .pte, .bpte, or a target's own", show_default=False)
 ]
@@ -91,12 +91,14 @@ def _results(file: Path, given: list[Any], engine: str | None, weights: list[Pat
 
     if not file.is_file():
         raise InvalidInput(f"there is no file '{file}'")
-    if engine not in (None, "tosa"):
+    gpu = engine if engine and engine.startswith("cuda") else None
+    if engine not in (None, "tosa", gpu):
         return _on_device(file, given, str(engine))
     loaded = tosaic.load(file, external_weights=weights)
     if engine and file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
-    flat, _ = torchapi.flatten(loaded.run(*given))
+    place: dict[str, Any] = {} if gpu is None else {"device": gpu}
+    flat, _ = torchapi.flatten(loaded.run(*given, **place))
     return [np.asarray(result) for result in flat]
 
 

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from tosaic.errors import InvalidInput
 
 SUFFIXES = (".pte", ".bpte", ".ptd")  # of ExecuTorch's files
+TOSA_BACKEND, ETHOSU_BACKEND, VGF_BACKEND = "TOSABackend", "EthosUBackend", "VgfBackend"
 _CHATTY = ("torchao", "torch.utils._pytree", "root")
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from tosaic.errors import ToolFailed, Unsupported
+from tosaic.executorch.api import ETHOSU_BACKEND, TOSA_BACKEND
 from tosaic.files import flatbuffer
 from tosaic.front import torchapi
 from tosaic.ir.graph import Graph, Unsigned, Value
@@ -19,8 +20,8 @@ from tosaic.lowering.builder import TYPES
 from tosaic.lowering.graph_boundary import restored
 from tosaic.lowering.partition import Piece
 from tosaic.sim.ethosu import velabin
+from tosaic.sim.ethosu.share import share
 
-TOSA_BACKEND, ETHOSU_BACKEND, VGF_BACKEND = "TOSABackend", "EthosUBackend", "VgfBackend"
 # What the runtime of an Ethos-U copies in and out.
 _ETHOSU_TYPES = (torch.bool, torch.int8, torch.uint8, torch.int16, torch.int32)
 _TORCH_TYPES = {kind: dtype for dtype, kind in TYPES.items() if dtype is not torch.int64}
@@ -29,7 +30,10 @@ _ALIGNMENT = 16  # what the NPU's weights need, outside of the file too
 
 @dataclass(frozen=True, slots=True)
 class Outside:
-    """A part of a delegate in another file, by the name of that file without suffix."""
+    """A part of a delegate in another file, by the name of that file without suffix.
+
+    Without a name it lies in the same file, for several delegates to read.
+    """
 
     file: str
     data: bytes
@@ -49,7 +53,8 @@ class Blob:
 
         store = NamedDataStore()
         for key, part in self.outside.items():
-            store.add_named_data(key, part.data, alignment=_ALIGNMENT, external_tag=part.file)
+            place = part.file or None
+            store.add_named_data(key, part.data, alignment=_ALIGNMENT, external_tag=place)
         return store.get_named_data_store_output() if self.outside else None
 
 
@@ -88,11 +93,22 @@ def ethosu_blob(
     return Blob(ETHOSU_BACKEND, velabin.write(stream, keys), outside)
 
 
-def device_blob(backend: str, placements: Mapping[str, str]) -> Callable[[Graph, Any], Blob]:
-    """How a backend takes a compiled graph: its data as it is, unless the backend has its own."""
-    if backend == ETHOSU_BACKEND:
-        return lambda graph, made: ethosu_blob(graph, made.result.stream, placements)
-    return lambda graph, made: Blob(backend, made.data)
+def device_blobs(
+    backend: str, made: Sequence[Any], placements: Mapping[str, str]
+) -> dict[int, Blob]:
+    """Compiled graphs as a backend takes them, by graph: their data, or what the backend has."""
+    if backend != ETHOSU_BACKEND:
+        return {id(each.graph): Blob(backend, each.data) for each in made}
+    streams = [each.result.stream for each in made]
+    if len(made) > 1:
+        streams = share(streams)
+        weights = [stream.weights for stream in streams]
+        if not placements and len(set(weights)) < len(weights):
+            placements = {"weight_data": ""}
+    return {
+        id(each.graph): ethosu_blob(each.graph, stream, placements)
+        for each, stream in zip(made, streams)
+    }
 
 
 def _check_boundary(kind: str, values: Sequence[Value], placed: Sequence[velabin.Boundary]) -> None:

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import InvalidInput, Unsupported
-from tosaic.executorch.delegates import ETHOSU_BACKEND, TOSA_BACKEND, VGF_BACKEND
+from tosaic.executorch.api import ETHOSU_BACKEND, TOSA_BACKEND, VGF_BACKEND
 from tosaic.files import flatbuffer, vgf
 from tosaic.interp.kernel import TORCH, to_torch
 from tosaic.interp.model import Model

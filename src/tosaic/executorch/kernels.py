@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import importlib.util
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import torch
 
 from tosaic.boundary.ports import without_nan
 from tosaic.errors import InvalidInput
+from tosaic.executorch.api import quiet
 from tosaic.executorch.memory import Memory, torch_dtype
 
-Kernel = Callable[[Memory, list[int]], None]
+Kernel = Callable[[Memory, Sequence[int]], None]
 
 _NUMBERS: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "mod": operator.mod,
@@ -23,61 +25,67 @@ _NUMBERS: dict[str, Callable[..., Any]] = {
 _FORBIDDEN = ("aten::from_file",)
 
 
+def register_kernels(names: Iterable[str]) -> None:
+    """Has PyTorch know the operators of a program that others than it bring."""
+    if {name.partition("::")[0] for name in names} <= {"aten", "executorch_prim", "dim_order_ops"}:
+        return
+    from torch.ao.quantization.fx import _decomposed  # noqa: F401
+
+    if importlib.util.find_spec("executorch") is not None:
+        with quiet():
+            import executorch.kernels.quantized  # noqa: F401  (loads a library, and no Python)
+
+
 def kernel_of(name: str, overload: str) -> Kernel:
     """What runs an operator; InvalidInput if nothing here does."""
     space, _, plain = name.partition("::")
     if space == "executorch_prim":
         return _primitive(plain, overload)
+    if space == "dim_order_ops":
+        return _copy
     packet = getattr(getattr(torch.ops, space, None), plain, None) if plain else None
+    # The out variants of these are ExecuTorch's, and wrong for tensors that are not contiguous.
+    is_copied = space == "quantized_decomposed"
+    if is_copied:
+        overload = "" if overload == "out" else overload.removesuffix("_out")
     found = getattr(packet, overload or "default", None)
     if not isinstance(found, torch._ops.OpOverload) or name in _FORBIDDEN:
         raise InvalidInput(f"PyTorch has no operator {name}.{overload}, which the program calls")
-    # The out variants of these are ExecuTorch's, and wrong for tensors that are not contiguous.
-    if space == "dim_order_ops":
-        return _copy
-    if space == "quantized_decomposed":
-        plain = "default" if overload == "out" else overload.removesuffix("_out")
-        return _Call(found, getattr(packet, plain, None))
-    return _Call(found)
+    return _Call(found, is_copied)
 
 
 class _Call:
     """An operator with its results among its arguments, as ExecuTorch calls them.
 
-    With ``functional``, that one is called in its stead, and its result copied.
+    If ``copies``, it returns them, and they are copied to where they belong.
     """
 
-    def __init__(self, target: Any, functional: Any = None) -> None:
-        self.target, self.functional = target, functional
+    def __init__(self, target: Any, copies: bool) -> None:
+        self.target, self.copies = target, copies
         self.arguments = target._schema.arguments
-        self.results = [n for n, a in enumerate(self.arguments) if _is_written(a)]
+        self.writes = any(map(_is_written, self.arguments))
 
-    def __call__(self, memory: Memory, indices: list[int]) -> None:
+    def __call__(self, memory: Memory, indices: Sequence[int]) -> None:
         count = len(self.arguments)
-        if len(indices) < count:
+        if len(indices) < count + self.copies:
             raise InvalidInput(f"{self.target} is called with {len(indices)} values of {count}")
         values = [_typed(memory.read(i), a) for i, a in zip(indices, self.arguments)]
-        if self.functional is not None:
-            if "::quantize_per" in self.target._schema.name:
-                values[0] = without_nan(values[0])
-            made = _call(self.functional, self.arguments, values, self.results)
-            for place, value in zip(self.results, _several(made)):
-                values[place].copy_(value)
-            return
-        result = _call(self.target, self.arguments, values, [])
-        if not self.results:
-            for index, value in zip(indices[count:], _several(result)):
+        if self.copies and "::quantize_per" in self.target._schema.name:
+            values[0] = without_nan(values[0])
+        given = [*zip(self.arguments, values)]
+        result = self.target(
+            *(v for a, v in given if not a.kwarg_only),
+            **{a.name: v for a, v in given if a.kwarg_only},
+        )
+        for index, value in zip(indices[count:], _several(result) if not self.writes else ()):
+            if self.copies:
+                memory.read(index).copy_(value)
+            else:
                 memory.values[index] = value
 
 
 def _is_written(argument: Any) -> bool:
     return argument.alias_info is not None and argument.alias_info.is_write
-
-
-def _call(target: Any, arguments: Any, values: list[Any], without: list[int]) -> Any:
-    given = [(a, v) for n, (a, v) in enumerate(zip(arguments, values)) if n not in without]
-    named = {a.name: v for a, v in given if a.kwarg_only}
-    return target(*(v for a, v in given if not a.kwarg_only), **named)
 
 
 def _typed(value: Any, argument: Any) -> Any:
@@ -100,19 +108,19 @@ def _primitive(name: str, overload: str) -> Kernel:
 
 
 def _number(function: Callable[..., Any]) -> Kernel:
-    def run(memory: Memory, indices: list[int]) -> None:
+    def run(memory: Memory, indices: Sequence[int]) -> None:
         *operands, out = indices
         memory.values[out] = function(*(memory.read(i) for i in operands))
 
     return run
 
 
-def _copy(memory: Memory, indices: list[int]) -> None:
+def _copy(memory: Memory, indices: Sequence[int]) -> None:
     """Another order in memory, or another type; both are those of the result."""
     source, out = memory.read(indices[0]), memory.read(indices[-1])
     out.copy_(source)
 
 
-def _view(memory: Memory, indices: list[int]) -> None:
+def _view(memory: Memory, indices: Sequence[int]) -> None:
     source, shape, out = indices[:3]
     memory.values[out] = memory.read(source).view(memory.read(shape))

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import InvalidInput
+from tosaic.executorch.programreader import Items, Plan, TensorEntry
 
 TYPES = {
     0: torch.uint8, 1: torch.int8, 2: torch.int16, 3: torch.int32, 4: torch.int64,
@@ -18,7 +19,6 @@ TYPES = {
     27: torch.uint16, 28: torch.uint32, 29: torch.uint64,
 }  # fmt: skip
 _LARGEST = 1 << 36  # bytes of planned memory that no device of this kind has
-_EXTERNAL = 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,54 +50,44 @@ class TensorInfo:
 class Memory:
     """Values by index. Tensors that share planned memory share it here."""
 
-    def __init__(self, plan: Any, file: Any, outside: Mapping[str, bytes]) -> None:
-        sizes = list(plan.non_const_buffer_sizes)
+    def __init__(self, plan: Plan, outside: Mapping[str, bytes]) -> None:
+        sizes = list(plan.arenas)
         if sum(sizes) > _LARGEST or min(sizes, default=0) < 0:
             raise InvalidInput(f"the program plans {sum(sizes)} bytes of memory")
         self._arenas = [torch.zeros(size, dtype=torch.uint8) for size in sizes]
-        self._file, self._outside = file, outside
+        self._outside = outside
         self.infos: dict[int, TensorInfo] = {}
         self.values: list[Any] = []
         self._lists: dict[int, Any] = {}
-        for index, entry in enumerate(plan.values):
-            self.values.append(self._value(index, entry.val))
+        for index, value in enumerate(plan.values):
+            self.values.append(self._value(index, value))
 
     def _value(self, index: int, value: Any) -> Any:
-        kind = type(value).__name__
-        if kind == "Tensor":
+        if isinstance(value, TensorEntry):
             return self._tensor(index, value)
-        if kind in ("Int", "Bool", "Double", "String"):
-            found = next(iter(vars(value).values()))
-            return float(found) if kind == "Double" else found
-        if kind in ("BoolList", "DoubleList"):
-            return list(value.items)
-        if kind in ("IntList", "TensorList", "OptionalTensorList"):
-            self._lists[index] = list(value.items)  # of indices, looked up when they are read
-        return None
+        if isinstance(value, Items):
+            self._lists[index] = list(value.indices)  # looked up when they are read
+            return None
+        return value
 
-    def _tensor(self, index: int, tensor: Any) -> Tensor:
+    def _tensor(self, index: int, tensor: TensorEntry) -> Tensor:
         info = _info(index, tensor)
         self.infos[index] = info
-        place, extra = tensor.allocation_info, tensor.extra_tensor_info
-        if extra is not None and extra.location == _EXTERNAL:
-            key = extra.fully_qualified_name or ""
+        if (key := tensor.outside) is not None:
             if key not in self._outside:
                 raise InvalidInput(f"the weights {key!r} lie in another file: name its .ptd")
-            return _view(info, torch.frombuffer(bytearray(self._outside[key]), dtype=torch.uint8))
-        if place is None:
-            return self._constant(info, tensor.data_buffer_idx)
-        if not 0 < place.memory_id < len(self._arenas):
-            raise InvalidInput(f"value {index} lies in memory {place.memory_id}, which is none")
-        made = _view(info, self._arenas[place.memory_id][place.memory_offset :])
-        if tensor.data_buffer_idx:
-            first = bytes(self._file.mutable_data[tensor.data_buffer_idx].storage)
-            made.copy_(_view(info, _bytes(first)))
+            return _view(info, _bytes(self._outside[key]))
+        if tensor.memory is None:
+            if tensor.data is None:
+                return _view(info, torch.zeros(_bounded(info.size), dtype=torch.uint8))
+            return _view(info, _bytes(tensor.data))
+        number, offset = tensor.memory
+        if not 0 < number < len(self._arenas):
+            raise InvalidInput(f"value {index} lies in memory {number}, which is none")
+        made = _view(info, self._arenas[number][offset:])
+        if tensor.data is not None:
+            made.copy_(_view(info, _bytes(tensor.data)))
         return made
-
-    def _constant(self, info: TensorInfo, index: int) -> Tensor:
-        if not index:
-            return _view(info, torch.zeros(_bounded(info.size), dtype=torch.uint8))
-        return _view(info, _bytes(self._file.program.constant_buffer[index].storage))
 
     def read(self, index: int) -> Any:
         """A value, its items looked up if it is a list."""
@@ -140,9 +130,9 @@ class Memory:
         target.copy_(_view(info, data))
 
 
-def _info(index: int, tensor: Any) -> TensorInfo:
-    sizes, order = tuple(tensor.sizes), tuple(tensor.dim_order)
-    dtype = torch_dtype(int(tensor.scalar_type))
+def _info(index: int, tensor: TensorEntry) -> TensorInfo:
+    sizes, order = tensor.sizes, tensor.dim_order
+    dtype = torch_dtype(tensor.scalar_type)
     if min(sizes, default=0) < 0 or sorted(order) != list(range(len(sizes))):
         raise InvalidInput(f"value {index} has impossible sizes {sizes} or order {order}")
     if tensor.storage_offset:

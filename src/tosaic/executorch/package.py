@@ -16,7 +16,7 @@ import torch
 
 from tosaic.errors import InvalidInput, TosaicError, Unsupported, first_line
 from tosaic.executorch.api import quiet, require_executorch
-from tosaic.executorch.delegates import Blob, device_blob, lowered_module, tosa_blob
+from tosaic.executorch.delegates import Blob, device_blobs, lowered_module, tosa_blob
 from tosaic.executorch.outer import STATE, example_inputs, outer_module
 from tosaic.executorch.plain import NotPlain, plain_method
 from tosaic.executorch.programfile import write_program
@@ -25,6 +25,7 @@ from tosaic.files.whole import write_together
 from tosaic.front import torchapi
 from tosaic.ir.graph import Graph
 from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.sized import SizedArtifact
 
 BlobOf = Callable[[Graph], Blob]
 
@@ -69,11 +70,26 @@ def save(
 def plain_file(artifact: Artifact, linux: LinuxOptions) -> bytes | None:
     """The file of a program that needs no compiler of ExecuTorch's; None if it does."""
     blob_of = blobs(artifact, "")
-    made = {id(p): blob_of(p.graph) for p in artifact.partition.pieces if p.graph is not None}
     try:
-        return write_program(plain_method(artifact, made, _specs(artifact, linux)))
+        return write_program(*(
+            plain_method(
+                each, {id(p): blob_of(p.graph) for p in each.partition.pieces if p.graph},
+                _specs(each, linux), name,
+            )
+            for name, each in methods_of(artifact).items()
+        ))  # fmt: skip
     except NotPlain:
         return None
+
+
+def methods_of(artifact: Artifact) -> dict[str, Artifact]:
+    """The methods of a file: ``forward``, or one for each size, such as ``forward_length_100``."""
+    if not isinstance(artifact, SizedArtifact):
+        return {"forward": artifact}
+    return {
+        re.sub(r"\W+", "_", f"forward {size}").strip("_"): made
+        for size, made in artifact.variants.items()
+    }
 
 
 def _specs(artifact: Artifact, linux: LinuxOptions) -> list[tuple[str, bytes]]:
@@ -107,13 +123,14 @@ def executorch_program(
 
 def blobs(artifact: Artifact, placement: str) -> BlobOf:
     """How the artifact's target makes delegates: of what was compiled, or of TOSA itself."""
-    made = {id(d.graph): d for d in artifact.delegates}
-    if not made:
+    compiled = [d for each in methods_of(artifact).values() for d in each.delegates]
+    if not compiled:
         return tosa_blob
     if not artifact.device.backend:
         raise Unsupported(f"ExecuTorch has no delegate for {artifact.target}")
-    blob_of = device_blob(artifact.device.backend, {"weight_data": placement} if placement else {})
-    return lambda graph: blob_of(graph, made[id(graph)])
+    placements = {"weight_data": placement} if placement else {}
+    made = device_blobs(artifact.device.backend, compiled, placements)
+    return lambda graph: made[id(graph)]
 
 
 def assemble(
@@ -127,11 +144,14 @@ def assemble(
         from executorch.exir.passes.init_mutable_pass import InitializedMutableBufferPass
 
         specs = [CompileSpec(key, value) for key, value in _specs(artifact, linux)]
-        delegates = {
-            id(piece): lowered_module(piece, blob_of(piece.graph), specs)
-            for piece in artifact.partition.pieces if piece.graph is not None
-        }  # fmt: skip
-        exported = torchapi.export(outer_module(artifact, delegates), example_inputs(artifact))
+        exported = {}
+        for name, each in methods_of(artifact).items():
+            delegates = {
+                id(piece): lowered_module(piece, blob_of(piece.graph), specs)
+                for piece in each.partition.pieces if piece.graph is not None
+            }  # fmt: skip
+            outer = outer_module(each, delegates)
+            exported[name] = torchapi.export(outer, example_inputs(each))
         outside = {"external_constants": lambda _: placement} if placement else {}
         try:
             edge = to_edge(exported, compile_config=EdgeCompileConfig(), generate_etrecord=record)

@@ -34,10 +34,11 @@ class NotPlain(Exception):
 
 
 def plain_method(
-    artifact: Artifact, blobs: Mapping[int, Blob], specs: Sequence[tuple[str, bytes]]
-) -> Method:
+    artifact: Artifact, blobs: Mapping[int, Blob], specs: Sequence[tuple[str, bytes]],
+    name: str = "forward",
+) -> Method:  # fmt: skip
     """The program round the delegates as ExecuTorch's runtime takes it, or NotPlain."""
-    return _Plain(artifact, blobs, tuple(specs)).method()
+    return _Plain(artifact, blobs, tuple(specs)).method(name)
 
 
 class _Plain:
@@ -52,7 +53,7 @@ class _Plain:
         self.operators: list[tuple[str, str]] = []
         self.delegates: list[DelegateData] = []
 
-    def method(self) -> Method:
+    def method(self, name: str) -> Method:
         program = self.program
         if program.changes or program.regions:
             raise NotPlain("the program keeps state or has regions")
@@ -68,7 +69,8 @@ class _Plain:
             _, out_spec = torchapi.flatten(list(outputs))
         return Method(
             self.values, inputs, outputs, self.calls, self.operators, self.delegates,
-            torchapi.written_structure(in_spec), torchapi.written_structure(out_spec),
+            torchapi.written_structure(in_spec), torchapi.written_structure(out_spec), name,
+            {k: part.data for blob in self.blobs.values() for k, part in blob.outside.items()},
         )  # fmt: skip
 
     def _input(self, node: fx.Node) -> int:
@@ -107,7 +109,8 @@ class _Plain:
     def _delegate(self, piece: Piece) -> None:
         graph, blob = piece.graph, self.blobs[id(piece)]
         assert graph is not None
-        if blob.outside or any(meaning is not None for meaning in piece.meanings):
+        is_outside = any(part.file for part in blob.outside.values())
+        if is_outside or any(meaning is not None for meaning in piece.meanings):
             raise NotPlain("weights lie outside, or results stand for real numbers")
         args = []
         for node, value, order in zip(piece.inputs, graph.inputs, piece.input_orders):

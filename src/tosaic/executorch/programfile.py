@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import math
 import struct
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from tosaic.files.flatbuffer.writer import FlatbufferWriter
 
@@ -64,7 +65,10 @@ class DelegateData:
 
 @dataclass(frozen=True, slots=True)
 class Method:
-    """The one method of a program, and the structures of its arguments and results as text."""
+    """A method of a program, and the structures of its arguments and results as text.
+
+    ``named`` are parts of its delegates that others may have as well, by their keys.
+    """
 
     values: list[Value]
     inputs: list[int]
@@ -74,22 +78,32 @@ class Method:
     delegates: list[DelegateData]
     in_spec: str
     out_spec: str
+    name: str = "forward"
+    named: Mapping[str, bytes] = field(default_factory=dict)
 
 
-def write_program(method: Method) -> bytes:
-    """The whole file."""
+def write_program(*methods: Method) -> bytes:
+    """The whole file; what several methods hold of equal bytes is there once."""
     writer = FlatbufferWriter()
     # The first segment is for constants, of which there is an empty one alone.
     segments, behind, end = [writer.table("QQ", 0, 0)], list[bytes](), 0
-    for delegate in method.delegates:
+    named = {key: data for method in methods for key, data in method.named.items()}
+    places: dict[bytes, int] = {}
+    for data in (*(d.data for method in methods for d in method.delegates), *named.values()):
+        if data in places:
+            continue
         gap = -end % _ALIGNMENT
-        segments.append(writer.table("QQ", end + gap, len(delegate.data)))
-        behind += [bytes(gap), delegate.data]
-        end += gap + len(delegate.data)
+        places[data] = len(segments)
+        segments.append(writer.table("QQ", end + gap, len(data)))
+        behind += [bytes(gap), data]
+        end += gap + len(data)
+    plans = [_method(writer, method, places) for method in methods]
+    keys = [writer.table("oI", writer.string(key), places[data]) for key, data in named.items()]
     root = writer.table(
-        "Iooooo", 0, writer.offsets([_method(writer, method)]),
+        "Iooooo" + "-o" * bool(keys), 0, writer.offsets(plans),
         writer.offsets([]), writer.offsets([]),
         writer.offsets(segments), writer.table("Io", 0, writer.longs((0,))),
+        *([0, writer.offsets(keys)] if keys else []),
     )  # fmt: skip
     plain = writer.finish(root, _IDENTIFIER)
     (start,) = struct.unpack_from("<I", plain)
@@ -100,7 +114,7 @@ def write_program(method: Method) -> bytes:
     return b"".join([head, extension, plain[8:], bytes(base - size), *behind])
 
 
-def _method(writer: FlatbufferWriter, method: Method) -> int:
+def _method(writer: FlatbufferWriter, method: Method, segments: Mapping[bytes, int]) -> int:
     places, room = _planned(method)
     values = writer.offsets(
         [_value(writer, value, places.get(i)) for i, value in enumerate(method.values)]
@@ -109,12 +123,12 @@ def _method(writer: FlatbufferWriter, method: Method) -> int:
         writer.table("oo", writer.string(name), writer.string(overload))
         for name, overload in method.operators
     ]
-    delegates = [_delegate(writer, index, d) for index, d in enumerate(method.delegates)]
+    delegates = [_delegate(writer, segments[d.data], d) for d in method.delegates]
     calls = [_instruction(writer, call) for call in method.calls]
     nothing = writer.ints(())
     chain = writer.table("ooo", nothing, nothing, writer.offsets(calls))
     return writer.table(
-        "ooooooooo", writer.string("forward"),
+        "ooooooooo", writer.string(method.name),
         writer.table("oo", writer.string(method.in_spec), writer.string(method.out_spec)),
         values, writer.ints(tuple(method.inputs)), writer.ints(tuple(method.outputs)),
         writer.offsets([chain]), writer.offsets(operators), writer.offsets(delegates),
@@ -142,11 +156,11 @@ def _value(writer: FlatbufferWriter, value: Value, place: int | None) -> int:
     return writer.table("Bo", _TENSOR, tensor)
 
 
-def _delegate(writer: FlatbufferWriter, index: int, delegate: DelegateData) -> int:
+def _delegate(writer: FlatbufferWriter, segment: int, delegate: DelegateData) -> int:
     specs = [
         writer.table("oo", writer.string(key), writer.data(value)) for key, value in delegate.specs
     ]
-    where = writer.table("BI", _SEGMENT, index + 1)
+    where = writer.table("BI", _SEGMENT, segment)
     return writer.table("ooo", writer.string(delegate.backend), where, writer.offsets(specs))
 
 

@@ -13,12 +13,21 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tosaic.errors import InvalidInput, TosaicError, first_line
-from tosaic.executorch.api import quiet, require_executorch
+from tosaic.errors import InvalidGraph, InvalidInput, TosaicError, first_line
+from tosaic.executorch.api import quiet
 from tosaic.executorch.datafiles import bundled_program, named_data
 from tosaic.executorch.executors import Executor, executor_of, physical
-from tosaic.executorch.kernels import kernel_of
+from tosaic.executorch.kernels import kernel_of, register_kernels
 from tosaic.executorch.memory import Memory, TensorInfo
+from tosaic.executorch.programreader import (
+    DELEGATE,
+    JUMP_FALSE,
+    KERNEL,
+    MOVE,
+    Instruction,
+    ProgramFile,
+    read_program,
+)
 from tosaic.front import torchapi
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
@@ -31,7 +40,6 @@ def load_pte(
     external_weights: Paths = None,
 ) -> Runner:
     """Read a ``.pte``; InvalidInput says what is wrong with it."""
-    require_executorch()
     data = source if isinstance(source, bytes) else _read(source)
     if data[4:6] == _BUNDLED:
         data = bundled_program(data)
@@ -42,16 +50,10 @@ def load_pte(
     is_one = isinstance(external_weights, (str, os.PathLike))
     files: Any = [external_weights] if is_one else external_weights or ()
     outside = {key: data for file in files for key, data in named_data(_read(file)).items()}
-    with quiet():
-        import executorch.kernels.quantized  # noqa: F401  (registers operators)
-        from executorch.exir._serialize._program import deserialize_pte_binary
-
-        try:
-            return Runner(deserialize_pte_binary(data), outside)
-        except TosaicError:
-            raise
-        except Exception as problem:  # noqa: BLE001  (ExecuTorch's reader trusts its input)
-            raise InvalidInput(f"this .pte file is damaged: {first_line(problem)}") from None
+    try:
+        return Runner(read_program(data), outside)
+    except InvalidGraph as problem:
+        raise InvalidInput(f"this .pte file is damaged: {problem}") from None
 
 
 def _read(path: str | os.PathLike[str]) -> bytes:
@@ -65,28 +67,29 @@ def _read(path: str | os.PathLike[str]) -> bytes:
 class Runner:
     """A loaded program; ``run`` takes and gives what its method does, ``forward`` or the first."""
 
-    def __init__(self, file: Any, outside: Mapping[str, bytes], name: str | None = None) -> None:
-        plans = {plan.name: plan for plan in file.program.execution_plan}
-        name = next(iter(plans), "forward") if name is None and "forward" not in plans else name
-        if (name or "forward") not in plans:
+    def __init__(
+        self, file: ProgramFile, outside: Mapping[str, bytes], name: str | None = None
+    ) -> None:
+        plans = file.plans
+        own = next(iter(plans), "forward") if name is None and "forward" not in plans else name
+        if (own or "forward") not in plans:
             raise InvalidInput(f"the program has no method {name!r}, only {sorted(plans)}")
+        self._is_given = name is not None  # which method runs; else the inputs choose
+        self._others: dict[str, Runner] = {}
         self._file, self._outside, self.methods = file, outside, list(plans)
-        self._plan = plans[name or "forward"]
-        self._memory = Memory(self._plan, file, outside)
-        named = {**_inside(file.named_data), **outside}
-        self._executors = [
-            executor_of(delegate.id, _blob(file.program, delegate), named)
-            for delegate in self._plan.delegates
-        ]
-        self._kernels = [kernel_of(op.name, op.overload) for op in self._plan.operators]
+        self._plan = plans[own or "forward"]
+        self._memory = Memory(self._plan, outside)
+        named = {**file.named, **outside}
+        self._executors = [executor_of(*delegate, named) for delegate in self._plan.delegates]
+        register_kernels(name for name, _ in self._plan.operators)
+        self._kernels = [kernel_of(*operator) for operator in self._plan.operators]
         self.inputs = self._infos(self._plan.inputs)
         self.outputs = self._infos(self._plan.outputs)
 
     @property
     def operators(self) -> list[str]:
         """What runs on the CPU, by ExecuTorch's names."""
-        named = ((op.name, op.overload) for op in self._plan.operators)
-        return [".".join(filter(None, each)) for each in named]
+        return [".".join(filter(None, each)) for each in self._plan.operators]
 
     @property
     def delegates(self) -> list[Executor]:
@@ -97,7 +100,7 @@ class Runner:
         """Another method of the program."""
         return Runner(self._file, self._outside, name)
 
-    def _infos(self, indices: list[int]) -> tuple[TensorInfo | None, ...]:
+    def _infos(self, indices: Sequence[int]) -> tuple[TensorInfo | None, ...]:
         if not all(0 <= index < len(self._memory.values) for index in indices):
             raise InvalidInput("an input or an output of the program is no value of it")
         return tuple(self._memory.infos.get(index) for index in indices)
@@ -107,21 +110,35 @@ class Runner:
         flat = self._leaves(inputs, named)
         if len(flat) != len(self.inputs):
             raise InvalidInput(f"the program takes {len(self.inputs)} inputs, not {len(flat)}")
+        if (other := self._other_size(flat)) is not None:
+            return other.run(*inputs, **named)
         for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):
             self._memory.accept(index, given, number)
         with torch.no_grad(), quiet():
             try:
                 for chain in self._plan.chains:
-                    self._run(chain.instructions)
+                    self._run(chain)
             except TosaicError:
                 raise
             except Exception as problem:  # what the file says reaches kernels as it is
                 raise InvalidInput(f"the program does not run: {first_line(problem)}") from problem
         return self._structured([self._memory.result(index) for index in self._plan.outputs])
 
+    def _other_size(self, flat: list[Any]) -> Runner | None:
+        """The method that takes inputs of these sizes, where this one does not and another does."""
+        shapes = [tuple(getattr(value, "shape", ())) for value in flat]
+        if self._is_given or _shapes(self.inputs) == shapes:
+            return None
+        for name in self.methods:
+            if name not in self._others:
+                self._others[name] = Runner(self._file, self._outside, name)
+            if _shapes(self._others[name].inputs) == shapes:
+                return self._others[name]
+        return None
+
     def _leaves(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """Arguments as the program has them, or one after another."""
-        spec = torchapi.structure(self._plan.container_meta_type.encoded_inp_str)
+        spec = torchapi.structure(self._plan.structures[0])
         if spec is not None:
             try:
                 return torchapi.flatten_as((inputs, named), spec)
@@ -134,38 +151,36 @@ class Runner:
         return torchapi.flatten(inputs)[0]
 
     def _structured(self, outputs: list[Any]) -> Any:
-        spec = torchapi.structure(self._plan.container_meta_type.encoded_out_str)
+        spec = torchapi.structure(self._plan.structures[1])
         if spec is None or spec.num_leaves > len(outputs):
             return outputs
         # New values of inputs that the program writes to come before its own results.
         return torchapi.unflatten(outputs[len(outputs) - spec.num_leaves :], spec)
 
-    def _run(self, instructions: list[Any]) -> None:
+    def _run(self, instructions: Sequence[Instruction]) -> None:
         position = steps = 0
         while position < len(instructions):
             steps += 1
             if steps > _STEPS:
                 raise InvalidInput(f"the program has not ended after {_STEPS} instructions")
-            position = self._step(instructions[position].instr_args, position)
+            position = self._step(instructions[position], position)
 
-    def _step(self, step: Any, position: int) -> int:
+    def _step(self, step: Instruction, position: int) -> int:
         """Execute one instruction; the position of the next."""
-        kind, values = type(step).__name__, self._memory.values
-        if kind == "KernelCall":
-            self._kernels[step.op_index](self._memory, step.args)
-        elif kind == "DelegateCall":
-            self._delegate(self._executors[step.delegate_index], step.args)
-        elif kind == "MoveCall":
-            values[step.move_to] = values[step.move_from]
-        elif kind == "JumpFalseCall":
-            condition = values[step.cond_value_index]
+        values = self._memory.values
+        if step.kind == KERNEL:
+            self._kernels[step.first](self._memory, step.args)
+        elif step.kind == DELEGATE:
+            self._delegate(self._executors[step.first], step.args)
+        elif step.kind == MOVE:
+            values[step.second] = values[step.first]
+        elif step.kind == JUMP_FALSE:
+            condition = values[step.first]
             if not (bool(condition.all()) if isinstance(condition, Tensor) else condition):
-                return int(step.destination_instruction)
-        elif kind != "FreeCall":
-            raise InvalidInput(f"the program has an instruction {kind}, which is unknown")
+                return step.second
         return position + 1
 
-    def _delegate(self, executor: Executor, args: list[int]) -> None:
+    def _delegate(self, executor: Executor, args: Sequence[int]) -> None:
         count = executor.inputs
         given = [physical(self._memory.values[i], self._memory.order(i)) for i in args[:count]]
         made = executor.run(given)
@@ -175,12 +190,5 @@ class Runner:
             self._memory.store(index, data)
 
 
-def _inside(named: Any) -> dict[str, bytes]:
-    if named is None:
-        return {}
-    return {k: bytes(named.buffers[e.buffer_index]) for k, e in named.pte_data.items()}
-
-
-def _blob(program: Any, delegate: Any) -> bytes:
-    index = delegate.processed.index
-    return bytes(program.backend_delegate_data[index].data)
+def _shapes(infos: Sequence[TensorInfo | None]) -> list[tuple[int, ...]]:
+    return [() if info is None else tuple(info.shape) for info in infos]

@@ -12,14 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from tosaic.errors import InvalidInput, ToolFailed
-from tosaic.executorch.delegates import (
-    ETHOSU_BACKEND,
-    TOSA_BACKEND,
-    VGF_BACKEND,
-    Blob,
-    ethosu_blob,
-    tosa_blob,
-)
+from tosaic.executorch.api import ETHOSU_BACKEND, TOSA_BACKEND, VGF_BACKEND
+from tosaic.executorch.delegates import Blob, ethosu_blob, tosa_blob
 from tosaic.files import flatbuffer
 from tosaic.ir.graph import Graph
 from tosaic.lowering.target import Target

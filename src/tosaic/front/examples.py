@@ -26,8 +26,11 @@ def in_order(model: Any, example_inputs: Any) -> Any:
 def checked_examples(example_inputs: Any) -> tuple[Any, ...]:
     """The examples, with tensors that lie apart in memory; InvalidInput says what is wrong.
 
-    torch.export merges equal tensors into one input, so one that is given twice is cloned.
+    A tensor alone is the one argument. torch.export merges equal tensors into one input, so one
+    that is given twice is cloned.
     """
+    if isinstance(example_inputs, Tensor):
+        example_inputs = (example_inputs,)
     if not isinstance(example_inputs, tuple):
         kind = type(example_inputs).__name__
         raise InvalidInput(f"example_inputs must be a tuple of the model's arguments, not a {kind}")

@@ -100,6 +100,8 @@ def from_exported(exported: ExportedProgram) -> Program:
             )
         else:
             what = spec.kind.name.lower().replace("_", " ")
+            if isinstance(exported.constants.get(str(spec.target)), torch.Generator):
+                what = "torch.Generator, whose numbers belong into a buffer or an input"
             raise InvalidInput(f"the program takes a {what} ({spec.target}), which is no tensor")
     found = {
         n: torchapi.attribute(exported.graph_module, str(n.target))
@@ -135,7 +137,7 @@ def _check_static(program: Program) -> None:
             if torchapi.known_size(size) is None:
                 raise InvalidInput(
                     f"dimension {axis} of input {number} ({node.name}) is dynamic, and TOSA's "
-                    "sizes are fixed: compile without dynamic_shapes, for the sizes of the example"
+                    "sizes are fixed: export it without dynamic_shapes, or compile with sizes=[...]"
                 )
         if isinstance(example, (torch.SymInt, torch.SymFloat, torch.SymBool)):
             raise InvalidInput(

@@ -11,6 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tosaic.errors import Unpredictable
+from tosaic.interp.device import placed
 from tosaic.interp.kernel import TORCH, Context, Run, kernel
 from tosaic.interp.operands import specialise
 from tosaic.ir.graph import Op
@@ -40,7 +41,7 @@ def _values(kind: d.DType) -> Callable[[Tensor], Tensor]:
     if kind not in _SMALL:
         return lambda x: x.double()
     codes = np.arange(1 << kind.bits, dtype=np.uint8).view(_SMALL[kind])
-    table = torch.from_numpy(codes.astype(np.float64))
+    table = placed(torch.from_numpy(codes.astype(np.float64)))
     return lambda x: table[_code(x)]
 
 
@@ -103,8 +104,8 @@ def _rounding(kind: d.DType) -> Callable[[Tensor], Tensor]:
         return lambda x: x.clamp(-most, most).float().to(TORCH[kind])
 
     def run(x: Tensor) -> Tensor:
-        near = x.clamp(-most, most).nan_to_num(0.0).numpy().astype(_SMALL[kind])
-        return torch.from_numpy(near.view(np.int8).copy())
+        near = x.clamp(-most, most).nan_to_num(0.0).cpu().numpy().astype(_SMALL[kind])
+        return placed(torch.from_numpy(near.view(np.int8).copy()))
 
     return run
 

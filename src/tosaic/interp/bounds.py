@@ -20,12 +20,17 @@ class Bounds(dict[Value, Ends]):
     def add(self, graph: Graph) -> None:
         """Bound what the operators of a graph compute, in their order."""
         for op in graph.ops:
-            rule = _RULES.get(op.name)
-            if rule is None or len(op.outs) != 1 or not op.outs[0].dtype.is_int:
-                continue
-            found, (low, high) = rule(self, op), op.outs[0].dtype.range
-            if found is not None and low <= found[0] and found[1] <= high:
-                self[op.outs[0]] = found
+            self.holds(op)
+
+    def holds(self, op: Op) -> bool:
+        """Whether the result of an operator is bounded, by what is known of its operands now."""
+        rule = _RULES.get(op.name)
+        if rule is None or len(op.outs) != 1 or not op.outs[0].dtype.is_int:
+            return False
+        found, (low, high) = rule(self, op), op.outs[0].dtype.range
+        if found is not None and low <= found[0] and found[1] <= high:
+            self[op.outs[0]] = found
+        return op.outs[0] in self
 
     def of(self, value: Value) -> Ends:
         found = self.get(value)

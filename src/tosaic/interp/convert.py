@@ -7,6 +7,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
+from tosaic.interp.bounds import Ends
+from tosaic.interp.device import is_gpu
 from tosaic.interp.exact import Interval
 from tosaic.interp.kernel import TORCH, Context, Run, kernel
 from tosaic.interp.operands import specialise
@@ -60,13 +62,17 @@ def rescale(op: Op, context: Context) -> Run:
     ends = context.bounds.of(op.ins[0])
     key = (*types, *known, *op.attrs.values(), ends)
     if key not in context.rescales:
-        context.rescales[key] = scalar_rescale(op, ends) or _rescale(op)
+        scalar = None if is_gpu() else scalar_rescale(op, ends)
+        context.rescales[key] = scalar or _rescale(op, ends)
     return context.rescales[key]
 
 
-def _rescale(op: Op) -> Run:
+def _rescale(op: Op, ends: Ends | None = None) -> Run:
     def make(multiplier: Tensor, shift: Tensor, input_zp: Tensor, output_zp: Tensor) -> Run:
-        ready = rescaler(op, (multiplier, shift, input_zp, output_zp))
+        known = None
+        if ends is not None and not op.attrs["input_unsigned"]:
+            known = Interval(torch.tensor([ends[0]]), torch.tensor([ends[1]]))
+        ready = rescaler(op, (multiplier, shift, input_zp, output_zp), interval=known)
         return ready if op.outs[0].shape else lambda x: ready(x).reshape(x.shape)
 
     return specialise(op, "multiplier shift input_zp output_zp", make)

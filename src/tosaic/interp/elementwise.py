@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unpredictable
+from tosaic.interp import cuda
 from tosaic.interp.kernel import TORCH, Context, Run, kernel
 from tosaic.interp.operands import in_float32, narrow, require, specialise, within
 from tosaic.ir.graph import Op
@@ -61,7 +62,7 @@ def add(op: Op, context: Context) -> Run:
     compute, is_sum = (torch.add, True) if op.name == "ADD" else (torch.sub, False)
     if op.outs[0].dtype.is_float:
         return compute
-    if op.outs[0] in context.bounds:
+    if context.bounds.holds(op):
         return compute
     low, high = op.outs[0].dtype.range
 
@@ -247,7 +248,12 @@ def table(op: Op, context: Context) -> Run:
 def _lookup(entries: Tensor) -> Run:
     """One entry for each int8; turned so that the bits of the input are its place."""
     turned = entries.roll(-128)
-    return lambda x: _entry(turned, x.view(torch.uint8).to(torch.int32))
+
+    def run(x: Tensor) -> Tensor:
+        found = cuda.lookup(turned, [x]) if x.is_cuda else None
+        return _entry(turned, x.view(torch.uint8).to(torch.int32)) if found is None else found
+
+    return run
 
 
 def _entry(entries: Tensor, place: Tensor) -> Tensor:

@@ -11,10 +11,11 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unpredictable
-from tosaic.interp import onednn, products
+from tosaic.interp import cuda, onednn, products
 from tosaic.interp.affine import fit_float32
 from tosaic.interp.conv import Convolution
 from tosaic.interp.convert import rescaler
+from tosaic.interp.device import is_gpu
 from tosaic.interp.fuse import FUSED, Group
 from tosaic.interp.kernel import KERNELS, Context, Run, constant
 from tosaic.interp.rescale import PAYS, Rescale
@@ -174,6 +175,8 @@ class Table:
 
     def __call__(self, *operands: Tensor) -> Tensor:
         table = self._table(tuple(x.dtype for x in operands))
+        if table.is_cuda and (found := cuda.lookup(table, operands)) is not None:
+            return found
         first, *others = (x.view(torch.uint8) for x in operands)
         index = first.to(torch.int32)
         if others:
@@ -201,6 +204,11 @@ def convolution(group: Group, context: Context, carrier: bool) -> Run | None:
         behind = rescaler(rescale, parameters, _clamp(group), ready.interval)
     except Unpredictable:  # no scale of TOSA's: an error of the run, and RESCALE's own
         return None
+    if behind.predictable and ready.safe:
+        context.bounds[group.result] = behind.ends
+    if is_gpu():
+        one = cuda.GpuConvolution.takes(ready, behind)
+        return cuda.GpuConvolution(ready, behind) if one else None
     kind = torch.uint8 if carrier else torch.int8
     return ConvRescale(ready, behind, kind, waits=PAYS)
 

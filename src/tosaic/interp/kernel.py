@@ -17,6 +17,7 @@ import torch
 from torch import Tensor
 
 from tosaic.interp.bounds import Bounds
+from tosaic.interp.device import placed
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.spec import dtypes as d
 
@@ -88,7 +89,10 @@ def kernel(*names: str) -> Callable[[Maker], Maker]:
 
 
 def to_torch(array: Array, dtype: d.DType) -> Tensor:
-    """A tensor over the array's memory where torch knows the type (ml_dtypes by their bits)."""
+    """A tensor over the array's memory where torch knows the type (ml_dtypes by their bits).
+
+    A plan for a GPU gets a copy there.
+    """
     target = TORCH[dtype]
     array = np.ascontiguousarray(array).reshape(array.shape)
     if dtype.kind == "mx":
@@ -100,7 +104,7 @@ def to_torch(array: Array, dtype: d.DType) -> Tensor:
         with warnings.catch_warnings():  # no kernel writes into an operand
             warnings.simplefilter("ignore")
             tensor = torch.from_numpy(array if bits is None else array.view(bits[0]))
-    return tensor if bits is None else tensor.view(target)
+    return placed(tensor if bits is None else tensor.view(target))
 
 
 def to_numpy(tensor: Tensor, dtype: d.DType) -> Array:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -13,6 +14,8 @@ from torch import Tensor
 
 from tosaic.errors import InvalidInput
 from tosaic.interp.batch import rebatch
+from tosaic.interp.cuda import Batches
+from tosaic.interp.device import CPU, checked, exact_cuda
 from tosaic.interp.kernel import TORCH, place, to_numpy, to_torch
 from tosaic.interp.plan import Plan
 from tosaic.ir.graph import Array, Graph, Value
@@ -38,6 +41,45 @@ class Port:
         return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
 
 
+class _Plans:
+    """Plans of a graph for a device by the number of samples that they stack: the last ones."""
+
+    def __init__(self, graph: Graph, first: Plan, device: str) -> None:
+        self._graph, self._first, self._device = graph, first, device
+        self._context = first.context if device == CPU else None
+        self._kept: dict[int, Plan | None] = {1: first} if device == CPU else {}
+
+    def of(self, count: int) -> Plan | None:
+        """The plan for so many samples; None if some operator mixes them."""
+        plans = self._kept
+        if count not in plans:
+            graph = self._graph if count == 1 else rebatch(self._graph, count)
+            plan = None if graph is None else Plan(graph, self._context, self._device)
+            # Another dict, as other threads may be looking into this one.
+            single = {k: v for k, v in plans.items() if k == 1}
+            others = [pair for pair in plans.items() if pair[0] != 1]
+            plans = single | dict(others[1 - _BATCH_PLANS_KEPT :]) | {count: plan}
+            self._kept = plans
+        return plans[count]
+
+    @cached_property
+    def can_stack(self) -> bool:
+        """Whether samples can run together at all."""
+        return rebatch(self._graph, 2) is not None
+
+    @cached_property
+    def batches(self) -> Batches:
+        """Runs on a GPU, whose first one is compared with the processor's."""
+
+        def execute(count: int, inputs: list[Tensor]) -> list[Tensor]:
+            plan = self.of(count)
+            assert plan is not None
+            with exact_cuda():
+                return plan.execute(inputs)
+
+        return Batches(self._device, execute, self._first.execute)
+
+
 class Model:
     """A TOSA graph ready to run.
 
@@ -53,16 +95,38 @@ class Model:
         self.inputs = [replace(_port(v), is_unsigned=v in unsigned) for v in graph.inputs]
         self.outputs = [_port(v) for v in graph.outputs]
         self._plan = Plan(graph)
-        self._batched: dict[int, Plan | None] = {}
+        self._plans: dict[str, _Plans] = {}
 
-    def run(self, *inputs: Any) -> list[Array]:
-        """The outputs of the graph, bit-exact in integers."""
-        tensors, count = self._accept(inputs)
-        plan = self._plan if count == 1 else self._batch_plan(count)
+    def run(self, *inputs: Any, device: str = CPU, max_memory: int | None = None) -> list[Array]:
+        """The outputs of the graph, bit-exact in integers.
+
+        With ``device="cuda"`` a GPU computes them, as many samples at a time as fit its memory, or
+        ``max_memory`` bytes of it; inputs may lie there already.
+        """
+        if device != CPU:
+            return self._run_on(checked(device), inputs, max_memory)
+        tensors, count = self._accept(inputs, CPU)
+        plan = self._plans_on(CPU).of(count)
         if plan is None:
             return self._one_by_one(tensors, count)
         own = self._apart(tensors, plan.execute(tensors))
         return [to_numpy(t, port.dtype) for t, port in zip(own, self.outputs, strict=True)]
+
+    def _run_on(self, device: str, inputs: Sequence[Any], max_memory: int | None) -> list[Array]:
+        """The same on a GPU."""
+        tensors, count = self._accept(inputs, device)
+        if any(op.name.startswith("VARIABLE") for op in self.graph.ops):
+            raise InvalidInput("the graph keeps a state in variables: it runs on the CPU alone")
+        plans = self._plans_on(device)
+        if count > 1 and not plans.can_stack:
+            return self._one_by_one(tensors, count, device=device, max_memory=max_memory)
+        made = plans.batches.run(tensors, count, max_memory)
+        return [to_numpy(t, port.dtype) for t, port in zip(made, self.outputs, strict=True)]
+
+    def _plans_on(self, device: str) -> _Plans:
+        if device not in self._plans:
+            self._plans[device] = _Plans(self.graph, self._plan, device)
+        return self._plans[device]
 
     def _apart(self, inputs: list[Tensor], results: list[Tensor]) -> list[Tensor]:
         """Results in memory of their own: not the caller's, a constant's, or one another's."""
@@ -73,27 +137,17 @@ class Model:
             taken.add(place(own[-1]))
         return own
 
-    def _one_by_one(self, tensors: list[Tensor], count: int) -> list[Array]:
+    def _one_by_one(self, tensors: list[Tensor], count: int, **place: Any) -> list[Array]:
         """Samples that no batched graph can keep apart run one after the other."""
         for port in self.outputs:
             if not port.shape:
                 raise InvalidInput(
                     f"'{port.name}' is a scalar, which holds no batch; give one sample at a time"
                 )
-        runs = [self.run(*row) for row in zip(*(t.chunk(count) for t in tensors))]
+        runs = [self.run(*row, **place) for row in zip(*(t.chunk(count) for t in tensors))]
         return [np.concatenate(arrays) for arrays in zip(*runs)]
 
-    def _batch_plan(self, count: int) -> Plan | None:
-        plans = self._batched
-        if count not in plans:
-            graph = rebatch(self.graph, count)
-            plan = None if graph is None else Plan(graph, self._plan.context)
-            # Another dict, as other threads may be looking into this one.
-            plans = dict([*plans.items()][1 - _BATCH_PLANS_KEPT :]) | {count: plan}
-            self._batched = plans
-        return plans[count]
-
-    def _accept(self, inputs: Sequence[Any]) -> tuple[list[Tensor], int]:
+    def _accept(self, inputs: Sequence[Any], device: str) -> tuple[list[Tensor], int]:
         """Inputs as tensors, and how many samples they stack."""
         if len(inputs) != len(self.inputs):
             names = ", ".join(map(str, self.inputs)) or "none"
@@ -102,7 +156,7 @@ class Model:
         counts = set()
         tensors = []
         for port, given in zip(self.inputs, inputs, strict=True):
-            tensor = _tensor(port, given)
+            tensor = _tensor(port, given, device)
             counts.add(_samples(port, tuple(tensor.shape)))
             tensors.append(tensor)
         if len(counts) > 1:
@@ -124,10 +178,12 @@ def _samples(port: Port, shape: tuple[int, ...]) -> int:
     return shape[0] // port.shape[0]
 
 
-def _tensor(port: Port, given: Any) -> Tensor:
+def _tensor(port: Port, given: Any, device: str) -> Tensor:
     """A tensor over the caller's memory; the type must be the port's own."""
     if port.is_unsigned and _kind(given) == f"u{np.dtype(port.dtype.array).name}":
-        given = np.asarray(given).view(port.dtype.array)
+        is_tensor = isinstance(given, Tensor)
+        given = given.view(TORCH[port.dtype]) if is_tensor else np.asarray(given)
+        given = given if is_tensor else given.view(port.dtype.array)
     if isinstance(given, Tensor):
         if given.layout is not torch.strided or given.is_meta or given.is_nested:
             layout = str(given.layout).removeprefix("torch.")
@@ -135,7 +191,7 @@ def _tensor(port: Port, given: Any) -> Tensor:
             raise InvalidInput(f"input {port} takes a dense tensor, not a {kind} one")
         if given.dtype != TORCH[port.dtype]:
             raise _wrong_type(port, str(given.dtype).removeprefix("torch."))
-        return _checked(port, given.detach().cpu().contiguous())
+        return _checked(port, given.detach().to(device).contiguous())
     try:
         array = np.asarray(given)
     except (TypeError, ValueError):

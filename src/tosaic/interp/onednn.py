@@ -15,6 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from tosaic.interp.device import is_gpu
+
 OFFSET = 128
 
 
@@ -118,9 +120,13 @@ def _agrees(channels: int, outputs: int, kernel: int, groups: int, stride: int) 
     return True
 
 
-@lru_cache(maxsize=1)
 def available() -> bool:
-    """Is the operator there, and is it exact on this processor?"""
+    """Is the operator there, and is it exact on this processor? A GPU has none."""
+    return not is_gpu() and _works()
+
+
+@lru_cache(maxsize=1)
+def _works() -> bool:
     cases = ((3, 32, 3, 1, 2), (64, 48, 1, 1, 1), (40, 40, 3, 40, 1), (96, 16, 3, 1, 1))
     try:
         with torch.no_grad():

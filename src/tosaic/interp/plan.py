@@ -14,10 +14,11 @@ from torch import Tensor
 
 from tosaic.errors import Unpredictable, Unsupported
 from tosaic.interp import onednn
+from tosaic.interp.device import CPU, on
 from tosaic.interp.exact import strict_float32
 from tosaic.interp.fuse import FUSED, Group, carried, groups
 from tosaic.interp.kernel import KERNELS, TORCH, Context, Run, place, to_torch
-from tosaic.interp.row_chains import RowChain, row_chains
+from tosaic.interp.row_chains import RowChain, in_places, row_chains
 from tosaic.ir.graph import Graph, Op, Value
 
 Registers = list[Tensor | None]
@@ -37,16 +38,17 @@ class Step:
 class Plan:
     """The prepared steps of a graph; regions of control flow have plans of their own."""
 
-    def __init__(self, graph: Graph, context: Context | None = None) -> None:
-        self.graph = graph
-        self.context = context or Context(lambda region: Plan(region, self.context).execute)
+    def __init__(self, graph: Graph, context: Context | None = None, device: str = CPU) -> None:
+        self.graph, self._device = graph, device
+        self.context = context or Context(lambda region: Plan(region, self.context, device).execute)
         self._registers = {value: i for i, value in enumerate(graph.values())}
-        self._initial: Registers = [_initial(value) for value in self._registers]
+        with on(device):
+            self._initial: Registers = [_initial(value) for value in self._registers]
         self.context.constants.update(place(t) for t in self._initial if t is not None)
         self.context.bounds.add(graph)
         self._inputs = tuple(self._registers[v] for v in graph.inputs)
         self._outputs = tuple(self._registers[v] for v in graph.outputs)
-        with torch.inference_mode(), strict_float32():
+        with torch.inference_mode(), strict_float32(), on(device):
             self._prepare()
         for value in (*graph.inputs, *graph.outputs):
             if value.dtype not in TORCH:
@@ -55,8 +57,9 @@ class Plan:
 
     def _prepare(self) -> None:
         taken = groups(self.graph)
-        found = row_chains(self.graph, taken)
-        passing = carried(self.graph, list(dict.fromkeys(taken.values())))
+        gpu = self._device != CPU  # with caches and kernels of its own
+        found = in_places(self.graph, taken) if gpu else row_chains(self.graph, taken)
+        passing = set() if gpu else carried(self.graph, list(dict.fromkeys(taken.values())))
         uses, kept = self.graph.uses(), set(self.graph.outputs)
         self.steps: list[Step] = []
         self._fused: dict[int, Group] = {}  # index of a step -> the group it computes
@@ -109,7 +112,7 @@ class Plan:
         registers = self._initial.copy()
         for register, tensor in zip(self._inputs, inputs, strict=True):
             registers[register] = tensor
-        with torch.inference_mode(), strict_float32():
+        with torch.inference_mode(), strict_float32(), on(self._device):
             for index, step in enumerate(self.steps):
                 self._run_step(index, registers)
                 for register in step.frees:

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unpredictable
+from tosaic.interp import cuda
 from tosaic.interp.affine import Affine, Steps, find_steps, fit_float32, fit_float64
 from tosaic.interp.exact import FLOAT32_EXACT, FLOAT64_EXACT, Interval
 from tosaic.interp.onednn import OFFSET, to_carrier
@@ -79,6 +80,7 @@ class Rescale:
         whole = dtype_range(input, input_unsigned)
         self.interval = interval or Interval(torch.tensor([whole[0]]), torch.tensor([whole[1]]))
         self._check_parameters()
+        self.ends = self.levels  # the least and the greatest result
         self.predictable = self._is_predictable()
         self._prepared = self._fitted = False
         self._seen = 0
@@ -134,6 +136,9 @@ class Rescale:
         """Can no input of the interval leave what TOSA defines?"""
         low, high = self.interval.low - self.input_zp, self.interval.high - self.input_zp
         results = torch.stack([self._scaled(low), self._scaled(high)])
+        least, most = self.levels
+        low_end, high_end = (int(end) + self.output_zp for end in torch.aminmax(results))
+        self.ends = min(max(low_end, least), most), min(max(high_end, least), most)
         fits = bool(((results >= INT32[0]) & (results <= INT32[1])).all())
         if not self.limited:
             return fits
@@ -260,6 +265,9 @@ class Rescale:
     def __call__(self, v: Tensor, carrier: torch.dtype | None = None) -> Tensor:
         """The result, in `carrier`: the output's type, or uint8 for int8 with 128 added."""
         carrier = carrier or self.output
+        if v.is_cuda:
+            found = cuda.rescaled(self, v)
+            return self.exact(v) if found is None else found
         if self._table is not None:
             result = self._table[v.view(torch.uint8).to(torch.int32)]
             return to_carrier(result) if carrier is torch.uint8 else result

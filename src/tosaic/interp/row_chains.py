@@ -67,6 +67,12 @@ def _keeps_rows(op: Op, data: Sequence[Value], rows: int) -> bool:
     return all(v.shape[:-1] == lead or math.prod(v.shape[:-1]) == 1 for v in data)
 
 
+def in_places(graph: Graph, taken: Mapping[Op, Group]) -> list[Group]:
+    """All operators in the order of the graph, those in ``taken`` with their groups."""
+    order = (taken.get(op, Group("", (op,))) for op in graph.ops)
+    return [group for op, group in zip(graph.ops, order) if group.ops[-1] is op]
+
+
 def row_chains(graph: Graph, taken: Mapping[Op, Group]) -> list[Group]:
     """All operators in an order in which they can run; ``taken`` have groups already.
 
@@ -74,9 +80,7 @@ def row_chains(graph: Graph, taken: Mapping[Op, Group]) -> list[Group]:
     excepted. So no chain can depend on itself by way of others.
     """
     if any(not op.outs or op.name.startswith("VARIABLE") for op in graph.ops):
-        # What has an effect beside its result keeps its place.
-        order = (taken.get(op, Group("", (op,))) for op in graph.ops)
-        return [group for op, group in zip(graph.ops, order) if group.ops[-1] is op]
+        return in_places(graph, taken)  # what has an effect beside its result keeps its place
     whole = {op: group.ops for op, group in taken.items() if len(group.ops) > 1}
     rows = {op: 0 if op in taken else rows_of(op) for op in graph.ops}
     level: dict[Op, int] = {}

@@ -361,9 +361,10 @@ class Lowering(Builder):
                     if off > LIMIT:
                         raise
         value = self.TABLE(x, self.const(nodes.numpy(), d.I16))  # with 7 more bits
-        return self.with_quant(
-            self.rescale(value, [1 / 128 / factor / finer], quant.one_zero, out), quant
-        )
+        value = self.rescale(value, [2.0**-7], 0, d.I16)  # as devices have a table
+        if factor != 1 or out is d.I8:
+            value = self.rescale(value, [1 / factor / finer], quant.one_zero, out)
+        return self.with_quant(value, quant)
 
     def _zones(self, x: Value, zones: Sequence[Zone]) -> Value:
         """The sum of tables, each of its own part of the inputs."""

@@ -133,7 +133,8 @@ class Partitioner:
             reason = "" if "FP" in self.env.profiles else refused_in_integers(node)
             reason = reason or left_in_float(node) + refusal.reason
             place = torchapi.location(node).place
-            self.refused.append(Refusal(target, reason, place, node.name))
+            if target != "getitem":  # a result of a call that is refused itself
+                self.refused.append(Refusal(target, reason, place, node.name))
             if target == QUANTIZE:
                 self._boundary(node)
             else:

@@ -107,7 +107,12 @@ def _widen(size: fx.Node) -> None:
     layers = [list(_moved(operand)) for operand in size.all_input_nodes]
     if not all(layers):
         return
-    for node in {n for path in layers for n in path}:
+    path = {n for operand in layers for n in operand}
+    if not _shows_digits(size):  # 16 bits are as good
+        for node in path:
+            node.meta[MARK] = replace(mark_of(node), wide=True, reads=False)
+        return
+    for node in path:
         _mark(node, "signed")
         if _is_layer(node):
             _split_weight(node)
@@ -119,6 +124,16 @@ def _widen(size: fx.Node) -> None:
             left += [user for user in node.users if _is_move(user)]
             for user in list(node.users):
                 left += _banks(user, node)
+
+
+def _shows_digits(node: fx.Node) -> bool:
+    """Whether something else than a layer reads a magnitude: a function that magnifies small ones,
+    such as a logarithm, or a sum of bins before one."""
+    readers = [u for u in node.users if u.users]
+    return any(
+        _shows_digits(user) if _is_move(user) else not _is_layer(user) or bool(_banks(user, node))
+        for user in readers
+    )
 
 
 def _banks(call: fx.Node, source: fx.Node) -> list[fx.Node]:

@@ -5,19 +5,26 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.arguments import checked_leaves, first_values, given_values, leaves_of
+from tosaic.boundary.arguments import (
+    Given,
+    checked_leaves,
+    first_values,
+    given_values,
+    leaves_of,
+)
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
 from tosaic.files.whole import write_whole
 from tosaic.front import torchapi
 from tosaic.front.program import Program
+from tosaic.interp.device import CPU
 from tosaic.interp.kernel import to_numpy
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
@@ -167,8 +174,9 @@ class Artifact:
         return boundary_of(self.program)
 
     def run(
-        self, *inputs: Any, engine: str | None = None, raw: bool | None = None, **named: Any
-    ) -> Any:
+        self, *inputs: Any, engine: str | None = None, raw: bool | None = None,
+        device: str = CPU, max_memory: int | None = None, **named: Any,
+    ) -> Any:  # fmt: skip
         """The program's outputs for its inputs; graphs run as their compiled bytes do.
 
         ``engine`` is what runs them: "tosa" interprets the TOSA graphs. A device has engines of its
@@ -179,12 +187,19 @@ class Artifact:
         floats with ``raw=False``. Unless told, they are floats if such an input was, else raw.
 
         Arguments may be given by name. A batch of a multiple of what the program was compiled for
-        is run part by part.
+        is run part by part; with ``device="cuda"`` the interpreter runs it on a GPU, as many parts
+        at a time as fit its memory or ``max_memory`` bytes of it.
         """
-        program, chosen = self.program, self._engine(engine)
+        program, gpu = self.program, device != CPU
+        chosen = self._engine("tosa" if gpu and engine is None else engine)
+        if gpu and chosen != "tosa":
+            raise InvalidInput(f"device='{device}' is for the interpreter: leave out {engine=}")
         leaves = leaves_of(program, inputs, named)
         parts = batches.parts_of(program, leaves)
-        if parts is None:
+        if gpu:
+            results = self._run_on(device, max_memory, parts or [leaves], raw)
+            result = results[0] if parts is None else batches.joined(results, leaves)
+        elif parts is None:
             result = self._run_once(leaves, chosen, raw)
         else:
             result = batches.joined([self._run_once(p, chosen, raw) for p in parts], leaves)
@@ -194,9 +209,34 @@ class Artifact:
 
     def _run_once(self, leaves: list[Any], engine: str, raw: bool | None) -> list[Any]:
         """The leaves of the outputs for those of the inputs."""
-        program, given = self.program, checked_leaves(self.program, leaves)
-        arguments = [leaf.value for leaf in given]
-        values = self._trace(arguments, engine)
+        given = checked_leaves(self.program, leaves)
+        return self._results(given, self._trace([leaf.value for leaf in given], engine), raw)
+
+    def _run_on(
+        self, device: str, max_memory: int | None, parts: list[list[Any]], raw: bool | None
+    ) -> list[list[Any]]:
+        """The same of several runs on a GPU, whose graphs take all of them at once."""
+        given = [checked_leaves(self.program, leaves) for leaves in parts]
+        runs = [
+            first_values(self.program, [leaf.value for leaf in each], self._state.values())
+            for each in given
+        ]
+        with torch.no_grad():
+            for piece in self.partition.pieces:
+                if piece.graph is None:
+                    for values in runs:
+                        execution.call(piece, values)
+                    continue
+                model = self._models[id(piece.graph)]
+                run = partial(model.run, device=device, max_memory=max_memory)
+                execution.give_all(piece, run, runs)
+        return [self._results(*pair, raw) for pair in zip(given, runs, strict=True)]
+
+    def _results(
+        self, given: list[Given], values: dict[fx.Node, Any], raw: bool | None
+    ) -> list[Any]:
+        """The leaves of the outputs, of the values that a run has."""
+        program, arguments = self.program, [leaf.value for leaf in given]
         outputs = [values[o] if isinstance(o, fx.Node) else o for o in program.outputs]
         result = self._changed(arguments, outputs) if program.changes else outputs
         if raw is False or (raw is None and any(leaf.was_real for leaf in given)):

@@ -51,20 +51,26 @@ def forms(source: Imported, target: str | None = None) -> Iterator[fx.GraphModul
 
 
 class Recorder(DataRun):
-    """Runs a program, and counts in what those of its values are that are not known yet."""
+    """Runs a program, and counts in what those of its values are that are not known yet.
 
-    def __init__(self, module: fx.GraphModule, made: Calibration) -> None:
+    What ``other``, of another size of the program, has seen is added to.
+    """
+
+    def __init__(
+        self, module: fx.GraphModule, made: Calibration, other: Recorder | None = None
+    ) -> None:
         super().__init__(module)
         self.program, self.made = module, made
         self.rows = _rows(module)
         self.values = [n for n in module.graph.nodes if _is_value(n)]
-        self.means: dict[str, Mean] = {}
-        self.together: dict[str, Together | None] = {}
-        self.inner = {
-            path: Recorder(function, made)
+        self.means: dict[str, Mean] = {} if other is None else other.means
+        self.together: dict[str, Together | None] = {} if other is None else other.together
+        self.inner: dict[str, Recorder] = {
+            path: Recorder(function, made, other and other.inner.get(path))
             for call in region_calls(module) for path, function in functions(module, call)
         }  # fmt: skip
-        self.new = set[str]()  # names of what no form before has
+        # Names of what no form before has.
+        self.new: set[str] = set() if other is None else other.new
         self.found: dict[fx.Node, list[tuple[Statistics, int | None, float]]] = {}
         for node in self.values:
             self._expect(node)

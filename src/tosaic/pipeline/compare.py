@@ -10,11 +10,13 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
+from torch.export import ExportedProgram
 
 from tosaic.boundary.arguments import first_values, given_values
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
+from tosaic.front.hints import CALL
 from tosaic.front.precision import CHOICE
 from tosaic.front.program import Program, program_of
 from tosaic.ir.graph import Quant
@@ -29,12 +31,19 @@ from tosaic.runtime.progress import shown
 from tosaic.spec.dtypes import I16, DType
 from tosaic.targets.catalog import target_of
 
+_NEAR = 10.0  # decibels above the outputs' ratio within which a fall counts
+_LITTLE = 3.0  # a fall of fewer decibels is not worth naming
+_MANY = 12  # calls that are named
+_EXACT = 100.0  # ratios above this are all the same
+
 
 @dataclass(frozen=True, slots=True)
 class Layer:
     """A value of the program. ``saturation`` is the share of it that lies outside of its range.
 
-    ``values`` are those of the original, where they were asked for.
+    ``values`` are those of the original, where they were asked for. ``reads`` and ``call`` are the
+    layers that it is computed from and the exported call that made it, by name; ``bits`` is 8 or
+    16, and 0 in float.
     """
 
     name: str
@@ -44,6 +53,9 @@ class Layer:
     max_error: float
     saturation: float
     values: Values | None = None
+    reads: tuple[str, ...] = ()
+    call: str = ""
+    bits: int = 0
 
 
 @dataclass(frozen=True)
@@ -58,6 +70,39 @@ class Comparison(Printed):
         """The layer that is farthest from the original."""
         return min(self.layers, key=lambda layer: layer.sqnr, default=None)
 
+    @property
+    def fall(self) -> Layer | None:
+        """The layer at which the ratio falls most, of those near the ratio of the outputs.
+
+        Noise is carried on, so a layer with a low ratio has mostly read it; and a fall that ends
+        far above the outputs' ratio is not what they lose.
+        """
+        least = min((o.sqnr for o in self.outputs), default=math.inf)
+        near = [n for n in self.layers if n.reads and n.sqnr <= least + _NEAR]
+        found = max(near, key=self.lost, default=None)
+        return found if found is not None and self.lost(found) > 0 else None
+
+    def lost(self, layer: Layer) -> float:
+        """Decibels between the least ratio that a layer reads and its own."""
+        known = {n.name: n.sqnr for n in self.layers}
+        before = min((known[name] for name in layer.reads), default=layer.sqnr)
+        return min(before, _EXACT) - min(layer.sqnr, _EXACT)
+
+    def together(self, layer: Layer) -> tuple[str, ...]:
+        """Calls that need 16 bits together for it to help: what a layer reads, it, its readers.
+
+        8 bits before it have lost what its own 16 would keep, and 8 bits behind it lose it again.
+        A layer before it that loses little itself has its noise from those that it reads.
+        """
+        known = {n.name: n for n in self.layers}
+        found, waiting = {n.name for n in self.layers if layer.name in n.reads}, [*layer.reads]
+        while waiting:
+            if (name := waiting.pop()) not in found:
+                found.add(name)
+                waiting += known[name].reads if self.lost(known[name]) < _LITTLE else ()
+        calls = [n.call for n in self.layers if n.name in found and n.bits == 8 and n.call]
+        return tuple(dict.fromkeys([*calls, layer.call])) if calls and layer.call else ()
+
     def parts(self) -> Iterable[Any]:
         numbers = ["SQNR dB", "max error", "saturated"]
         table = grid("value", "operator", *numbers, "where", numbers=numbers)
@@ -67,8 +112,21 @@ class Comparison(Printed):
                 f"{layer.saturation:.1%}" if layer.saturation else "", layer.where,
             )  # fmt: skip
         yield table
-        if self.worst is not None:
-            yield f"Farthest from the original: {self.worst.name} at {self.worst.sqnr:.1f} dB"
+        fall = self.fall
+        if fall is None or self.lost(fall) < _LITTLE:
+            if (low := self.worst) is not None:
+                yield f"No layer stands out; the lowest is {low.name} at {low.sqnr:.1f} dB"
+            return
+        before = fall.sqnr + self.lost(fall)
+        yield f"The ratio falls at {fall.name}, from {before:.1f} to {fall.sqnr:.1f} dB."
+        if calls := self.together(fall):
+            does = "has 16 bits, which gain" if fall.bits == 16 else "alone with 16 bits gains"
+            yield (
+                f"{fall.name} {does} little, since its neighbours round to 8. These "
+                f"belong together: {', '.join(calls[:_MANY])}"
+                + (f" and {len(calls) - _MANY} more" if len(calls) > _MANY else "")
+                + ' (Schemes("int8", nodes=dict.fromkeys([...], "a16w8")), or scheme="auto").'
+            )
 
 
 def compare_models(
@@ -80,7 +138,7 @@ def compare_models(
         raise InvalidInput("there are no inputs to compare on: give at least one tuple")
     for given in sets:
         given_values(artifact.program, given, {})  # a sentence for what does not fit
-    original = _original(model, artifact, sets[0])
+    original, marks = _original(model, artifact, sets[0])
     names = {node.name: node for node in (*original.inputs, *original.calls)}
     target = target_of(artifact.target)
     found = partition(artifact.program, target, expose=True)
@@ -105,8 +163,9 @@ def compare_models(
             if isinstance(ours, fx.Node) and isinstance(theirs, fx.Node):
                 value = compiled[ours] if port is None else port.dequantize(compiled[ours])
                 total.add(reference[theirs], value, None)
+    known = {o for n, o, _ in pairs if sums[n].count}
     layers = [
-        _layer(o, sums[n], seen[n].values(m) if histograms else None)
+        _layer(o, marks, sums[n], seen[n].values(m) if histograms else None, m, _reads(o, known))
         for n, o, m in pairs if sums[n].count
     ]  # fmt: skip
     named = [(f"output {i}", total) for i, total in enumerate(ends) if total.count]
@@ -124,22 +183,32 @@ def _sets(inputs: Any) -> Iterator[tuple[Any, ...]]:
         yield tuple(item) if isinstance(item, (tuple, list)) else (item,)
 
 
-def _original(model: Any, artifact: Artifact, example: tuple[Any, ...]) -> Program:
-    """The original as calls whose names are those of the compiled program."""
-    source = import_model(model, example)
+def _original(
+    model: Any, artifact: Artifact, example: tuple[Any, ...]
+) -> tuple[Program, dict[str, str]]:
+    """The original as calls whose names are those of the compiled program.
+
+    Beside it are the names of the exported calls, by the marks that passes keep on what they make.
+    """
+    source, marks = import_model(model, example), dict[str, str]()
     calls = [n for n in artifact.program.calls if torchapi.target_name(n) == QUANTIZE]
     within = [n for n in calls if n not in artifact.program.results]
     kinds = {parameters(torchapi.bound_arguments(n))[1] for n in within or calls}
     if kinds:
         from tosaic.quant.flow import float_module
         from tosaic.quant.quantizer import TosaicQuantizer
+        from tosaic.quant.value_names import mark_calls
 
         chosen = [n.meta[CHOICE].schemes for n in artifact.program.calls if CHOICE in n.meta]
         scheme = chosen[0] if chosen else "a16w8" if I16 in kinds else "int8"
+        assert isinstance(source.model, ExportedProgram)
+        exported = torchapi.module_of(source.model)
+        mark_calls(exported)
+        marks = {n.meta[CALL]: n.name for n in exported.graph.nodes if CALL in n.meta}
         source = source.with_model(
             float_module(source, TosaicQuantizer(scheme, target=target_of(artifact.target)))
         )
-    return program_of(source)
+    return program_of(source), marks
 
 
 def _pairs(
@@ -205,8 +274,26 @@ class _Sums:
         return decibels, self.largest, self.outside / self.count
 
 
-def _layer(node: fx.Node, sums: _Sums, values: Values | None) -> Layer:
+def _reads(node: fx.Node, known: set[fx.Node]) -> tuple[str, ...]:
+    """The compared values that a value is computed from, through others that are not compared."""
+    found, seen, waiting = dict[str, None](), set[fx.Node](), list(node.all_input_nodes)
+    while waiting:
+        source = waiting.pop()
+        if source in known:
+            found[source.name] = None
+        elif source not in seen:
+            seen.add(source)
+            waiting += source.all_input_nodes
+    return tuple(found)
+
+
+def _layer(
+    node: fx.Node, marks: dict[str, str], sums: _Sums, values: Values | None,
+    meaning: tuple[Quant, DType] | None, reads: tuple[str, ...],
+) -> Layer:  # fmt: skip
+    bits = 0 if meaning is None else 16 if meaning[1] is I16 else 8
     if node.op != "call_function":
-        return Layer(node.name, "input", "", *sums.figures, values)
-    place = torchapi.location(node).place
-    return Layer(node.name, torchapi.target_name(node), place, *sums.figures, values)
+        return Layer(node.name, "input", "", *sums.figures, values, bits=bits)
+    place, call = torchapi.location(node).place, marks.get(node.meta.get(CALL, ""), "")
+    name = torchapi.target_name(node)
+    return Layer(node.name, name, place, *sums.figures, values, reads, call, bits)

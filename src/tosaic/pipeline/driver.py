@@ -9,6 +9,7 @@ from types import MappingProxyType
 from typing import Any
 
 from torch import Tensor, fx
+from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.ports import ends_of, names_of, with_ends
@@ -60,12 +61,27 @@ def compile_model(
     preserve_io_quantization: bool = False,
     accuracy: Goal | None = None,
     budget_s: float | None = None,
+    sizes: Iterable[Any] | None = None,
 ) -> Artifact:
     """The program as TOSA graphs, and PyTorch round them for what no rule takes."""
     phases.check_wanted()
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
     if chosen.start is not None:
         chosen.start()
+    if dynamic_shapes is not None or sizes is not None or isinstance(model, ExportedProgram):
+        from tosaic.pipeline.sizes import sizes_of
+
+        example_inputs = checked_examples(example_inputs)
+        has_fft = chosen.env.has("fft") and scheme is None
+        free = sizes_of(model, example_inputs, dynamic_shapes, has_fft)
+        if free is not None:
+            if scheme == "auto":
+                raise InvalidInput('scheme="auto" is for fixed sizes: compile without free ones')
+            from tosaic.pipeline.sized import compile_sizes  # which knows this module
+
+            return compile_sizes(free, sizes, chosen, scheme, calibration, io, options)
+        if sizes is not None:
+            raise InvalidInput("sizes are for dynamic_shapes, and no size of this model is free")
     if scheme == "auto":
         from tosaic.pipeline.auto import compile_auto  # which knows this module
 

@@ -6,10 +6,11 @@ engines, and the checks that run while a program is compiled, go through here.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor, fx
 
@@ -70,6 +71,19 @@ def result(
 def meant(integers: Tensor, meaning: Quant | None) -> Tensor:
     """The real numbers that integers stand for, where they do."""
     return integers if meaning is None else real_numbers(integers, meaning)
+
+
+def give_all(piece: Piece, run: Callable[..., list[Array]], runs: Sequence[Values]) -> None:
+    """The same for several runs: stacked, where all operands and results have rows."""
+    assert piece.graph is not None
+    given = [operands(piece, values) for values in runs]
+    if len(runs) == 1 or not all(v.shape for v in (*piece.graph.inputs, *piece.graph.outputs)):
+        results = [run(*each) for each in given]
+    else:
+        stacked = run(*(torch.cat(some) for some in zip(*given)))
+        results = list(zip(*(np.split(array, len(runs)) for array in stacked)))
+    for arrays, values in zip(results, runs, strict=True):
+        give(piece, arrays, values)
 
 
 def call(piece: Piece, values: Values) -> None:

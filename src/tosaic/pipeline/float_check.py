@@ -3,7 +3,8 @@
 Each graph is interpreted with what PyTorch computes before it, and its results are compared with
 PyTorch's. Where they differ by more than rounding explains, the values inside are compared as well,
 and each call that differs although its operands agree is run alone with PyTorch's own operands. One
-that is wrong even so stays in PyTorch.
+that is wrong even so stays in PyTorch. Quantized calls may differ by a step: where they are in the
+graph too, only the others are run alone.
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ from torch import Tensor, fx
 
 from tosaic.errors import TosaicError
 from tosaic.front import torchapi
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.program import Program
 from tosaic.interp.model import Model
 from tosaic.lowering.partition import Partition, Piece
@@ -38,8 +40,10 @@ def float_faults(
     program: Program, target: Target, found: Partition, examples: Sequence[Any], lower: Lower
 ) -> dict[str, str]:
     """Calls whose graphs differ from PyTorch, by name, with the reason; notes what was compared."""
-    pieces = [piece for piece in found.pieces if _is_real(piece)]
-    if not pieces or "FP" not in target.env.profiles:
+    if "FP" not in target.env.profiles:
+        return {}
+    pieces = [p for p in found.pieces if _is_real(p) and _float_calls(program, p)]
+    if not pieces:
         return {}
     values = _eager(program, examples)
     for piece in pieces:
@@ -78,6 +82,20 @@ def _is_real(piece: Piece) -> bool:
     """Whether a graph computes with real numbers alone."""
     graph = piece.graph
     return graph is not None and all(v.quant is None for v in (*graph.inputs, *graph.outputs))
+
+
+def _float_calls(program: Program, piece: Piece) -> list[fx.Node]:
+    """The calls of a graph that do not lie between quantized operands and a quantized result."""
+    after, before = set[fx.Node](), set[fx.Node]()
+    for node in program.calls:
+        if torchapi.target_name(node) in DEQUANTIZE or not after.isdisjoint(node.all_input_nodes):
+            after.add(node)
+    for node in reversed(program.calls):
+        if torchapi.target_name(node) == QUANTIZE or not before.isdisjoint(node.users):
+            before.add(node)
+    ends = (QUANTIZE, *DEQUANTIZE)
+    others = [n for n in piece.calls if n not in after or n not in before]
+    return [n for n in others if torchapi.target_name(n) not in ends]
 
 
 def _eager(program: Program, examples: Sequence[Any]) -> Values | None:
@@ -128,9 +146,11 @@ def _at_fault(
         made = _run(part, values) if part.graph is not None else None
         inside.update(made or {})
     agree = {n for n, right in values.items() if not _differs(inside.get(n), right)}
-    calls = [n for n in piece.calls if n not in agree and agree.issuperset(n.all_input_nodes)]
-    others = {n.name: "left out of a trial" for n in program.calls}
-    for node in (calls or piece.calls)[:_CANDIDATES]:
+    floats = _float_calls(program, piece)
+    calls = [n for n in floats if n not in agree and agree.issuperset(n.all_input_nodes)]
+    computing = (n for n in program.calls if torchapi.target_name(n) not in DEQUANTIZE)
+    others = {n.name: "left out of a trial" for n in computing}
+    for node in (calls or floats)[:_CANDIDATES]:
         alone = lower({name: why for name, why in others.items() if name != node.name})
         for part in alone.pieces:
             if part.graph is None or not members.issuperset(part.calls):

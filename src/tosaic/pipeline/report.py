@@ -40,6 +40,8 @@ class Boundary:
         """Scale and zero point in words."""
         if self.quant is None:
             return ""
+        if isinstance(self.quant.scale, tuple):
+            return f"{len(self.quant.scale)} scales along axis {self.quant.axis}"
         return f"scale {self.quant.scale:.6g}, zero point {self.quant.zero_point}"
 
 
@@ -104,6 +106,7 @@ class Report(Printed):
     file_sizes: dict[str, int] = field(default_factory=dict)
     precision: Precision | None = None
     timing: Timing = field(default_factory=Timing)
+    sizes: dict[str, Report] = field(default_factory=dict)  # of each size, if there are several
 
     @property
     def cycles(self) -> int | None:
@@ -197,6 +200,8 @@ class Report(Printed):
 
     def parts(self) -> Iterable[Any]:
         yield self.headline
+        if self.sizes:
+            yield _size_table(self.sizes)
         if self.ops:
             table = grid("TOSA operator", "count", numbers=["count"])
             for name, count in self.ops.items():
@@ -215,6 +220,16 @@ class Report(Printed):
         if self.precision is not None:
             yield from self.precision.parts()
         yield from refusals(self.refused)
+
+
+def _size_table(sizes: dict[str, Report]) -> Any:
+    unit = next(iter(sizes.values())).unit
+    numbers = ["multiply-accumulates", unit, "SRAM", "flash"]
+    table = grid("size", *numbers, numbers=numbers, title="Sizes; what follows is of the first")
+    for name, told in sizes.items():
+        costs = ("" if n is None else f"{n:,}" for n in (told.cycles, told.sram, told.flash))
+        table.add_row(name, f"{told.macs:,}", *costs)
+    return table
 
 
 def report_of(

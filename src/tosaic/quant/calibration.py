@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput
 from tosaic.files.whole import write_whole
@@ -52,7 +52,7 @@ class Calibration:
 
     ``program`` is the structure of the model, ``count`` the number of inputs that were seen,
     ``outliers`` the sums of which few elements are far larger than all others. ``path`` is the
-    file that it is from.
+    file that it is from. ``form`` is a program of another size that has the names it is kept under.
     """
 
     program: list[str]
@@ -63,6 +63,7 @@ class Calibration:
     spreads: dict[str, Spread] = field(default_factory=dict)
     outliers: set[str] = field(default_factory=set)
     path: str = "the calibration"
+    form: fx.GraphModule | None = None
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write a file, whole or not at all: JSON with one line a tensor."""

@@ -32,7 +32,7 @@ from tosaic.quant.reach import mark_reach, seen_in
 from tosaic.quant.regions import apart, move_constants_in
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
-from tosaic.quant.value_names import OUTLINE, mark_calls, name_of, name_points
+from tosaic.quant.value_names import OUTLINE, adopt_names, mark_calls, name_of, name_points
 
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
@@ -133,7 +133,10 @@ def _from_stored(
 ) -> tuple[fx.GraphModule, list[str]]:
     """The same from what calibration saw before."""
     module = float_module(source, quantizer)
-    stored.check(module.meta[OUTLINE])
+    if stored.form is None:
+        stored.check(module.meta[OUTLINE])
+    else:
+        adopt_names(module, stored.form)
     mark_residuals(module, [n for n in module.graph.nodes if name_of(n) in stored.outliers])
     known = {n: stored.tensors.get(name_of(n)) for n in module.graph.nodes}
     mark_reach(module, {n: (seen.low, seen.high) for n, seen in known.items() if seen})

@@ -173,19 +173,26 @@ class Matcher:
             self.settled[op] = None
         return False
 
-    def attempt(self, function: Rewrite, op: Op) -> bool:
-        """Whether a rewrite took place."""
+    def attempt(self, function: Rewrite | Form, op: Op) -> bool:
+        """Whether a rewrite, or one of a form's expressions, took place."""
+        made = self._called(function, op)
+        if made is None:
+            return False  # as most say
         return any(
-            self._replace(op, value, list(self.b.graph.ops))
-            for value in self._emitted(function, op)
+            self._replace(op, value, list(self.b.graph.ops)) for value in self._emitted(made, op)
         )
 
-    def _emitted(self, function: Rewrite | Form, op: Op) -> Iterator[Value]:
-        """What a rewrite or a form gives, one by one; the operators are the Builder's then."""
+    def _called(self, function: Rewrite | Form, op: Op) -> Value | Iterator[Value] | None:
         self.b.loc = op.loc
         self.b.graph.ops.clear()
         try:
-            made = function(self, op)
+            return function(self, op)
+        except Unsupported:
+            return None
+
+    def _emitted(self, made: Value | Iterator[Value] | None, op: Op) -> Iterator[Value]:
+        """What a rewrite or a form gives, one by one; the operators are the Builder's then."""
+        try:
             for value in made if isinstance(made, Iterator) else (made,):
                 if value is not None and value.type == op.outs[0].type:
                     yield value
@@ -219,7 +226,7 @@ class Matcher:
         """Forms of an operator, but for those that cost more by the target's formulas."""
         assert self.cost is not None
         for function in FORMS.get(op.name, ()):
-            for value in self._emitted(function, op):
+            for value in self._emitted(self._called(function, op), op):
                 new = made_for(value, self.b.graph.ops)
                 gone = needless(self, op, new)
                 if sum(map(self.cost, new)) < MARGIN * sum(map(self.cost, gone)):

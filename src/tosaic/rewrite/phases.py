@@ -29,6 +29,7 @@ from tosaic.rewrite import (
     polyphase_deconv,
     pool_before_monotone,
     rescale_as_depthwise,
+    sink_below_concat,
     space_to_depth,
     table_of_slice,
     transpose_forms,
@@ -65,6 +66,7 @@ MODULES = (
     transpose_forms,
     arithmetic,
     im2col,
+    sink_below_concat,
     peak_memory,
 )
 register(MODULES)
@@ -123,6 +125,11 @@ def _concat_in_place(graph: Graph, m: Machine) -> None:
     compute_copies(graph, m.env, m.allowed, m.cost, m.traits)
 
 
+def _has_judge(m: Machine) -> bool:
+    """Whether somebody says what memory a graph takes."""
+    return m.judge is not None
+
+
 _MEMORY = {"saves_memory": True}
 PHASES = (
     Phase("simplify", lambda g, m: simplify(g, m.env, m.allowed, m.cost, traits=m.traits)),
@@ -142,8 +149,8 @@ PHASES = (
         "share_shapes", lambda g, m: share_shapes(g, m.env, m.allowed, m.cost, m.traits),
         lambda m: m.traits.one_shape, {},
     ),
-    Phase("lower_peak", _lower_peak, keeps=_MEMORY),
-    Phase("concat_in_place", _concat_in_place, keeps=_MEMORY),
+    Phase("lower_peak", _lower_peak, _has_judge, _MEMORY),
+    Phase("concat_in_place", _concat_in_place, _has_judge, _MEMORY),
     Phase("share_constants", lambda g, m: share_constants(g)),
 )  # fmt: skip
 

@@ -37,6 +37,8 @@ def operands(b: Lowering, *given: Operand) -> list[Value]:
 
 def converted(b: Lowering, x: Value, kind: d.DType) -> Value:
     """The value in another type."""
+    if x.dtype is d.BOOL and kind.is_float:
+        return number_of(b, x, kind)
     return x if x.dtype is kind else b.CAST(x, out=kind)
 
 

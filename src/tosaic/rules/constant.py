@@ -6,7 +6,6 @@ import math
 from functools import partial
 from typing import Any
 
-import numpy as np
 import torch
 
 from tosaic.errors import Unsupported
@@ -95,13 +94,7 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
     if {x.dtype, kind} == {d.F16, d.BF16}:
         return _cast(b, _cast(b, x, d.F32), kind)
     if x.dtype is d.BOOL and kind.is_float:
-        ones = (1,) * x.type.rank
-        one, zero = (b.const(np.full(ones, n), kind) for n in (1, 0))
-        return moves.first(
-            b,
-            lambda: b.with_quant(b.CAST(x, out=kind), None),
-            lambda: b.with_quant(b.SELECT(x, one, zero), None),
-        )
+        return number_of(b, x, kind)
     return b.with_quant(b.CAST(x, out=kind), None)
 
 

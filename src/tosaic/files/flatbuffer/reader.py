@@ -8,12 +8,15 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
+from typing import Any
 
 from tosaic.errors import InvalidGraph
 
 _I32 = struct.Struct("<i").unpack_from
 _U32 = struct.Struct("<I").unpack_from
 _U64 = struct.Struct("<Q").unpack_from
+_I64 = struct.Struct("<q").unpack_from
+_F64 = struct.Struct("<d").unpack_from
 _VTABLE = struct.Struct("<HH").unpack_from
 _MOST_FIELDS = 14  # of TosaTensor, the widest table of the schema
 _MOST_VISITS = 8  # how often a part may be read on average; each is read once in a usual file
@@ -22,10 +25,14 @@ _MOST_VISITS = 8  # how often a part may be read on average; each is read once i
 class FlatbufferReader:
     """The buffer, what has been read of it, and how much more may be."""
 
-    __slots__ = ("_budget", "_ints", "_layouts", "_strings", "buffer", "size")
+    __slots__ = ("_budget", "_exact", "_ints", "_layouts", "_strings", "buffer", "size")
 
-    def __init__(self, buffer: memoryview) -> None:
-        self.buffer = buffer
+    def __init__(self, buffer: memoryview, exact: bool = True) -> None:
+        """``exact`` is False for files of flatbuffers' Python package.
+
+        It has tables share a layout whose fields lie at the same offsets, be they of other sizes.
+        """
+        self.buffer, self._exact = buffer, exact
         self.size = len(buffer)
         self._budget = _MOST_VISITS * self.size
         self._strings: dict[int, str] = {}
@@ -65,7 +72,8 @@ class FlatbufferReader:
         if at + layout[0] > self.size:
             raise self.outside(what)
         self.charge(layout[0])
-        return Table(self, at, layout[0], layout[1], what)
+        size = layout[0] if self._exact else self.size - at
+        return Table(self, at, size, layout[1], what)
 
     def _layout(self, place: int, what: str) -> tuple[int, tuple[int, ...]]:
         """Size of a table, and where in it each field lies (0 if it is absent)."""
@@ -150,6 +158,14 @@ class Table:
         place = self._place(field, 8)
         return _U64(self._file.buffer, place)[0] if place else 0
 
+    def i64(self, field: int) -> int:
+        place = self._place(field, 8)
+        return _I64(self._file.buffer, place)[0] if place else 0
+
+    def f64(self, field: int) -> float:
+        place = self._place(field, 8)
+        return _F64(self._file.buffer, place)[0] if place else 0.0
+
     def _follow(self, field: int, what: str) -> int:
         place = self._place(field, 4)
         return self._file.follow(place, what) if place else 0
@@ -165,12 +181,18 @@ class Table:
 
     def longs(self, field: int, what: str) -> tuple[int, ...]:
         """A vector of int64, empty if it is absent."""
+        return self._wide(field, "q", what)
+
+    def doubles(self, field: int, what: str) -> tuple[float, ...]:
+        return self._wide(field, "d", what)
+
+    def _wide(self, field: int, letter: str, what: str) -> tuple[Any, ...]:
         at = self._follow(field, what)
         if not at:
             return ()
         start, length = self._file.extent(at, 8, what)
         self._file.charge(8 * length)
-        return struct.unpack_from(f"<{length}q", self._file.buffer, start)
+        return struct.unpack_from(f"<{length}{letter}", self._file.buffer, start)
 
     def table(self, field: int, what: str) -> Table | None:
         at = self._follow(field, what)

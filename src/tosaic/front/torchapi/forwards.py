@@ -50,6 +50,34 @@ def positional(module: torch.nn.Module) -> Iterator[None]:
         yield
 
 
+class Scripted(torch.nn.Module):
+    """A scripted module as torch.export sees through it: operators, and weights as constants."""
+
+    def __init__(self, script: torch.jit.ScriptModule) -> None:
+        super().__init__()
+        self.run = script._c._get_method("forward")
+
+    def forward(self, *args: Any) -> Any:
+        return self.run(*args)
+
+
+@contextmanager
+def unscripted(module: torch.nn.Module) -> Iterator[None]:
+    """While scripted parts of a module are Scripted: torch.export refuses or miscalls them."""
+    parts = [
+        (parent, name, part) for parent in module.modules() for name, part in
+        parent.named_children() if isinstance(part, torch.jit.ScriptModule)
+        and not isinstance(parent, torch.jit.ScriptModule)
+    ]  # fmt: skip
+    try:
+        for parent, name, part in parts:
+            parent._modules[name] = Scripted(part)
+        yield
+    finally:
+        for parent, name, part in parts:
+            parent._modules[name] = part
+
+
 def in_order(module: Any, named: dict[str, Any]) -> tuple[Any, ...] | str:
     """Arguments by name as a tuple in the order of ``forward``; a reason if they are no such."""
     signature = _signature(module) if isinstance(module, torch.nn.Module) else None

@@ -48,6 +48,9 @@ class _Subscripts(TorchFunctionMode):
                 if func is Tensor.__getitem__:
                     return torch.ops.aten.index.Tensor(view, places)
                 value = torch.as_tensor(args[2], dtype=view.dtype)
+                rank = view.dim() - sum(place is not None for place in places)
+                while value.dim() > rank and value.shape[0] == 1:
+                    value = value[0]  # as subscripts do, and index_put does not
                 torch.ops.aten.index_put_.default(view, places, value)
                 return None
         return func(*args, **(kwargs or {}))

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
-from traceback import StackSummary
+from traceback import StackSummary, walk_tb
 from typing import Any
 
 import torch
@@ -20,16 +20,18 @@ from torch.export.graph_signature import InputKind, OutputKind
 from torch.fx._lazy_graph_module import _LazyGraphModule
 from torch.fx.graph import _PyTreeCodeGen, _PyTreeInfo
 from torch.fx.proxy import TracerBase
+from torch.nn.utils.rnn import PackedSequence
 
 from tosaic.errors import InvalidInput, first_line
 from tosaic.files import foreign
-from tosaic.front.torchapi.forwards import positional
+from tosaic.front.torchapi.forwards import Scripted, positional, unscripted
 from tosaic.front.torchapi.indexing import gathering
 from tosaic.front.torchapi.nodes import raised_at
 from tosaic.front.torchapi.operators import bound_arguments, overload_of
 from tosaic.front.torchapi.overloads import SHARING, plain_name
 from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
+from tosaic.front.torchapi.trees import register_dataclass
 from tosaic.front.torchapi.tried import warn_if_untried
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"  # a logger
@@ -52,10 +54,13 @@ def export(
     A number that Python reads from a tensor, as ``int(i)``, is known to its strict mode alone.
     """
 
+    if isinstance(module, torch.jit.ScriptModule):
+        module = Scripted(module.eval())
+
     def exported(strict: bool) -> ExportedProgram:
         with (
             torch.no_grad(), quiet(), _untold(), _inference(module), positional(module),
-            gathering(module), _whole_traces(),
+            gathering(module), unscripted(module), _whole_traces(),
         ):  # fmt: skip
             return torch.export.export(
                 module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
@@ -67,6 +72,8 @@ def export(
         if "data-dependent" in first_line(problem):
             with suppress(Exception):
                 return exported(strict=True)
+        if register_dataclass(first_line(problem)):
+            return export(module, args, dynamic_shapes, kwargs)
         raise InvalidInput(_reason(module, args, kwargs, problem), raised_at(problem)) from problem
 
 
@@ -86,6 +93,17 @@ def _reason(module: torch.nn.Module, args: Any, kwargs: Any, problem: BaseExcept
             "a branch, a loop or a size depends on values that are known only when it runs; "
             "write it with torch.where or torch.cond, or keep it out of the model"
         )
+    elif any(
+        isinstance(value, PackedSequence)
+        for frame, _ in walk_tb(problem.__traceback__)
+        for value in frame.f_locals.values()
+    ):
+        why = (
+            "a packed sequence has sizes that are known only when it runs; give the layer the "
+            "padded tensor, and mask what lies behind each length"
+        )
+    elif "not a known type" in why:
+        why = f"{why.split(',')[0]}: give and return tensors in tuples, lists, dicts or dataclasses"
     elif not isinstance(problem, RuntimeError):
         why = f"{type(problem).__name__}: {why}" if str(problem) else why
     return f"torch.export does not take {name}: {why}"

@@ -20,6 +20,8 @@ from torch.utils import _pytree as pytree
 from tosaic.errors import InvalidInput
 from tosaic.front.torchapi.operators import bound_arguments
 
+_CHEAP = 1 << 16  # elements
+_CHEAP_TOO = tuple(getattr(torch.ops.aten, name).default for name in ("addmm", "cat", "stack"))
 _CPU = torch.device("cpu")
 _aten = torch.ops.aten
 _CONVOLUTIONS = {_aten.conv1d.default, _aten.conv2d.default, _aten.conv3d.default}
@@ -64,11 +66,25 @@ class StandIn(Tensor):
             return torch.device("meta") if isinstance(value, torch.device) else value
 
         args, kwargs = pytree.tree_map(bare, (args, kwargs or {}))
+        if _is_cheap(func, given.values()):
+            zeros = pytree.tree_map_only(Tensor, _zeros, (args, kwargs))
+            return pytree.tree_map_only(Tensor, stand_in, func(*zeros[0], **zeros[1]))
         made = func(*args, **kwargs)
         # A call in place gives its argument; the truth of a tensor is not to be asked.
         return pytree.tree_map_only(
             Tensor, lambda t: given[id(t)] if id(t) in given else StandIn(t), made
         )
+
+
+def _is_cheap(func: Any, given: Iterable[Tensor]) -> bool:
+    """Whether zeros are computed with instead: the first use of a Python form loads a compiler."""
+    is_plain = torch.Tag.pointwise in func.tags or func in _CHEAP_TOO
+    return is_plain and not func._schema.is_mutable and sum(t.numel() for t in given) < _CHEAP
+
+
+def _zeros(tensor: Tensor) -> Tensor:
+    shape, strides = tensor.size(), tensor.stride()
+    return torch.empty_strided(shape, strides, dtype=tensor.dtype, device=_CPU).zero_()
 
 
 def stand_in(tensor: Tensor) -> StandIn:

@@ -2,14 +2,36 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
+import torch
 from torch.utils import _pytree as pytree
 
 
 def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
     return pytree.tree_flatten(values)
+
+
+def register_dataclass(told: str) -> bool:
+    """Makes the dataclass that torch.export does not know, by its own words, one that it does."""
+    found = re.search(r"<class '([\w.]+)\.(\w+)'>.* not a known type", told)
+    if found is None:
+        return False
+    path = found[1].split(".")
+    for split in range(len(path), 0, -1):  # a class may be inside of others
+        kind: Any = sys.modules.get(".".join(path[:split]))
+        if kind is not None:
+            for name in (*path[split:], found[2]):
+                kind = getattr(kind, name, None)
+            if not isinstance(kind, type) or not dataclasses.is_dataclass(kind):
+                return False
+            torch.export.register_dataclass(kind, serialized_type_name=f"{found[1]}.{found[2]}")
+            return True
+    return False
 
 
 def unflatten(values: Sequence[Any], spec: pytree.TreeSpec) -> Any:

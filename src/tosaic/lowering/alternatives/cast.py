@@ -25,9 +25,11 @@ def to_integers(b: Lowering, x: Value, quant: Quant, out: d.DType) -> Value:
     if zero == 0:
         return b.with_quant(b.CAST(steps, out=out), quant)
     # A sum with the zero point would round twice: it is added when the numbers are whole.
+    if out is d.I8:  # of which int16 holds every sum, and both steps saturate
+        return b.with_quant(b.levels(b.CAST(steps, out=d.I16), out, zero=zero), quant)
     low, high = out.range
     near = b.CLAMP(steps, min_val=float(low - zero), max_val=float(high - zero))
-    whole = b.CAST(near, out=d.I16 if out is d.I8 else d.I32)
+    whole = b.CAST(near, out=d.I32)
     return b.with_quant(b.levels(whole, out, zero=zero), quant)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import torch
 from torch import Tensor
@@ -16,7 +16,7 @@ from tosaic.ir.graph import Quant
 Function = Callable[[Tensor], Tensor]
 
 NEAR = 1.5  # steps of int16 below which tables are equally good
-PLAIN = 0.125  # steps that a table may be worse whose results need no factor
+PLAIN = 1.0  # steps that a table may be worse whose results need no factor
 LIMIT = 128  # steps of int16, half a step of int8: worse tables are no int16 function
 FINE = 16  # steps of int16 beyond which more tables than one are worth their time
 _TABLES = 5  # of one function
@@ -43,7 +43,8 @@ def table16(function: Function, given: Quant, wanted: Quant) -> tuple[Tensor, fl
     near = torch.nn.functional.max_pool1d(inside[None], 3, 1, 1)[0] > 0
     most = float(real[near & real.isfinite()].abs().max()) if near.any() else 0.0
     factors = {1.0, 32767 / most if 32767 < most < 65534 else 1.0}
-    tried = [_nodes(function, given, wanted, real, f) for f in sorted(factors, reverse=True)]
+    whole = _results(function, _all_inputs()[0], given, wanted)
+    tried = [_nodes(whole, real, f) for f in sorted(factors, reverse=True)]
     off, nodes, factor = min(tried, key=lambda t: max(t[0], NEAR) + PLAIN * (t[2] != 1))
     return nodes, factor, off
 
@@ -169,22 +170,26 @@ def _bend(function: Function, nodes: Tensor, given: Quant, wanted: Quant) -> Ten
     return (around[:-1] + around[1:]) / 4
 
 
-def _nodes(
-    function: Function, given: Quant, wanted: Quant, real: Tensor, factor: float
-) -> tuple[float, Tensor, float]:
-    """Nodes for a factor, and how far off the lines between them are at most."""
+@cache
+def _all_inputs() -> tuple[Tensor, Tensor, Tensor]:
+    """Every int16, the node below each, and how far it is from there to the next."""
+    inputs = torch.arange(-32768, 32768)
+    return inputs, (inputs + 32768) // 128, (inputs % 128) / 128
+
+
+def _nodes(whole: Tensor, real: Tensor, factor: float) -> tuple[float, Tensor, float]:
+    """Nodes for a factor, and how far off the lines between them are at most from the ``whole``."""
     nodes = (real * factor).nan_to_num(nan=0.0).round().clamp(-32767, 32767)
     if (nodes.diff().abs() > 32767).any():  # a pole: its slope has no int16
         nodes[~real.isfinite()] = 0.0
     if (nodes.diff().abs() > 32767).any():
         return math.inf, nodes, factor
-    inputs = torch.arange(-32768, 32768)
-    real = _results(function, inputs, given, wanted)
-    index, part = (inputs + 32768) // 128, (inputs % 128) / 128
-    made = (nodes[index] + (nodes[index + 1] - nodes[index]) * part) / factor
-    inside = real.abs() <= 32767  # what saturates anyway does not count
-    off = float((made - real)[inside].abs().max()) if inside.any() else 0.0
-    return off, nodes, factor
+    _, index, part = _all_inputs()
+    low, slope = nodes[index], nodes.diff()[index]
+    made = (low + slope * part) / factor
+    missed = (made - whole).abs()
+    missed[~(whole.abs() <= 32767)] = 0.0  # what saturates anyway does not count
+    return float(missed.max()), nodes, factor
 
 
 def _results(function: Function, inputs: Tensor, given: Quant, wanted: Quant) -> Tensor:

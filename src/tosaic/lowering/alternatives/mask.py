@@ -270,7 +270,16 @@ def reduced(b: Lowering, name: str, x: Value, axis: int) -> Value:
 def number_of(b: Lowering, x: Value, kind: d.DType) -> Value:
     """A mask as 0 and 1 of a plain type."""
     x = as_mask(b, x)
-    return x if x.dtype is kind and x.quant is None else b.with_quant(b.CAST(x, out=kind), None)
+    if x.dtype is kind and x.quant is None:
+        return x
+    if x.dtype is not d.BOOL or not kind.is_float:
+        return b.with_quant(b.CAST(x, out=kind), None)
+    one, zero = (b.const(np.full((1,) * x.type.rank, n), kind) for n in (1, 0))
+    return first(
+        b,
+        lambda: b.with_quant(b.CAST(x, out=kind), None),
+        lambda: b.with_quant(b.SELECT(x, one, zero), None),
+    )
 
 
 def chosen(b: Lowering, mask: Value, one: Value, two: Value) -> Value:

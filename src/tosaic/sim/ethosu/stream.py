@@ -84,7 +84,7 @@ class Stream:
 
 def decode(payload: bytes) -> Stream:
     """The command stream in a driver payload."""
-    return decode_words(*_actions(payload))
+    return decode_words(*words_of(payload))
 
 
 def decode_words(config: Config, words: Array) -> Stream:
@@ -123,7 +123,7 @@ def _where(offset: int) -> str:
     return f"offset {offset:#x} of the command stream"
 
 
-def _actions(payload: bytes) -> tuple[Config, Array]:
+def words_of(payload: bytes) -> tuple[Config, Array]:
     """The configuration and the words of the command stream, of either container."""
     read = {b"COP1": _actions_1, b"COP2": _actions_2}.get(payload[:4])
     if read is None:

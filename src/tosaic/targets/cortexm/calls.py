@@ -29,6 +29,8 @@ def _reduction(op: Op) -> Reduction:
     kind = op.ins[0].dtype
     ctype = computed_in(kind)
     name = op.name.removeprefix("REDUCE_")
+    if ctype == "float":
+        return _float_reduction(name, op.attrs.get("nan_mode") == "IGNORE")
     if name == "SUM":
         add = "tk_add64" if ctype == "int64_t" else "tk_add"
         return Reduction("0", f"r = {add}(r, {{v}});", ctype)
@@ -42,8 +44,25 @@ def _reduction(op: Op) -> Reduction:
     return Reduction(first, f"r = {{v}} {'>' if name == 'MAX' else '<'} r ? {{v}} : r;", ctype)
 
 
+def _float_reduction(name: str, ignores_nan: bool) -> Reduction:
+    """A NaN wins over numbers, the first one as the place of the largest, or loses to them."""
+    if name in ("SUM", "PRODUCT"):
+        first, sign = ("0.0F", "+") if name == "SUM" else ("1.0F", "*")
+        return Reduction(first, f"r = r {sign} {{v}};", "float")
+    if name == "ARGMAX":
+        wins = "({v} > r || r != r) && {v} == {v}" if ignores_nan else (
+            "{i} == 0 || {v} > r || ({v} != {v} && r == r)"
+        )  # fmt: skip
+        code = f"if ({wins}) {{{{ r = {{v}}; place = {{i}}; }}}}"
+        return Reduction("tk_nan()", code, "float", has_place=True)
+    if ignores_nan:
+        return Reduction("tk_nan()", f"r = tk_f{name.lower()}({{v}}, r);", "float")
+    first = "-tk_infinity()" if name == "MAX" else "tk_infinity()"
+    return Reduction(first, f"r = tk_{name.lower()}imum({{v}}, r);", "float")
+
+
 @kernel(
-    "REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY",
+    "REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY", "REDUCE_PRODUCT",
     "ARGMAX",
 )  # fmt: skip
 def reduce(lowerer: Lowerer, op: Op) -> None:
@@ -141,6 +160,7 @@ def pool(lowerer: Lowerer, op: Op) -> None:
     layer = Pool(
         "max" if is_max else "avg", n, ih, iw, c, oh, ow, kh, kw, sy, sx, pad[0], pad[2], ih,
         x.dtype.bits, 0 if is_max else one(op, "input_zp"), 0 if is_max else one(op, "output_zp"),
+        op.attrs.get("nan_mode") == "IGNORE",
     )  # fmt: skip
     made = lower(layer, lowerer.core)
     assert made is not None

@@ -14,6 +14,6 @@ def constraint(op: Op) -> str | None:
     if op.name in _REFUSED:
         return "it has no kernel in C"
     for value in (*op.ins, *op.outs):
-        if value.dtype is d.F32 or value.dtype not in (*C_TYPES, d.SHAPE):
+        if value.dtype not in (*C_TYPES, d.SHAPE):
             return f"{value.dtype} has no C"
     return None

@@ -119,33 +119,22 @@ def any_convolution(lowerer: Lowerer, op: Op) -> None:
     x, weight, bias, out = *op.ins[:3], op.outs[0]
     pointers = [lowerer.view(v) for v in (x, weight, bias)]
     lowerer.done.add(op)
-    sizes = (*x.shape, *out.shape[1:])
+    kind = _KINDS.index(op.name) if op.name in _KINDS else 0
+    window = weight.shape[:2] if kind == 1 else weight.shape[1:-1]
+    pads = op.attrs["out_pad" if kind == 2 else "pad"]
+    stride, dilation = op.attrs["stride"], op.attrs.get("dilation", (1, 1))
+    ins, outs = x.shape[1:], out.shape[1:]
+    if len(window) == 2:  # the first of three axes has one place
+        ins, outs, window = (1, *ins), (1, *outs), (1, *window)
+        stride, dilation, pads = (1, *stride), (1, *dilation), (0, 0, *pads)
     zps = one(op, "input_zp"), one(op, "weight_zp")
-    if op.name == "TRANSPOSE_CONV2D":
-        pads = op.attrs["out_pad"]
-        shape = (*sizes, *weight.shape[1:3], *op.attrs["stride"], pads[0], pads[2])
-        name = "transpose_conv"
-    elif op.name == "DEPTHWISE_CONV2D":
-        pads = op.attrs["pad"]
-        shape = (*sizes, *weight.shape[:2], *op.attrs["stride"], *op.attrs["dilation"], pads[0],
-                 pads[2])  # fmt: skip
-        name = "depthwise"
-    else:
-        pads, stride, dilation = op.attrs["pad"], op.attrs["stride"], op.attrs["dilation"]
-        window = weight.shape[1:-1]
-        if op.name == "CONV2D":
-            sizes = (x.shape[0], 1, *x.shape[1:], 1, *out.shape[1:])
-            window, stride, dilation, pads = (
-                (1, *window),
-                (1, *stride),
-                (1, *dilation),
-                (0, 0, *pads),
-            )
-        shape = (*sizes, *window, *stride, *dilation, *pads[::2])
-        name = "conv"
-    literals = (x.dtype.bits, *shape, *zps, bias.type.size)
-    call = Call(f"tk_{name}_any", "conv_any.h", literals)
-    lowerer.call(call, pointers, out, (op,), name)
+    literals = (kind, x.dtype.bits, x.shape[0], *ins, *outs, *window, *stride, *dilation,
+                *pads[::2], *zps, bias.type.size)  # fmt: skip
+    call = Call("tk_conv_any", "conv_any.h", literals)
+    lowerer.call(call, pointers, out, (op,), ("conv", "depthwise", "transpose_conv")[kind])
+
+
+_KINDS = ("CONV2D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D")
 
 
 @kernel("CONV3D", "TRANSPOSE_CONV2D")

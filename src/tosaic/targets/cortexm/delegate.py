@@ -144,16 +144,18 @@ class Emulated:
             raise InvalidInput("the target 'c' is no core that could be emulated; take cortex-m4")
         if absent := qemu.missing():
             raise ToolMissing(absent)
-        if len(network.plan.memories) > 1:
-            raise InvalidInput("the emulator runs networks with one memory")
-        given = [
-            np.ascontiguousarray(array).astype(value.dtype.array, copy=False)
-            for array, value in zip(inputs, network.graph.inputs, strict=True)
-        ]
-        outputs = [np.zeros(v.shape, v.dtype.array) for v in network.graph.outputs]
-        return emulated.run_network(
-            network.core.name, network.files, network.name, given, outputs, count=count
-        )
+        return emulated.run_network(network.core.name, job_of(network, inputs), count=count)
+
+
+def job_of(network: Network, inputs: Sequence[Array]) -> emulated.Job:
+    """A network and its inputs for the emulator."""
+    given = [
+        np.ascontiguousarray(array).astype(value.dtype.array, copy=False)
+        for array, value in zip(inputs, network.graph.inputs, strict=True)
+    ]
+    outputs = [np.zeros(v.shape, v.dtype.array) for v in network.graph.outputs]
+    memories = [size for _, size in network.plan.memories[1:]]
+    return emulated.Job(network.files, network.name, given, outputs, memories=memories)
 
 
 def compile_graph(

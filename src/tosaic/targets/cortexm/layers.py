@@ -88,7 +88,10 @@ class MatMul:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class Pool:
-    """MAX_POOL2D or AVG_POOL2D of integers; ``rows`` is how many the buffer of the input has."""
+    """MAX_POOL2D or AVG_POOL2D; ``rows`` is how many the buffer of the input has.
+
+    ``bits`` are 32 for floats; with ``ignores_nan`` a NaN loses to every number.
+    """
 
     kind: Literal["max", "avg"]
     n: int
@@ -107,6 +110,7 @@ class Pool:
     bits: int
     x_zp: int
     y_zp: int
+    ignores_nan: bool = False
 
     @property
     def geometry(self) -> tuple[int, ...]:

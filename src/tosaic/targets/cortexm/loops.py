@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from tosaic.targets.cortexm.expressions import Apply, Expr, Imm, Load, Ref, nodes
+from tosaic.targets.cortexm.vectors import INCLUDE, LANES, STORES, vector_body
 from tosaic.targets.cortexm.views import View
 
 NAME = "@"  # stands for a function's name in its text, so that equal functions are one
@@ -72,11 +73,12 @@ def merged(
 
 def loop(
     expr: Expr, shape: Sequence[int], store: View, store_type: str,
-    reduction: Reduction | None = None,
+    reduction: Reduction | None = None, forms: Sequence[str] = (),
 ) -> Function:  # fmt: skip
     """A function that computes an expression at every place; the first pointer is written.
 
-    With a reduction the last axis of ``shape`` is reduced, and ``store`` has one axis less.
+    With a reduction the last axis of ``shape`` is reduced, and ``store`` has one axis less. With
+    the form "mve" four neighbours are computed at once where the expression has vectors.
     """
     leaves: dict[tuple[object, ...], tuple[int, Load | Ref]] = {}
     slots: dict[int, int] = {}
@@ -99,8 +101,19 @@ def loop(
         lines.append(f"{indent}int32_t i{axis};")
     if reduction:
         lines.append(f"{indent}int32_t i{outer};")
+    vector = None
+    if "mve" in forms and reduction is None and sizes and sizes[-1] >= LANES:
+        vector = _vector(expr, slots, by_load, strides[0], store_type)
     for axis in range(outer):
-        lines.append(f"{indent}for (i{axis} = 0; i{axis} < {sizes[axis]}; ++i{axis}) {{")
+        first = f"i{axis} = 0"
+        if vector is not None and axis == outer - 1:
+            first = ""
+            lines += [f"{indent}i{axis} = 0;", "#if TK_MVE"]
+            lines.append(
+                f"{indent}for (; i{axis} < {sizes[axis] // LANES * LANES}; i{axis} += {LANES}) {{"
+            )
+            lines += [*(f"{indent}    {line}" for line in vector), indent + "}", "#endif"]
+        lines.append(f"{indent}for ({first}; i{axis} < {sizes[axis]}; ++i{axis}) {{")
         indent += "    "
     if reduction:
         lines.append(f"{indent}{reduction.ctype} r = {reduction.first};")
@@ -120,7 +133,30 @@ def loop(
         indent = indent[4:]
         lines.append(indent + "}")
     lines.append("}")
-    return Function("\n".join(lines) + "\n", (store, *(x.view for x in ordered)))
+    text = "\n".join(lines) + "\n"
+    includes = (INCLUDE,) if vector else ("float.h",) if "float" in text else ()
+    return Function(text, (store, *(x.view for x in ordered)), includes)
+
+
+def _vector(
+    expr: Expr, slots: dict[int, int], by_load: dict[int, list[int]], store: list[int],
+    store_type: str,
+) -> list[str] | None:  # fmt: skip
+    """Statements that store four neighbours; None if they are not computed at once."""
+    steps = [by_load[slots[id(e)]][-1] for e in nodes(expr) if isinstance(e, Load)]
+    if store[-1] != 1 or any(step not in (0, 1) for step in steps) or store_type not in STORES:
+        return None
+
+    def place(e: Load) -> str:
+        return f"x{slots[id(e)]} + ({_index(by_load[slots[id(e)]])})"
+
+    made = vector_body(
+        expr, place, lambda e: f"x{slots[id(e)]}", lambda e: by_load[slots[id(e)]][-1] == 1,
+        lambda e: literal(e.value, e.ctype),
+    )  # fmt: skip
+    if made is None:
+        return None
+    return [*made[0], f"{STORES[store_type]}(y + ({_index(store)}), {made[1]});"]
 
 
 def _body(

@@ -17,15 +17,16 @@ from tosaic.spec import dtypes as d
 from tosaic.targets.cortexm import views
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.expressions import Apply, Expr, Imm, Load, cost, map_views, nodes
+from tosaic.targets.cortexm.float_operators import rule_of
 from tosaic.targets.cortexm.layers import Call, Layer
 from tosaic.targets.cortexm.loops import Reduction, loop
-from tosaic.targets.cortexm.operators import RULES, computed_in, known, load
+from tosaic.targets.cortexm.operators import computed_in, known, load
 from tosaic.targets.cortexm.program import Item, Program, State, Step, kernel_function
 from tosaic.targets.cortexm.views import C_TYPES, SIZES, Buffer, View, whole
 
 MOVES = {"TRANSPOSE", "SLICE", "REVERSE", "RESHAPE", "TILE", "PAD", "CONCAT"}
 REDUCTIONS = {"REDUCE_SUM", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_ALL", "REDUCE_ANY",
-              "ARGMAX"}  # fmt: skip
+              "REDUCE_PRODUCT", "ARGMAX"}  # fmt: skip
 _OPERANDS = {"RESCALE": 1, "TABLE": 1, "NEGATE": 1, "MUL": 2}  # the others are parameters
 _MOST = 48  # operators in one loop
 _CHEAP = 3  # cost up to which an element is computed for each consumer anew
@@ -133,7 +134,7 @@ class Lowerer:
         ):  # fmt: skip
             self.copy(expr.view, view, math.prod(lazy.shape), ops)
             return
-        made = loop(expr, shape or lazy.shape, view, view.buffer.ctype, reduction)
+        made = loop(expr, shape or lazy.shape, view, view.buffer.ctype, reduction, self.core.forms)
         loads = [e for e in nodes(expr) if isinstance(e, Load)]
         reads = tuple(dict.fromkeys(v.buffer for v in made.pointers[1:]))
         same = () if reduction else _same_place(loads, view)
@@ -220,7 +221,7 @@ class Lowerer:
             self.store(self.lazy(value), whole(buffer, value.shape), producer(value))
 
     def lower(self, op: Op) -> None:
-        if all(v.dtype is d.SHAPE for v in op.outs) and op.outs:
+        if all(v.dtype is d.SHAPE for v in op.outs) and op.name not in KERNELS:
             return
         for value in (*op.ins, *op.outs):
             if value.dtype is not d.SHAPE:
@@ -233,7 +234,7 @@ class Lowerer:
         out = op.outs[0]
         if op.name in MOVES:
             made = self.moved(op)
-        elif op.name in RULES:
+        elif rule_of(op) is not None:
             made = self.elementwise(op)
         else:
             raise Unsupported(f"{op.name} has no C", op.loc)
@@ -254,7 +255,7 @@ class Lowerer:
         if not users or isinstance(lazy.expr, (Load, Imm)):
             return
         price = cost(lazy.expr)
-        fuses = all(user.name in RULES or user.name in MOVES or user.name in REDUCTIONS
+        fuses = all(rule_of(user) is not None or user.name in MOVES or user.name in REDUCTIONS
                     for user in users)  # fmt: skip
         if fuses and (len(users) == 1 or _is_cheap(lazy)) and price <= _MOST:
             return
@@ -264,7 +265,9 @@ class Lowerer:
         shape = tuple(op.outs[0].shape)
         count = _OPERANDS.get(op.name, len(op.ins))
         args = [self.spread(value, shape) for value in op.ins[:count]]
-        return Lazy(RULES[op.name](op, args), shape, op.outs[0].dtype)
+        compute = rule_of(op)
+        assert compute is not None
+        return Lazy(compute(op, args), shape, op.outs[0].dtype)
 
     def spread(self, value: Value, shape: tuple[int, ...]) -> Expr:
         """An operand broadcast to a shape; what is repeated is computed once, before."""
@@ -345,7 +348,7 @@ class Lowerer:
 
 def c_type(value: Value) -> str:
     found = C_TYPES.get(value.dtype)
-    if found is None or value.dtype is d.F32:
+    if found is None:
         raise Unsupported(f"{value.dtype} has no C", value.loc)
     return found
 

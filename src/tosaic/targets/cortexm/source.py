@@ -28,33 +28,36 @@ class Source:
 
 
 class Writer:
-    """Writes the C of one program."""
+    """Writes the C of one program. Several may share the weights of one name."""
 
     def __init__(
-        self, program: Program, plan: Plan, core: Core, name: str, states: Sequence[State] = ()
-    ) -> None:
+        self, program: Program, plan: Plan, core: Core, name: str, states: Sequence[State] = (),
+        shared: tuple[str, Blob] | None = None,
+    ) -> None:  # fmt: skip
         self.program, self.plan, self.core, self.name = program, plan, core, name
         self.states = states
-        self.blob = Blob()
+        own, self.blob = shared or (name, Blob())
+        self.weights = f"{own}_weights"
         self.functions: dict[str, str] = {}
         self.called: dict[Step, str] = {}
         self.chains: list[str] = []
         self.includes: dict[str, None] = {"elementwise.h": None}
 
     def write(self) -> Source:
+        files = self.sources()
+        return Source(files | weights_of(self.name, self.blob, self.core, [self.name]), self.called)
+
+    def sources(self) -> dict[str, bytes]:
+        """The files but for the weights."""
         lines = self.lines(self.program.items, "    ")
         main = self.main(lines)
         files: dict[str, str | bytes] = {
             f"{self.name}.h": header(self.program, self.plan, self.name, self.states),
             f"{self.name}.c": main,
-            f"{self.name}_weights.bin": self.blob.bytes,
-            f"{self.name}_weights.S": _assembly(self.name),
-            "CMakeLists.txt": _cmake(self.name, self.core),
         }
         for kernel in sorted(self._kernels()):
             files[f"kernels/{kernel}"] = _kernel(kernel).encode()
-        made = {k: v.encode() if isinstance(v, str) else v for k, v in files.items()}
-        return Source(made, self.called)
+        return {k: v.encode() if isinstance(v, str) else v for k, v in files.items()}
 
     # ---- net.c
 
@@ -67,7 +70,7 @@ class Writer:
         )
         uses = [f"    (void){each};\n" for each in ("io", "arena")]
         first = "".join(
-            f"    memcpy(state->{s.label}, {name}_weights + {self.blob.place(s.data)}, "
+            f"    memcpy(state->{s.label}, {self.weights} + {self.blob.place(s.data)}, "
             f"sizeof state->{s.label});\n"
             for s in self.states
         )
@@ -76,7 +79,7 @@ class Writer:
         return (
             f"/* The network in C, for {self.core.name}. */\n"
             f'#include "{name}.h"\n{includes}\n'
-            f"extern const uint8_t {name}_weights[];\n\n"
+            f"extern const uint8_t {self.weights}[];\n\n"
             "/* The place of a tensor: its number, and its offset in the arena. */\n"
             f"#ifndef {upper}_AT\n"
             f"#define {upper}_AT(number, offset) ((uint8_t *)arena + (offset))\n#endif\n\n"
@@ -167,7 +170,7 @@ class Writer:
             for data, ctype in ((call.blob, "uint8_t"), (call.lut, "int8_t")):
                 if data:
                     place = self.blob.place(data)
-                    args.append(_cast(f"{self.name}_weights + {place}", ctype, True))
+                    args.append(_cast(f"{self.weights} + {place}", ctype, True))
             if call.scratch:
                 args.append(self.arena(self.plan.scratch[step]))
             if call.streams:
@@ -179,7 +182,7 @@ class Writer:
         buffer, size = view.buffer, SIZES[view.buffer.ctype]
         if buffer.kind == "const":
             at = self.blob.place(buffer.data) + view.offset * size
-            return _cast(f"{self.name}_weights + {at}", buffer.ctype, True)
+            return _cast(f"{self.weights} + {at}", buffer.ctype, True)
         more = (f" + {view.offset}" if view.offset else "") + (f" + {slot}" if slot else "")
         if buffer.kind == "arena":
             place = self.arena(self.plan.places[buffer])
@@ -207,6 +210,15 @@ class Writer:
         return found
 
 
+def weights_of(name: str, blob: Blob, core: Core, sources: Sequence[str]) -> dict[str, bytes]:
+    """The weights as files, and how they are built with some sources."""
+    return {
+        f"{name}_weights.bin": blob.bytes,
+        f"{name}_weights.S": _assembly(name).encode(),
+        "CMakeLists.txt": _cmake(name, core, sources).encode(),
+    }
+
+
 def _cast(place: str, ctype: str, is_const: bool) -> str:
     if ctype == "uint8_t" and not place.startswith("io"):
         return f"({place})"
@@ -232,11 +244,12 @@ def _assembly(name: str) -> str:
     )
 
 
-def _cmake(name: str, core: Core) -> str:
+def _cmake(name: str, core: Core, sources: Sequence[str]) -> str:
     flags = f"# {core.name}: {' '.join(core.flags)}\n" if core.flags else ""
     return (
         f"cmake_minimum_required(VERSION 3.13)\nproject({name} C ASM)\n\n{flags}"
-        f"add_library({name} STATIC {name}.c {name}_weights.S)\n"
+        f"add_library({name} STATIC {' '.join(f'{each}.c' for each in sources)} "
+        f"{name}_weights.S)\n"
         f"target_include_directories({name} PUBLIC ${{CMAKE_CURRENT_SOURCE_DIR}})\n"
         f"set_property(SOURCE {name}_weights.S APPEND PROPERTY OBJECT_DEPENDS\n"
         f"    ${{CMAKE_CURRENT_SOURCE_DIR}}/{name}_weights.bin)\n"

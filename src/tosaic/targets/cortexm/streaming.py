@@ -179,7 +179,7 @@ class _Streamer:
             cut = map_views(expr, lambda v: moved(_one_row(v)))
             assert cut is not None
             out = replace(_one_row(store), buffer=target)
-            function = loop(cut, out.shape, out, target.ctype)
+            function = loop(cut, out.shape, out, target.ctype, forms=self.core.forms)
             call = layer = None
         else:
             call, layer = step.call, step.layer

@@ -16,14 +16,21 @@ from tosaic.ir.graph import Array, Graph
 from tosaic.ir.traits import Traits
 from tosaic.lowering.target import Format, Target
 from tosaic.spec.env import Env
+from tosaic.targets.cortexm.blob import Blob
 from tosaic.targets.cortexm.constraints import constraint
-from tosaic.targets.cortexm.cores import CORES
+from tosaic.targets.cortexm.cores import CORES, Core
 from tosaic.targets.cortexm.delegate import Network, compile_graph
 from tosaic.targets.cortexm.doctor import doctor
 from tosaic.targets.cortexm.program import State
+from tosaic.targets.cortexm.source import Writer, weights_of
 
-_INTEGERS = "TOSA-1.0+INT+int16+int4+cf"
+_INTEGERS, _FLOATS = "TOSA-1.0+INT+int16+int4+cf", "TOSA-1.0+INT+FP+int16+int4+cf"
 _TRAITS = Traits(sums_ride=False, steps_at_once=8, fuses_widening=True, fuses_epilogue=True)
+
+_ADVICE = (
+    (r"float|profile FP|FP profile", "floats='fpu' computes it in float32, floats='soft' where the "
+     "core has no FPU"),
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,14 +39,16 @@ class Options:
 
     ``memory`` is "small" for an arena as small as it can be: layers run row by row. ``memories``
     are bytes by name, the fastest first; the first is the arena.
-    ``max_scratch_bytes`` and ``max_flash_bytes`` are limits, 0 is none.
+    ``max_arena_bytes`` and ``max_flash_bytes`` are limits, 0 is none. ``floats`` are "fpu" where
+    float32 is computed beside integers, or "soft" where the core has no FPU for it.
     """
 
     name: str = "net"
     memory: str = "fast"
     memories: Mapping[str, int] = field(default_factory=dict)
-    max_scratch_bytes: int = 0
+    max_arena_bytes: int = 0
     max_flash_bytes: int = 0
+    floats: str = ""
     check: bool = True
 
 
@@ -50,19 +59,25 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
         if option not in names:
             raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(names)}")
     options = Options(**{key: value for key, value in given.items() if value is not None})
-    _check(options)
     core = CORES[name]
-    env = Env.parse(_INTEGERS)
+    _check(options, core)
+    env = Env.parse(_FLOATS if options.floats else _INTEGERS)
     return Target(
         name, env, (constraint,), _TRAITS, emit=partial(_emit, name, options),
         engines={"c": lambda made: made.host, "qemu": lambda made: made.emulated},
         formats={"": Format(partial(_save, name, options))}, about=core.about,
-        options=dict(given), check=options.check, doctor=doctor,
+        options=dict(given), check=options.check, doctor=doctor, advice=_ADVICE,
     )  # fmt: skip
 
 
-def _check(options: Any) -> None:
+def _check(options: Any, core: Core) -> None:
     """Refuse options of types and values that mean nothing."""
+    if options.floats not in ("", "fpu", "soft"):
+        raise InvalidInput(f"floats are 'fpu' or 'soft', not {options.floats!r}")
+    if options.floats == "fpu" and not core.has_fpu:
+        raise InvalidInput(
+            f"{core.name} has no FPU; floats='soft' has the compiler's library compute float32"
+        )
     if options.memory not in ("fast", "small"):
         raise InvalidInput(f"memory is 'fast' or 'small', not {options.memory!r}")
     if not isinstance(options.name, str) or not re.fullmatch(r"[A-Za-z]\w*", options.name):
@@ -77,7 +92,7 @@ def _check(options: Any) -> None:
         raise InvalidInput(
             f"memories are sizes in bytes by name, such as {{'dtcm': 131072}}, not {sizes!r}"
         )
-    for limit in (options.max_scratch_bytes, options.max_flash_bytes):
+    for limit in (options.max_arena_bytes, options.max_flash_bytes):
         if not isinstance(limit, int) or limit < 0:
             raise InvalidInput(f"a limit is a number of bytes, not {limit!r}")
 
@@ -90,29 +105,50 @@ def _emit(
         graph, CORES[name], options.name, options.memory == "small",
         tuple(options.memories.items()), states,
     )  # fmt: skip
-    made.check_limits(options.max_scratch_bytes, options.max_flash_bytes)
+    made.check_limits(options.max_arena_bytes, options.max_flash_bytes)
     return made
 
 
 def _save(name: str, options: Options, artifact: Any, path: str | os.PathLike[str]) -> None:
-    """Write the files of an artifact into a folder; all of it has to be one graph."""
+    """Write the files of an artifact into a folder; all of it has to be one graph.
+
+    An artifact of several sizes has a function for each, over the same kernels and weights.
+    """
+    variants: dict[str, Any] = getattr(artifact, "variants", {})
+    networks = {
+        size: _network(name, options, each) for size, each in (variants or {"": artifact}).items()
+    }
+    first, states = networks[next(iter(networks))]
+    files = first.files
+    if variants:
+        blob, files = Blob(), {}
+        names = [re.sub(r"\W+", "_", f"{options.name}_{size}").strip("_") for size in networks]
+        for each, (network, states) in zip(names, networks.values()):
+            shared = (options.name, blob)
+            files |= Writer(
+                network.program, network.plan, network.core, each, states, shared
+            ).sources()
+        files |= weights_of(options.name, blob, first.core, names)
+    folder = Path(path)
+    if folder.exists() and not folder.is_dir():
+        raise InvalidInput(f"cannot write '{path}': there is a file of that name")
+    try:
+        for file in files:
+            (folder / file).parent.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
+    write_together({folder / file: data for file, data in files.items()})
+
+
+def _network(name: str, options: Options, artifact: Any) -> tuple[Network, list[State]]:
+    """The network of an artifact, and the buffers that it keeps."""
     refused = artifact.partition.refused
     if refused or len(artifact.partition.graphs) != 1:
         why = f"; the first reason: {refused[0]}" if refused else ""
         raise InvalidInput(f"a folder of C has no PyTorch in it, and some calls stay there{why}")
     network: Network = artifact.delegates[0]
     states = _states(artifact)
-    if states:
-        network = _emit(name, options, network.graph, states=states)
-    folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise InvalidInput(f"cannot write '{path}': there is a file of that name")
-    try:
-        for file in network.files:
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
-    write_together({folder / file: data for file, data in network.files.items()})
+    return _emit(name, options, network.graph, states=states) if states else network, states
 
 
 def _states(artifact: Any) -> list[State]:

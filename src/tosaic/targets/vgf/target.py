@@ -17,7 +17,7 @@ from tosaic.files.vgf.container import MAGIC, with_names
 from tosaic.files.vgf.shaders import DOMAIN
 from tosaic.files.whole import write_together
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Array, Graph, Value
+from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.traits import Traits
 from tosaic.ir.verify import verify
 from tosaic.lowering.target import Compiled, Estimate, Format, Target
@@ -160,6 +160,11 @@ def _read(data: bytes) -> Model:
     return Model(graph)
 
 
+def _cost(op: Op) -> float:
+    """The same for each operator: building a graph takes time and memory by their number."""
+    return 1.0
+
+
 def _start() -> None:
     """Without a converter nothing needs to be exported, quantized and lowered first."""
     find_converter()
@@ -167,7 +172,7 @@ def _start() -> None:
 
 _TRAITS = Traits(computes_both=True, most_rounds=64, domains=(DOMAIN,))
 _TARGET = Target(
-    "vgf", Env.parse(SPEC), (constraint,), _TRAITS,
+    "vgf", Env.parse(SPEC), (constraint,), _TRAITS, _cost,
     workarounds=work_around, emit=partial(emit, Options(), ()), start=_start,
     engines={"vgf": lambda made: made.model, "vulkan": lambda made: made.session},
     formats={".vgf": Format(_write, _read, MAGIC)}, backend="VgfBackend",

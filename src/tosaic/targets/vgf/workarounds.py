@@ -14,16 +14,19 @@ from tosaic.targets.vgf.readback import known_outputs
 def work_around(graph: Graph) -> None:
     """Change a graph in place; what it computes stays the same."""
     _write_zeros(graph)
-    if not any(_loses_infinity(op) for op in graph.ops):
+    if not any(applies(op) for op in graph.ops for applies, _ in _FORMS):
         return
     kept, graph.ops = graph.ops, []
-    b, others = Builder("TOSA-1.0+FP", graph), dict[Value, Value]()
+    b, others = Builder(everything(graph.version, level="none"), graph), dict[Value, Value]()
     for op in kept:
         op.ins = [others.get(value, value) for value in op.ins]
-        if _loses_infinity(op):
-            others[op.outs[0]] = _pool_in_f32(b, op)
-        else:
+        form = next((form for applies, form in _FORMS if applies(op)), None)
+        if form is None:
             graph.ops.append(op)
+            continue
+        old, b.loc = op.outs[0], op.loc
+        made = others[old] = form(b, op)
+        made.name, made.quant, made.loc = old.name, old.quant, old.loc
     graph.outputs = [others.get(value, value) for value in graph.outputs]
 
 
@@ -51,9 +54,31 @@ def _loses_infinity(op: Op) -> bool:
 
 def _pool_in_f32(b: Builder, op: Op) -> Value:
     """The same pool of wider floats, which hold every number of fp16: both casts are exact."""
-    old = op.outs[0]
-    b.loc = op.loc
     wide = b.results("MAX_POOL2D", b.CAST(op.ins[0], out=F32), **op.attrs)[0]
-    made = b.CAST(wide, out=F16)
-    made.name, made.quant, made.loc = old.name, old.quant, old.loc
-    return made
+    return b.CAST(wide, out=F16)
+
+
+def _is_zero(value: Value) -> bool:
+    return value.is_const and value.const is not None and not np.any(value.const.array)
+
+
+def _drops_operand(op: Op) -> bool:
+    """A product of floats with zero, which the converter makes a constant: NaN would be lost."""
+    return op.name == "MUL" and op.ins[0].dtype.is_float and any(map(_is_zero, op.ins[:2]))
+
+
+def _product_with_zero(b: Builder, op: Op) -> Value:
+    """x - x is zero, or NaN for infinities and NaN; its product with ±x has the right sign."""
+    x, zero = sorted(op.ins[:2], key=_is_zero)
+    assert zero.const is not None
+    minus = np.signbit(zero.const.array)
+    signed = x
+    if minus.any():
+        signed = b.MUL(x, b.const(np.where(minus, -1.0, 1.0), x.dtype), op.ins[2])
+    elif x.shape != op.outs[0].shape:
+        many = [out // n for out, n in zip(op.outs[0].shape, x.shape)]
+        signed = b.TILE(x, b.shape(many))
+    return b.MUL(b.SUB(x, x), signed, op.ins[2])
+
+
+_FORMS = ((_loses_infinity, _pool_in_f32), (_drops_operand, _product_with_zero))

@@ -18,16 +18,12 @@ def conv(layer: Conv, core: Core) -> Call | None:
     zp, lo, hi = (made.zp, made.lo, made.hi) if made else (0, 0, 0)
     if layer.w_zp or (layer.bits == 16 and (layer.x_zp or (made and made.lut is not None))):
         return None
-    if layer.bits == 16:
-        return Call(
-            f"tk_{layer.kind}_s16", "conv_s16.h",
-            (*layer.geometry, zp, lo, hi, layer.out_bits, int(made is not None)),
-            wide_channels(layer) + layer.weight.tobytes(), streams=True,
-        )  # fmt: skip
+    packed = channels(layer) if layer.bits == 8 else wide_channels(layer)
     return Call(
-        f"tk_{layer.kind}_s8", "conv_s8.h",
-        (*layer.geometry, layer.x_zp, zp, lo, hi, layer.out_bits, int(made is not None)),
-        channels(layer) + layer.weight.tobytes(),
+        "tk_conv", "conv.h",
+        (*layer.geometry, int(layer.kind == "depthwise"), layer.x_zp, zp, lo, hi, layer.bits,
+         layer.out_bits, int(made is not None)),
+        packed + layer.weight.tobytes(),
         lut=b"" if made is None or made.lut is None else made.lut.tobytes(), streams=True,
     )  # fmt: skip
 
@@ -71,24 +67,24 @@ def matmul(layer: MatMul, core: Core) -> Call | None:
     scale = (int(made.multiplier[0]), int(made.shift[0]), made.zp, made.lo, made.hi) if made else (
         (0,) * 5
     )  # fmt: skip
-    if made is not None and made.lut is not None:
-        return None
     return Call(
-        f"tk_matmul_s{layer.bits}", "matmul.h",
+        "tk_matmul", "matmul.h",
         (layer.n, layer.h, layer.c, layer.width, layer.batches, int(layer.is_transposed),
-         layer.a_zp, layer.b_zp, *scale, layer.out_bits),
+         layer.a_zp, layer.b_zp, *scale, layer.bits, layer.out_bits),
+        lut=b"" if made is None or made.lut is None else made.lut.tobytes(),
     )  # fmt: skip
 
 
 def pool(layer: Pool, core: Core) -> Call | None:
-    if layer.kind == "max":
-        literals = (*layer.geometry, layer.bits)
-        return Call("tk_max_pool", "pool.h", literals, streams=True)
+    """Of the reciprocal of a whole window a mean of integers needs the multiplier and the shift."""
     count = layer.kh * layer.kw
     extra = (count - 1).bit_length()
     reciprocal = (((1 << 30) + 1) << extra) // count, 30 + extra
-    literals = (*layer.geometry, layer.bits, layer.x_zp, layer.y_zp, *reciprocal)
-    return Call("tk_avg_pool", "pool.h", literals, streams=True)
+    literals = (
+        *layer.geometry, layer.bits, int(layer.kind == "max"), int(layer.ignores_nan), layer.x_zp,
+        layer.y_zp, *(reciprocal if layer.kind == "avg" else (0, 0)),
+    )  # fmt: skip
+    return Call("tk_pool", "pool.h", literals, streams=True)
 
 
 FORMS: Mapping[type, Callable[[Any, Core], Call | None]] = {

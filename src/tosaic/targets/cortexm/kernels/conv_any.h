@@ -1,32 +1,30 @@
-/* Every other convolution: three axes, computed weights, weights with a zero point, transposed ones.
+/* Every other convolution: floats, three axes, computed weights or weights with a zero point,
+ * transposed ones.
  *
  * Weights and bias are tensors as TOSA has them, the result is the accumulator: int32 of int8,
- * int64 of int16. `xb` and `wb` are the bits of an element of input and weights. */
+ * int64 of int16, float of floats. `kind` is 0 for a convolution, 1 for a depthwise one with weights
+ * [kh][kw][oc], 2 for a transposed one, whose padding is the output's; `bc` is how many biases there are. */
 #ifndef TOSAIC_CONV_ANY_H
 #define TOSAIC_CONV_ANY_H
 
-#include "common.h"
+#include "sum.h"
 
-TK_HOT void tk_store_sum(void *y, int32_t at, uint64_t sum, int32_t xb)
+/* The input under a tap of the kernel along one axis; -1 if it is outside, or between the inputs. */
+TK_HOT int32_t tk_tap(int32_t o, int32_t k, int32_t stride, int32_t dilation, int32_t pad, int32_t size,
+    int32_t kind)
 {
-    if (xb == 8) {
-        ((int32_t *)y)[at] = (int32_t)(uint32_t)sum;
-    } else {
-        ((int64_t *)y)[at] = (int64_t)sum;
-    }
+    const int32_t place = kind == 2 ? o - pad - k : o * stride - pad + k * dilation;
+    const int32_t at = kind == 2 ? place / stride : place;
+    return place < 0 || at >= size || (kind == 2 && place % stride) ? -1 : at;
 }
 
-TK_HOT uint64_t tk_bias(const void *b, int32_t index, int32_t xb)
+TK_HOT void tk_conv_any(const void *x, const void *wt, const void *bias, void *y, const uint8_t *w,
+    const int8_t *lut, uint8_t *scratch, int32_t kind, int32_t bits, int32_t n, int32_t id, int32_t ih,
+    int32_t iw, int32_t ic, int32_t od, int32_t oh, int32_t ow, int32_t oc, int32_t kd, int32_t kh,
+    int32_t kw, int32_t sz, int32_t sy, int32_t sx, int32_t dz, int32_t dy, int32_t dx, int32_t pf,
+    int32_t pt, int32_t pl, int32_t x_zp, int32_t w_zp, int32_t bc)
 {
-    return xb == 8 ? (uint64_t)((const int32_t *)b)[index] : (uint64_t)((const int64_t *)b)[index];
-}
-
-TK_COLD void tk_conv_any(const void *x, const void *wt, const void *bias, void *y,
-    const uint8_t *w, const int8_t *lut, uint8_t *scratch, int32_t xb, int32_t n, int32_t id,
-    int32_t ih, int32_t iw, int32_t ic, int32_t od, int32_t oh, int32_t ow, int32_t oc, int32_t kd,
-    int32_t kh, int32_t kw, int32_t sz, int32_t sy, int32_t sx, int32_t dz, int32_t dy, int32_t dx,
-    int32_t pf, int32_t pt, int32_t pl, int32_t x_zp, int32_t w_zp, int32_t bc)
-{
+    const int32_t taken = kind == 1 ? 1 : ic, m = oc / ic;
     int32_t b, oz, oy, ox, c, kz, ky, kx, k, at = 0;
     (void)w;
     (void)lut;
@@ -36,90 +34,24 @@ TK_COLD void tk_conv_any(const void *x, const void *wt, const void *bias, void *
     for (oy = 0; oy < oh; ++oy)
     for (ox = 0; ox < ow; ++ox)
     for (c = 0; c < oc; ++c) {
-        uint64_t sum = tk_bias(bias, bc == 1 ? 0 : c, xb);
+        struct tk_sum sum = tk_sum_bias((const uint8_t *)bias + (bc == 1 ? 0 : c) * (bits == 16 ? 8 : 4), bits);
         for (kz = 0; kz < kd; ++kz)
         for (ky = 0; ky < kh; ++ky)
         for (kx = 0; kx < kw; ++kx) {
-            const int32_t z = oz * sz - pf + kz * dz;
-            const int32_t r = oy * sy - pt + ky * dy;
-            const int32_t q = ox * sx - pl + kx * dx;
-            const int32_t from = (((b * id + z) * ih + r) * iw + q) * ic;
-            const int32_t by = (((c * kd + kz) * kh + ky) * kw + kx) * ic;
-            if (z < 0 || z >= id || r < 0 || r >= ih || q < 0 || q >= iw) {
+            const int32_t z = tk_tap(oz, kz, sz, dz, pf, id, kind);
+            const int32_t r = tk_tap(oy, ky, sy, dy, pt, ih, kind);
+            const int32_t q = tk_tap(ox, kx, sx, dx, pl, iw, kind);
+            const int32_t from = (((b * id + z) * ih + r) * iw + q) * ic + (kind == 1 ? c / m : 0);
+            const int32_t by = kind == 1 ? (ky * kw + kx) * oc + c
+                : (((c * kd + kz) * kh + ky) * kw + kx) * ic;
+            if (z < 0 || r < 0 || q < 0) {
                 continue;
             }
-            for (k = 0; k < ic; ++k) {
-                sum += (uint64_t)((tk_element(x, from + k, xb) - x_zp)
-                    * (int64_t)(tk_element(wt, by + k, 8) - w_zp));
+            for (k = 0; k < taken; ++k) {
+                tk_sum_product(&sum, x, from + k, wt, by + k, x_zp, w_zp, bits, 8);
             }
         }
-        tk_store_sum(y, at, sum, xb);
-        ++at;
-    }
-}
-
-TK_COLD void tk_depthwise_any(const void *x, const void *wt, const void *bias, void *y,
-    const uint8_t *w, const int8_t *lut, uint8_t *scratch, int32_t xb, int32_t n, int32_t ih,
-    int32_t iw, int32_t ic, int32_t oh, int32_t ow, int32_t oc, int32_t kh, int32_t kw, int32_t sy,
-    int32_t sx, int32_t dy, int32_t dx, int32_t pt, int32_t pl, int32_t x_zp, int32_t w_zp,
-    int32_t bc)
-{
-    const int32_t m = oc / ic;
-    int32_t b, oy, ox, c, ky, kx, at = 0;
-    (void)w;
-    (void)lut;
-    (void)scratch;
-    for (b = 0; b < n; ++b)
-    for (oy = 0; oy < oh; ++oy)
-    for (ox = 0; ox < ow; ++ox)
-    for (c = 0; c < oc; ++c) {
-        uint64_t sum = tk_bias(bias, bc == 1 ? 0 : c, xb);
-        for (ky = 0; ky < kh; ++ky)
-        for (kx = 0; kx < kw; ++kx) {
-            const int32_t r = oy * sy - pt + ky * dy;
-            const int32_t q = ox * sx - pl + kx * dx;
-            if (r >= 0 && r < ih && q >= 0 && q < iw) {
-                sum += (uint64_t)((tk_element(x, ((b * ih + r) * iw + q) * ic + c / m, xb) - x_zp)
-                    * (int64_t)(tk_element(wt, (ky * kw + kx) * oc + c, 8) - w_zp));
-            }
-        }
-        tk_store_sum(y, at, sum, xb);
-        ++at;
-    }
-}
-
-/* Each output gathers the inputs whose windows reach it; pt and pl are the output's padding. */
-TK_COLD void tk_transpose_conv_any(const void *x, const void *wt, const void *bias, void *y,
-    const uint8_t *w, const int8_t *lut, uint8_t *scratch, int32_t xb, int32_t n, int32_t ih,
-    int32_t iw, int32_t ic, int32_t oh, int32_t ow, int32_t oc, int32_t kh, int32_t kw, int32_t sy,
-    int32_t sx, int32_t pt, int32_t pl, int32_t x_zp, int32_t w_zp, int32_t bc)
-{
-    int32_t b, oy, ox, c, ky, kx, k, at = 0;
-    (void)w;
-    (void)lut;
-    (void)scratch;
-    for (b = 0; b < n; ++b)
-    for (oy = 0; oy < oh; ++oy)
-    for (ox = 0; ox < ow; ++ox)
-    for (c = 0; c < oc; ++c) {
-        uint64_t sum = tk_bias(bias, bc == 1 ? 0 : c, xb);
-        for (ky = 0; ky < kh; ++ky)
-        for (kx = 0; kx < kw; ++kx) {
-            const int32_t above = oy - pt - ky;
-            const int32_t left = ox - pl - kx;
-            const int32_t r = above / sy;
-            const int32_t q = left / sx;
-            const int32_t from = ((b * ih + r) * iw + q) * ic;
-            const int32_t by = ((c * kh + ky) * kw + kx) * ic;
-            if (above < 0 || left < 0 || above % sy || left % sx || r >= ih || q >= iw) {
-                continue;
-            }
-            for (k = 0; k < ic; ++k) {
-                sum += (uint64_t)((tk_element(x, from + k, xb) - x_zp)
-                    * (int64_t)(tk_element(wt, by + k, 8) - w_zp));
-            }
-        }
-        tk_store_sum(y, at, sum, xb);
+        tk_sum_store(y, at, &sum, 0, 0, NULL, 0, 0, 0, bits, 32, 0);
         ++at;
     }
 }

@@ -44,7 +44,14 @@ TK_COLD void tk_resize_bilinear(const void *x, void *y, const uint8_t *w, const 
             for (ox = 0; ox < ow; ++ox) {
                 const int32_t px = ox * sx + fx, bx = tk_floor_div(px, ux), tx = px - bx * ux;
                 const int32_t q0 = tk_clamp(bx, 0, iw - 1), q1 = tk_clamp(bx + 1, 0, iw - 1);
-                for (k = 0; k < c; ++k) {
+                for (k = 0; k < c && bits == 32; ++k, ++at) {
+                    const float *in = (const float *)x + k;
+                    const float v = (float)ty / (float)uy, u = (float)tx / (float)ux;
+                    const float left = in[(r0 + q0) * c] * (1.0F - v) + in[(r1 + q0) * c] * v;
+                    const float right = in[(r0 + q1) * c] * (1.0F - v) + in[(r1 + q1) * c] * v;
+                    ((float *)y)[at] = left * (1.0F - u) + right * u;
+                }
+                for (k = 0; k < c && bits != 32; ++k, ++at) {
                     const int64_t left = (int64_t)tk_element(x, (r0 + q0) * c + k, bits) * (uy - ty)
                         + (int64_t)tk_element(x, (r1 + q0) * c + k, bits) * ty;
                     const int64_t right = (int64_t)tk_element(x, (r0 + q1) * c + k, bits) * (uy - ty)
@@ -55,7 +62,6 @@ TK_COLD void tk_resize_bilinear(const void *x, void *y, const uint8_t *w, const 
                     } else {
                         ((int64_t *)y)[at] = v;
                     }
-                    ++at;
                 }
             }
         }

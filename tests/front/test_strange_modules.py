@@ -1,0 +1,51 @@
+"""Odd modules (judges/strange) behave: each here on one target, and `make strange` on all four."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+import torch
+from torch import nn
+
+import tosaic
+from judges.strange.__main__ import CASES, TARGETS, trial
+
+pytestmark = pytest.mark.filterwarnings("ignore")
+
+
+@pytest.mark.parametrize(
+    ("name", "target"), [(name, TARGETS[n % len(TARGETS)]) for n, name in enumerate(CASES)]
+)
+def test_an_odd_module_compiles_or_is_refused_with_its_reason(name: str, target: str) -> None:
+    if name.startswith("HF"):
+        pytest.importorskip("transformers")
+    pytest.importorskip("executorch")
+    good, told = trial(name, target)
+    assert good, told
+
+
+def test_a_scripted_module_is_compiled_and_left_as_it_was() -> None:
+    net = torch.jit.script(nn.Sequential(nn.Linear(4, 3), nn.ReLU()).eval())
+    x = torch.randn(2, 4, generator=torch.Generator().manual_seed(0))
+    art = tosaic.compile(net, (x,), target="TOSA-1.0+FP")
+    assert not art.report.refused
+    torch.testing.assert_close(art.run(x), net(x))
+    whole = nn.Sequential(net, nn.Linear(3, 2)).eval()
+    tosaic.compile(whole, (x,), target="TOSA-1.0+FP")
+    assert whole[0] is net
+
+
+_RECURRENT = """
+import sys, torch, tosaic
+net = torch.nn.GRU(4, 6, bidirectional=True, batch_first=True).eval()
+x = (torch.randn(1, 3, 4),)
+tosaic.compile(net, x, target="TOSA-1.0+INT+int16", calibration=[x])
+print([name for name in ("torch._dynamo", "torch._inductor") if name in sys.modules])
+"""
+
+
+def test_a_recurrent_layer_is_unrolled_without_loading_a_compiler_of_torch() -> None:
+    told = subprocess.run([sys.executable, "-c", _RECURRENT], capture_output=True, text=True)
+    assert told.stdout.strip() == "[]", told.stderr
