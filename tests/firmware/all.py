@@ -14,6 +14,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from zoo.silero_vad import followed, silero_vad
 
 import tosaic
 import zoo
@@ -22,7 +23,6 @@ from firmware.test_host_core import Branching
 from tosaic.cli.examples import example
 from tosaic.pipeline.artifact import Artifact
 from zoo import digits
-from zoo.silero_vad import followed, silero_vad
 
 U55, U85 = "ethos-u55-128", "ethos-u85-256"
 FRAMES, TOKENS = 30, 20
@@ -91,9 +91,7 @@ def tokens() -> Image:
 def branching() -> Image:
     torch.manual_seed(0)
     data = [(torch.randn(1, 16),) for _ in range(8)]
-    art = tosaic.compile(
-        Branching().eval(), data[0], target=f"{U55}+cortex-m55", calibration=data
-    )
+    art = tosaic.compile(Branching().eval(), data[0], target=f"{U55}+cortex-m55", calibration=data)
     return Image({"branching": art}, {"branching": data})
 
 
@@ -105,7 +103,9 @@ def attention() -> Image:
 
 def two() -> Image:
     one, other = of_zoo("ds_cnn", U55, 2), trained_digits()
-    return Image(one.artifacts | other.artifacts, {**one.inputs, "digits": other.inputs["digits"][:2]})
+    return Image(
+        one.artifacts | other.artifacts, {**one.inputs, "digits": other.inputs["digits"][:2]}
+    )
 
 
 IMAGES: dict[str, Callable[[], Image]] = {

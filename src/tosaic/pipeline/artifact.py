@@ -181,6 +181,7 @@ class Artifact:
 
         ``engine`` is what runs them: "tosa" interprets the TOSA graphs. A device has engines of its
         own, such as "npu", which run what it would get; unless told otherwise, the first of them.
+        "firmware" builds the image of a board that has the target, and runs it under QEMU.
 
         An input that ``boundary`` has as integers with a scale may be given as such, or as the
         floats they stand for. The outputs come as the boundary has them with ``raw=True`` and as
@@ -210,7 +211,10 @@ class Artifact:
     def _run_once(self, leaves: list[Any], engine: str, raw: bool | None) -> list[Any]:
         """The leaves of the outputs for those of the inputs."""
         given = checked_leaves(self.program, leaves)
-        return self._results(given, self._trace([leaf.value for leaf in given], engine), raw)
+        run = formats.ENGINES.get(engine)
+        arguments = [leaf.value for leaf in given]
+        values = self._trace(arguments, engine) if run is None else run(self, arguments)
+        return self._results(given, values, raw)
 
     def _run_on(
         self, device: str, max_memory: int | None, parts: list[list[Any]], raw: bool | None
@@ -261,6 +265,8 @@ class Artifact:
 
     def _engine(self, name: str | None) -> str:
         known = (*(self.device.engines if self.delegates else ()), "tosa")
+        if name in formats.ENGINES and self.delegates:
+            return str(name)
         if name is not None and name not in known:
             said = " and ".join(map(repr, known))
             raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")
