@@ -25,7 +25,7 @@ CPPCHECK = --quiet --std=c99 --error-exitcode=1 --enable=warning,performance,por
   -I tests/firmware/board -I src/tosaic/firmware/c src/tosaic/firmware/c
 
 .DELETE_ON_ERROR:
-.PHONY: firmware firmware-demo emulator cortexm vulkan vgf smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
+.PHONY: search firmware firmware-demo emulator cortexm vulkan vgf smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -44,6 +44,7 @@ help:
 	@echo "make vulkan       install lavapipe, the Vulkan driver for processors (Debian, Ubuntu)"
 	@echo "make emulator     install the compiler and the emulator of Cortex-M (Debian, Ubuntu)"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
+	@echo "make search       fronts, kills, a Ray cluster, twenty networks, ten thousand pictures (PART=front)"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
 	@echo "make browser      install Chromium, in which the tests open the report (Debian, Ubuntu)"
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
@@ -196,6 +197,9 @@ npu: $(STAMP)
 benchmark: $(STAMP)
 	set -e; for script in benchmarks/*.py; do \
 	  echo "== $$script"; $(BIN)/python $$script $(ARGS); done
+
+search: $(STAMP)
+	$(BIN)/python benchmarks/search.py $(or $(PART),front cluster sweep pictures)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

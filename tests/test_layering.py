@@ -17,7 +17,8 @@ SOURCE = Path(__file__).resolve().parent.parent / "src" / "tosaic"
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("errors",), ("runtime",), ("spec",), ("ir",), ("files",), ("interp",), ("rewrite",),
     ("sim",), ("front",), ("boundary",), ("passes",), ("lowering",), ("rules",), ("quant",),
-    ("targets",), ("pipeline",), ("report",), ("firmware",), ("executorch",), ("__init__",),
+    ("targets",), ("pipeline",), ("report",), ("firmware",), ("executorch",), ("search",),
+    ("__init__",),
     ("cli", "__main__"),
 )  # fmt: skip
 RANK = {name: rank for rank, names in enumerate(LAYERS) for name in names}

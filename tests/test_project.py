@@ -62,6 +62,8 @@ PROVIDERS = {
     "tosa": "tosa-tools",
     "tosa_reference_model": "tosa-tools",
     "tosa_serializer": "tosa-tools",
+    "PIL": "pillow",
+    "triton": "torch",  # with builds for CUDA
     "vgfpy": "ai_ml_sdk_vgf_library",
     "scenario_runner_py": "ai_ml_sdk_scenario_runner",
 }
@@ -131,3 +133,10 @@ def test_the_package_ships_its_types_and_its_licence() -> None:
     assert (ROOT / "src/tosaic/py.typed").is_file()
     assert PROJECT["license"] == "Apache-2.0"
     assert "Apache License" in (ROOT / "LICENSE").read_text("utf-8")
+
+
+def test_the_metadata_says_where_the_project_lives_and_for_whom_it_is() -> None:
+    assert {"Homepage", "Documentation", "Source", "Issues", "Changelog"} <= {*PROJECT["urls"]}
+    assert PROJECT["authors"]
+    systems = {c for c in PROJECT["classifiers"] if c.startswith("Operating System")}
+    assert len(systems) == 3

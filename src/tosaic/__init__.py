@@ -183,9 +183,10 @@ def compile(
 
     ``target`` is a TOSA specification or a device such as "ethos-u55-128" (``tosaic targets`` lists
     them), with ``options`` of its own. An Ethos-U has system_config, memory_mode, vela_ini (a file
-    of your own), vela_flags, and the limits max_scratch_bytes and max_flash_bytes. ``check=False``
-    leaves out what is checked
-    otherwise: float graphs against the model on the example, streams against their graphs.
+    of your own), vela_flags, the limits max_scratch_bytes and max_flash_bytes, and unroll: how
+    many steps of a recurrence a stream computes, which the host calls in a loop (True is all of
+    them). ``check=False`` leaves out what is checked otherwise: float graphs against the model on
+    the example, streams against their graphs.
     """
     with of_new_objects():
         from tosaic.pipeline.driver import compile_model

@@ -171,9 +171,9 @@ def test_a_long_run_says_what_it_does_on_a_terminal(monkeypatch: pytest.MonkeyPa
         with show.busy("loading", quiet):
             for _ in shown([1, 2], "calibrating: input"):
                 time.sleep(0.25)
-        with show.bar("digits", 2, quiet) as step:
-            step(2)
+        with show.bar("digits", quiet) as step:
+            step("seven")
         told[name] = stream.getvalue()
     assert "calibrating: input 2 of 2" in told["terminal"]
-    assert "digits" in told["terminal"]
+    assert "1 digits · seven" in told["terminal"]
     assert told["quiet"] == told["file"] == ""

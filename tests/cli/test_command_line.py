@@ -10,6 +10,7 @@ import pytest
 import torch
 
 import tosaic as tosaic_api
+from judges.vulkan import needs_converter
 from tosaic.cli import main
 from tosaic.cli.examples import NAMES
 from tosaic.cli.sources import named, source_of
@@ -163,7 +164,7 @@ def test_an_example_compiles_for_an_ethos_u_within_limits(
 def test_what_is_judged_may_have_a_boundary_of_integers(
     file: Path, command: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    data = ("-d", f"{file}:pictures") if command == "evaluate" else ()
+    data = ("-d", f"{file}:pictures", "--jobs", "1") if command == "evaluate" else ()
     words = (command, file, *data, "--calibration", f"{file}:data", "--json")
     assert tosaic(*words, "--io", "uint8:1/16:128") == 0
     coarse = json.loads(capsys.readouterr().out)
@@ -181,7 +182,7 @@ def test_evaluate_counts_what_the_original_and_the_compiled_one_say(
     file: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     words = ("evaluate", file, "-d", f"{file}:pictures", "--calibration", f"{file}:data")
-    assert tosaic(*words, "--batch", "2", "--json") == 0
+    assert tosaic(*words, "--jobs", "1", "--json") == 0
     told = json.loads(capsys.readouterr().out)
     assert told["inputs"] == 5
     x, y = named(file, "pictures")()
@@ -189,9 +190,12 @@ def test_evaluate_counts_what_the_original_and_the_compiled_one_say(
     real = net.eval()(x).argmax(1)
     made = tosaic_api.compile(net, example, calibration=data)
     ours = torch.cat([made.run(each).argmax(1) for each in x.split(1)])
-    assert told["float_accuracy"] == pytest.approx(float((real == y).float().mean()))
-    assert told["compiled_accuracy"] == pytest.approx(float((ours == y).float().mean()))
-    assert told["agreement"] == pytest.approx(float((ours == real).float().mean()))
+    original, compiled = told["scores"]
+    assert original["score"] == pytest.approx(float((real == y).float().mean()))
+    assert compiled["score"] == pytest.approx(float((ours == y).float().mean()))
+    assert compiled["agreement"] == pytest.approx(float((ours == real).float().mean()))
+    wrong = [d["index"] for d in told["disagreements"]]
+    assert wrong == (ours != real).nonzero().flatten().tolist()
 
 
 def test_run_on_an_npu_gives_the_interpreters_bits(tmp_path: Path) -> None:
@@ -259,6 +263,24 @@ def test_a_program_with_tests_or_weights_elsewhere_is_read(
     assert "this is no .ptd file" in capsys.readouterr().err
 
 
+@needs_converter
+def test_dump_draws_the_graphs_of_files(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("executorch")
+    for name in ("net.vgf", "net.pte", "net.tosa"):
+        made, target = tmp_path / name, "TOSA-1.0+FP" if name == "net.tosa" else "vgf"
+        assert tosaic("compile", "cnn", "-t", target, "-o", made, "-q") == 0
+        drawn = tmp_path / f"{name}.json"
+        assert tosaic("dump", made, "-o", drawn) == 0
+        nodes = json.loads(drawn.read_text())["graphs"][0]["nodes"]
+        assert {"input 0", "CONV2D", "output 0"} <= {node["label"] for node in nodes}
+        assert all(node["incomingEdges"] for node in nodes if node["label"] == "CONV2D")
+        assert tosaic("dump", made, "-o", tmp_path / f"{name}.html") == 0
+        assert "CONV2D" in (tmp_path / f"{name}.html").read_text()
+    capsys.readouterr()
+    assert tosaic("dump", made, "-o", tmp_path / "net.png") == 2
+    assert "is no .html (a report) and no .json" in capsys.readouterr().err
+
+
 def test_dump_prints_tosa_as_text_that_parses(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -320,8 +342,32 @@ def test_compare_prints_decibels(file: Path, capsys: pytest.CaptureFixture[str])
             "must have the arrays x and y; it has",
         ),
         (["evaluate", "{file}", "-d", "{folder}/short.npz"], "one class for each input"),
-        (["evaluate", "{file}", "-d", "{folder}/flat.npz"], "does not take inputs of [2, 5]"),
-        (["evaluate", "{file}", "-d", "{folder}/flat.npz", "--batch", "0"], "at least 1"),
+        (
+            [
+                "evaluate",
+                "{file}",
+                "-d",
+                "{folder}/flat.npz",
+                "-j",
+                "1",
+                "--calibration",
+                "{file}:data",
+            ],
+            "does not take inputs of [5]",
+        ),
+        (["evaluate", "{file}", "-d", "{folder}/flat.npz", "--limit", "0"], "at least 1"),
+        (["evaluate", "{file}", "-d", "{folder}/flat.npz", "--metric", "best"], "no metric 'best'"),
+        (["evaluate", "-d", "{folder}/flat.npz"], "give a model, or a sweep"),
+        (["evaluate", "--sweep", "absent.db", "-d", "{folder}/flat.npz"], "no file 'absent.db'"),
+        (
+            ["evaluate", "--sweep", "{folder}/bad.py", "-d", "{folder}/flat.npz"],
+            "no file of results",
+        ),
+        (["tune", "--show", "--db", "absent.db"], "there is no file 'absent.db'"),
+        (["tune", "{file}"], "name a model and a target"),
+        (["tune", "{file}", "-t", "ethos-u99", "--db", "{folder}/t.db"], "no target 'ethos-u99'"),
+        (["tune", "cnn", "-t", "TOSA-1.0+INT", "--metric", "top1"], "needs a labelled data set"),
+        (["tune", "cnn", "-t", "TOSA-1.0+INT", "-o", "x.pdf"], "the suffixes are .html"),
         (["run", "absent.tosa"], "there is no file 'absent.tosa'"),
         (["run", "{folder}/bad.tosa"], "this is no .tosa file"),
         (["run", "{folder}/bad.tosa", "--engine", "cpu"], "there is no target 'cpu'"),

@@ -77,3 +77,21 @@ def test_parts_of_other_types_are_left_out(part, tmp_path, capsys):
 def test_a_file_that_is_not_there(tmp_path, capsys):
     assert code_of("diff", str(tmp_path / "no.json"), str(tmp_path)) == 2
     assert "cannot be read" in " ".join(capsys.readouterr().err.split())
+
+
+def test_two_compiled_files_are_compared_and_become_a_page(tmp_path, capsys):
+    files = []
+    for target in ("ethos-u55-128", "ethos-u85-256"):
+        files.append(tmp_path / f"<{target}>.pte")
+        assert code_of("compile", "cnn", "-q", "-t", target, "-o", str(files[-1])) == 0
+    capsys.readouterr()
+    page = tmp_path / "both.html"
+    assert code_of("diff", *map(str, files), "--json", "--report", str(page)) == 0
+    told = json.loads(capsys.readouterr().out)["figures"]
+    assert told["file in bytes"] == dict(zip("ab", (f.stat().st_size for f in files)))
+    assert told["delegate 0: scratch in bytes"]["a"] > 0
+    text = page.read_text()
+    assert "&lt;ethos-u55-128&gt;.pte" in text
+    assert "<ethos" not in text
+    assert f"{told['file in bytes']['a']:,}" in text
+    assert code_of("diff", *map(str, files), "--report", str(tmp_path / "both.txt")) == 2

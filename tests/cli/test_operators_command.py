@@ -8,6 +8,7 @@ import sys
 
 import pytest
 
+from tosaic.cli import main
 from tosaic.pipeline.composites import COMPOSITES
 from tosaic.pipeline.op_support import composite_support
 from tosaic.pipeline.op_support_answers import Column, as_text, columns_for, known
@@ -67,3 +68,9 @@ def test_rows_as_text_are_json() -> None:
     stored = json.loads(as_text(columns, rows))
     assert list(stored["rows"]) == [row.op for row in rows]
     assert stored["columns"] == [column.key for column in columns]
+
+
+def test_names_of_operators_are_not_folded(capsys):
+    with pytest.raises(SystemExit):
+        main(["ops", "conv_transpose2d"])
+    assert "aten.conv_transpose2d.input " in capsys.readouterr().out

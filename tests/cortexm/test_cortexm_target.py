@@ -149,6 +149,40 @@ def test_streamed_rows_need_less_memory_and_give_the_same() -> None:
     assert torch.equal(art.run(x), art.run(x, engine="tosa"))
 
 
+def test_rows_are_streamed_no_more_than_a_limit_asks_for() -> None:
+    def streamed(**options: Any) -> tuple[int, int]:
+        made = compiled("c", memory="small", **options)[0].delegates[0]
+        chains = [item for item in made.program.items if isinstance(item, Chain)]
+        return made.plan.size, sum(len(chain.stages) for chain in chains)
+
+    small, whole = streamed(), compiled("c")[0].delegates[0].plan.size
+    between = streamed(max_arena_bytes=whole - 4)
+    assert small[0] < between[0] <= whole - 4
+    assert 0 < between[1] <= small[1]
+    assert streamed(max_arena_bytes=whole) == (whole, 0)
+
+
+@needs_gcc
+def test_weights_that_are_read_most_often_lie_in_memories_of_their_own(tmp_path: Path) -> None:
+    art, x = compiled("cortex-m4", weights={"dtcm": 700, "sram": 500})
+    network = art.delegates[0]
+    assert torch.equal(art.run(x), art.run(x, engine="tosa"))
+    (first, end), (second, after) = network.parts
+    assert (first, second) == ("dtcm", "sram")
+    assert 0 < end <= 700
+    assert 0 < after - end <= 500
+    assert b"net_weights_dtcm + 0" in network.files["net.c"]
+    assert b"#define NET_WEIGHTS_DTCM_SECTION .rodata.dtcm" in network.files["net_weights.S"]
+    assert sum(network.estimate.flash_parts.values()) == network.flash
+
+
+def test_options_may_be_text_as_on_the_command_line() -> None:
+    art, _ = compiled("c", memories="dtcm:1600,sram=9000", max_arena_bytes="64K")
+    assert [name for name, _ in art.delegates[0].plan.memories] == ["dtcm", "sram"]
+    with pytest.raises(InvalidInput, match="max_arena_bytes limits it"):
+        compiled(max_scratch_bytes=100)
+
+
 @needs_qemu
 def test_several_memories_on_the_emulated_core() -> None:
     art, x = compiled("cortex-m4", memories={"dtcm": 1600, "sram": 9000})
@@ -173,7 +207,8 @@ def test_limits_say_where_the_memory_goes() -> None:
 
 @pytest.mark.parametrize(
     "options", [{"memory": "tiny"}, {"name": "1net"}, {"memories": {"a": -1}}, {"flash": 3},
-                {"max_arena_bytes": "much"}],
+                {"max_arena_bytes": "much"},
+                {"memories": "dtcm"}],
 )  # fmt: skip
 def test_odd_options_are_refused_with_a_sentence(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
@@ -195,8 +230,10 @@ def test_an_artifact_that_ran_is_pickled() -> None:
 
 @needs_gcc
 @pytest.mark.parametrize(
-    ("body", "why"), [("*(volatile char *)0 = 1;", "signal SIG"), ("exit(7);", "status 7")]
-)
+    ("body", "why"),
+    [("*(volatile char *)0 = 1;", "ended with signal SIG"), ("exit(7);", "ended with status 7"),
+     ("for (;;) { *(volatile int *)arena = 1; }", "did not end within 1 s")],
+)  # fmt: skip
 def test_a_fault_of_the_c_ends_no_process_but_its_own(body: str, why: str) -> None:
     graph = compiled("c")[0].delegates[0].graph
     files = {
@@ -205,9 +242,10 @@ def test_a_fault_of_the_c_ends_no_process_but_its_own(body: str, why: str) -> No
         "net.c": b'#include <stdlib.h>\n#include "net.h"\nvoid net_run(const struct net_io *io,'
         b" void *arena) { (void)io; (void)arena; " + body.encode() + b" }\n",
     }
-    host = Host(files, "net", [16], graph.inputs, graph.outputs)
+    seconds = 1.0 if "for" in body else 60.0
+    host = Host(files, "net", [16], graph.inputs, graph.outputs, seconds)
     given = [np.zeros(v.shape, v.dtype.array) for v in graph.inputs]
-    with pytest.raises(ToolFailed, match=f"ended with {why}"):
+    with pytest.raises(ToolFailed, match=why):
         host.run(*given)
 
 
@@ -250,15 +288,3 @@ def test_state_lies_in_a_struct_of_the_caller(tmp_path: Path) -> None:
     command = ["gcc", "-std=c99", "-I.", "main.c", "net.c", "net_weights.S", "-o", "main"]
     subprocess.run(command, cwd=tmp_path, check=True)
     assert subprocess.run([tmp_path / "main"], check=False).returncode == 0
-
-
-@needs_gcc
-def test_c_that_crashes_is_an_error_and_not_the_end_of_the_process() -> None:
-    network = compiled("c")[0].delegates[0]
-    files = {**network.files}
-    run = b"void net_run(const struct net_io *io, void *arena)\n{\n"
-    files["net.c"] = files["net.c"].replace(run, run + b"    *(volatile int *)0 = 1;\n")
-    graph = network.graph
-    host = Host(files, "net", [network.plan.size], graph.inputs, graph.outputs)
-    with pytest.raises(ToolFailed, match="ended with signal SIGSEGV"):
-        host.run(*(np.zeros(v.shape, v.dtype.array) for v in graph.inputs))

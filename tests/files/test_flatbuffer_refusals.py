@@ -103,11 +103,11 @@ HUGE = (1 << 31) - 1
 SENTENCES: list[tuple[bytes, str]] = [
     (
         with_tensor(shape=(-1, 2)),
-        "tensor 'x' has the dynamic shape [-1, 2]; Tosaic needs every dimension known",
+        "tensor 'x' has the dynamic shape [-1, 2]; TOSA 1.0 has known sizes alone",
     ),
     (
         with_tensor(shape=(3, -(1 << 31))),
-        "tensor 'x' has the shape [3, -2147483648]; Tosaic needs every dimension known",
+        "tensor 'x' has the shape [3, -2147483648]; TOSA 1.0 has known sizes alone",
     ),
     (
         with_tensor(unranked=1),

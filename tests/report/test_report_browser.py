@@ -21,6 +21,11 @@ import tosaic
 from report_pages import deep_page
 from tosaic.cli.examples import example
 from tosaic.report import html
+from tosaic.search.evaluate import Disagreement, Evaluation, Score
+from tosaic.search.front import Row
+from tosaic.search.judge import picture
+from tosaic.search.tune import Sweep
+from tosaic.search.writers import write
 from zoo import build, missing
 
 playwright = pytest.importorskip(
@@ -176,10 +181,10 @@ def test_the_graph_moves_zooms_and_opens_into_operators(browser: Any, transforme
     assert changed()
     visit.page.click("#colour button:nth-child(2)")
     assert changed()
-    visit.page.click("#view button:nth-child(2)")
+    visit.page.click("#view button:last-child")
     assert changed()
     visit.search("MATMUL")
-    visit.page.click("#view button:nth-child(2)")
+    visit.page.click("#view button:last-child")
     visit.picture("transformer-operators")
     assert visit.complaints == []
     visit.page.close()
@@ -269,5 +274,57 @@ def test_the_table_of_layers_sorts_and_saves_all_of_it(browser: Any, transformer
     visit.page.locator("#layerbody tbody tr").last.click()
     assert visit.text("#details h2") == lines[-1][0]
     visit.picture("layers")
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_a_phone_shows_all_parts_within_its_width(browser: Any, transformer: Path) -> None:
+    visit = Visit(browser, transformer)
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    visit.page.wait_for_timeout(300)
+    parts = "main td, main th, .card, .refusal, .range, #map, main .switch"
+    wide = f"""[...document.querySelectorAll("{parts}")]
+      .filter((e) => e.offsetParent && e.getBoundingClientRect().right > innerWidth)
+      .map((e) => e.outerHTML)"""
+    assert visit.page.evaluate(wide) == []
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 390
+    assert visit.page.locator("#nav a").first.is_visible()
+    visit.page.locator("#nav a").last.click()
+    assert visit.page.locator("#nav a").last.get_attribute("href") in visit.page.url
+    assert visit.page.locator("#view button").first.inner_text() == "Modules"
+    before = visit.shown("#canvas")
+    visit.page.locator("#view button").first.click()
+    assert visit.shown("#canvas") != before
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_a_front_is_clicked_sorted_and_read_with_the_keyboard(browser: Any, tmp_path: Path) -> None:
+    rows = [
+        Row(
+            n, "<b>net</b>", "", f"target-{n % 2}", {}, "int8", "tosaic compile net.py", f"{n}",
+            score=0.9 - n / 100, low=0.8, high=0.95, cycles=1000 * (9 - n), sram=100 + n, flash=7,
+            is_on_front=n < 4, group="cycles", checks=("defined for all inputs",),
+        )
+        for n in range(1, 7)
+    ]  # fmt: skip
+    wrong = Disagreement(5, "cat/5", 1, "2", 3, 1, picture(torch.rand(3, 8, 8)))
+    scores = (Score("1", 0.9, 0.8, 0.95, 0.99), Score("2", 0.0, 0.0, 0.0, None, "no <i>engine</i>"))
+    told = Evaluation("top1", 80, scores, (wrong,))
+    write(tmp_path / "front.html", Sweep("top1", tuple(rows), (told,)), None)
+    visit = Visit(browser, tmp_path / "front.html")
+    visit.page.click("circle[data-number='5']")
+    assert "5: <b>net</b>" in visit.text("#details h2")
+    visit.page.focus("circle[data-number='2']")
+    visit.page.keyboard.press("Enter")
+    assert "7,000" in visit.text("#details")
+    visit.page.click("#tablebody th:has-text('cycles') button")
+    first = visit.page.inner_text("#tablebody tbody tr:first-child td:first-child")
+    assert first == "6"
+    visit.page.click("#axis button:has-text('SRAM')")
+    assert visit.page.locator("circle").count() == 6
+    assert "3 instead of 1" in visit.text("#wrongbody")
+    assert visit.page.evaluate("document.querySelector('#wrongbody img').naturalWidth") == 8
+    visit.picture("front")
     assert visit.complaints == []
     visit.page.close()

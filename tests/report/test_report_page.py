@@ -16,6 +16,7 @@ import tosaic
 from tosaic.cli.examples import example
 from tosaic.errors import InvalidInput
 from tosaic.pipeline.artifact import Artifact
+from tosaic.report.page import page_of
 
 HOSTILE = "</script><script>alert(1)</script><!--"
 
@@ -89,12 +90,22 @@ def test_edges_lead_forward_and_reach_every_output(any_page: Made) -> None:
     assert alone == ports[:1]  # all else has an operand that is no constant
 
 
-def test_groups_hold_each_node_once_and_no_way_leads_back(any_page: Made) -> None:
+@pytest.mark.parametrize("name", ["layers", "modules"])
+def test_groups_hold_each_node_once_and_no_way_leads_back(any_page: Made, name: str) -> None:
     _, data, _ = any_page
-    view = data["views"]["layers"]
+    view = data["views"][name]
     assert sorted(n for group in view["members"] for n in group) == list(range(len(data["nodes"])))
     assert len(view["members"]) < len(data["nodes"])
     assert all(start < end for start, end, _ in view["edges"])
+
+
+def test_a_recurrent_layer_is_one_box_of_the_folded_graph() -> None:
+    x = torch.randn(1, 6, 4, generator=torch.Generator().manual_seed(0))
+    net = torch.nn.Sequential(torch.nn.GRU(4, 5, batch_first=True)).eval()
+    art = tosaic.compile(net, (x,), target="TOSA-1.0+INT+int16", calibration=[(x,)])
+    page = page_of(art, "", None)
+    assert len(page.views["layers"].members) > 40
+    assert len(page.views["modules"].members) < 8
 
 
 def test_cycles_of_nodes_add_up_to_velas(mixed: Made) -> None:

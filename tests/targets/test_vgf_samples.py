@@ -10,7 +10,7 @@ from judges.recipes import FLOAT, INTEGER
 from judges.suite import work
 from judges.vgf import is_expected, outcome
 from judges.vgf_samples import KINDS, count, part
-from judges.vgf_zoo import LEAST, distance
+from judges.vgf_zoo import compared
 from judges.vulkan import needs_converter, needs_vulkan, vulkan_problem
 from tosaic.spec.dtypes import DType
 
@@ -25,8 +25,7 @@ def test_a_supported_sample_converts_and_is_the_same_on_vulkan(kind: DType | Non
     print(found)
     assert found.all > 30
     assert not found.wrong, found.wrong
-    reasons = "the model converter drops a product with zero"
-    assert all(reasons in reason for reason in found.refused), found.refused
+    assert not found.refused, found.refused
 
 
 WORK = [each for number, each in enumerate(work((*INTEGER, *FLOAT))) if number % 4 == 1]
@@ -43,9 +42,11 @@ def test_conformance_tests_are_exact_through_the_file() -> None:
 
 
 @needs_vulkan
-@pytest.mark.parametrize(("name", "way"), [("ds_cnn", "int8"), ("super_resolution", "fp32")])
+@pytest.mark.parametrize(
+    ("name", "way"), [("ds_cnn", "int8"), ("super_resolution", "fp32"), ("ssd", "bf16")]
+)
 def test_a_network_is_the_same_on_vulkan(name: str, way: str) -> None:
     with torch.no_grad():
-        found, told = distance(name, way)
+        right, told = compared(name, way)
     print(told)
-    assert found >= LEAST.get(way, float("inf")), told
+    assert right, told

@@ -36,13 +36,13 @@ def given_values(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]
     return checked_leaves(program, leaves_of(program, args, kwargs))
 
 
-def checked_leaves(program: Program, flat: list[Any]) -> list[Given]:
-    """Leaves of a call's arguments, each checked."""
+def checked_leaves(program: Program, flat: list[Any], is_free: bool = False) -> list[Given]:
+    """Leaves of a call's arguments, each checked; sizes are not where they are free."""
     if len(flat) != len(program.arguments):
         wanted = len(program.arguments)
         raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
     return [
-        _checked(number, node, value, input_qparams(program, node))
+        _checked(number, node, value, input_qparams(program, node), is_free)
         for number, (node, value) in enumerate(zip(program.arguments, flat))
     ]
 
@@ -107,7 +107,9 @@ def _names(program: Program) -> list[str]:
     return found
 
 
-def _checked(number: int, node: fx.Node, value: Any, meaning: QParams | None) -> Given:
+def _checked(
+    number: int, node: fx.Node, value: Any, meaning: QParams | None, is_free: bool = False
+) -> Given:
     example = node.meta.get("val")
     if not isinstance(example, Tensor):
         if "val" in node.meta and (type(value) is not type(example) or value != example):
@@ -125,9 +127,8 @@ def _checked(number: int, node: fx.Node, value: Any, meaning: QParams | None) ->
     was_real = meaning is not None and value.dtype.is_floating_point
     if meaning is not None and was_real:
         value = meaning.quantize(value)
-    if value.dtype is not example.dtype or torchapi.known_shape(value) != torchapi.known_shape(
-        example
-    ):
+    fits = is_free or torchapi.known_shape(value) == torchapi.known_shape(example)
+    if value.dtype is not example.dtype or not fits:
         raise InvalidInput(
             f"input {number} ({node.name}) must be {wanted}, as in the export, "
             f"not {_described(value)}"

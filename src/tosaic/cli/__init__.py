@@ -18,7 +18,7 @@ from typing import Annotated, Any
 import typer
 
 from tosaic import __version__
-from tosaic.cli import about, commands, differences, files, firmware
+from tosaic.cli import about, commands, differences, files, firmware, search
 from tosaic.errors import ToolFailed, TosaicError
 from tosaic.runtime.gc import rarely
 
@@ -68,7 +68,14 @@ def _options(
         logging.basicConfig(level=logging.INFO, format="%(relativeCreated)7d ms  %(message)s")
 
 
-for _command in (*commands.ALL, *firmware.ALL, *files.ALL, *differences.ALL, *about.ALL):
+for _command in (
+    *commands.ALL,
+    *firmware.ALL,
+    *search.ALL,
+    *files.ALL,
+    *differences.ALL,
+    *about.ALL,
+):
     app.command()(_guarded(_command))
 
 

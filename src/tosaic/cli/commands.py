@@ -12,7 +12,7 @@ import typer
 
 from tosaic.cli import boundary
 from tosaic.cli import options as o
-from tosaic.cli.show import bar, busy, console, show, show_data
+from tosaic.cli.show import busy, show
 from tosaic.errors import InvalidInput, TosaicError, Unsupported
 from tosaic.runtime.phases import printing
 
@@ -20,7 +20,6 @@ if TYPE_CHECKING:
     from tosaic.cli.sources import Source
     from tosaic.pipeline.artifact import Artifact
 
-_LABELS = ".npz with inputs x and classes y, .pt with a pair, or file.py:name"
 _COMPARED = 4  # sets of calibration data that a report is made with
 
 
@@ -63,7 +62,7 @@ def compile(
         source, kept = source_from(model, shape), _Kept(_COMPARED)
         chosen = calibration_of(source, calibration)
         artifact = tosaic.compile(
-            source.model, source.inputs, target=target, scheme=scheme,
+            source.model, source.inputs, target=target, scheme=o.scheme_of(scheme),
             calibration=chosen if chosen is None or isinstance(chosen, str) else kept.of(chosen),
             io=boundary.boundary(io), accuracy=o.goal_of(goal), budget_s=budget, **given,
         )  # fmt: skip
@@ -74,7 +73,7 @@ def compile(
         if report is not None:
             artifact.save(
                 report, model=source.model, inputs=kept.items or [source.inputs],
-                title=_title(source, model),
+                title=title_of(source, model),
             )  # fmt: skip
     show(artifact.report, as_json and problem is None, quiet)
     if timing and not as_json:
@@ -114,7 +113,9 @@ def explain(
 
     with busy("loading the model", quiet):
         source = source_from(model, shape)
-        told = tosaic.explain(source.model, source.inputs, target=target, scheme=scheme)
+        told = tosaic.explain(
+            source.model, source.inputs, target=target, scheme=o.scheme_of(scheme)
+        )
     show(told, as_json, quiet)
     if strict and told.refused:
         raise typer.Exit(1)
@@ -133,48 +134,12 @@ def compare(
     with busy("loading the model", quiet):
         source = source_from(model, shape)
         artifact = tosaic.compile(
-            source.model, source.inputs, target=target, scheme=scheme,
+            source.model, source.inputs, target=target, scheme=o.scheme_of(scheme),
             calibration=calibration_of(source, calibration), io=boundary.boundary(io),
         )  # fmt: skip
         sets = list(data(inputs)) if inputs else [source.inputs]
         told = tosaic.compare(source.model, artifact, sets)
     show(told, as_json, quiet)
-
-
-def evaluate(
-    model: o.Model,
-    labels: Annotated[str, typer.Option("--data", "-d", help=_LABELS)],
-    target: o.Target = "TOSA-1.0+INT", shape: o.Shape = None,
-    calibration: o.Calibration = None, scheme: o.Scheme = None, io: o.Io = None,
-    engine: Annotated[str | None, typer.Option(help="tosa, or the target's own, as npu")] = None,
-    batch: Annotated[int, typer.Option(help="inputs at a time for the float model")] = 32,
-    limit: Annotated[int | None, typer.Option(help="take so many inputs only")] = None,
-    as_json: o.Json = False, quiet: o.Quiet = False,
-) -> None:  # fmt: skip
-    """Compile a classifier, and count how often it and the original are right."""
-    import tosaic
-    from tosaic.cli import judge
-    from tosaic.cli.data import labelled
-
-    if batch < 1 or (limit is not None and limit < 1):
-        raise InvalidInput("--batch and --limit are at least 1")
-    x, y = (part[:limit] for part in labelled(labels))
-    with busy("loading the model", quiet):
-        source = source_from(model, shape)
-    with bar("float", len(x), quiet) as step:
-        real = judge.original(source, x, batch, step)
-    with busy("compiling", quiet):
-        artifact = tosaic.compile(
-            source.model, source.inputs, target=target, scheme=scheme,
-            calibration=calibration_of(source, calibration), io=boundary.boundary(io),
-        )  # fmt: skip
-    with bar(artifact.target, len(x), quiet) as step:
-        ours = judge.compiled(artifact, source, x, engine, step)
-    found = judge.Verdict.of(artifact.target, real, ours, y)
-    if as_json:
-        show_data(found.data())
-    elif not quiet:
-        console().print(found)
 
 
 def calibrate(
@@ -198,7 +163,7 @@ def calibrate(
 
     with busy("loading the model", quiet):
         source = source_from(model, shape)
-        path = output or Path(f"{_title(source, model)}.ranges.json")
+        path = output or Path(f"{title_of(source, model)}.ranges.json")
         if path.suffix != ".json":
             raise InvalidInput(f"ranges are a .json file, not '{path}'")
         _check_output(path)
@@ -212,7 +177,7 @@ def calibrate(
         typer.echo(f"written: {path}: {len(made.tensors)} tensors over {seen}")
 
 
-ALL = (compile, calibrate, explain, compare, evaluate)
+ALL = (compile, calibrate, explain, compare)
 
 
 def _check_output(path: Path, target: str = "TOSA-1.0+INT") -> None:
@@ -260,7 +225,7 @@ def _lists_phases(print_after: str | None) -> bool:
     return True
 
 
-def _title(source: Source, name: str) -> str:
+def title_of(source: Source, name: str) -> str:
     """What a report is called: the model's class, or its file where the class says nothing."""
     kind = type(source.model).__name__
     vague = kind in ("Sequential", "GraphModule", "ExportedProgram")

@@ -37,6 +37,29 @@ def lines(file: Path, npu: bool, tosa: bool, weights: list[Path]) -> Iterator[st
         yield from _delegate(number, executor, npu, tosa)
 
 
+def draw(file: Path, output: Path, weights: list[Path]) -> None:
+    """Write the graphs of a file as a report (``.html``) or for Model Explorer (``.json``)."""
+    from tosaic.report import write_report
+    from tosaic.report.explorer import write_explorer
+    from tosaic.report.of_graphs import artifact_of
+
+    if file.suffix in SUFFIXES:
+        program = tosaic.load(file, external_weights=weights)
+        assert isinstance(program, Runner)
+        graphs = [e.graph for e in program.delegates if isinstance(e, TosaExecutor)]
+    else:
+        held = tosaic.load(file)
+        graphs = [held.graph] if isinstance(held, Model) else []
+    if not graphs:
+        raise InvalidInput(f"'{file}' holds no graph to draw: NPUs have streams of commands")
+    if output.suffix == ".html":
+        write_report(artifact_of(graphs, file.name), output, title=file.name)
+    elif output.suffix == ".json":
+        write_explorer(artifact_of(graphs, file.name), output)
+    else:
+        raise InvalidInput(f"'{output}' is no .html (a report) and no .json (Model Explorer)")
+
+
 def _delegate(number: int, executor: Executor, npu: bool, tosa: bool) -> Iterator[str]:
     if isinstance(executor, EthosUExecutor):
         stream, simulation = executor.stream, executor.simulation

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from tosaic.cli.sources import called, named
 from tosaic.errors import InvalidInput, first_line
+
+if TYPE_CHECKING:
+    from tosaic.search.datasets import Stream
 
 
 def data(source: str) -> Iterable[tuple[Any, ...]]:
@@ -33,23 +37,51 @@ def data(source: str) -> Iterable[tuple[Any, ...]]:
     raise InvalidInput(f"'{source}' is no data: .npy, .npz, .pt, a folder, or file.py:name")
 
 
-def labelled(source: str) -> tuple[Any, Any]:
-    """Inputs and their classes: an ``.npz`` with ``x`` and ``y``, a ``.pt`` or a pair by name."""
+def labelled_stream(source: str) -> Stream:
+    """Samples with labels: what a data set of its own is, a pair in a file, or ``file.py:name``."""
+    from tosaic.search.datasets import stream_of
+
     path = Path(source)
+    if (
+        source.startswith("hf:")
+        or path.is_dir()
+        or ".tar" in path.suffixes
+        or path.suffix == ".tgz"
+    ):
+        return stream_of(source)
     if ":" in path.name:
         file, _, name = source.rpartition(":")
         found = named(Path(file), name)
-        pair = called(source, found) if callable(found) else found
-    elif path.suffix not in (".npz", ".pt"):
-        raise InvalidInput(f"'{source}' is no labelled set: .npz with x and y, .pt or file.py:name")
-    elif not path.is_file():
+        made = called(source, found) if callable(found) else found
+        if _is_pair(made):
+            return stream_of(_pairs(source, made))
+        if not isinstance(made, Iterable):
+            raise InvalidInput(f"'{source}' is a {type(made).__name__}, no iterable of pairs")
+        return stream_of(partial(_each, source, found if callable(found) else lambda: made))
+    if path.suffix not in (".npz", ".pt"):
+        raise InvalidInput(
+            f"'{source}' is no labelled set: a folder, .tar shards, .npz with x and y, .pt or "
+            "file.py:name"
+        )
+    if not path.is_file():
         raise InvalidInput(f"there is no file '{source}'")
-    else:
-        pair = _named_pair(path) if path.suffix == ".npz" else _tensors(path)
-    return _pair(source, pair)
+    return stream_of(_pairs(source, _named_pair(path) if path.suffix == ".npz" else _tensors(path)))
 
 
-def _pair(source: str, pair: Any) -> tuple[Any, Any]:
+def _is_pair(value: Any) -> bool:
+    """Whether it is all inputs and all labels, and no list of two samples."""
+    is_two = isinstance(value, (tuple, list)) and len(value) == 2
+    return is_two and not isinstance(value[0], (tuple, list, dict))
+
+
+def _each(source: str, function: Callable[[], Any]) -> Iterator[Any]:
+    """What an iterable of the user's gives; its failure is a sentence."""
+    items = iter(called(source, function))
+    while (item := called(source, lambda: next(items, _END))) is not _END:
+        yield item
+
+
+def _pairs(source: str, pair: Any) -> list[tuple[Any, Any]]:
     import torch
 
     if not isinstance(pair, (tuple, list)) or len(pair) != 2:
@@ -58,12 +90,10 @@ def _pair(source: str, pair: Any) -> tuple[Any, Any]:
         x, y = (torch.as_tensor(part) for part in pair)
     except (TypeError, ValueError, RuntimeError) as problem:
         raise InvalidInput(f"'{source}' makes no tensors: {problem}") from None
-    if x.dim() < 1 or y.dim() != 1 or len(x) != len(y) or not len(y):
+    if x.dim() < 1 or y.dim() < 1 or len(x) != len(y) or not len(y):
         shapes = f"{list(x.shape)} and {list(y.shape)}"
         raise InvalidInput(f"'{source}' has {shapes}: there must be one class for each input")
-    if y.dtype.is_floating_point or y.dtype is torch.bool:
-        raise InvalidInput(f"'{source}' has classes of {y.dtype}; they must be integers")
-    return x, y.long()
+    return list(zip(x, y.tolist()))
 
 
 class _Iterated:

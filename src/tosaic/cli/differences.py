@@ -1,6 +1,6 @@
-"""``tosaic diff``: two reports side by side, of two models, targets or versions.
+"""``tosaic diff``: two reports or files side by side, of two models, targets or versions.
 
-A report is what ``tosaic compile --json`` prints.
+A report is what ``tosaic compile --json`` prints; a file is a ``.pte`` or a ``.tosa``.
 """
 
 from __future__ import annotations
@@ -12,9 +12,11 @@ from typing import Annotated, Any, TypeAlias
 
 import typer
 
+from tosaic import load
 from tosaic.cli import options as o
 from tosaic.cli.show import show_data, show_table
 from tosaic.errors import InvalidInput
+from tosaic.files.whole import write_whole
 
 Number: TypeAlias = "int | float | None"
 _FIGURES = {
@@ -22,12 +24,25 @@ _FIGURES = {
     "flash in bytes": "flash", "MACs": "macs",
 }  # fmt: skip
 _File = Annotated[
-    Path, typer.Argument(help="what `tosaic compile --json` printed", show_default=False)
+    Path,
+    typer.Argument(
+        help="what `tosaic compile --json` printed, a .pte or a .tosa", show_default=False
+    ),
 ]
 
 
-def diff(a: _File, b: _File, as_json: o.Json = False) -> None:
-    """Set two reports side by side: time, memory, refusals, and cycles module by module."""
+_Page = Annotated[
+    Path | None, typer.Option("--report", help="a page (.html) with the same tables to write")
+]
+
+
+def diff(a: _File, b: _File, as_json: o.Json = False, report: _Page = None) -> None:
+    """Set two reports side by side: time, memory, refusals, and cycles module by module.
+
+    Of compiled files, their sizes, operators and delegates.
+    """
+    if report is not None and report.suffix != ".html":
+        raise InvalidInput(f"a page is an .html file, not '{report}'")
     first, second = _report(a), _report(b)
     tables = {
         "figures": _pairs(_figures(first), _figures(second)),
@@ -35,11 +50,17 @@ def diff(a: _File, b: _File, as_json: o.Json = False) -> None:
         "refused": _pairs(_refused(first), _refused(second)),
     }
     words = _pairs(_settings(first), _settings(second))
-    if as_json:
-        rows = {n: {k: {"a": x, "b": y} for k, (x, y) in t.items()} for n, t in tables.items()}
-        show_data({"settings": {k: {"a": x, "b": y} for k, (x, y) in words.items()}, **rows})
-        return
     changed = [(k, x or "", y or "") for k, (x, y) in words.items() if x != y]
+    if report is not None:
+        from tosaic.report.side_by_side import side_by_side
+
+        rows = {t: [(k, *_cells(*pair)) for k, pair in tables[t].items()] for t in tables}
+        names = (str(a), str(b))
+        write_whole(report, side_by_side(names, {"settings": changed, **rows}).encode())
+    if as_json:
+        told = {n: {k: {"a": x, "b": y} for k, (x, y) in t.items()} for n, t in tables.items()}
+        show_data({"settings": {k: {"a": x, "b": y} for k, (x, y) in words.items()}, **told})
+        return
     if changed:
         show_table(("", str(a), str(b)), changed)
     for title, table in zip(("", "cycles of a module", "refused calls"), tables.values()):
@@ -51,6 +72,8 @@ def diff(a: _File, b: _File, as_json: o.Json = False) -> None:
 
 
 def _report(path: Path) -> Mapping[str, Any]:
+    if path.suffix in (".pte", ".bpte", ".tosa"):
+        return _of_file(path)
     try:
         found = json.loads(path.read_text(encoding="utf-8"))
     except OSError as problem:
@@ -62,7 +85,32 @@ def _report(path: Path) -> Mapping[str, Any]:
     return found
 
 
+def _of_file(path: Path) -> Mapping[str, Any]:
+    """What a compiled file tells of itself, as a report has it."""
+    loaded: Any = load(path)
+    graphs = [loaded.graph] if path.suffix == ".tosa" else []
+    figures: dict[str, Number] = {"file in bytes": path.stat().st_size}
+    for number, each in enumerate(getattr(loaded, "delegates", ())):
+        if (stream := getattr(each, "stream", None)) is not None:
+            figures[f"delegate {number}: scratch in bytes"] = stream.scratch_size
+            figures[f"delegate {number}: weights in bytes"] = len(stream.weights)
+            figures[f"delegate {number}: command stream in bytes"] = len(stream.command_stream)
+        else:
+            graphs.append(each.graph)
+    for name in getattr(loaded, "operators", ()):
+        figures[f"CPU operator {name}"] = (figures.get(f"CPU operator {name}") or 0) + 1
+    for op in (op for graph in graphs for op in graph.ops):
+        figures[f"TOSA operator {op.name}"] = (figures.get(f"TOSA operator {op.name}") or 0) + 1
+    ports = {
+        f"{way} {n}": str(info) for way in ("inputs", "outputs")
+        for n, info in enumerate(getattr(loaded, way))
+    }  # fmt: skip
+    return {"target": path.suffix, "settings": ports, "figures": figures, "delegates": []}
+
+
 def _figures(report: Mapping[str, Any]) -> dict[str, Number]:
+    if isinstance(own := report.get("figures"), dict):
+        return own
     return {title: _number(report.get(key)) for title, key in _FIGURES.items()}
 
 

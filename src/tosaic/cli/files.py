@@ -160,12 +160,19 @@ def dump(
     npu: Annotated[bool, typer.Option("--npu", help="disassemble the streams of NPUs")] = False,
     tosa: Annotated[bool, typer.Option("--tosa", help="print TOSA delegates as text")] = False,
     weights: Weights = None,
+    output: Annotated[
+        Path | None,
+        typer.Option("--output", "-o", help="draw it: .html is a report, .json Model Explorer's"),
+    ] = None,
 ) -> None:
     """Print what is in a compiled file: TOSA as text, delegates, NPU commands."""
-    from tosaic.cli.contents import lines
+    from tosaic.cli.contents import draw, lines
 
     if not file.is_file():
         raise InvalidInput(f"there is no file '{file}'")
+    if output is not None:
+        draw(file, output, weights or [])
+        return
     for line in lines(file, npu, tosa, weights or []):
         sys.stdout.write(line + "\n")
 

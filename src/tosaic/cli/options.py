@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -10,6 +11,7 @@ import typer
 from tosaic.cli.boundary import HELP
 from tosaic.cli.examples import NAMES
 from tosaic.errors import InvalidInput
+from tosaic.targets.family import bytes_of
 
 
 def _targets(incomplete: str) -> list[str]:
@@ -30,7 +32,7 @@ def _models(incomplete: str) -> list[str]:
     return [name for name in (*NAMES, *sorted(found)) if name.startswith(incomplete)]
 
 
-_MODEL = (
+MODEL = (
     "file.py[:name] (a module, or a function that gives module and inputs), file.pt2, or an "
     f"example: {', '.join(NAMES)}"
 )
@@ -38,7 +40,7 @@ _DATA = ".npy, .npz, a folder of them, .pt, or file.py:name (an iterable)"
 _STRICT = "exit with 1 if a call stays in PyTorch"
 
 Model = Annotated[
-    str, typer.Argument(help=_MODEL, show_default=False, autocompletion=_models, metavar="MODEL")
+    str, typer.Argument(help=MODEL, show_default=False, autocompletion=_models, metavar="MODEL")
 ]
 Target = Annotated[
     str,
@@ -58,7 +60,11 @@ Data = Annotated[
     typer.Argument(help=f"{_DATA}; without it the model's own", show_default=False, metavar="DATA"),
 ]
 Scheme = Annotated[
-    str | None, typer.Option(help="int8 (default), a16w8, a8w4 or auto", autocompletion=_schemes)
+    str | None,
+    typer.Option(
+        help="int8 (default), a16w8, a8w4, auto, or a .json of `tosaic tune`",
+        autocompletion=_schemes,
+    ),
 ]
 Goal = Annotated[
     str | None,
@@ -95,18 +101,6 @@ Timing = Annotated[
 MaxScratch = Annotated[str | None, typer.Option(help="bytes of the arena, as 384K or 2M")]
 MaxFlash = Annotated[str | None, typer.Option(help="bytes of weights and stream")]
 
-_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
-
-
-def size(text: str) -> int:
-    """Bytes, as 393216, 384K, 384KiB or 2M."""
-    plain = text.lower().removesuffix("b").removesuffix("i").strip()
-    digits = plain.rstrip("kmg")
-    unit = plain[len(digits) :]
-    if not digits.isdigit() or unit not in _UNITS:
-        raise InvalidInput(f"'{text}' is no size: write it as 393216, 384K or 2M")
-    return int(digits) * _UNITS[unit]
-
 
 def target_options(
     more: list[str] | None, vela_ini: str | None, system_config: str | None,
@@ -117,8 +111,8 @@ def target_options(
         "vela_ini": vela_ini,
         "system_config": system_config,
         "memory_mode": memory_mode,
-        "max_scratch_bytes": size(max_scratch) if max_scratch is not None else None,
-        "max_flash_bytes": size(max_flash) if max_flash is not None else None,
+        "max_scratch_bytes": bytes_of(max_scratch) if max_scratch is not None else None,
+        "max_flash_bytes": bytes_of(max_flash) if max_flash is not None else None,
     }
     for text in more or []:
         name, equals, value = text.partition("=")
@@ -142,3 +136,18 @@ def goal_of(text: str | None) -> Any:
         raise InvalidInput(
             f"a goal is sqnr=DECIBELS, cycles=NUMBER or sram=BYTES, not {text!r}"
         ) from None
+
+
+def scheme_of(text: str | None) -> Any:
+    """A scheme by its name, or the schemes of single calls from a file."""
+    if text is None or not text.endswith(".json"):
+        return text
+    from tosaic.quant.selection import Schemes
+
+    try:
+        found = json.loads(Path(text).read_text(encoding="utf-8"))
+        return Schemes(found["global"], nodes=dict(found["nodes"]))
+    except OSError:
+        raise InvalidInput(f"there is no file '{text}'") from None
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"'{text}' holds no schemes: it has a global one, and nodes") from None

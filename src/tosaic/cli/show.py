@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import sys
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tosaic.runtime.printed import Printed
 
 _PATIENCE = 2.0  # seconds before a line says what goes on
+_NAME = 36  # letters of the first column that are not folded
 
 
 def console(stderr: bool = False) -> Any:
@@ -50,6 +51,8 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     table = grid(*columns)
     for row in rows:
         table.add_row(*row)
+    # A name that is folded cannot be read; the columns beside it can be narrower.
+    table.columns[0].no_wrap = max((len(row[0]) for row in rows), default=0) <= _NAME
     console().print(table)
 
 
@@ -73,13 +76,16 @@ def busy(words: str, quiet: bool = False) -> Iterator[None]:
 
 
 @contextmanager
-def bar(words: str, total: int, quiet: bool = False) -> Iterator[Any]:
-    """A progress bar on the terminal; what it gives is called after each step with its size."""
+def bar(words: str, quiet: bool = False) -> Iterator[Callable[[str], None]]:
+    """A count on the terminal; what it gives is called after each step with a word on it."""
     if quiet or not _is_terminal(True):
         yield lambda _: None
         return
-    from rich.progress import Progress
+    from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
-    with Progress(console=console(stderr=True), transient=True) as progress:
-        task = progress.add_task(words, total=total)
-        yield lambda size: progress.advance(task, size)
+    columns = (SpinnerColumn(), TextColumn("{task.completed} {task.description}"))
+    with Progress(
+        *columns, TimeElapsedColumn(), console=console(stderr=True), transient=True
+    ) as progress:
+        task = progress.add_task(words, total=None)
+        yield lambda said: progress.update(task, advance=1, description=f"{words} · {said}")

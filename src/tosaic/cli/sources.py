@@ -5,8 +5,9 @@ from __future__ import annotations
 import importlib.util
 import sys
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -108,6 +109,28 @@ def named(path: Path, name: str) -> Any:
     return getattr(module, name)
 
 
+def function_of(text: str) -> Any:
+    """The function that ``file.py:name`` stands for."""
+    file, _, name = text.rpartition(":")
+    found = named(Path(file), name)
+    if not callable(found):
+        raise InvalidInput(f"'{text}' is a {type(found).__name__}, no function")
+    return found
+
+
+_FILES: list[Path] = []  # that were run
+
+
+def reload_files() -> Any:
+    """What makes the functions of files known to another process."""
+    return partial(_run_files, tuple(_FILES))
+
+
+def _run_files(paths: tuple[Path, ...]) -> None:
+    for path in paths:
+        _module(path)
+
+
 @cache
 def _module(path: Path) -> ModuleType:
     """A Python file, run once as a module of its own."""
@@ -115,6 +138,7 @@ def _module(path: Path) -> ModuleType:
     assert spec is not None
     assert spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    module.__dict__["__tosaic_file__"] = True  # by which a cluster knows what to send
     sys.modules.setdefault(path.stem, module)
     sys.path.insert(0, str(path.parent))
     try:
@@ -122,7 +146,9 @@ def _module(path: Path) -> ModuleType:
     except (Exception, SystemExit) as problem:
         raise InvalidInput(f"'{path}' does not run: {_reason(problem)}") from problem
     finally:
-        sys.path.pop(0)
+        with suppress(ValueError):  # the file may have changed the path itself
+            sys.path.remove(str(path.parent))
+    _FILES.append(path)
     return module
 
 

@@ -34,6 +34,7 @@ _MODULES = {
         "get_vgf_snorm_quantization_config",
     ),
     "backends": ("EthosUBackend", "TOSABackend", "VgfBackend"),
+    "recipes": ("ArmRecipeProvider", "ArmRecipeType"),
 }
 paths.install()
 _PLACES = {name: module for module, names in _MODULES.items() for name in names}
@@ -45,7 +46,7 @@ def __getattr__(name: str) -> Any:
     if name not in _PLACES:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     module = _PLACES[name]
-    if module in ("partitioner", "backends"):
+    if module in ("partitioner", "backends", "recipes"):
         require_executorch()
     with quiet():
         return getattr(importlib.import_module(f"{__name__}.{module}"), name)

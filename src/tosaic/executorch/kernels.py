@@ -104,6 +104,8 @@ def _primitive(name: str, overload: str) -> Kernel:
         return _view
     if overload == "Scalar" and name in _NUMBERS:
         return _number(_NUMBERS[name])
+    if name == "et_copy_index":
+        return _copy_index
     raise InvalidInput(f"the program calls executorch_prim::{name}, which is not known here")
 
 
@@ -124,3 +126,11 @@ def _copy(memory: Memory, indices: Sequence[int]) -> None:
 def _view(memory: Memory, indices: Sequence[int]) -> None:
     source, shape, out = indices[:3]
     memory.values[out] = memory.read(source).view(memory.read(shape))
+
+
+def _copy_index(memory: Memory, indices: Sequence[int]) -> None:
+    """One element of a sequence that a loop fills."""
+    out, source, index = (memory.read(i) for i in indices[:3])
+    if not isinstance(index, int) or not 0 <= index < len(out):
+        raise InvalidInput(f"a loop of the program fills element {index} of {len(out)}")
+    out[index].copy_(source)

@@ -63,6 +63,8 @@ class _Assembly:
     def __init__(self, artifact: Artifact) -> None:
         self.program, self.pieces = artifact.program, artifact.partition.pieces
         self.graph, self.root = fx.Graph(), nn.Module()
+        self.tensors = dict(self.program.tensors)
+        self.names: dict[int, str] = {}  # of the delegates
         self.made: dict[fx.Node, fx.Node] = {}
 
     def run(self, delegates: Mapping[int, Any]) -> fx.GraphModule:
@@ -74,10 +76,7 @@ class _Assembly:
             plain = name.replace(".", "_")
             self.made[node] = self._held(first, f"{STATE}{number}_{plain}")
         for piece in self.pieces:
-            if piece.node is not None:
-                self._call(piece.node)
-            else:
-                self._delegate(piece, delegates[id(piece)])
+            self._piece(piece, delegates)
         outputs = [self._known(o) if isinstance(o, fx.Node) else o for o in program.outputs]
         own = len(outputs) - program.changes
         changed = program.inputs[len(program.arguments) :]
@@ -86,6 +85,50 @@ class _Assembly:
             self._apply(torch.ops.aten.copy_.default, self.made[node], value)
         self.graph.output(outputs[:own])
         return fx.GraphModule(self.root, self.graph)
+
+    def _piece(self, piece: Piece, delegates: Mapping[int, Any]) -> None:
+        if piece.parts:
+            self._loop(piece, delegates)
+        elif piece.node is not None:
+            self._call(piece.node)
+        else:
+            self._delegate(piece, delegates[id(piece)])
+
+    def _loop(self, piece: Piece, delegates: Mapping[int, Any]) -> None:
+        """The calls of all steps; the delegates are the same ones."""
+        step = piece.step
+        assert piece.node is not None
+        assert step is not None
+        call = torchapi.scan_of(piece.node)
+        self.tensors.update(step.tensors)
+
+        def once(*given: Any) -> list[Any]:
+            self.made.update(zip(step.inputs, given, strict=True))
+            for part in piece.parts:
+                self._piece(part, delegates)
+            return [self._known(n) for n in step.outputs]
+
+        state, xs, read = (
+            [self._known(n) for n in group] for group in (call.carried, call.xs, call.read)
+        )
+        lines: list[list[Any]] = []
+        for index in call.order:
+            elements = [self._element(x, axis, call, index) for x, axis in zip(xs, call.axes)]
+            results = once(*state, *elements, *read)
+            state = results[: len(state)]
+            lines.append(results[len(state) :])
+        kinds = [list(kind) for kind in zip(*(reversed(lines) if call.back else lines))]
+        for item in piece.outputs:
+            place = int(str(item.args[1]))
+            line = kinds[place - len(state)] if place >= len(state) else []
+            join = torch.ops.aten.cat.default if call.block else torch.ops.aten.stack.default
+            self.made[item] = self._apply(join, line, call.axis_of(place)) if line else state[place]
+
+    def _element(self, x: fx.Node, axis: int, call: torchapi.ScanCall, index: int) -> fx.Node:
+        if not call.block:
+            return self._apply(torch.ops.aten.select.int, x, axis, index)
+        ends = index * call.block, (index + 1) * call.block
+        return self._apply(torch.ops.aten.slice.Tensor, x, axis, *ends)
 
     def _known(self, node: fx.Node) -> fx.Node:
         """A value of the program; a tensor of its own is brought in when it is first read."""
@@ -96,7 +139,7 @@ class _Assembly:
                 self.made[node] = self.graph.get_attr(node.name)
             else:
                 number = len(list(self.root.buffers(recurse=False)))
-                self.made[node] = self._held(self.program.tensors[node], f"constant_{number}")
+                self.made[node] = self._held(self.tensors[node], f"constant_{number}")
         return self.made[node]
 
     def _held(self, tensor: Tensor, name: str) -> fx.Node:
@@ -116,7 +159,7 @@ class _Assembly:
         from executorch.exir.delegate import executorch_call_delegate
 
         assert piece.graph is not None
-        name = f"delegate_{sum(1 for _ in self.root.children())}"
+        name = self.names.setdefault(id(delegate), f"delegate_{len(self.names)}")
         self.root.add_module(name, delegate)
         ready = [
             self._apply(_dense, self._known(node), torch_type(value), order)

@@ -73,7 +73,7 @@ def plain_file(artifact: Artifact, linux: LinuxOptions) -> bytes | None:
     try:
         return write_program(*(
             plain_method(
-                each, {id(p): blob_of(p.graph) for p in each.partition.pieces if p.graph},
+                each, {id(p): blob_of(p.graph) for p in each.partition.walk() if p.graph},
                 _specs(each, linux), name,
             )
             for name, each in methods_of(artifact).items()
@@ -148,7 +148,7 @@ def assemble(
         for name, each in methods_of(artifact).items():
             delegates = {
                 id(piece): lowered_module(piece, blob_of(piece.graph), specs)
-                for piece in each.partition.pieces if piece.graph is not None
+                for piece in each.partition.walk() if piece.graph is not None
             }  # fmt: skip
             outer = outer_module(each, delegates)
             exported[name] = torchapi.export(outer, example_inputs(each))

@@ -97,7 +97,7 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         """A lowered module for each graph, by the piece that it is."""
         entries, found = self.compile_spec.to_list(), {}
         compiled = iter(artifact.delegates)
-        for piece in artifact.partition.pieces:
+        for piece in artifact.partition.walk():
             if piece.graph is not None:
                 made = next(compiled, None)
                 blob = self.compile_spec.blob(piece.graph, made)

@@ -16,7 +16,15 @@ from torch import Tensor, fx
 
 from tosaic.executorch.delegates import Blob, torch_type
 from tosaic.executorch.memory import TYPES
-from tosaic.executorch.programfile import Call, DelegateData, Method, Numbers, TensorValue, Value
+from tosaic.executorch.programfile import (
+    Call,
+    DelegateData,
+    Jump,
+    Method,
+    Numbers,
+    TensorValue,
+    Value,
+)
 from tosaic.front import torchapi
 from tosaic.lowering.graph_boundary import order_of
 from tosaic.lowering.partition import Piece
@@ -26,6 +34,8 @@ _CODES = {dtype: code for code, dtype in TYPES.items()}
 _QUANTIZE = "quantized_decomposed.quantize_per_tensor.default"
 _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 _CONVERT = ("dim_order_ops::_to_dim_order_copy", "out")
+_COPY, _SELECT = ("aten::copy_", ""), ("aten::select_copy", "int_out")
+_PERMUTE = ("aten::permute_copy", "out")
 _LITERALS = "scale", "zero_point", "quant_min", "quant_max", "dtype"
 
 
@@ -46,17 +56,21 @@ class _Plain:
         self, artifact: Artifact, blobs: Mapping[int, Blob], specs: tuple[tuple[str, bytes], ...]
     ) -> None:
         self.program, self.pieces = artifact.program, artifact.partition.pieces
+        self.tensors = dict(self.program.tensors)
         self.blobs, self.specs = blobs, specs
         self.values: list[Value] = []
         self.made: dict[fx.Node, int] = {}
-        self.calls: list[Call] = []
+        self.calls: list[Call | Jump] = []
         self.operators: list[tuple[str, str]] = []
         self.delegates: list[DelegateData] = []
+        self.constants: dict[int, bytes] = {}
+        self.aliases: dict[int, int] = {}
+        self.growing: set[int] = set()
 
     def method(self, name: str) -> Method:
         program = self.program
-        if program.changes or program.regions:
-            raise NotPlain("the program keeps state or has regions")
+        if program.changes:
+            raise NotPlain("the program keeps state")
         inputs = [self._input(node) for node in program.arguments]
         for piece in self.pieces:
             self._piece(piece)
@@ -71,6 +85,7 @@ class _Plain:
             self.values, inputs, outputs, self.calls, self.operators, self.delegates,
             torchapi.written_structure(in_spec), torchapi.written_structure(out_spec), name,
             {k: part.data for blob in self.blobs.values() for k, part in blob.outside.items()},
+            self.constants, self.aliases, self.growing,
         )  # fmt: skip
 
     def _input(self, node: fx.Node) -> int:
@@ -88,6 +103,9 @@ class _Plain:
     def _piece(self, piece: Piece) -> None:
         if piece.graph is not None:
             self._delegate(piece)
+            return
+        if piece.parts:
+            self._loop(piece)
             return
         assert piece.node is not None
         node, name = piece.node, torchapi.target_name(piece.node)
@@ -115,9 +133,7 @@ class _Plain:
         args = []
         for node, value, order in zip(piece.inputs, graph.inputs, piece.input_orders):
             wanted = _tensor(torch_type(value), _restored(value.shape, order), order)
-            if node not in self.made:
-                raise NotPlain(f"{node.name} is not computed")
-            args.append(self._converted(self.made[node], wanted))
+            args.append(self._converted(self._known(node), wanted))
         results = []
         for node, value, order in zip(piece.outputs, graph.outputs, piece.output_orders):
             sizes = _restored(value.shape, order)
@@ -129,6 +145,115 @@ class _Plain:
         self.delegates.append(DelegateData(blob.backend, blob.data, self.specs))
         for node, meant in results:
             self.made[node] = self._converted(self.made[node], meant)
+
+    def _known(self, node: fx.Node) -> int:
+        """A value of the program; a tensor of its own becomes a constant when it is first read."""
+        if node not in self.made:
+            tensor = self.tensors.get(node)
+            if tensor is None:
+                raise NotPlain(f"{node.name} is not computed")
+            data = tensor.detach().contiguous()
+            made = self._tensor(node, data.dtype, tuple(data.shape), None)
+            self.constants[made] = data.numpy().tobytes()
+        return self.made[node]
+
+    def _loop(self, piece: Piece) -> None:
+        """A loop of instructions: elements are copied out of sequences, results into others."""
+        step = piece.step
+        assert piece.node is not None
+        assert step is not None
+        call = torchapi.scan_of(piece.node)
+        count = call.count
+        self.tensors.update(step.tensors)
+        index, one, last = self._value(0), self._value(1), self._value(count)
+        state = [self._copied(self._known(n), step.inputs[i]) for i, n in enumerate(call.carried)]
+        lines = [self._in_blocks(self._known(n), call, axis) for n, axis in call.lines]
+        names = step.inputs[len(state) :]
+        self.made.update(zip(names[len(lines) :], map(self._known, call.read)))
+        start, at = len(self.calls), index
+        if call.back:
+            at = self._value(0)
+            self._call(_number("sub"), self._value(count - 1), index, at)
+        for line, axis, name in zip(lines, call.axes, names):
+            sizes = self._sizes(line)
+            made = self._tensor(name, *self._kind(line), (*sizes[:axis], *sizes[axis + 1 :]))
+            self._call(_SELECT, line, self._value(axis), at, made, made)
+        for part in piece.parts:
+            self._piece(part)
+        results = [self._known(n) for n in step.outputs]
+        if set(results[: len(state)]) & set(state):
+            raise NotPlain("a step gives what it is given")
+        wanted = {int(str(item.args[1])): item for item in piece.outputs}
+        filled = {}
+        for place in range(len(state), len(results)):
+            if place in wanted:
+                kind, sizes = self._kind(results[place]), self._sizes(results[place])
+                filled[place] = self._value(_tensor(*kind, (count, *sizes), None))
+                self.growing.add(filled[place])
+                self._call(("executorch_prim::et_copy_index", "tensor"), filled[place],
+                           results[place], at)  # fmt: skip
+        for own, result in zip(state, results):
+            self._copy(own, result)
+        ends = self._value(False)
+        self._call(_number("add"), index, one, index)
+        self._call(_number("eq"), index, last, ends)
+        self.calls.append(Jump(ends, start))
+        self._call(_number("sub"), index, last, index)  # for the next run
+        for place, item in wanted.items():
+            made = state[place] if place < len(state) else filled[place]
+            self.made[item] = made if place < len(state) else self._laid_out(place, made, call)
+
+    def _copied(self, source: int, node: fx.Node) -> int:
+        """What is carried, in memory of its own."""
+        made = self._tensor(node, *self._kind(source), self._sizes(source))
+        self._copy(made, source)
+        return made
+
+    def _copy(self, to: int, source: int) -> None:
+        self._call(_COPY, to, source, self._value(False), to)
+
+    def _alias(self, source: int, sizes: tuple[int, ...]) -> int:
+        """Another tensor in the place of one."""
+        if source in self.constants:
+            raise NotPlain("a loop reads a constant in another form")
+        made = self._value(_tensor(*self._kind(source), sizes, None))
+        self.aliases[made] = self.aliases.get(source, source)
+        return made
+
+    def _in_blocks(self, line: int, call: torchapi.ScanCall, axis: int) -> int:
+        """A sequence with an axis of the elements of a loop."""
+        sizes = self._sizes(line)
+        if not call.block:
+            return line
+        return self._alias(line, (*sizes[:axis], call.count, call.block, *sizes[axis + 1 :]))
+
+    def _laid_out(self, place: int, filled: int, call: torchapi.ScanCall) -> int:
+        """A sequence that was filled element by element, with its elements along an axis.
+
+        Another tensor in its place: a loop's has the size that the last instruction gave it.
+        """
+        (count, *sizes), axis = self._sizes(filled), call.axis_of(place)
+        before, rest = sizes[:axis], sizes[axis:]
+        whole = [count, *rest] if not call.block else [count * rest[0], *rest[1:]]
+        if all(size == 1 for size in before):
+            return self._alias(filled, (*before, *whole))
+        order = [*range(1, axis + 1), 0, *range(axis + 1, len(sizes) + 1)]
+        turned = self._value(_tensor(*self._kind(filled), (*before, count, *rest), None))
+        places = self._value(Numbers(tuple(self._literal(i) for i in order)))
+        still = self._alias(filled, (count, *sizes))
+        self._call(_PERMUTE, still, places, turned, turned)
+        return self._alias(turned, (*before, *whole))
+
+    def _kind(self, index: int) -> tuple[torch.dtype]:
+        found = self.values[index]
+        if not isinstance(found, TensorValue) or found.dim_order != tuple(range(len(found.sizes))):
+            raise NotPlain("a loop has tensors in another order of axes")
+        return (TYPES[found.scalar_type],)
+
+    def _sizes(self, index: int) -> tuple[int, ...]:
+        found = self.values[index]
+        assert isinstance(found, TensorValue)
+        return found.sizes
 
     def _converted(self, index: int, wanted: TensorValue) -> int:
         """A tensor in the type that is wanted, which is all that may differ."""
@@ -152,7 +277,9 @@ class _Plain:
         self.values.append(value)
         return len(self.values) - 1
 
-    def _tensor(self, node: fx.Node, dtype: torch.dtype, sizes: tuple[int, ...], order: Any) -> int:
+    def _tensor(
+        self, node: fx.Node, dtype: torch.dtype, sizes: tuple[int, ...], order: Any = None
+    ) -> int:
         self.made[node] = self._value(_tensor(dtype, sizes, order))
         return self.made[node]
 
@@ -167,6 +294,10 @@ class _Plain:
         found = self.values[self.made[node]]
         assert isinstance(found, TensorValue)
         return found
+
+
+def _number(name: str) -> tuple[str, str]:
+    return f"executorch_prim::{name}", "Scalar"
 
 
 def _tensor(dtype: torch.dtype, sizes: tuple[int, ...], order: Any) -> TensorValue:

@@ -17,7 +17,7 @@ _ALIGNMENT = 128  # of a segment in the file
 _ROOM = 16  # what each tensor's place in memory is a multiple of
 _EXTENSION = struct.Struct("<4sIQQQ")  # behind the identifier: sizes of program and segments
 _NULL, _INT, _BOOL, _DOUBLE, _TENSOR, _INTS = 1, 2, 3, 4, 5, 7  # KernelTypes
-_KERNEL_CALL, _DELEGATE_CALL = 1, 2  # InstructionArguments
+_KERNEL_CALL, _DELEGATE_CALL, _JUMP_FALSE = 1, 2, 4  # InstructionArguments
 _SEGMENT = 1  # DataLocation
 
 
@@ -55,6 +55,18 @@ class Call:
 
 
 @dataclass(frozen=True, slots=True)
+class Jump:
+    """Goes on at an earlier instruction as long as a value is false."""
+
+    value: int
+    to: int
+
+    @property
+    def args(self) -> tuple[int, ...]:
+        return (self.value,)
+
+
+@dataclass(frozen=True, slots=True)
 class DelegateData:
     """A delegate: its backend, what it holds, and the options of its runtime."""
 
@@ -67,26 +79,40 @@ class DelegateData:
 class Method:
     """A method of a program, and the structures of its arguments and results as text.
 
-    ``named`` are parts of its delegates that others may have as well, by their keys.
+    ``named`` are parts of its delegates that others may have as well, by their keys. ``constants``
+    are the bytes of tensors that are known, ``aliases`` tensors that lie where others do, and
+    tensors that are ``growing`` have the size that they are filled to.
     """
 
     values: list[Value]
     inputs: list[int]
     outputs: list[int]
-    calls: list[Call]
+    calls: list[Call | Jump]
     operators: list[tuple[str, str]]
     delegates: list[DelegateData]
     in_spec: str
     out_spec: str
     name: str = "forward"
     named: Mapping[str, bytes] = field(default_factory=dict)
+    constants: dict[int, bytes] = field(default_factory=dict)
+    aliases: dict[int, int] = field(default_factory=dict)
+    growing: set[int] = field(default_factory=set)
 
 
 def write_program(*methods: Method) -> bytes:
     """The whole file; what several methods hold of equal bytes is there once."""
     writer = FlatbufferWriter()
-    # The first segment is for constants, of which there is an empty one alone.
-    segments, behind, end = [writer.table("QQ", 0, 0)], list[bytes](), 0
+    # The first segment is for constants, of which the first is empty.
+    behind, starts, end = list[bytes](), [0], 0
+    numbers: dict[bytes, int] = {}
+    for data in (data for method in methods for data in method.constants.values()):
+        if data not in numbers:
+            numbers[data] = len(starts)
+            starts.append(end)
+            padded = data + bytes(-len(data) % _ROOM)
+            behind.append(padded)
+            end += len(padded)
+    segments = [writer.table("QQ", 0, end)]
     named = {key: data for method in methods for key, data in method.named.items()}
     places: dict[bytes, int] = {}
     for data in (*(d.data for method in methods for d in method.delegates), *named.values()):
@@ -97,12 +123,12 @@ def write_program(*methods: Method) -> bytes:
         segments.append(writer.table("QQ", end + gap, len(data)))
         behind += [bytes(gap), data]
         end += gap + len(data)
-    plans = [_method(writer, method, places) for method in methods]
+    plans = [_method(writer, method, places, numbers) for method in methods]
     keys = [writer.table("oI", writer.string(key), places[data]) for key, data in named.items()]
     root = writer.table(
         "Iooooo" + "-o" * bool(keys), 0, writer.offsets(plans),
         writer.offsets([]), writer.offsets([]),
-        writer.offsets(segments), writer.table("Io", 0, writer.longs((0,))),
+        writer.offsets(segments), writer.table("Io", 0, writer.longs(tuple(starts))),
         *([0, writer.offsets(keys)] if keys else []),
     )  # fmt: skip
     plain = writer.finish(root, _IDENTIFIER)
@@ -114,11 +140,16 @@ def write_program(*methods: Method) -> bytes:
     return b"".join([head, extension, plain[8:], bytes(base - size), *behind])
 
 
-def _method(writer: FlatbufferWriter, method: Method, segments: Mapping[bytes, int]) -> int:
+def _method(
+    writer: FlatbufferWriter, method: Method, segments: Mapping[bytes, int],
+    constants: Mapping[bytes, int],
+) -> int:  # fmt: skip
     places, room = _planned(method)
-    values = writer.offsets(
-        [_value(writer, value, places.get(i)) for i, value in enumerate(method.values)]
-    )
+    numbers = {index: constants[data] for index, data in method.constants.items()}
+    values = writer.offsets([
+        _value(writer, value, places.get(i), numbers.get(i, 0), i in method.growing)
+        for i, value in enumerate(method.values)
+    ])  # fmt: skip
     operators = [
         writer.table("oo", writer.string(name), writer.string(overload))
         for name, overload in method.operators
@@ -136,7 +167,9 @@ def _method(writer: FlatbufferWriter, method: Method, segments: Mapping[bytes, i
     )  # fmt: skip
 
 
-def _value(writer: FlatbufferWriter, value: Value, place: int | None) -> int:
+def _value(
+    writer: FlatbufferWriter, value: Value, place: int | None, constant: int, grows: bool
+) -> int:
     if value is None:
         return writer.table("Bo", _NULL, writer.table(""))
     if isinstance(value, float):
@@ -147,11 +180,13 @@ def _value(writer: FlatbufferWriter, value: Value, place: int | None) -> int:
         return writer.table("Bo", _INTS, writer.table("o", writer.longs(value.items)))
     if isinstance(value, int):
         return writer.table("Bo", _INT, writer.table("q", value))
-    assert place is not None
-    where = writer.table("III", 1, place & 0xFFFFFFFF, place >> 32)
+    where = 0
+    if not constant:
+        assert place is not None
+        where = writer.table("III", 1, place & 0xFFFFFFFF, place >> 32)
     tensor = writer.table(
-        "BiooBIoBB", value.scalar_type, 0, writer.ints(value.sizes),
-        writer.data(bytes(value.dim_order)), 0, 0, where, 0, 0,
+        f"BiooBI{'-' if constant else 'o'}BB", value.scalar_type, 0, writer.ints(value.sizes),
+        writer.data(bytes(value.dim_order)), 0, constant, where, 0, int(grows),
     )  # fmt: skip
     return writer.table("Bo", _TENSOR, tensor)
 
@@ -164,7 +199,9 @@ def _delegate(writer: FlatbufferWriter, segment: int, delegate: DelegateData) ->
     return writer.table("ooo", writer.string(delegate.backend), where, writer.offsets(specs))
 
 
-def _instruction(writer: FlatbufferWriter, call: Call) -> int:
+def _instruction(writer: FlatbufferWriter, call: Call | Jump) -> int:
+    if isinstance(call, Jump):
+        return writer.table("Bo", _JUMP_FALSE, writer.table("ii", call.value, call.to))
     kind = _KERNEL_CALL if call.operator else _DELEGATE_CALL
     return writer.table("Bo", kind, writer.table("io", call.index, writer.ints(call.args)))
 
@@ -173,11 +210,17 @@ def _planned(method: Method) -> tuple[dict[int, int], int]:
     """An address for each tensor, and the memory they need: first fit, the largest first."""
     spans: dict[int, tuple[int, int]] = {}
     end = len(method.calls)
+    loops = [(call.to, n) for n, call in enumerate(method.calls) if isinstance(call, Jump)]
     moments = [(-1, method.inputs), *((n, c.args) for n, c in enumerate(method.calls))]
     for moment, indices in (*moments, (end, method.outputs)):
+        # What a loop touches is there from its first instruction to its last.
+        first = min((a for a, b in loops if a <= moment <= b), default=moment)
+        last = max((b for a, b in loops if a <= moment <= b), default=moment)
         for index in indices:
-            if isinstance(method.values[index], TensorValue):
-                spans[index] = (spans.get(index, (moment, 0))[0], moment)
+            if isinstance(method.values[index], TensorValue) and index not in method.constants:
+                place = method.aliases.get(index, index)
+                known = spans.get(place, (first, last))
+                spans[place] = min(known[0], first), max(known[1], last)
     placed: list[tuple[int, int, tuple[int, int]]] = []
     places: dict[int, int] = {}
     sizes = {i: v.size for i, v in enumerate(method.values) if isinstance(v, TensorValue)}
@@ -192,4 +235,5 @@ def _planned(method: Method) -> tuple[dict[int, int], int]:
         places[index] = at
         room = sizes[index] + -sizes[index] % _ROOM
         placed.append((at, at + max(room, _ROOM), spans[index]))
+    places |= {index: places[source] for index, source in method.aliases.items()}
     return places, max((stop for _, stop, _ in placed), default=0)

@@ -109,7 +109,10 @@ class Runner:
         """The program's outputs for its inputs, in its own structure."""
         flat = self._leaves(inputs, named)
         if len(flat) != len(self.inputs):
-            raise InvalidInput(f"the program takes {len(self.inputs)} inputs, not {len(flat)}")
+            kinds = ", ".join(map(str, self.inputs))
+            raise InvalidInput(
+                f"the program takes {len(self.inputs)} inputs, not {len(flat)}: {kinds}"
+            )
         if (other := self._other_size(flat)) is not None:
             return other.run(*inputs, **named)
         for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):

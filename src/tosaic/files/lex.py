@@ -165,7 +165,7 @@ class Tokens:
         if kind is None:
             kind = parse_type(token)
             if kind is None:
-                self.fail(f"{shown(token)} is no type of TOSA with a static shape")
+                self.fail(f"{shown(token)} is no type of TOSA")
             self.types[token] = kind
         return kind
 
@@ -200,6 +200,8 @@ class Tokens:
             known = self.splats.get((body[0], kind))
             if known is not None:
                 return kind, known
+        if not kind.is_known:
+            self.fail(f"a constant of {kind} has an unknown size", start)
         if kind.dtype is SHAPE and kind.shape[0] > _MOST_SIZES:
             self.fail(f"a shape of {kind.shape[0]} sizes is too long", start)
         if not body:

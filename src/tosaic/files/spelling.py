@@ -26,6 +26,7 @@ from tosaic.spec.dtypes import (
     I48,
     MXI8,
     SHAPE,
+    UNKNOWN,
     DType,
     TensorType,
 )
@@ -54,10 +55,11 @@ _PLAIN_STRING = re.compile(r"[ !#-\[\]-~]*")
 def type_text(kind: TensorType) -> str:
     if kind.dtype is SHAPE:
         return f"!tosa.shape<{kind.shape[0]}>"
-    return f"tensor<{''.join(f'{d}x' for d in kind.shape)}{kind.dtype.mlir}>"
+    sizes = "".join("?x" if d == UNKNOWN else f"{d}x" for d in kind.shape)
+    return f"tensor<{sizes}{kind.dtype.mlir}>"
 
 
-_TENSOR = re.compile(r"tensor<\s*((?:\d+\s*x\s*)*)([^\dx?*\s].*?)\s*>", re.ASCII)
+_TENSOR = re.compile(r"tensor<\s*((?:(?:\d+|\?)\s*x\s*)*)([^\dx?*\s].*?)\s*>", re.ASCII)
 _SHAPE_TYPE = re.compile(r"!tosa\.shape<\s*(\d+)\s*>", re.ASCII)
 _MAX_DIM = (1 << 63) - 1
 _MAX_RANK = 64  # numpy's; no level of TOSA has more than 32
@@ -72,7 +74,7 @@ def parse_type(text: str) -> TensorType | None:
     kind = BY_MLIR.get("".join(match[2].split())) if match else None
     if match is None or kind is None or kind is SHAPE:
         return None
-    sizes = [d.strip() for d in match[1].split("x")[:-1]]
+    sizes = [d.strip().replace("?", str(UNKNOWN)) for d in match[1].split("x")[:-1]]
     if len(sizes) > _MAX_RANK or any(len(d) > 19 or int(d) > _MAX_DIM for d in sizes):
         return None
     return TensorType(kind, tuple(map(int, sizes)))

@@ -6,7 +6,7 @@ from torch import fx
 
 from tosaic.front import torchapi
 
-CONTROL = ("cond", "while_loop")
+CONTROL = ("cond", "while_loop", "scan", "tosaic_scan")
 
 
 def is_functional(module: fx.GraphModule) -> bool:

@@ -19,13 +19,17 @@ from tosaic.interp.device import CPU, checked, exact_cuda
 from tosaic.interp.kernel import TORCH, place, to_numpy, to_torch
 from tosaic.interp.plan import Plan
 from tosaic.ir.graph import Array, Graph, Value
-from tosaic.spec.dtypes import I4, I48, DType
+from tosaic.ir.specialize import is_dynamic, specialize
+from tosaic.ir.verify import verify
+from tosaic.spec.dtypes import I4, I48, UNKNOWN, DType
+from tosaic.spec.env import everything
 
 if hasattr(os, "register_at_fork"):
     # A forked process has none of its parent's OpenMP threads, for which torch would wait.
     os.register_at_fork(after_in_child=lambda: torch.set_num_threads(1))
 
 _BATCH_PLANS_KEPT = 2
+_SIZES_KEPT = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +42,8 @@ class Port:
     is_unsigned: bool = False
 
     def __str__(self) -> str:
-        return f"{self.name}: {self.dtype}[{','.join(map(str, self.shape))}]"
+        sizes = ("?" if size == UNKNOWN else str(size) for size in self.shape)
+        return f"{self.name}: {self.dtype}[{','.join(sizes)}]"
 
 
 class _Plans:
@@ -87,15 +92,19 @@ class Model:
     whose first axis is n times the graph's run as a batch of n. Bytes that the graph reads as
     uint8 may be given as such; it gives them in int8, as TOSA has them. Faster kernels are proved
     and prepared once so many values have come that it pays: a graph that runs once has none.
+    A graph with unknown sizes is prepared anew for each size that comes.
     """
 
     def __init__(self, graph: Graph) -> None:
         self.graph = graph
+        self._is_dynamic = is_dynamic(graph)
+        self._sized: dict[tuple[tuple[int, ...], ...], Model] = {}
         unsigned = {op.ins[0] for op in graph.ops if op.attrs.get("input_unsigned")}
         self.inputs = [replace(_port(v), is_unsigned=v in unsigned) for v in graph.inputs]
         self.outputs = [_port(v) for v in graph.outputs]
-        self._plan = Plan(graph)
         self._plans: dict[str, _Plans] = {}
+        if not self._is_dynamic:
+            self._plan = Plan(graph)
 
     def run(self, *inputs: Any, device: str = CPU, max_memory: int | None = None) -> list[Array]:
         """The outputs of the graph, bit-exact in integers.
@@ -103,6 +112,9 @@ class Model:
         With ``device="cuda"`` a GPU computes them, as many samples at a time as fit its memory, or
         ``max_memory`` bytes of it; inputs may lie there already.
         """
+        if self._is_dynamic:
+            at = self.at([tuple(np.shape(given)) for given in inputs])
+            return at.run(*inputs, device=device, max_memory=max_memory)
         if device != CPU:
             return self._run_on(checked(device), inputs, max_memory)
         tensors, count = self._accept(inputs, CPU)
@@ -111,6 +123,20 @@ class Model:
             return self._one_by_one(tensors, count)
         own = self._apart(tensors, plan.execute(tensors))
         return [to_numpy(t, port.dtype) for t, port in zip(own, self.outputs, strict=True)]
+
+    def at(self, shapes: Sequence[tuple[int, ...]]) -> Model:
+        """The graph for inputs of some shapes; those of the last ones are kept."""
+        if len(shapes) != len(self.inputs):
+            names = ", ".join(map(str, self.inputs)) or "none"
+            raise InvalidInput(f"the graph takes {len(self.inputs)} inputs ({names}); "
+                               f"{len(shapes)} were given")  # fmt: skip
+        key, known = tuple(shapes), self._sized
+        if key not in known:
+            made = specialize(self.graph, shapes)
+            verify(made, everything(made.version, level="none"))
+            known = dict([*known.items()][1 - _SIZES_KEPT :]) | {key: Model(made)}
+            self._sized = known
+        return known[key]
 
     def _run_on(self, device: str, inputs: Sequence[Any], max_memory: int | None) -> list[Array]:
         """The same on a GPU."""

@@ -195,13 +195,20 @@ def shape_value(name: str, ins: Sequence[Value], attrs: dict[str, Any]) -> Array
 
 
 def shape_result(op: Op, env: Env) -> Const | None:
-    """What a shape operator read from a file computes; None where it is not legal."""
+    """What a shape operator read from a file computes; None where that is not known or legal."""
     kinds = [v.type for v in op.ins]
     try:
         resolve(op.defn, env, kinds, op.attrs, partial(known, op.ins), [op.outs[0].type])
+        if not is_sized(op):
+            return None
         return Const(shape_value(op.name, op.ins, dict(op.attrs)))
     except Unsupported:
         return None
+
+
+def is_sized(op: Op) -> bool:
+    """Whether the sizes and shapes that an operator reads are known."""
+    return all(v.type.is_known and (v.dtype is not SHAPE or v.const is not None) for v in op.ins)
 
 
 def normal_attrs(defn: OpDef, attrs: dict[str, Any]) -> dict[str, Any]:

@@ -38,7 +38,12 @@ class Traits:
     ``domains`` are those of the custom operators that it takes.
 
     ``steps_at_once`` of a recurrent layer, at least, are multiplied by its weights in one call:
-    fewer calls fetch weights less often, and their results take more memory.
+    fewer calls fetch weights less often, and their results take more memory. A recurrence of more
+    than ``longest_unrolled`` steps in all is a loop; 0 is never. A device that
+    has ``host_loops`` computes ``steps_a_call`` of it, and the host calls it again and again;
+    without, all are written out.
+
+    A folded constant of ``folded_bytes`` may be larger than what it is made from.
     """
 
     sums_ride: bool = True
@@ -53,12 +58,16 @@ class Traits:
     most_axes: int = 0
     kernel_rows: int = 64
     kernel_elements: int = 4096
+    folded_bytes: int = 4096
     fuses_widening: bool = False
     fuses_epilogue: bool = False
     loads_tables: bool = False
     one_shape: bool = False
     matmul: Literal["native", "transposes", "elementwise"] = "native"
     steps_at_once: int = 8
+    longest_unrolled: int = 0
+    steps_a_call: int = 1
+    host_loops: bool = False
     computes_both: bool = False
     most_rounds: int = 0
     domains: tuple[str, ...] = ()

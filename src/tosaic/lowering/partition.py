@@ -8,7 +8,7 @@ rules have built is its graph; the calls of several are lowered again, each grou
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE, origin
 from tosaic.front.precision import left_in_float, refused_in_integers
-from tosaic.front.program import Program
+from tosaic.front.program import Program, from_module
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.lowering.alternatives.cast import to_real
 from tosaic.lowering.builder import TYPES, Lowering
@@ -51,7 +51,9 @@ class Refusal:
 
 @dataclass(slots=True)
 class Piece:
-    """A part of a program that runs in one place: a graph, or one call of PyTorch.
+    """A part of a program that runs in one place: a graph, one call of PyTorch, or a loop.
+
+    A loop is a call of which ``step`` is the program of one step and ``parts`` are its pieces.
 
     An order says which axis of a tensor is which of the graph's, where they are not the same.
     ``meanings`` are those of outputs that stand for real numbers where PyTorch reads them.
@@ -70,6 +72,13 @@ class Piece:
     checks: list[str] = field(default_factory=list)
     undefined: str | None = None
     host: Target | None = None  # where a graph runs on the processor beside the device
+    step: Program | None = None
+    parts: list[Piece] = field(default_factory=list)
+
+    @property
+    def count(self) -> int:
+        """How often a loop calls its step."""
+        return torchapi.scan_of(self.node).count if self.node is not None and self.parts else 1
 
 
 @dataclass(slots=True)
@@ -81,7 +90,21 @@ class Partition:
 
     @property
     def graphs(self) -> list[Graph]:
-        return [p.graph for p in self.pieces if p.graph is not None]
+        return [p.graph for p in self.walk() if p.graph is not None]
+
+    def walk(self) -> Iterator[Piece]:
+        """All pieces, those of a loop behind it."""
+        return (piece for piece, _ in self.called())
+
+    def called(self) -> Iterator[tuple[Piece, int]]:
+        """All pieces, and how often each of them runs."""
+        return _called(self.pieces, 1)
+
+
+def _called(pieces: Iterable[Piece], times: int) -> Iterator[tuple[Piece, int]]:
+    for piece in pieces:
+        yield piece, times
+        yield from _called(piece.parts, times * piece.count)
 
 
 class Partitioner:
@@ -101,6 +124,7 @@ class Partitioner:
         self.meant: set[fx.Node] = set()  # dequantize calls, which only say what integers mean
         self.refused: list[Refusal] = []
         self.is_whole = True  # whether the trial has built what accepted calls need, and no more
+        self.loops: dict[fx.Node, tuple[Program, Partition]] = {}
         self.level: dict[fx.Node, int] = {}
         self.reads: dict[fx.Node, bool] = {}
 
@@ -122,6 +146,10 @@ class Partitioner:
         target, count = torchapi.target_name(node), len(self.trial.b.graph.ops)
         if target == QUANTIZE and not self._is_inside(node.args[0]) and not self._casts(node):
             self._boundary(node)
+            return
+        if self._is_loop(node):
+            self.is_whole = False
+            self._outside(node)
             return
         try:
             with self.trial.b.scratch() as scratch:
@@ -150,6 +178,19 @@ class Partitioner:
             self.is_whole &= not torchapi.is_region_call(node)
             return
         self.is_whole &= len(self.trial.b.graph.ops) == count
+
+    def _is_loop(self, node: fx.Node) -> bool:
+        """Whether a call is a loop that the host runs, or an item of its results."""
+        if torchapi.target_name(node) == "getitem":
+            return node.args[0] in self.loops
+        if not torchapi.is_scan(node) or not self.target.traits.host_loops:
+            return False
+        step = from_module(self.program.regions[torchapi.scan_of(node).step])
+        found = Partitioner(step, self.target, self.expose, self.kept, self.has_casts).run()
+        if found.graphs:
+            self.loops[node] = step, found
+            self.refused += found.refused
+        return bool(found.graphs)
 
     def _check_kept(self, node: fx.Node) -> None:
         """PyTorch keeps all calls of a function if it keeps one of them."""
@@ -278,14 +319,24 @@ class Partitioner:
         pieces: list[tuple[int, Piece]] = []
         for level in sorted(levels):
             inside, outside = levels[level]
-            pieces += [(level, Piece(n, inputs=n.all_input_nodes, outputs=[n])) for n in outside]
+            pieces += [(level, self._call(n)) for n in outside]
             if inside:
                 group = self._group(inside)
                 pieces += [(level, group)] if group.outputs else []
         return pieces
 
+    def _call(self, node: fx.Node) -> Piece:
+        """A call of PyTorch, or a loop, which gives the items of its result."""
+        if node not in self.loops:
+            return Piece(node, inputs=node.all_input_nodes, outputs=[node])
+        step, found = self.loops[node]
+        given, items = torchapi.scan_of(node).operands, self.program.users.get(node, [])
+        return Piece(node, inputs=given, outputs=items, step=step, parts=found.pieces)
+
     def _runs(self, node: fx.Node) -> bool:
         """Whether PyTorch has to call a node: not if it only folds or dequantizes for TOSA."""
+        if node.args and node.args[0] in self.loops:
+            return False  # a loop gives its items itself
         return self.reads[node] or not (node in self.folded or node in self.meant)
 
     def _group(self, nodes: list[fx.Node]) -> Piece:

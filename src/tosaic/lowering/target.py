@@ -235,4 +235,7 @@ def with_host(target: Target, host: Target) -> Target:
             "integers and have compilers, the device first"
         )
     name = f"{target.name}+{host.name}"
-    return replace(target, name=name, host=host, backend="", formats={}, verdict=None)
+    traits = replace(target.traits, host_loops=False, longest_unrolled=0)  # nothing runs beside
+    return replace(
+        target, name=name, host=host, traits=traits, backend="", formats={}, verdict=None
+    )

@@ -99,7 +99,12 @@ class Walker:
 
     def _lower(self, node: fx.Node, target: str) -> Any:
         if target == "getitem":
-            return self.argument(node.args[0])[node.args[1]]
+            source, place = node.args
+            if isinstance(source, fx.Node) and torchapi.is_scan(source):
+                example = node.meta.get("val")
+                if isinstance(example, torch.Tensor) and not example.is_floating_point():
+                    self.codes.add(node)  # integers went round, if they stand for real numbers
+            return self.argument(source)[place]
         if torchapi.is_region_call(node):
             self.b.items = self._wanted_items(node)
             return rule_of(target).lower(self.b, *map(self.argument, node.args))

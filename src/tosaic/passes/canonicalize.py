@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, fx
@@ -51,3 +52,16 @@ _TESTS = re.compile("logical_|eq|ne$|lt|le$|gt|ge$|is")
 def reshape_views(node: fx.Node) -> Replacement:
     """Views as reshapes, which need no contiguous operand: passes drop and move copies."""
     return Call(aten.reshape.default, tuple(torchapi.bound_arguments(node).values()))
+
+
+@node_pass("scan")
+def own_scans(node: fx.Node) -> Replacement:
+    """PyTorch's scan, along the first axes of its sequences, as the call that all loops are."""
+    arguments: Any = (*node.args, ())
+    step, carried, xs, read = arguments[:4]
+    sizes = {torchapi.known_size(line.meta["val"].shape[0]) for line in xs}
+    if len(sizes) != 1 or None in sizes:
+        return None
+    axes = (0,) * (len(xs) + len(node.meta["val"]) - len(carried))
+    groups = tuple(carried), tuple(xs), tuple(read)
+    return Call(torchapi.SCAN, (step, *groups, sizes.pop(), axes, False, 0))

@@ -7,19 +7,21 @@ of our own making.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from typing import Any
 
-import torch
 from torch import fx
 
 from tosaic.front import torchapi
 from tosaic.front.functionalize import is_functional
 from tosaic.front.hints import CALL
 from tosaic.front.precision import CHOICE
+from tosaic.ir.traits import PLAIN, Traits
 from tosaic.passes.canonicalize import canonical_overloads
 from tosaic.passes.decompositions import WRITTEN
 from tosaic.passes.decompositions_indexing import DECOMPOSITIONS
+from tosaic.passes.rnn_loops import loops
 from tosaic.passes.unroll_rnn import steps
 
 _HOME = (CALL, "stack_trace", "nn_module_stack", CHOICE)
@@ -34,23 +36,25 @@ def expand(
     refuses: Refuses,
     only: frozenset[str] = frozenset(),
     constants: set[fx.Node] | None = None,
-    steps_at_once: int = 1,
+    traits: Traits = PLAIN,
 ) -> int:
     """Replace calls that are refused by their parts, where all of these are taken; count them.
 
     ``only`` names operators that are always replaced, since what is inside them matters.
-    ``constants`` are the nodes that are known to be; parts that are join them. ``steps_at_once`` of
-    a recurrent layer are one product, at least.
+    ``constants`` are the nodes that are known to be; parts that are join them. ``traits`` say
+    how recurrent layers are written.
     """
-    known = set[fx.Node]() if constants is None else constants
+    how = _How(refuses, set() if constants is None else constants, traits)
     replaced = 0
     for node in list(module.graph.nodes):
         if node.op != "call_function":
             continue
+        if torchapi.is_scan(node):
+            continue  # of a region, which is expanded by itself
         if torchapi.target_name(node) in only or refuses(node):
-            parts = _parts(node, refuses, known, _DEEPEST, steps_at_once)
+            parts = _parts(node, how, _DEEPEST)
             if parts is not None:
-                _replace(module, node, parts, known)
+                _replace(module, node, parts, how.known)
                 replaced += 1
     if replaced:
         module.graph.eliminate_dead_code()
@@ -58,52 +62,71 @@ def expand(
     return replaced
 
 
-def _parts(
-    node: fx.Node, refuses: Refuses, known: set[fx.Node], depth: int, steps_at_once: int
-) -> fx.GraphModule | None:
+@dataclass(frozen=True, slots=True)
+class _How:
+    """What is refused, which nodes are constants, and how recurrent layers are written."""
+
+    refuses: Refuses
+    known: set[fx.Node]
+    traits: Traits
+
+
+def _parts(node: fx.Node, how: _How, depth: int) -> fx.GraphModule | None:
     """The parts of a call as a graph of their own; None if some part is refused to the last."""
     if depth == 0 or not _is_spread_by_index(node):
         return None
     torchapi.canonicalize(node)  # no value is read that a call has written to
     name = torchapi.target_name(node)
     for own in (*DECOMPOSITIONS.get(name, ()), WRITTEN.get(name)):  # None is PyTorch's own
-        traced = steps(node, steps_at_once) or torchapi.decomposed(node, own)
-        if traced is not None and is_functional(traced):
-            made = _taken(traced, node, refuses, known, depth, steps_at_once)
-            if made is not None:
-                return made
+        for traced in _forms(node, own, how):
+            if is_functional(traced) and _take(traced, node, node.all_input_nodes, how, depth):
+                return traced
     return None
 
 
-def _taken(
-    traced: fx.GraphModule, node: fx.Node, refuses: Refuses, known: set[fx.Node], depth: int,
-    steps_at_once: int,
-) -> fx.GraphModule | None:  # fmt: skip
-    """Parts of a call, those that are refused as their own parts; None if one has none."""
+def _forms(node: fx.Node, own: Any, how: _How) -> Iterator[fx.GraphModule]:
+    """Graphs of the parts of a call, the best first."""
+    looped = loops(node, how.traits)
+    if looped is not None:
+        yield looped
+    traced = steps(node, how.traits.steps_at_once) or torchapi.decomposed(node, own)
+    if traced is not None:
+        yield traced
+
+
+def _take(
+    traced: fx.GraphModule, node: fx.Node, given: Iterable[fx.Node], how: _How, depth: int
+) -> bool:
+    """Replace what is refused of the parts of a call by its own parts; False if it has none."""
     canonical_overloads.apply(traced)
-    _find_constants(traced.graph, node, known)
+    _find_constants(traced.graph, given, how.known)
     home = {k: v for k, v in node.meta.items() if k in _HOME}
     for part in list(traced.graph.nodes):
         part.meta.update(home)
         if part.op != "call_function" or torchapi.target_name(part) == "getitem":
             continue
-        if refuses(part):
+        if torchapi.is_scan(part):
+            body = torchapi.attribute(traced, str(torchapi.scan_of(part).step.target))
+            if not _take(body, node, (), how, depth):
+                return False
+            body.recompile()
+        elif how.refuses(part):
             if torchapi.target_name(part) == torchapi.target_name(node):
-                return None
-            inner = _parts(part, refuses, known, depth - 1, steps_at_once)
+                return False
+            inner = _parts(part, how, depth - 1)
             if inner is None:
-                return None
-            _replace(traced, part, inner, known)
-    return traced
+                return False
+            _replace(traced, part, inner, how.known)
+    return True
 
 
-def _find_constants(graph: fx.Graph, node: fx.Node, known: set[fx.Node]) -> None:
+def _find_constants(graph: fx.Graph, given: Iterable[fx.Node], known: set[fx.Node]) -> None:
     """Add those of a call's parts that are constants."""
-    given = iter(node.all_input_nodes)
+    operands = iter(given)
     for part in graph.nodes:
         inputs = part.all_input_nodes
         if part.op == "placeholder":
-            is_constant = next(given) in known
+            is_constant = next(operands, None) in known
         else:
             is_constant = part.op == "get_attr" or bool(inputs and known.issuperset(inputs))
         if is_constant and part.op != "output":
@@ -153,11 +176,14 @@ def inline(
     raise AssertionError("a graph has an output")
 
 
-def _adopt(module: fx.GraphModule, node: fx.Node, tensor: torch.Tensor) -> None:
-    """A constant of the parts becomes one of the module."""
+def _adopt(module: fx.GraphModule, node: fx.Node, held: Any) -> None:
+    """A constant or a function of the parts becomes one of the module."""
     name = f"{node.name}_part"  # names of nodes are unique, so few are tried
     while hasattr(module, name):
         name += "_"
-    module.register_buffer(name, tensor, persistent=False)
     node.target = name
-    node.meta.setdefault("val", tensor)
+    if isinstance(held, fx.GraphModule):
+        module.add_module(name, held)
+        return
+    module.register_buffer(name, held, persistent=False)
+    node.meta.setdefault("val", held)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -23,12 +23,21 @@ def fold_constants(module: fx.GraphModule) -> bool:
     What is inside is then never observed, such as the −∞ of a mask, which has no scale. A program
     that writes to what it reads is left, as a run would change a buffer.
     """
+    return fold(module)
+
+
+def fold(
+    module: fx.GraphModule, chosen: Callable[[set[fx.Node]], set[fx.Node]] = lambda known: known
+) -> bool:
+    """The same for those that are ``chosen`` of all calls whose results are known."""
     graph, made = module.graph, dict[fx.Node, Any]()
     values = {n: torchapi.attribute(module, str(n.target)) for n in graph.nodes
               if n.op == "get_attr"}  # fmt: skip
     for node in graph.nodes:
         if (value := folded(node, values)) is not None:
             values[node] = made[node] = value
+    taken = chosen(set(made))
+    made = {node: value for node, value in made.items() if node in taken}
     if not made or any(torchapi.written_positions(n) for n in graph.nodes if n not in made):
         return False
     for node, value in made.items():

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from torch import fx
 
 from tosaic.passes.attention_masks import select_infinities, select_masked_scores
-from tosaic.passes.canonicalize import canonical_overloads, reshape_views
+from tosaic.passes.canonicalize import canonical_overloads, own_scans, reshape_views
 from tosaic.passes.compose import compose
 from tosaic.passes.drop_noops import drop_inner_noops, drop_noops
 from tosaic.passes.engine import Pass
@@ -34,7 +34,8 @@ Passes = tuple[Pass, ...]
 CANONICAL: Passes = (canonical_overloads,)
 # Every program that is imported, be it compiled in float or quantized.
 IMPORT: Passes = (
-    canonical_overloads, gather_positions, drop_inner_noops, compose, merge_axes, expand_complex,
+    canonical_overloads, own_scans, gather_positions, drop_inner_noops, compose, merge_axes,
+    expand_complex,
     fuse_norms, fuse_activation, fuse_einsum, functionalize_slices,
 )  # fmt: skip
 # The same for a float target that has operators of Fourier transforms.

@@ -34,22 +34,33 @@ def steps(node: fx.Node, at_once: int) -> fx.GraphModule | None:
     make = _FORMS.get(torchapi.target_name(node))
     if make is None:
         return None
-    parts = _Parts(node, at_once)
-    results = make(parts, **parts.arguments())
-    parts.graph.output(results)
-    return fx.GraphModule(torch.nn.Module(), parts.graph)
+    parts = Parts(node, at_once)
+    parts.take_all()
+    return parts.module(make(parts, **parts.arguments()))
 
 
-class _Parts:
+class Parts:
     """A graph that is written call by call, each with the shape of its result."""
 
-    def __init__(self, node: fx.Node, at_once: int) -> None:
+    def __init__(self, node: fx.Node, at_once: int = 1) -> None:
         self.node, self.at_once, self.graph = node, at_once, fx.Graph()
         self.given: dict[fx.Node, fx.Node] = {}
         self.results: dict[Any, Tensor] = {}
-        for source in node.all_input_nodes:
-            made = self.given[source] = self.graph.placeholder(source.name)
-            made.meta["val"] = torchapi.stand_in_beside(node, source.meta["val"])
+        self.root = torch.nn.Module()
+
+    def take_all(self) -> None:
+        """Take what the call takes."""
+        for source in self.node.all_input_nodes:
+            self.given[source] = self.take(source.name, source.meta["val"])
+
+    def take(self, name: str, like: Tensor) -> fx.Node:
+        made: fx.Node = self.graph.placeholder(name)
+        made.meta["val"] = torchapi.stand_in_beside(self.node, like)
+        return made
+
+    def module(self, results: Any) -> fx.GraphModule:
+        self.graph.output(results)
+        return fx.GraphModule(self.root, self.graph)
 
     def arguments(self) -> dict[str, Any]:
         bound = torchapi.bound_arguments(self.node)
@@ -83,7 +94,7 @@ class _Parts:
 
 
 @dataclass(frozen=True, slots=True)
-class _Weights:
+class Weights:
     """The parameters of one direction of one layer."""
 
     of_input: fx.Node
@@ -94,10 +105,10 @@ class _Weights:
 
 
 State = tuple[fx.Node, ...]
-Step = Callable[[_Parts, _Weights, fx.Node, State, str], State]
+Step = Callable[[Parts, Weights, fx.Node, State, str], State]
 
 
-def _lstm_step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) -> State:
+def _lstm_step(p: Parts, w: Weights, given: fx.Node, state: State, tie: str) -> State:
     """From the share of the input in the gates and (h, c) to the next (h, c)."""
     hidden, cell = state
     size = cell.meta["val"].shape[-1]
@@ -120,7 +131,7 @@ def _lstm_step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) -
     return hidden, cell
 
 
-def _gru_step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) -> State:
+def _gru_step(p: Parts, w: Weights, given: fx.Node, state: State, tie: str) -> State:
     """h becomes n + z · (h − n), where n has seen h through r."""
     (hidden,) = state
     size = hidden.meta["val"].shape[-1]
@@ -145,7 +156,7 @@ def _gru_step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) ->
 
 
 def _rnn_step(bend: Any, limits: tuple[float, float] | None) -> Step:
-    def step(p: _Parts, w: _Weights, given: fx.Node, state: State, tie: str) -> State:
+    def step(p: Parts, w: Weights, given: fx.Node, state: State, tie: str) -> State:
         (hidden,) = state
         own = p.call(aten.linear.default, hidden, w.of_hidden, w.hidden_bias, wide=True,
                      tie=f"{tie}.gates/own")  # fmt: skip
@@ -156,7 +167,7 @@ def _rnn_step(bend: Any, limits: tuple[float, float] | None) -> Step:
 
 
 @dataclass(frozen=True, slots=True)
-class _Sequence:
+class Line:
     """What a layer reads along an axis of steps: a tensor, or the parts of each step's last axis.
 
     Parts stay apart, so that the memory of a step is free again when it is read.
@@ -173,13 +184,13 @@ class _Sequence:
         read = self.parts[0] if self.whole is None else (self.whole,)
         return sum(v.meta["val"].shape[-1] for v in read)
 
-    def block(self, p: _Parts, start: int, end: int) -> fx.Node:
+    def block(self, p: Parts, start: int, end: int) -> fx.Node:
         """Some steps in a row, made once."""
         if (start, end) not in self.made:
             self.made[start, end] = self._block(p, start, end)
         return self.made[start, end]
 
-    def _block(self, p: _Parts, start: int, end: int) -> fx.Node:
+    def _block(self, p: Parts, start: int, end: int) -> fx.Node:
         if self.whole is not None:
             is_all = end - start == self.length
             cut = aten.slice.Tensor, self.whole, self.axis, start, end
@@ -193,12 +204,12 @@ class _Sequence:
         return p.call(aten.view.default, flat, [*size, self.width])
 
 
-def _side_by_side(p: _Parts, parts: Sequence[fx.Node]) -> fx.Node:
+def _side_by_side(p: Parts, parts: Sequence[fx.Node]) -> fx.Node:
     return parts[0] if len(parts) == 1 else p.call(aten.cat.default, list(parts), -1)
 
 
-def _direction(
-    p: _Parts, step: Step, w: _Weights, x: _Sequence, state: State, back: bool, room: int, tie: str
+def direction(
+    p: Parts, step: Step, w: Weights, x: Line, state: State, back: bool, room: int, tie: str
 ) -> tuple[list[fx.Node], State]:
     """All hidden states of a sequence in its order, and the last state of all.
 
@@ -221,32 +232,32 @@ def _direction(
 
 
 def _layers(
-    p: _Parts, step: Step, input: fx.Node, states: Sequence[fx.Node], params: Sequence[fx.Node],
+    p: Parts, step: Step, input: fx.Node, states: Sequence[fx.Node], params: Sequence[fx.Node],
     has_biases: bool, num_layers: int, bidirectional: bool, batch_first: bool,
 ) -> list[fx.Node]:  # fmt: skip
     """The sequence of the last layer, and each state after the last step of all layers."""
     ways, axis = 2 if bidirectional else 1, 1 if batch_first else 0
     each = len(params) // (num_layers * ways)
     last: list[State] = []
-    x = _Sequence(axis, input.meta["val"].shape[axis], input)
+    x = Line(axis, input.meta["val"].shape[axis], input)
     wide = ways * states[0].meta["val"].shape[-1]
     for layer in range(num_layers):
         seen = []
         for way in range(ways):
             number = layer * ways + way
-            weights = _weights(params[number * each : (number + 1) * each], has_biases)
+            weights = weights_of(params[number * each : (number + 1) * each], has_biases)
             state = tuple(
                 p.call(aten.select.int, s, 0, number, wide=kind > 0)
                 for kind, s in enumerate(states)
             )
             room = x.length * max(x.width, wide)
             room //= 2 if (way, ways) == (0, 2) else 1  # computed behind the other
-            found, state = _direction(p, step, weights, x, state, way == 1, room, str(number))
+            found, state = direction(p, step, weights, x, state, way == 1, room, str(number))
             seen.append(found)
             last.append(state)
-        x = _Sequence(axis, x.length, parts=tuple(zip(*seen)))
+        x = Line(axis, x.length, parts=tuple(zip(*seen)))
         if bidirectional and layer + 1 < num_layers:  # one layer after the other, not step by step
-            x = _Sequence(axis, x.length, x.block(p, 0, x.length))
+            x = Line(axis, x.length, x.block(p, 0, x.length))
     ends = [
         p.call(aten.stack.default, list(kind), 0, wide=number > 0)
         for number, kind in enumerate(zip(*last))
@@ -255,14 +266,14 @@ def _layers(
     return [_side_by_side(p, lines), *ends]
 
 
-def _weights(params: Sequence[fx.Node], has_biases: bool) -> _Weights:
+def weights_of(params: Sequence[fx.Node], has_biases: bool) -> Weights:
     pair, rest = params[:2], params[2:]
     biases = rest[:2] if has_biases else [None, None]
-    return _Weights(*pair, *biases, *rest[len(biases) if has_biases else 0 :])
+    return Weights(*pair, *biases, *rest[len(biases) if has_biases else 0 :])
 
 
 def _lstm(
-    p: _Parts, input: fx.Node, hx: Sequence[fx.Node], params: Sequence[fx.Node], has_biases: bool,
+    p: Parts, input: fx.Node, hx: Sequence[fx.Node], params: Sequence[fx.Node], has_biases: bool,
     num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
 ) -> Any:  # fmt: skip
     made = _layers(
@@ -275,7 +286,7 @@ def _plain(step: Step) -> Any:
     """A layer whose state is one tensor."""
 
     def form(
-        p: _Parts, input: fx.Node, hx: fx.Node, params: Sequence[fx.Node], has_biases: bool,
+        p: Parts, input: fx.Node, hx: fx.Node, params: Sequence[fx.Node], has_biases: bool,
         num_layers: int, dropout: float, train: bool, bidirectional: bool, batch_first: bool,
     ) -> Any:  # fmt: skip
         made = _layers(
@@ -290,10 +301,10 @@ def _cell(step: Step) -> Any:
     """One step alone; an LSTM's state is two tensors."""
 
     def form(
-        p: _Parts, input: fx.Node, hx: Any, w_ih: fx.Node, w_hh: fx.Node,
+        p: Parts, input: fx.Node, hx: Any, w_ih: fx.Node, w_hh: fx.Node,
         b_ih: fx.Node | None = None, b_hh: fx.Node | None = None,
     ) -> Any:  # fmt: skip
-        weights = _Weights(w_ih, w_hh, b_ih, b_hh)
+        weights = Weights(w_ih, w_hh, b_ih, b_hh)
         given = p.call(aten.linear.default, input, w_ih, b_ih, wide=True, tie="cell.gates")
         several = isinstance(hx, (list, tuple))
         state = step(p, weights, given, tuple(hx) if several else (hx,), "cell")
@@ -303,6 +314,11 @@ def _cell(step: Step) -> Any:
 
 
 _tanh_step, _relu_step = _rnn_step(aten.tanh.default, _BENDS), _rnn_step(aten.relu.default, None)
+# One step of a layer, by its operator.
+STEPS: dict[str, Step] = {
+    "aten.lstm.input": _lstm_step, "aten.gru.input": _gru_step,
+    "aten.rnn_tanh.input": _tanh_step, "aten.rnn_relu.input": _relu_step,
+}  # fmt: skip
 _FORMS: dict[str, Any] = {
     "aten.lstm.input": _lstm,
     "aten.gru.input": _plain(_gru_step),

@@ -30,7 +30,7 @@ from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.target import Engine, Target
-from tosaic.pipeline import batches, execution, formats
+from tosaic.pipeline import batches, execution, formats, streaming
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
@@ -196,7 +196,7 @@ class Artifact:
         if gpu and chosen != "tosa":
             raise InvalidInput(f"device='{device}' is for the interpreter: leave out {engine=}")
         leaves = leaves_of(program, inputs, named)
-        parts = batches.parts_of(program, leaves)
+        parts = self._parts(leaves)
         if gpu:
             results = self._run_on(device, max_memory, parts or [leaves], raw)
             result = results[0] if parts is None else batches.joined(results, leaves)
@@ -210,7 +210,7 @@ class Artifact:
 
     def _run_once(self, leaves: list[Any], engine: str, raw: bool | None) -> list[Any]:
         """The leaves of the outputs for those of the inputs."""
-        given = checked_leaves(self.program, leaves)
+        given = self._checked(leaves)
         run = formats.ENGINES.get(engine)
         arguments = [leaf.value for leaf in given]
         values = self._trace(arguments, engine) if run is None else run(self, arguments)
@@ -220,7 +220,7 @@ class Artifact:
         self, device: str, max_memory: int | None, parts: list[list[Any]], raw: bool | None
     ) -> list[list[Any]]:
         """The same of several runs on a GPU, whose graphs take all of them at once."""
-        given = [checked_leaves(self.program, leaves) for leaves in parts]
+        given = [self._checked(leaves) for leaves in parts]
         runs = [
             first_values(self.program, [leaf.value for leaf in each], self._state.values())
             for each in given
@@ -247,6 +247,12 @@ class Artifact:
             result = self.boundary.dequantized(result)
         return result
 
+    def _parts(self, leaves: list[Any]) -> list[list[Any]] | None:
+        return batches.parts_of(self.program, leaves)
+
+    def _checked(self, leaves: list[Any]) -> list[Given]:
+        return checked_leaves(self.program, leaves)
+
     def _changed(self, given: list[Any], outputs: list[Any]) -> list[Any]:
         """Keep new values of buffers, write those of inputs; what is left is the result."""
         states, written = self.program.states, self.program.written
@@ -272,20 +278,34 @@ class Artifact:
             raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")
         return name or known[0]
 
+    def step(
+        self, *elements: Any, state: streaming.State | None = None, engine: str | None = None
+    ) -> tuple[Any, streaming.State]:
+        """What a recurrence gives for its next elements, and the state behind them.
+
+        The program is one whose sequences go into one recurrence, compiled with ``unroll=1`` for
+        steps of one element. Without a state it begins as the program does.
+        """
+        run = self._by(self._engine(engine))
+        with torch.no_grad():
+            made, left = streaming.step(self.program, self.partition.pieces, elements, state, run)
+        return (made[0] if len(made) == 1 else made), left
+
+    def _by(self, engine: str) -> execution.Runner:
+        """How an engine runs the graph of a piece."""
+
+        def run(piece: Piece, ready: list[Tensor]) -> list[Any]:
+            assert piece.graph is not None
+            return self._arrays(piece.graph, ready, engine)
+
+        return run
+
     def _trace(self, given: list[Any], engine: str) -> dict[fx.Node, Any]:
-        values = first_values(self.program, given, self._state.values())
+        values, run = first_values(self.program, given, self._state.values()), self._by(engine)
         with torch.no_grad():
             for piece in self.partition.pieces:
-                self._run(piece, values, engine)
+                execution.one(piece, run, values)
         return values
-
-    def _run(self, piece: Piece, values: dict[fx.Node, Any], engine: str) -> None:
-        if piece.node is not None:
-            execution.call(piece, values)
-            return
-        assert piece.graph is not None
-        arrays = self._arrays(piece.graph, execution.operands(piece, values), engine)
-        execution.give(piece, arrays, values)
 
     def save(self, path: str | os.PathLike[str], **options: Any) -> None:
         """Write the artifact, by suffix: ``.tosa`` is the flatbuffer, ``.mlir`` its text.

@@ -16,6 +16,7 @@ from torch import fx
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.examples import checked_examples
+from tosaic.front.functionalize import CONTROL
 from tosaic.front.imported import Imported
 from tosaic.front.registry import RULES
 from tosaic.front.roles import is_real, is_weighted
@@ -102,7 +103,7 @@ class Recorder(DataRun):
                 self.together[name] = together(n, weight.detach())
             if (inputs := self.together.get(name)) is not None:
                 inputs.see(x.detach())
-        if torchapi.is_region_call(n) and torchapi.target_name(n) in ("cond", "while_loop"):
+        if torchapi.is_region_call(n) and torchapi.target_name(n) in CONTROL:
             return self._region(n)
         result = super().run_node(n)
         for seen, row, below in self.found.get(n, ()):
@@ -113,6 +114,9 @@ class Recorder(DataRun):
     def _region(self, n: fx.Node) -> Any:
         """A branch or a loop; of a branch both functions see the data."""
         args, _ = self.fetch_args_kwargs_from_env(n)
+        if torchapi.is_scan(n):
+            ((path, _),) = functions(self.program, n)
+            return torchapi.SCAN(self.inner[path].run, *args[1:])
         first, second = (self.inner[path] for path, _ in functions(self.program, n))
         if torchapi.target_name(n) == "cond":
             operands = args[3] if len(args) > 3 else ()

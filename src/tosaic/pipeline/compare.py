@@ -142,7 +142,7 @@ def compare_models(
     names = {node.name: node for node in (*original.inputs, *original.calls)}
     target = target_of(artifact.target)
     found = partition(artifact.program, target, expose=True)
-    for piece in found.pieces:
+    for piece in found.walk():
         take_unsigned(piece, target)
     exposed = Artifact(artifact.program, found, artifact.target, made_for=target)
     pairs = _pairs(artifact.program, names)

@@ -77,6 +77,10 @@ def compile_model(
         if free is not None:
             if scheme == "auto":
                 raise InvalidInput('scheme="auto" is for fixed sizes: compile without free ones')
+            if chosen.env.has("shape"):
+                from tosaic.pipeline.dynamic import compile_dynamic
+
+                return compile_dynamic(free, sizes, chosen, scheme, calibration, io, options)
             from tosaic.pipeline.sized import compile_sizes  # which knows this module
 
             return compile_sizes(free, sizes, chosen, scheme, calibration, io, options)
@@ -212,7 +216,7 @@ def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
     def refuses(node: fx.Node) -> bool:
         return node.name in names if node in own else trial.refusal(node) is not None
 
-    count = expand(module, refuses, constants=known, steps_at_once=target.traits.steps_at_once)
+    count = expand(module, refuses, constants=known, traits=target.traits)
     return source.with_model(module) if count else source
 
 
@@ -230,7 +234,7 @@ def compiled(
         say("lowering to TOSA")
         with phase(LOWER):
             found = lowered(program, target, kept)
-        undefined = next((p for p in found.pieces if p.undefined), None)
+        undefined = next((p for p in found.walk() if p.undefined), None)
         if undefined is not None:
             call = _offender(program, target, kept, found, undefined, examples)
             kept[_kept_name(call, undefined)] = undefined.undefined or ""
@@ -260,7 +264,7 @@ def _kept_name(call: fx.Node, piece: Piece) -> str:
 def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partition:
     """The program in pieces, each graph rewritten, worked round, and verified at the end."""
     found = partition(program, target, kept=kept, has_casts=target.has_casts)
-    for piece in found.pieces:
+    for piece in found.walk():
         if piece.graph is None:
             continue
         _ended(phases.LOWER, piece, piece.host or target)
@@ -299,9 +303,38 @@ def _emitted(
     mends: bool = True,
 ) -> tuple[Compiled, ...] | _Failed:  # fmt: skip
     """What the graphs compile to, in order: each checked with what the pieces before it give."""
-    values, delegates = execution.start(program, examples) or {}, []
-    left = len(found.graphs)
-    for piece in found.pieces if left else ():
+    values = execution.start(program, examples) or {}
+    try:
+        return tuple(_in_order(target, found.pieces, values, len(found.graphs), mends))
+    except _Stopped as stopped:
+        return stopped.failed
+
+
+class _Stopped(Exception):
+    """Ends the compilation of graphs at the first that fails."""
+
+    def __init__(self, failed: _Failed) -> None:
+        super().__init__(failed.reason)
+        self.failed = failed
+
+
+def _in_order(
+    target: Target, pieces: Sequence[Piece], values: execution.Values, left: int, mends: bool
+) -> Iterator[Compiled]:
+    """The graphs of pieces compiled; values go on as long as graphs are ``left`` that need them."""
+    for piece in pieces:
+        if not left:
+            return
+        if piece.parts:
+            first, made = execution.first_step(piece, values), list[Compiled]()
+            for each in _in_order(target, piece.parts, first, left, mends):
+                made.append(each)
+                yield each
+            left -= len(made)
+            if left:
+                models = {id(each.graph): each.model for each in made}
+                execution.try_loop(piece, models, values)
+            continue
         if piece.graph is None:
             execution.try_call(piece, values)
             continue
@@ -309,18 +342,16 @@ def _emitted(
         try:
             emit = (piece.host or target).emit
             assert emit is not None
-            made = emit(piece.graph, given, mends)
+            made_now = emit(piece.graph, given, mends)
         except ToolMissing:
             raise
         except ToolFailed as failure:
-            return _Failed(piece, failure.reason)
-        piece.checks += made.checks
-        delegates.append(made)
+            raise _Stopped(_Failed(piece, failure.reason)) from failure
+        piece.checks += made_now.checks
+        yield made_now
         left -= 1
-        if not left:
-            break
-        execution.try_graph(piece, made.model, given, values)
-    return tuple(delegates)
+        if left:
+            execution.try_graph(piece, made_now.model, given, values)
 
 
 def _offender(
@@ -328,7 +359,7 @@ def _offender(
     examples: Sequence[Any],
 ) -> fx.Node:  # fmt: skip
     """The first call with which the graph of a piece fails: by halves."""
-    others = [c.name for p in found.pieces if p is not piece for c in p.calls]
+    others = [c.name for p in found.walk() if p is not piece for c in p.calls]
     low, high = 0, len(piece.calls)  # so many calls compile, and so many do not
     while high - low > 1:
         middle = (low + high) // 2
@@ -353,7 +384,7 @@ def _fails(
     examples: Sequence[Any],
 ) -> bool:  # fmt: skip
     tried = lowered(program, target, {**dict.fromkeys(left, "left out of a trial"), **kept})
-    if any(piece.undefined for piece in tried.pieces):
+    if any(piece.undefined for piece in tried.walk()):
         return True
     return target.emit is not None and isinstance(
         _emitted(program, target, tried, examples, mends=False), _Failed

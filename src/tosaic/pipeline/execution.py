@@ -28,6 +28,7 @@ from tosaic.lowering.graph_boundary import ordered, restored
 from tosaic.lowering.partition import Piece
 
 Values = dict[fx.Node, Any]
+_FEW = 16  # steps of a loop whose results a check needs
 
 
 def operands(piece: Piece, values: Mapping[fx.Node, Any]) -> list[Tensor]:
@@ -159,3 +160,66 @@ def try_graph(piece: Piece, model: Model, given: list[Array] | None, values: Val
     if given is not None:
         with suppress(TosaicError):
             give(piece, model.run(*given), values)
+
+
+Runner = Callable[[Piece, list[Tensor]], Iterable[Array]]
+
+
+def loop(piece: Piece, run: Runner, values: Values, most: int = 0) -> None:
+    """Run a loop: its step as often as it counts, each graph of it by ``run``.
+
+    With ``most`` the results of so many steps stand for those of all others.
+    """
+    step = piece.step
+    assert piece.node is not None
+    assert step is not None
+
+    seen: list[list[Tensor]] = []
+
+    def once(*given: Tensor) -> list[Tensor]:
+        if 0 < most <= len(seen):
+            return seen[-1]
+        inner: Values = {**step.tensors, **dict(zip(step.inputs, given, strict=True))}
+        for part in piece.parts:
+            one(part, run, inner)
+        results = [inner[n] for n in step.outputs]
+        if most:
+            seen.append(results)
+        return results
+
+    made = torchapi.SCAN(once, *fx.map_arg(piece.node.args[1:], lambda n: values[n]))
+    for item in piece.outputs:
+        values[item] = made[int(str(item.args[1]))]
+
+
+def one(piece: Piece, run: Runner, values: Values) -> None:
+    """Run one piece, each graph of it by ``run``."""
+    if piece.parts:
+        loop(piece, run, values)
+    elif piece.graph is None:
+        call(piece, values)
+    else:
+        give(piece, run(piece, operands(piece, values)), values)
+
+
+def first_step(piece: Piece, values: Values) -> Values:
+    """What the first step of a loop begins with, as far as that is known."""
+    assert piece.node is not None
+    assert piece.step is not None
+    call = torchapi.scan_of(piece.node)
+    shown = [values.get(n) for n in call.carried]
+    for line, axis in call.lines:
+        x, places = values.get(line), call.block or 1
+        if x is not None:
+            x = x.narrow(axis, call.order[0] * places, places)
+        shown.append(x if x is None or call.block else x.squeeze(axis))
+    shown += [values.get(n) for n in call.read]
+    found = {n: v for n, v in zip(piece.step.inputs, shown, strict=True) if v is not None}
+    return {**piece.step.tensors, **found}
+
+
+def try_loop(piece: Piece, models: Mapping[int, Model], values: Values) -> None:
+    """Run a loop by the interpreter where its operands are known and it has a result for them."""
+    if all(node in values for node in piece.inputs):
+        with suppress(TosaicError), torch.no_grad():
+            loop(piece, lambda part, given: models[id(part.graph)].run(*given), values, _FEW)

@@ -81,7 +81,7 @@ class Costs:
 
 @dataclass(frozen=True, slots=True)
 class Delegate:
-    """One compiled graph."""
+    """One compiled graph, and how often a run calls it."""
 
     ops: dict[str, int]
     macs: int
@@ -90,6 +90,7 @@ class Delegate:
     estimate: Costs | None = None
     checks: tuple[str, ...] = ()
     place: str = "the device"
+    calls: int = 1
 
 
 @dataclass(frozen=True)
@@ -111,12 +112,16 @@ class Report(Printed):
     @property
     def cycles(self) -> int | None:
         """Cycles of all graphs on the device; None where nobody estimates them."""
-        return self._total(lambda told: told.cycles if told.unit == self.unit else 0)
+        return self._counted(self.unit)
 
     @property
     def host_instructions(self) -> int:
         """Instructions of the graphs on the processor beside the device, where they are counted."""
-        return self._total(lambda told: told.cycles if told.unit != self.unit else 0) or 0
+        return (self._counted("instructions") or 0) if self.unit != "instructions" else 0
+
+    def _counted(self, unit: str) -> int | None:
+        known = [(d.calls, d.estimate) for d in self.delegates if d.estimate is not None]
+        return sum(n * e.cycles for n, e in known if e.unit == unit) if known else None
 
     @property
     def unit(self) -> str:
@@ -132,18 +137,15 @@ class Report(Printed):
     @property
     def flash(self) -> int | None:
         """Bytes of weights and commands of all graphs."""
-        return self._total(lambda told: told.flash)
+        told = [d.estimate.flash for d in self.delegates if d.estimate is not None]
+        return sum(told) if told else None
 
     @property
     def milliseconds(self) -> float | None:
         """How long a run of all graphs takes at the clock of the configuration."""
-        times = [d.estimate.milliseconds for d in self.delegates if d.estimate is not None]
-        known = [time for time in times if time is not None]
+        told = [(d, d.estimate.milliseconds) for d in self.delegates if d.estimate is not None]
+        known = [d.calls * time for d, time in told if time is not None]
         return sum(known) if known and len(known) == len(self.delegates) else None
-
-    def _total(self, part: Callable[[Costs], int]) -> int | None:
-        told = [part(d.estimate) for d in self.delegates if d.estimate is not None]
-        return sum(told) if told else None
 
     @property
     def headline(self) -> str:
@@ -196,7 +198,7 @@ class Report(Printed):
     @property
     def macs(self) -> int:
         """Multiplications of convolutions and matrix products."""
-        return sum(delegate.macs for delegate in self.delegates)
+        return sum(delegate.calls * delegate.macs for delegate in self.delegates)
 
     def parts(self) -> Iterable[Any]:
         yield self.headline
@@ -241,8 +243,8 @@ def report_of(
     known = ((each.graph, each.estimate) for each in compiled)
     estimates = {id(graph): _costs(graph, told) for graph, told in known if told is not None}
     made = [
-        _delegate(piece, piece.graph, estimates.get(id(piece.graph)))
-        for piece in partition.pieces
+        _delegate(piece, piece.graph, estimates.get(id(piece.graph)), calls)
+        for piece, calls in partition.called()
         if piece.graph is not None
     ]
     return Report(
@@ -354,7 +356,7 @@ def source_line(where: str) -> str:
     return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
 
 
-def _delegate(piece: Piece, graph: Graph, estimate: Costs | None) -> Delegate:
+def _delegate(piece: Piece, graph: Graph, estimate: Costs | None, calls: int) -> Delegate:
     ops = list(graph.walk())
     return Delegate(
         dict(Counter(op.name for op in ops)),
@@ -364,6 +366,7 @@ def _delegate(piece: Piece, graph: Graph, estimate: Costs | None) -> Delegate:
         estimate,
         tuple(piece.checks),
         "the device" if piece.host is None else piece.host.name,
+        calls,
     )
 
 
@@ -373,11 +376,15 @@ def _boundary(value: Value) -> Boundary:
 
 
 def _boundary_table(number: int, delegate: Delegate) -> Any:
-    table = grid("", "name", "type", "shape", "meaning", title=f"Graph {number}")
+    table = grid("", "name", "type", "shape", "meaning", title=f"Graph {number}{_called(delegate)}")
     for way, tensors in (("in", delegate.inputs), ("out", delegate.outputs)):
         for t in tensors:
             table.add_row(way, t.name, t.dtype, "×".join(map(str, t.shape)) or "scalar", t.meaning)
     return table
+
+
+def _called(delegate: Delegate) -> str:
+    return f", called {delegate.calls:,} times" if delegate.calls > 1 else ""
 
 
 def _interface_table(boundary: Interface) -> Any:

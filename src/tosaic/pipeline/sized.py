@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any
@@ -52,14 +52,14 @@ class SizedArtifact(Artifact):
             "compile again with this size in sizes=[...]"
         )
 
-    def run(
-        self, *inputs: Any, engine: str | None = None, raw: bool | None = None, **named: Any
-    ) -> Any:
-        """The outputs for some inputs, by the program of their size."""
+    def run(self, *inputs: Any, **options: Any) -> Any:
+        """The outputs for some inputs, by the program of their size; options are those of any."""
+        known = ("engine", "raw", "device", "max_memory")
+        named = {name: value for name, value in options.items() if name not in known}
         made = self.at(*inputs, **named)
         if self.program.states:
             made.__dict__["_state"] = self._state
-        return Artifact.run(made, *inputs, engine=engine, raw=raw, **named)
+        return Artifact.run(made, *inputs, **options)
 
     @cached_property
     def report(self) -> Report:
@@ -100,13 +100,7 @@ def compile_sizes(
             f"{target.name} has fixed sizes, and none were named with sizes=[...]: these are "
             f"compiled: {told}", stacklevel=3,
         )  # fmt: skip
-    stored = calibration
-    if quantizes(sizes.at(chosen[0]), target, scheme):
-        if isinstance(calibration, (str, os.PathLike)):
-            stored = Calibration.load(calibration)
-        elif not isinstance(calibration, Calibration):
-            quantizer = TosaicQuantizer("int8" if scheme is None else scheme, target=target)
-            stored = calibrated_at(sizes, chosen, calibration, quantizer)
+    stored = calibration_for(sizes, chosen, target, scheme, calibration)
     used = {"scheme": scheme, "io": io, **options}
     made = {
         sizes.told(values): artifact_at(sizes, values, target, scheme, stored, io, used)
@@ -116,6 +110,20 @@ def compile_sizes(
     return SizedArtifact(
         first.program, first.partition, first.target, first.delegates, used, target, variants=made
     )
+
+
+def calibration_for(
+    sizes: Sizes, chosen: Sequence[Values], target: Target, scheme: Any, calibration: Any
+) -> Any:
+    """What calibration saw at all sizes, for a target that the program is quantized for."""
+    if not quantizes(sizes.at(chosen[0]), target, scheme):
+        return calibration
+    if isinstance(calibration, (str, os.PathLike)):
+        return Calibration.load(calibration)
+    if isinstance(calibration, Calibration):
+        return calibration
+    quantizer = TosaicQuantizer("int8" if scheme is None else scheme, target=target)
+    return calibrated_at(sizes, chosen, calibration, quantizer)
 
 
 def artifact_at(

@@ -18,16 +18,19 @@ from torch.export import ExportedProgram
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.imported import Imported
+from tosaic.lowering.support import constants
 from tosaic.lowering.target import Target
 from tosaic.passes.importer import import_model
 from tosaic.passes.widen_residuals import outliers
 from tosaic.pipeline.calibration import Recorder
+from tosaic.quant.bias_correction import known_value
 from tosaic.quant.calibrate import iterable, run_over
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.flow import NO_DATA, float_module, given
 from tosaic.quant.inputs import Arguments, with_tensors
 from tosaic.quant.quantizer import TosaicQuantizer
-from tosaic.quant.value_names import adopt_names, name_of
+from tosaic.quant.statistics import Statistics
+from tosaic.quant.value_names import adopt_names, constant_name, name_of
 
 Values = tuple[int, ...]
 
@@ -155,9 +158,28 @@ def calibrated_at(
             if recorder.is_new:
                 _see(sizes, values, [sizes.examples_at(values, like)], module, recorder, made)
                 recorder.finish()
+    _see_constants([_module(sizes, values, quantizer, made) for values in chosen], made)
     for sentence in dict.fromkeys(doubts if calibration is not None else [NO_DATA, *doubts]):
         warnings.warn(sentence, UserWarning, stacklevel=3)
     return made
+
+
+def _see_constants(modules: list[fx.GraphModule], made: Calibration) -> None:
+    """Constants that differ with the size, such as positions, have one range for all sizes."""
+    found: dict[str, list[Tensor]] = {}
+    known_at = {module: constants(module.graph) for module in modules}
+    for module in modules:
+        for node in module.graph.nodes:
+            if node.op != "get_attr" and node not in known_at[module]:
+                continue
+            value = known_value(module, node)
+            if isinstance(value, Tensor) and value.is_floating_point():
+                found.setdefault(constant_name(node), []).append(value.detach())
+    for name, values in found.items():
+        if len({value.shape for value in values}) > 1:
+            made.tensors[name] = seen = Statistics()
+            for value in values:
+                seen.see(value.float())
 
 
 def _module(

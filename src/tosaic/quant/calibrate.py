@@ -16,7 +16,7 @@ from tosaic.quant.inputs import Arguments, DataRun, InputWatch
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import ObserverBase
 from tosaic.quant.statistics import Statistics
-from tosaic.quant.value_names import name_of, parts_of
+from tosaic.quant.value_names import constant_name, name_of, parts_of
 from tosaic.quant.weights import BiasObserver, WeightObserver
 from tosaic.runtime.progress import shown
 from tosaic.runtime.timing import CALIBRATE, phase
@@ -71,23 +71,26 @@ def take(prepared: fx.GraphModule, stored: Calibration) -> None:
             source = _observed(part, node)
             is_known = source in known or source.op == "get_attr"
             if isinstance(observer, RangeObserver):
-                _show(observer, known_value(part, source) if is_known else source, stored)
+                value = known_value(part, source) if is_known else source
+                _show(observer, value, stored, constant_name(source))
             elif is_known:
                 observer(known_value(part, source))
     for _, part in parts_of(prepared):
         means = {n: m for n in part.graph.nodes if (m := stored.layers.get(name_of(n)))}
         spreads = {
             weight: stored.spreads.get(name_of(node))
-            for node, (weight, _) in layers_of(part).items() if weight.by_data
+            for node, (weight, _) in layers_of(part).items()
         }  # fmt: skip
         correct_biases(part, means, spreads)
 
 
-def _show(observer: RangeObserver, value: Any, stored: Calibration) -> None:
+def _show(observer: RangeObserver, value: Any, stored: Calibration, name: str) -> None:
     """Let an observer see a constant, once with each input, or what was stored of a value."""
     if isinstance(value, Tensor):
-        seen = Statistics()
-        seen.see(observer.shown(value))
+        seen = stored.tensors.get(name) if observer.row is None else None
+        if seen is None:
+            seen = Statistics()
+            seen.see(observer.shown(value))
         observer.take(seen, stored.count)
         return
     row, name = observer.row, name_of(value)

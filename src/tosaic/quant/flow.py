@@ -20,12 +20,15 @@ from tosaic.lowering.target import Target
 from tosaic.passes.engine import run
 from tosaic.passes.importer import import_model
 from tosaic.passes.phases import quantization
+from tosaic.passes.rnn_loops import read_last
+from tosaic.passes.roll_loops import roll_loops
 from tosaic.passes.widen_residuals import mark_residuals, outliers
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate, check_parameters, take
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.convert import convert
 from tosaic.quant.inputs import Arguments, with_tensors
+from tosaic.quant.loops import join_ranges, mark_carried, pass_integers
 from tosaic.quant.prepare import prepare
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.reach import mark_reach, seen_in
@@ -34,6 +37,7 @@ from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
 from tosaic.quant.value_names import OUTLINE, adopt_names, mark_calls, name_of, name_points
 
+_CALLS = 10  # of a step of a recurrence, or more
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
     "pass calibration=... for accuracy"
@@ -107,6 +111,7 @@ def quantized(
         else:
             made, doubts = _from_data(source, examples, calibration, quantizer)
         converted = apart(made, _converted)
+        pass_integers(converted)
     if source.changes.count:
         source.remember(converted)
     for sentence in doubts:
@@ -124,6 +129,7 @@ def _from_data(
         mark_residuals(module, outliers(module, leaves))
         mark_reach(module, seen_in(module, leaves))
     prepared = apart(module, lambda part: prepare(part, quantizer))
+    join_ranges(prepared)
     doubts = calibrate(prepared, examples, data)
     return prepared, doubts if calibration is not None else [NO_DATA, *doubts]
 
@@ -141,6 +147,7 @@ def _from_stored(
     known = {n: stored.tensors.get(name_of(n)) for n in module.graph.nodes}
     mark_reach(module, {n: (seen.low, seen.high) for n, seen in known.items() if seen})
     prepared = apart(module, lambda part: prepare(part, quantizer))
+    join_ranges(prepared)
     take(prepared, stored)
     return prepared, []
 
@@ -154,7 +161,13 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
         move_constants_in(module)
         check_names(module, quantizer.schemes)
         mark_calls(module)
+        if quantizer.longest_unrolled:
+            roll_loops(module, quantizer.longest_unrolled * _CALLS)
         run(module, quantization(quantizer.expand, quantizer.has_int16))
+        if read_last(module):
+            module.graph.eliminate_dead_code()
+            module.recompile()
+        mark_carried(module)
         name_points(module)
         return module
 

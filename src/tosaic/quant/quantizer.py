@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from functools import partial
 from typing import Any
 
 from torch import Tensor, fx
@@ -33,6 +32,7 @@ from tosaic.quant.annotations import (
     norm_of,
     operands_of,
 )
+from tosaic.quant.loops import annotate_border
 from tosaic.quant.pt2e import SharedQuantizationSpec, join_torchao
 from tosaic.quant.reach import becomes_integers, exceeds
 from tosaic.quant.readers import tell_readers
@@ -92,22 +92,23 @@ class TosaicQuantizer:
         self._steps = Steps()
 
     def expand(self, module: fx.GraphModule) -> bool:
-        """Replace calls that are refused by their parts, if none of these is.
-
-        Parts for the device come first; then those that it and its host take together.
-        """
+        """Replace refused calls by their parts, if none is refused: the device's, then a host's."""
         mark(module.graph, self.schemes)
         known, self._made = constants(module.graph), {}
         trials, plain = self._trials(known), self._float_trial(known)
 
         def refuses(node: fx.Node, count: int) -> bool:
             judges = trials[:count] if self._scheme(node) is not None else plain
-            refused = bool(judges) and all(judge.refusal(node) for judge in judges)
-            return node not in known and refused
+            return node not in known and bool(judges) and all(j.refusal(node) for j in judges)
 
-        steps, counts = self._device.traits.steps_at_once, range(1, len(trials) + 1)
-        told = (partial(refuses, count=count) for count in counts)
-        return sum(expand(module, t, constants=known, steps_at_once=steps) for t in told) > 0
+        traits = replace(self._device.traits, longest_unrolled=self.longest_unrolled)
+        told = [lambda n, c=c: refuses(n, c + 1) for c in range(len(trials))]
+        return sum(expand(module, each, constants=known, traits=traits) for each in told) > 0
+
+    @property
+    def longest_unrolled(self) -> int:
+        """Recurrences of more steps are loops; 0 is never."""
+        return 0 if self.training else self._device.traits.longest_unrolled
 
     @property
     def has_int16(self) -> bool:
@@ -119,13 +120,11 @@ class TosaicQuantizer:
         return self.target or Target(self.schemes.env, Env.parse(self.schemes.env))
 
     def _trials(self, known: set[fx.Node]) -> list[Trial]:
-        """Those of the device, and of the host that takes what it refuses."""
         return [Trial(known, each, self._kind, self._scheme) for each in self._device.devices]
 
     def _float_trial(self, known: set[fx.Node]) -> list[front.Trial]:
         """For calls that are left in float, where the target has floats."""
-        has_floats = self.target is not None and "FP" in self.target.env.profiles
-        return [front.Trial(self._device, known)] if has_floats else []
+        return [front.Trial(self._device, known)] if "FP" in self._device.env.profiles else []
 
     def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
         """The integers that a call reads an operand in, or gives its result in."""
@@ -149,7 +148,7 @@ class TosaicQuantizer:
         others = {node for node in model.graph.nodes if _KEY in node.meta}
         self._made, self._specs = choices(model.graph, self.schemes), {}
         self._steps = Steps(model.graph.nodes)
-        trial, *hosts = self._trials(known)
+        trial, *_ = trials = self._trials(known)
         joined = joined_sums(model.graph, trial, self._scheme) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
         self._curves = curves_in(model.graph, joined, self._scheme, self._ends, trial, self._steps)
@@ -165,7 +164,7 @@ class TosaicQuantizer:
             elif self._is_bent(node):
                 self._bend(node, self._curves[node])
             elif node.op == "call_function":
-                done |= self._close(node, trial, joined.get(node, ()), hosts)
+                done |= self._close(node, trials, *joined.get(node, ()))
         self._come_in_once(model.graph)
         self._tell(set(known) | others)
         if isinstance(self.schemes.io, BoundarySpec):
@@ -192,17 +191,14 @@ class TosaicQuantizer:
                 if is_real(node) or choice.reason:
                     self.choices[node.name] = choice
 
-    def _close(
-        self, node: fx.Node, trial: Trial, before: tuple[fx.Node, ...], hosts: list[Trial]
-    ) -> set[fx.Node]:
+    def _close(self, node: fx.Node, trials: list[Trial], *before: fx.Node) -> set[fx.Node]:
         """Annotate a call with what rides on it, or say why not; what it is done with."""
         norm = norm_of(node) if self.training else None
         rider = self._rider(norm or node)
-        if rider is not None and trial.refusal(*before, node, rider) is not None:
-            rider = None
-        refusal = None if rider is not None else self._refusal(trial, *before, node)
-        if refusal is not None and any(self._refusal(t, *before, node) is None for t in hosts):
-            refusal = None
+        rider = None if rider and trials[0].refusal(*before, node, rider) else rider
+        refusals = (self._refusal(trial, *before, node) for trial in trials)
+        told = None if rider is not None else next(refusals)
+        refusal = told if told is None or None not in refusals else None
         if refusal is not None:
             self.refused[node.name] = refusal
             self._made[node] = self._made[node].refused(refusal.reason)
@@ -347,6 +343,10 @@ class TosaicQuantizer:
 
     def _border(self, node: fx.Node) -> None:
         """Real numbers that enter a branch or a loop, and those that come out."""
+        if torchapi.is_scan(node):
+            for part, spec in annotate_border(node, self._spec):
+                self._remember(part, spec)
+            return
         if self.target is not None and self.target.has_branches:
             inputs = {n: self._read(n, node) for n in node.all_input_nodes if is_real(n)}
             self._results(node, inputs, self._usual(node))

@@ -19,7 +19,7 @@ from tosaic.front.roles import is_real
 from tosaic.passes.match import hold
 
 _EMPTY = "tosaic.empty"
-_FUNCTIONS = {"cond": (1, 2), "while_loop": (0, 1)}  # which arguments they are
+_FUNCTIONS = {"cond": (1, 2), "while_loop": (0, 1), "tosaic_scan": (0,)}  # which arguments they are
 
 
 def region_calls(module: fx.GraphModule) -> Iterator[fx.Node]:
@@ -46,11 +46,16 @@ def apart(
     """
     held = {path: f for call in region_calls(module) for path, f in functions(module, call)}
     empty: dict[str, fx.GraphModule] = module.meta.pop(_EMPTY, {})
-    for path in held:
+    seen = {
+        path for call in region_calls(module) if torchapi.is_scan(call)
+        for path, _ in functions(module, call)
+    }  # fmt: skip
+    hidden = [path for path in held if path not in seen]  # the quantizer looks into a scan
+    for path in hidden:
         module.set_submodule(path, empty.get(path) or _nothing())
     made = step(module)
     if held:
-        made.meta[_EMPTY] = {path: torchapi.attribute(made, path) for path in held}
+        made.meta[_EMPTY] = {path: torchapi.attribute(made, path) for path in hidden}
     for path, function in held.items():
         made.set_submodule(path, apart(function, step))
     return made
@@ -68,6 +73,8 @@ def move_constants_in(module: fx.GraphModule) -> None:
         name = torchapi.target_name(call)
         operands: Any = (*call.args, ())
         kept: list[fx.Node] = list(operands[2]) if name == "while_loop" else []
+        if torchapi.is_scan(call):
+            kept = [*operands[1], *operands[2]]
         given: list[fx.Node] = list(operands[3])
         known = {len(kept) + i: _value(module, n) for i, n in enumerate(given)}
         values = {i: value for i, value in known.items() if value is not None}

@@ -58,11 +58,6 @@ class Scheme:
         return self.dtype is torch.int16
 
     @property
-    def rounds_by_data(self) -> bool:
-        """Whether weights are coarser than activations, so that how they are rounded decides."""
-        return self.weight_high - self.weight_low < (self.high - self.low) // 2
-
-    @property
     def env(self) -> str:
         """What a rule must lower to for its operator to be quantized."""
         return "+".join(("TOSA-1.0", "INT", *self._extensions))
@@ -102,7 +97,7 @@ class Scheme:
     def weight(self, axis: int, training: bool = False) -> QuantizationSpec:
         """With the channels of the output along an axis of the weights."""
         along = axis if self.per_channel else None
-        return _weight(along, self.weight_low, self.weight_high, self.rounds_by_data, training)
+        return _weight(along, self.weight_low, self.weight_high, training)
 
     def bias(
         self, source: fx.Node, weight: fx.Node, node: fx.Node, values: Tensor | None, repeats: int
@@ -165,15 +160,13 @@ def _stepped(
 
 
 @cache
-def _weight(
-    axis: int | None, low: int, high: int, by_data: bool, training: bool
-) -> QuantizationSpec:
+def _weight(axis: int | None, low: int, high: int, training: bool) -> QuantizationSpec:
     if axis is None:
-        made: Any = PerTensorWeightObserver.with_args(by_data=by_data)
+        made: Any = PerTensorWeightObserver
         if training:
             made = rounding(LEAST)
         return QuantizationSpec(torch.int8, made, low, high, torch.per_tensor_symmetric)
-    made = PerChannelWeightObserver.with_args(by_data=by_data)
+    made = PerChannelWeightObserver
     if training:
         made = rounding(LEAST, axis)
     return QuantizationSpec(torch.int8, made, low, high, torch.per_channel_symmetric, axis)

@@ -63,6 +63,15 @@ def name_of(node: fx.Node) -> str:
     return str(node.meta.get(_NAME, ""))
 
 
+def constant_name(node: fx.Node) -> str:
+    """The name of a constant by the call that reads it: its own may differ with the size."""
+    reader, value = next(iter(node.users), node), node
+    while reader.op == "call_module" and reader.users:  # an observer
+        reader, value = next(iter(reader.users)), reader
+    places = [n for n, each in enumerate(reader.all_input_nodes) if each is value]
+    return f"constant {places[:1]} of {name_of(reader)}"
+
+
 def adopt_names(module: fx.GraphModule, other: fx.GraphModule) -> None:
     """Give values the names of another size of the program, where both have the same calls."""
     for (_, ours), (_, theirs) in zip(parts_of(module), parts_of(other)):

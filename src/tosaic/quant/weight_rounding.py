@@ -8,6 +8,7 @@ seen go together (as in Frantar and others, "GPTQ", 2022, arXiv:2210.17323).
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -15,7 +16,7 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
-from tosaic.quant.correlation import Spread, damped, spread_of
+from tosaic.quant.correlation import Spread, spread_of
 
 _ROWS = 256  # places of an input that are looked at
 _BLOCK = 64  # terms whose errors are passed on at once
@@ -63,17 +64,13 @@ class Together:
         places = (0, *range(2, 2 + axes), 1, *range(2 + axes, 2 + 2 * axes))
         return x.permute(places).reshape(-1, self.groups * self.parts, self.terms)
 
-    def covariance(self) -> Tensor:
-        """Of the inputs, with more weight to each by itself."""
-        return damped(self._found(), self.count)
-
     def spread(self) -> Spread | None:
-        """The same in few bytes."""
-        return spread_of(self._found(), self.groups, self.parts, self.count) if self.count else None
-
-    def _found(self) -> Tensor:
+        """Their covariance in few bytes: what a file of ranges holds gives the same weights."""
+        if not self.count:
+            return None
         mean = self.first / self.count
-        return self.second / self.count - mean[:, :, None] * mean[:, None, :]
+        found = self.second / self.count - mean[:, :, None] * mean[:, None, :]
+        return spread_of(found, self.groups, self.parts, self.count)
 
 
 def together(layer: fx.Node, weight: Tensor) -> Together | None:
@@ -82,9 +79,7 @@ def together(layer: fx.Node, weight: Tensor) -> Together | None:
     return Together(layer, weight) if name in ("linear", "conv1d", "conv2d", "conv3d") else None
 
 
-def rounded(
-    weight: Tensor, steps: Tensor, limits: tuple[int, int], seen: Together | Spread
-) -> Tensor | None:
+def rounded(weight: Tensor, steps: Tensor, limits: tuple[int, int], seen: Spread) -> Tensor | None:
     """Integers of a weight [O, ...], one term after the other; those that count most come first.
 
     None where the data is too large or too alike to say which rounding is better.
@@ -119,6 +114,26 @@ def rounded(
         real[:, :, stop:] -= errors.transpose(1, 2).contiguous() @ left[:, start:stop, stop:]
     whole = levels[:, order.argsort()].transpose(1, 2).reshape(apart.shape).transpose(1, 2)
     return whole.reshape(weight.shape)
+
+
+def taps_inside(layer: fx.Node, sizes: Sequence[int]) -> Tensor:
+    """The share of results for which each tap of a kernel lies inside of the input."""
+    shares, source = torch.ones(1, dtype=torch.float64), layer.all_input_nodes[0]
+    while source.op == "call_module":  # an observer
+        source = source.all_input_nodes[0]
+    bound = torchapi.bound_arguments(layer)
+    shape = torchapi.known_shape(source.meta["val"])
+    if not sizes or shape is None or bound.get("transposed") or "transpose" in str(layer.target):
+        return torch.ones(math.prod(sizes), dtype=torch.float64)
+    axes = len(sizes)
+    strides, gaps = (_each(bound.get(key), axes) for key in ("stride", "dilation"))
+    padding = _padding(bound.get("padding", 0), sizes, gaps)
+    for count, size, step, gap, (low, high) in zip(shape[-axes:], sizes, strides, gaps, padding):
+        ends = torch.arange(0, count + low + high - (size - 1) * gap, step) - low
+        places = ends + gap * torch.arange(size)[:, None]
+        along = ((places >= 0) & (places < count)).double().mean(1)
+        shares = (shares[:, None] * along).flatten()
+    return shares
 
 
 def _each(given: Any, axes: int) -> tuple[int, ...]:

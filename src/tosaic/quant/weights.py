@@ -33,13 +33,13 @@ class WeightObserver(UniformQuantizationObserverBase):
 
     A channel with a bias that would not fit its accumulator gets a larger scale, so that it does:
     beside such a bias the finer digits of the products do not show. Of few integers none are spent
-    on magnitudes that are rare: the scale is the one of least error. ``by_data`` says that
-    calibration may choose other integers than the nearest ones.
+    on magnitudes that are rare: the scale is the one of least error. Calibration may choose other
+    integers than the nearest ones.
     """
 
-    def __init__(self, ch_axis: int | None = None, by_data: bool = False, **options: Any) -> None:
+    def __init__(self, ch_axis: int | None = None, **options: Any) -> None:
         super().__init__(**{"eps": LEAST, **options})
-        self.ch_axis, self.by_data = ch_axis, by_data
+        self.ch_axis = ch_axis
         self.biases: list[BiasObserver] = []
         self.scale: Tensor | None = None
         self.levels: Tensor | None = None  # if they are not the nearest ones

@@ -17,8 +17,8 @@ from tosaic.report.page import Page, page_of
 
 _STYLES = ("style.css",)
 _SCRIPTS = (
-    "basics.js", "graph.js", "treemap.js", "layers.js", "arena.js", "accuracy.js", "details.js",
-    "search.js", "tables.js", "main.js",
+    "dom.js", "basics.js", "graph.js", "treemap.js", "layers.js", "arena.js", "accuracy.js",
+    "details.js", "search.js", "tables.js", "main.js",
 )  # fmt: skip
 
 
@@ -46,13 +46,17 @@ def write_report(
 
 def html(page: Page) -> str:
     """The page as one file: styles, scripts and data inside of it."""
-    data = json.dumps(page.data(), separators=(",", ":"), allow_nan=False)
+    return composed("page.html", _STYLES, _SCRIPTS, page.data())
+
+
+def composed(template: str, styles: Iterable[str], scripts: Iterable[str], data: Any) -> str:
+    """A page of assets with its data inside of it."""
     parts = {
-        "STYLE": "\n".join(map(_asset, _STYLES)),
-        "DATA": _inert(data),
-        "SCRIPT": '"use strict";\n(() => {\n' + "\n".join(map(_asset, _SCRIPTS)) + "\n})();",
+        "STYLE": "\n".join(map(asset, styles)),
+        "DATA": _inert(json.dumps(data, separators=(",", ":"), allow_nan=False)),
+        "SCRIPT": '"use strict";\n(() => {\n' + "\n".join(map(asset, scripts)) + "\n})();",
     }
-    text = _asset("page.html")
+    text = asset(template)
     for name, part in parts.items():
         before, mark, after = text.partition(f"/*{name}*/")
         assert mark, name
@@ -66,5 +70,6 @@ def _inert(data: str) -> str:
 
 
 @cache
-def _asset(name: str) -> str:
+def asset(name: str) -> str:
+    """The text of a style, a script or a page."""
     return (resources.files(__package__) / "assets" / name).read_text(encoding="utf-8")

@@ -34,7 +34,6 @@ _SAYINGS = (
     (r"axis|axes|rank|dimension|shape",
      "Reshape so that the call has fewer or smaller axes, or split it along one."),
 )  # fmt: skip
-_OTHERWISE = "Change the call so that the reason does not hold, or leave it: it runs on the CPU."
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,9 +94,9 @@ def told(refusal: Refusal, node: int, own: Sayings = ()) -> Told:
 
 
 def advice(reason: str, own: Sayings = ()) -> str:
-    """What a user can do, by what the reason is about."""
+    """What a user can do, by what the reason is about; nothing where that is not known."""
     known = (say for pattern, say in (*own, *_SAYINGS) if re.search(pattern, reason, re.IGNORECASE))
-    return next(known, _OTHERWISE)
+    return next(known, "")
 
 
 def _lines(file: str, line: int) -> tuple[Line, ...]:

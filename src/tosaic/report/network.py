@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -66,10 +66,34 @@ class Network:
 
         They are stretches of that order, so no way leads out of a group and back into it.
         """
+        return self._stretches(lambda node: node.loc if node.graph >= 0 else None)
+
+    def modules(self, most: int = 60) -> list[list[int]]:
+        """Neighbours that are in one module, as deep in the model as so many groups allow.
+
+        An operator of a graph that no module has, as a rescaling, belongs to those before it.
+        """
+        paths = [node.loc.module.split(".") if node.loc else [""] for node in self.nodes]
+        found: list[list[int]] = []
+        for depth in range(max(map(len, paths), default=1), 0, -1):
+            keys, last = dict[int, Any](), dict[tuple[int, str], Any]()
+            for node, path in zip(self.nodes, paths):
+                own, home = ".".join(path[:depth]) or None, (node.graph, node.place)
+                if own is None and node.graph >= 0:
+                    own = last.get(home)
+                keys[id(node)] = last[home] = own
+            found = self._stretches(lambda node, keys=keys: keys[id(node)])  # type: ignore[misc]
+            if len(found) <= most:
+                break
+        return found
+
+    def _stretches(self, key_of: Callable[[Node], Any]) -> list[list[int]]:
+        """Runs of nodes in one graph and place with the same key; those with none are alone."""
         found: list[list[int]] = []
         last: Any = None
         for index, node in enumerate(self.nodes):
-            key = (node.graph, node.place, node.loc) if node.loc and node.graph >= 0 else None
+            own = key_of(node)
+            key = None if own is None else (node.graph, node.place, own)
             if key is None or key != last:
                 found.append([])
             found[-1].append(index)
@@ -83,10 +107,7 @@ def network_of(artifact: Artifact) -> Network:
     for number, node in enumerate(artifact.program.inputs):
         made.port("input", number, node)
     for piece in artifact.partition.pieces:
-        if piece.graph is None:
-            made.call(piece)
-        else:
-            made.graph(piece, piece.graph)
+        made.piece(piece)
     for number, result in enumerate(artifact.program.outputs):
         if isinstance(result, fx.Node):
             made.result(number, result)
@@ -118,6 +139,25 @@ class _Maker:
 
     def result(self, number: int, node: fx.Node) -> None:
         self._join(self._add(Node(f"output {number}", PORT)), node)
+
+    def piece(self, piece: Piece) -> None:
+        """A graph, a call, or the step of a loop in the place of the loop."""
+        if piece.graph is not None:
+            self.graph(piece, piece.graph)
+        elif piece.step is None:
+            self.call(piece)
+        else:
+            self._pass(zip(piece.step.inputs, piece.inputs))
+            for part in piece.parts:
+                self.piece(part)
+            ends = piece.step.outputs
+            self._pass((item, ends[int(str(item.args[1]))]) for item in piece.outputs)
+
+    def _pass(self, pairs: Iterable[tuple[fx.Node, fx.Node]]) -> None:
+        """Values that are others under another name."""
+        for node, source in pairs:
+            if source in self.made:
+                self.made[node] = self.made[source]
 
     def call(self, piece: Piece) -> None:
         """A call that stays in PyTorch."""

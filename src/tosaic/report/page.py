@@ -58,6 +58,7 @@ class Page:
     peak_macs: int = 0
     lines: dict[str, str] = field(default_factory=dict)
     facts: list[tuple[str, str]] = field(default_factory=list)
+    fall: str = ""
 
     def data(self) -> Any:
         """The same as plain data, for JSON."""
@@ -71,7 +72,7 @@ def page_of(artifact: Artifact, title: str, comparison: Comparison | None) -> Pa
     groups = network.groups()
     return Page(
         title, artifact.target, artifact.report, list(map(_node, network.nodes)), network.edges,
-        {"layers": _view(network, groups),
+        {"modules": _view(network, network.modules()), "layers": _view(network, groups),
          "operators": _view(network, [[n] for n in range(len(network.nodes))])},
         arena.arenas(artifact.partition.graphs, artifact.delegates, network),
         [
@@ -80,7 +81,7 @@ def page_of(artifact: Artifact, title: str, comparison: Comparison | None) -> Pa
         ],
         _measured(comparison.layers, artifact.program, network, groups) if comparison else [],
         list(comparison.outputs) if comparison else [],
-        artifact.device.peak_macs, _lines(network), list(_facts(artifact)),
+        artifact.device.peak_macs, _lines(network), list(_facts(artifact)), _fall(comparison),
     )  # fmt: skip
 
 
@@ -129,6 +130,14 @@ def _measured(
         elif node.all_input_nodes:
             own[node.name] = own.get(node.all_input_nodes[0].name, -1)
     return [Measured(layer, own.get(layer.name, -1)) for layer in layers]
+
+
+def _fall(comparison: Comparison | None) -> str:
+    """Where the ratio falls, in a few words."""
+    if comparison is None or (layer := comparison.fall) is None:
+        return ""
+    before = layer.sqnr + comparison.lost(layer)
+    return f"falls at {layer.name}, {before:.0f} to {layer.sqnr:.0f} dB"
 
 
 def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:

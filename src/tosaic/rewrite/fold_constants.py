@@ -16,8 +16,6 @@ from tosaic.ir.graph import Array, Const, Graph, Op, Value
 from tosaic.rewrite.match import Matcher, rewrite
 from tosaic.spec.dtypes import I32, SHAPE
 
-# A result of this many bytes may be larger than what it is made from.
-SMALL = 4096
 # The numbers of larger constants are not looked at to find equal ones, but for their first bytes.
 GLANCE = 256
 _MOVES = {"RESHAPE", "TRANSPOSE", "SLICE", "REVERSE", "IDENTITY"}
@@ -32,7 +30,7 @@ def compute(m: Matcher, op: Op) -> Value | None:
     kinds = {v.dtype for v in (*op.ins, *op.outs)}
     if op.outs[0].dtype is SHAPE or not kinds <= TORCH.keys():
         return None
-    if _bytes(op.outs[0]) > max(SMALL, sum(map(_bytes, op.ins))):
+    if _bytes(op.outs[0]) > max(m.traits.folded_bytes, sum(map(_bytes, op.ins))):
         return None
     if m.traits.fuses_widening and widens(op):
         return None

@@ -19,6 +19,7 @@ from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import accumulator, zero_point
 from tosaic.spec import dtypes as d
 
+_BYTES = 254  # places, and one more on each side
 _MOST_PICKS = 1 << 20
 
 
@@ -179,7 +180,40 @@ def hits(b: Lowering, index: Value, size: int) -> Value:
     if numbers is not None:
         return b.const(numbers[:, None, :] == np.arange(size)[:, None], d.BOOL)
     which = b.reshape(countable(b, index), (index.shape[0], 1, index.shape[1]))
-    return small_compared(b, "==", which, b.const(np.arange(size).reshape(1, size, 1), which.dtype))
+    places = np.arange(size).reshape(1, size, 1)
+
+    def plain() -> Value:
+        return b.EQUAL(which, b.const(places, which.dtype))
+
+    def in_bytes() -> Value:
+        """Without EQUAL, a difference of int8: an index that is none stays beside all places."""
+        if which.dtype is not d.I32:
+            raise Unsupported("only integers are compared by their difference")
+        if size > _BYTES:
+            return by_digits()
+        limited = b.MINIMUM(b.MAXIMUM(which, b.number(-1, which)), b.number(size, which))
+        byte = b.with_quant(b.levels(limited, d.I8, zero=-127), Quant(1.0, -127))
+        known_places = b.with_quant(b.const(places - 127, d.I8), Quant(1.0, -127))
+        return masks.compared(b, "==", byte, known_places)
+
+    def by_digits() -> Value:
+        """A place is hit if both of its digits are."""
+        bits = (size.bit_length() + 1) // 2
+        flat = b.reshape(which, index.shape)
+        high = _group(b, flat, bits)
+        low = b.SUB(flat, b.LOGICAL_LEFT_SHIFT(high, b.number(bits, high)))
+        count, groups, wanted = index.shape[0], -(-size >> bits), index.shape[1]
+        found = masks.both(
+            b, b.reshape(hits(b, high, groups), (count, groups, 1, wanted)),
+            b.reshape(hits(b, low, 1 << bits), (count, 1, 1 << bits, wanted)),
+        )  # fmt: skip
+        whole = b.reshape(found, (count, groups << bits, wanted))
+        return take(b, b.with_quant(whole, found.quant), 1, range(size))
+
+    def wide() -> Value:
+        return small_compared(b, "==", which, b.const(places, which.dtype))
+
+    return first(b, plain, in_bytes, wide)
 
 
 def picked(b: Lowering, picks: Value, rows: Value) -> Value:

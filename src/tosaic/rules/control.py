@@ -13,8 +13,10 @@ from tosaic.errors import Unsupported
 from tosaic.front.registry import rule
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Op, Value
+from tosaic.lowering.alternatives import data_movement as moves
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.walk import Region
+from tosaic.rules.move import cat, select, stack
 
 
 def _tensors(values: Sequence[Any]) -> list[Value]:
@@ -82,6 +84,31 @@ def while_loop(
     _pass_on(b, body, len(passed))
     results = b.results("WHILE_LOOP", *start, *passed, regions=(test, body))
     return [b.with_quant(r, v.quant) for r, v in zip(results, start)]
+
+
+@rule("tosaic_scan", policy="NONE")
+def scan(
+    b: Lowering, step: Region, carried: Sequence[Any], xs: Sequence[Any], read: Sequence[Any],
+    count: int, axes: Sequence[int], back: bool, block: int,
+) -> list[Value]:  # fmt: skip
+    """A recurrence step by step, in one graph."""
+    state, lines, others = _tensors(carried), _tensors(xs), _tensors(read)
+    made: list[list[Value]] = []
+    for index in reversed(range(count)) if back else range(count):
+        elements = [
+            moves.piece(b, line, axis, index * block, (index + 1) * block)
+            if block else select(b, line, axis, index)
+            for line, axis in zip(lines, axes)
+        ]  # fmt: skip
+        given = [*state, *elements, *others]
+        body = step.lower(b, given, f"{b.graph.name}_{index}", {})
+        results = _written_out(b, body, [v for v in given if not v.is_const])
+        _same_meaning(state, results, "what a loop begins with and what its step gives")
+        state = results[: len(state)]
+        made.append(results[len(state) :])
+    kinds = zip(*(reversed(made) if back else made))
+    join = cat if block else stack
+    return [*state, *(join(b, list(kind), axis) for kind, axis in zip(kinds, axes[len(lines) :]))]
 
 
 def _pass_on(b: Lowering, body: Graph, count: int) -> None:

@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from tosaic.errors import Unsupported
-from tosaic.spec.dtypes import BLOCK, F32, SHAPE, DType, TensorType, dtype
+from tosaic.spec.dtypes import BLOCK, F32, SHAPE, UNKNOWN, DType, TensorType, dtype
 from tosaic.spec.env import Env
 from tosaic.spec.table import ENUMS, Attr, OpDef, Operand, Results, Site
 
@@ -26,6 +26,7 @@ def resolve(
 
     ``consts(i)`` gives the value of operand i as an array, or None. ``outs`` are the results as
     a file states them, checked against what the table says, or just wanted element types.
+    Where sizes are unknown, what follows from them is checked when they are known.
     """
     site = Site(op, env, _pair(op, ins), attrs, consts, regions)
     _check_attrs(op, attrs)
@@ -33,6 +34,8 @@ def resolve(
         _check_shape(site, operand, given)
     _check_consts(site)
     _bind_types(site, outs)
+    if not _is_sized(site):
+        return _declared(site, outs)
     results = _results(site, outs)
     for check in op.checks:
         problem = check(site)
@@ -108,7 +111,7 @@ def _check_shape(site: Site, operand: Operand, given: TensorType) -> None:
         if isinstance(dim, int):
             if size != dim:
                 raise Unsupported(f"{name} must have {dim} elements, not {size}")
-        elif site.dims.setdefault(dim, size) != size:
+        elif UNKNOWN not in (size, site.dims.get(dim)) and site.dims.setdefault(dim, size) != size:
             raise Unsupported(f"{name} has {dim} = {size}, where {site.dims[dim]} is needed")
     if operand.variadic:
         count = len(site.list(operand.name))
@@ -132,6 +135,8 @@ def check_level(name: str, given: TensorType, env: Env) -> None:
         raise Unsupported(f"{name} has rank {len(shape)}; level {level.name} allows {most}")
     size = 1
     for dim in shape:
+        if dim == UNKNOWN and env.has("shape"):
+            continue
         if dim < 1:
             raise Unsupported(f"{name} has shape {list(shape)}; every dimension must be 1 or more")
         size *= dim
@@ -143,9 +148,9 @@ def check_level(name: str, given: TensorType, env: Env) -> None:
 
 
 def _check_consts(site: Site) -> None:
-    dynamic = "dynamic" in site.env.extensions
-    for index, (operand, _) in enumerate(site.ins):
-        lifted = dynamic and not operand.always_const
+    dynamic, shapes = (site.env.has(name) for name in ("dynamic", "shape"))
+    for index, (operand, given) in enumerate(site.ins):
+        lifted = (dynamic and not operand.always_const) or (shapes and given.dtype is SHAPE)
         if operand.const and not lifted and site.consts(index) is None:
             reason = f"{operand.name} must be a compile-time constant"
             raise Unsupported(f"{site.op.name}: {reason}")
@@ -242,6 +247,29 @@ def _results(site: Site, outs: Sequence[TensorType | DType] | None) -> tuple[Ten
         check_level(f"{site.op.name}: {operand.name}", result, site.env)
         found.append(result)
     return tuple(found)
+
+
+def _is_sized(site: Site) -> bool:
+    """Whether all sizes are known that results and conditions follow from."""
+    return all(
+        given.is_known and (given.dtype is not SHAPE or site.consts(index) is not None)
+        for index, (_, given) in enumerate(site.ins)
+    )
+
+
+def _declared(site: Site, outs: Sequence[TensorType | DType] | None) -> tuple[TensorType, ...]:
+    """The results as the graph has them; their types alone follow from the table."""
+    found = tuple(out for out in outs or () if isinstance(out, TensorType))
+    results = site.op.results
+    if len(found) != len(outs or ()) or bool(found) is not bool(results):
+        raise Unsupported(f"{site.op.name}: the result's shape cannot be known here")
+    for index, out in enumerate(found):
+        operand = results[min(index, len(results) - 1)]
+        wanted = _result_dtype(site, operand, out)
+        if out.dtype is not wanted:
+            raise Unsupported(f"{site.op.name}: {operand.name} must be {wanted}, not {out.dtype}")
+        check_level(f"{site.op.name}: {operand.name}", out, site.env)
+    return found
 
 
 def _result_dtype(site: Site, operand: Operand, given: TensorType | DType | None) -> DType:

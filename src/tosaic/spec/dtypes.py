@@ -73,6 +73,7 @@ I64 = DType("i64", 17, "int", 64, np.int64, "i64")
 MXI8 = DType("mxi8", 18, "mx", 8, np.int8, "!tosa.mxint8")
 
 
+UNKNOWN = -1  # a size that is known when the graph runs
 BLOCK = 32  # elements along the last axis that share a scale
 
 
@@ -106,7 +107,10 @@ def fits_int4(low: int, high: int) -> bool:
 
 @dataclass(frozen=True, slots=True)
 class TensorType:
-    """Element type and shape; a shape value of n dimensions is ``TensorType(SHAPE, (n,))``."""
+    """Element type and shape; a shape value of n dimensions is ``TensorType(SHAPE, (n,))``.
+
+    A size that inputs choose is UNKNOWN.
+    """
 
     dtype: DType
     shape: tuple[int, ...]
@@ -117,6 +121,11 @@ class TensorType:
     @property
     def rank(self) -> int:
         return len(self.shape)
+
+    @property
+    def is_known(self) -> bool:
+        """Whether every size is known before the graph runs."""
+        return UNKNOWN not in self.shape
 
     @property
     def size(self) -> int:

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
+from tosaic.errors import InvalidInput
+
 if TYPE_CHECKING:
     from tosaic.lowering.target import Target
 
@@ -31,3 +33,16 @@ class Family:
     def has(self, name: str) -> bool:
         is_parsed = bool(self.prefix) and name.upper().startswith(self.prefix.upper())
         return name in self.names or is_parsed
+
+
+_UNITS = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30}
+
+
+def bytes_of(text: str) -> int:
+    """Bytes, as 393216, 384K, 384KiB or 2M."""
+    plain = text.lower().removesuffix("b").removesuffix("i").strip()
+    digits = plain.rstrip("kmg")
+    unit = plain[len(digits) :]
+    if not digits.isdigit() or unit not in _UNITS:
+        raise InvalidInput(f"'{text}' is no size: write it as 393216, 384K or 2M")
+    return int(digits) * _UNITS[unit]

@@ -38,6 +38,8 @@ class Constants:
         extent = self._extent(table, TENSOR.OFFSET, TENSOR.DATA)
         if extent is None or not kind.size:
             return None
+        if not kind.is_known:
+            raise InvalidGraph(f"constant {value.name} of {kind} has an unknown size")
         if kind.dtype.kind != "block":
             return self._const(value, extent, packing.data_size(kind))
         scales = self._extent(table, TENSOR.SCALE_OFFSET, TENSOR.SCALE_DATA) or (0, 0)

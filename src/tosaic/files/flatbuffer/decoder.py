@@ -18,7 +18,7 @@ from tosaic.files.flatbuffer.schema import BLOCK, GRAPH, OPERATOR, REGION, SHAPE
 from tosaic.ir.build import shape_result
 from tosaic.ir.graph import Graph, Loc, Op, Value
 from tosaic.spec import BY_CODE, OPS, everything
-from tosaic.spec.dtypes import BLOCK_ELEMENTS, BLOCKS, F8UE8M0, DType, TensorType
+from tosaic.spec.dtypes import BLOCK_ELEMENTS, BLOCKS, F8UE8M0, UNKNOWN, DType, TensorType
 from tosaic.spec.dtypes import BY_CODE as DTYPES
 from tosaic.spec.dtypes import SHAPE as SHAPE_TYPE
 from tosaic.spec.env import LEVELS
@@ -169,9 +169,9 @@ class _BlockDecoder:
             reason = "is of type shape, which belongs in the block's list of shapes"
         elif len(shape) > _MOST_RANK:
             reason = f"has rank {len(shape)}; no level of TOSA allows more than {_MOST_RANK}"
-        elif shape and min(shape) < 0:
+        elif shape and min(shape) < (0 if self.file.version < (1, 1) else UNKNOWN):
             dynamic = "dynamic " if -1 in shape else ""
-            reason = f"has the {dynamic}shape {list(shape)}; Tosaic needs every dimension known"
+            reason = f"has the {dynamic}shape {list(shape)}; TOSA 1.0 has known sizes alone"
         if reason or dtype is None:
             name = shown(table.string(TENSOR.NAME, f"the name of {table.what}"))
             raise InvalidGraph(f"tensor {name} {reason}")

@@ -11,7 +11,7 @@ from tosaic.files.flatbuffer.attributes import encode
 from tosaic.files.flatbuffer.writer import FlatbufferWriter
 from tosaic.ir.graph import Const, Graph, Loc, Op, Value
 from tosaic.spec import OPS
-from tosaic.spec.dtypes import F8UE8M0, SHAPE, TensorType
+from tosaic.spec.dtypes import F8UE8M0, SHAPE, UNKNOWN, TensorType
 from tosaic.spec.env import LEVELS
 from tosaic.spec.table import OpDef
 
@@ -98,7 +98,8 @@ class FileEncoder:
     ) -> int:
         """A tensor's table, or a shape's."""
         file = self.file
-        if any(not 0 <= size < 1 << 31 for size in kind.shape):
+        least = 0 if self.version[:2] < (1, 1) or const is not None else UNKNOWN
+        if any(not least <= size < 1 << 31 for size in kind.shape):
             raise InvalidGraph(f"{name} of {kind} has a dimension that no file holds")
         data, scales = self._const(name, kind, const) if const is not None else (None, None)
         if kind.dtype is SHAPE:

@@ -52,6 +52,7 @@ from tosaic.front.torchapi.programs import (
     with_own_operators,
     written,
 )
+from tosaic.front.torchapi.scan import SCAN, ScanCall, is_scan, scan_of
 from tosaic.front.torchapi.standin import (
     computed_beside,
     give_fakes,
@@ -74,10 +75,12 @@ from tosaic.front.torchapi.trees import (
 
 __all__ = [
     "FFT2D",
+    "SCAN",
     "WRITTEN_AS",
     "Effects",
     "FreeSize",
     "FreeSizes",
+    "ScanCall",
     "aliases",
     "argument_names",
     "arguments_of",
@@ -109,6 +112,7 @@ __all__ = [
     "is_pointwise",
     "is_region_call",
     "is_repeatable",
+    "is_scan",
     "is_stand_in",
     "is_written_as_text",
     "known_shape",
@@ -127,6 +131,7 @@ __all__ = [
     "quiet",
     "reshape_views",
     "same_shape",
+    "scan_of",
     "stand_in_beside",
     "stated_sizes",
     "structure",

@@ -35,6 +35,7 @@ from tosaic.front.torchapi.trees import register_dataclass
 from tosaic.front.torchapi.tried import warn_if_untried
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"  # a logger
+_FAKES = "torch._subclasses.fake_tensor"  # another
 _PLAIN_INPUTS = {
     InputKind.USER_INPUT,
     InputKind.PARAMETER,
@@ -114,7 +115,7 @@ def _untold() -> Iterator[None]:
     """Without torch's own account of a failure, which prints the graph so far."""
     from torch.export import _trace  # imported by whoever exports, which not everybody does
 
-    loggers = [logging.getLogger(name) for name in (_trace.__name__, _SHAPES)]
+    loggers = [logging.getLogger(name) for name in (_trace.__name__, _SHAPES, _FAKES)]
     silence = logging.Filter("nothing of this name")
     for log in loggers:
         log.addFilter(silence)

@@ -9,11 +9,11 @@
   // Calls that only move values have those of the call before.
   const same = (a, b) => a.layer.sqnr === b.layer.sqnr && a.layer.max_error === b.layer.max_error && a.layer.saturation === b.layer.saturation;
   const told = layers.filter((m, i) => i === 0 || !layers.slice(Math.max(0, i - 40), i).some((earlier) => same(earlier, m)) || m.layer.op === "input");
-  const stage = el("div", { class: "stage", style: { height: "230px" } });
+  const stage = el("div", { class: "stage", style: { height: "300px" } });
   const canvas = el("canvas", { id: "sqnr", role: "img", "aria-label": "Signal-to-noise ratio by layer" });
   stage.append(canvas);
   body.append(stage);
-  const pad = { left: 68, right: 16, top: 16, bottom: 44 };
+  const pad = { left: 68, right: 16, top: 16, bottom: 124 }, NAMES = 84;
   const finite = told.map((m) => m.layer.sqnr).filter((x) => x !== null);
   const top = Math.ceil((Math.max(20, ...finite) + 4) / 10) * 10, low = Math.min(0, Math.floor(Math.min(0, ...finite) / 10) * 10);
   const most = Math.max(0.01, ...told.map((m) => m.layer.saturation));
@@ -31,12 +31,20 @@
       c.fillStyle = css("--faint");
       c.fillText(d + " dB", pad.left - 8, place.y(d) + 4);
     }
-    c.fillText("saturated", pad.left - 8, height - 14);
-    const step = w / told.length;
+    c.fillText("saturated", pad.left - 8, height - NAMES - 12);
+    const step = w / told.length, every = Math.max(1, Math.ceil(13 / step));
+    told.forEach((m, i) => {  // as many names as there is room for, along the axis
+      if (i % every) return;
+      c.save();
+      c.translate(place.x(i) + 4, height - NAMES + 6);
+      c.rotate(-Math.PI / 2);
+      c.fillText(m.layer.name.length > 12 ? m.layer.name.slice(0, 5) + "…" + m.layer.name.slice(-6) : m.layer.name, 0, 0);
+      c.restore();
+    });
     told.forEach((m, i) => {
       const tall = m.layer.saturation ? Math.max(2, 26 * Math.sqrt(m.layer.saturation / most)) : 0;
       c.fillStyle = css("--bad");
-      c.fillRect(place.x(i) - Math.min(step * 0.35, 6), height - 8 - tall, Math.min(step * 0.7, 12), tall);
+      c.fillRect(place.x(i) - Math.min(step * 0.35, 6), height - NAMES - 4 - tall, Math.min(step * 0.7, 12), tall);
     });
     c.strokeStyle = css("--accent");
     c.lineWidth = 1.5;
@@ -71,19 +79,19 @@
 
   // The table, worst first unless asked otherwise.
   const columns = [
-    ["Layer", (m) => m.layer.name], ["Operator", (m) => plainName(m.layer.op)], ["Where", (m) => where(m.layer)],
+    ["Layer", (m) => m.layer.name], ["Operator", (m) => plainName(m.layer.op), null, "wide"], ["Where", (m) => where(m.layer)],
     ["SQNR", (m) => m.layer.sqnr === null ? Infinity : m.layer.sqnr, (m) => decibels(m.layer.sqnr)],
-    ["Largest error", (m) => m.layer.max_error, (m) => real(m.layer.max_error)],
+    ["Largest error", (m) => m.layer.max_error, (m) => real(m.layer.max_error), "wide"],
     ["Saturated", (m) => m.layer.saturation, (m) => m.layer.saturation ? percent(m.layer.saturation, 2) : ""],
   ];
   let order = 3, sign = 1;
   const rows = el("tbody");
-  const heads = columns.map(([name, , shown], i) => el("th", { class: shown ? "num" : "" }, el("button", { type: "button", onclick: () => { sign = order === i ? -sign : i > 3 ? -1 : 1; order = i; fillTable(); } }, name)));
+  const heads = columns.map(([name, , shown, more], i) => el("th", { class: (shown ? "num " : "") + (more || "") }, el("button", { type: "button", onclick: () => { sign = order === i ? -sign : i > 3 ? -1 : 1; order = i; fillTable(); } }, name)));
   function fillTable() {
     const key = columns[order][1];
     const list = [...told].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * sign);
     rows.replaceChildren(...list.map((m) => {
-      const row = el("tr", { class: m.group >= 0 ? "link" : "", onclick: () => go(m) }, columns.map(([, value, shown]) => el("td", { class: shown ? "num" : "wrap" }, String((shown || value)(m)))));
+      const row = el("tr", { class: m.group >= 0 ? "link" : "", onclick: () => go(m) }, columns.map(([, value, shown, more]) => el("td", { class: (shown ? "num " : "wrap ") + (more || "") }, String((shown || value)(m)))));
       row.group = m.group;
       return row;
     }));

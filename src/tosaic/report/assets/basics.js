@@ -1,59 +1,5 @@
-// What all parts of the page share: the data, selection, elements, numbers and colours.
-const data = JSON.parse(document.getElementById("data").textContent);
+// What all parts of the report share: selection, sizes and colours.
 const nodes = data.nodes;
-const byId = (id) => document.getElementById(id);
-
-// An element with properties and children. Text is always text: names come from models.
-function el(tag, props = {}, ...children) {
-  const made = document.createElement(tag);
-  for (const [key, value] of Object.entries(props)) {
-    if (value === undefined || value === null || value === false) continue;
-    if (key === "style") Object.assign(made.style, value);
-    else if (key.startsWith("on")) made.addEventListener(key.slice(2), value);
-    else if (key === "class") made.className = value;
-    else made.setAttribute(key, value === true ? "" : value);
-  }
-  made.append(...children.flat().filter((child) => child !== null && child !== undefined));
-  return made;
-}
-
-function svg(tag, props = {}, ...children) {
-  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
-  for (const [key, value] of Object.entries(props)) made.setAttribute(key, value);
-  made.append(...children);
-  return made;
-}
-
-// Buttons of which one is pressed.
-function choices(id, options, chosen, change) {
-  const box = byId(id);
-  const buttons = options.map(([value, label, title]) =>
-    el("button", { type: "button", "aria-pressed": String(value === chosen), title,
-      onclick: () => press(value) }, label));
-  box.replaceChildren(...buttons);
-  function press(value) {
-    buttons.forEach((b, i) => b.setAttribute("aria-pressed", String(options[i][0] === value)));
-    change(value);
-  }
-  return press;
-}
-
-const whole = (n) => Math.round(n).toLocaleString("en-US");
-const percent = (part, digits = 1) => (100 * part).toFixed(digits) + " %";
-function short(n) {
-  const units = ["", "k", "M", "G", "T"];
-  let unit = 0;
-  while (Math.abs(n) >= 999.5 && unit < units.length - 1) { n /= 1000; unit++; }
-  return (unit && Math.abs(n) < 99.95 ? n.toFixed(1) : Math.round(n)) + (unit ? " " + units[unit] : "");
-}
-function bytes(n) {
-  const units = ["B", "KiB", "MiB", "GiB"];
-  let unit = 0;
-  while (n >= 1024 && unit < units.length - 1) { n /= 1024; unit++; }
-  return (unit && n < 100 ? n.toFixed(1) : Math.round(n)) + " " + units[unit];
-}
-const real = (x) => x === null || x === undefined ? "∞" : Math.abs(x) >= 1e5 || (x && Math.abs(x) < 1e-3) ? x.toExponential(2) : String(+x.toPrecision(4));
-const decibels = (x) => x === null || x === undefined ? "exact" : x.toFixed(1) + " dB";
 const sizes = (shape) => shape.length ? shape.join("×") : "scalar";
 const wired = (wire) => wire.dtype + " " + sizes(wire.shape);
 
@@ -95,13 +41,22 @@ const plainName = (name) => name.replace(/^(aten|quantized_decomposed|torchao)\.
 
 // Views: "layers" joins the operators of a call, "operators" shows each.
 const views = data.views;
-for (const view of Object.values(views)) {
+for (const [name, view] of Object.entries(views)) {
   view.of = [];
   view.members.forEach((members, index) => members.forEach((n) => { view.of[n] = index; }));
   view.after = view.members.map(() => []);
   view.before = view.members.map(() => []);
   view.edges.forEach(([start, end], e) => { view.after[start].push(e); view.before[end].push(e); });
-  view.items = view.members.map(summary);
+  view.items = view.members.map((members) => name === "modules" ? folded(members) : summary(members));
+}
+
+// A module with all that is in it, under the path that its parts share.
+function folded(members) {
+  const item = summary(members), paths = members.map((n) => (nodes[n].loc || {}).module).filter(Boolean).map((path) => path.split("."));
+  if (!paths.length) return item;
+  const shared = paths[0].filter((part, i) => paths.every((path) => path.slice(0, i + 1).join(".") === paths[0].slice(0, i + 1).join("."))).join(".");
+  if (members.length < 2 || !shared) return item;
+  return { ...item, label: shared, module: `${whole(members.length)} operators` };
 }
 
 function summary(members) {
@@ -133,7 +88,7 @@ const lineOf = (loc) => loc && loc.file ? loc.file + ":" + loc.line : "";
 // What to measure cost by: cycles where a device has them.
 const METRICS = [
   ["cycles", "Cycles", (i) => i.cycles, (n) => short(n) + " cycles"],
-  ["traffic", "Traffic", (i) => i.traffic, bytes],
+  ["traffic", "Memory traffic", (i) => i.traffic, bytes],
   ["macs", "Multiplications", (i) => i.macs, (n) => short(n)],
   ["weights", "Weights", (i) => i.weights, bytes],
 ].filter(([, , measure]) => views.operators.items.some((i) => measure(i) > 0));

@@ -3,7 +3,8 @@ const NODE_W = 150, NODE_H = 36;
 const graph = (() => {
   const canvas = byId("canvas"), map = byId("map");
   const camera = { x: 0, y: 0, scale: 1 };
-  let view = "layers", colour = "place", hovered = -1, moved = false, motion = 0;
+  const folds = views.modules && views.modules.members.length < views.layers.members.length ? [["modules", "Modules", "One node for each module of the model"]] : [];
+  let view = folds.length && views.layers.members.length > 150 ? "modules" : "layers", colour = "place", hovered = -1, moved = false, motion = 0;
   const bounds = {};
   for (const [name, v] of Object.entries(views)) {
     const xs = v.layout.nodes.map(([x]) => x), ys = v.layout.nodes.map(([, y]) => y);
@@ -13,7 +14,7 @@ const graph = (() => {
   }
   const measure = () => METRICS[0] ? METRICS[0][2] : () => 0;
   const peak = (name) => Math.max(1, ...views[name].items.map(measure()));
-  const peaks = { layers: peak("layers"), operators: peak("operators") };
+  const peaks = Object.fromEntries(Object.keys(views).map((name) => [name, peak(name)]));
   const redraw = onCanvas(canvas, draw);
   const redrawMap = onCanvas(map, drawMap);
 
@@ -26,8 +27,8 @@ const graph = (() => {
     c.translate(x, y);
     c.scale(scale, scale);
     const near = chosen < 0 ? new Set() : new Set([...v.after[chosen], ...v.before[chosen]]);
-    c.lineWidth = Math.max(1, 0.6 / scale);
-    c.strokeStyle = css("--line-strong");
+    c.lineWidth = Math.max(1.4, 0.8 / scale);
+    c.strokeStyle = css("--edge");
     c.beginPath();
     v.edges.forEach((edge, e) => { if (!near.has(e)) trace(c, v, e, sight); });
     c.stroke();
@@ -139,10 +140,10 @@ const graph = (() => {
   }
 
   function sizeMap() {
-    const b = bounds[view], tall = (b.bottom - b.top) / (b.right - b.left) * 92;
+    const b = bounds[view], tall = (b.bottom - b.top) / (b.right - b.left) * map.clientWidth;
     map.style.setProperty("height", Math.max(40, Math.min(tall, canvas.clientHeight - 20)) + "px", "important");
     const crowded = tall <= canvas.clientHeight / 4 || views[view].members.length < 12;
-    map.hidden = crowded;
+    map.classList.toggle("away", crowded);
     redrawMap();
   }
 
@@ -304,12 +305,13 @@ const graph = (() => {
   }
 
   // A layer opens into its operators, an operator closes into its layer.
+  // A module opens into its layers.
   function open() {
     const other = view === "layers" ? "operators" : "layers";
     press(other);
   }
 
-  const press = choices("view", [["layers", "Layers", "One node for each call of the model"], ["operators", "Operators", "One node for each TOSA operator"]], view, show);
+  const press = choices("view", [...folds, ["layers", "Layers", "One node for each call of the model"], ["operators", "Operators", "One node for each TOSA operator"]], view, show);
   choices("colour", [["place", "Where it runs"], ["cost", "Cost"]], colour, (value) => { colour = value; legend(); redraw(); });
   byId("zoom").replaceChildren(
     el("button", { type: "button", "aria-label": "Zoom out", onclick: () => zoom(1 / 1.4, undefined, undefined, true) }, "−"),

@@ -12,7 +12,7 @@
     const [x, y] = [columns[by][1](a.item), columns[by][1](b.item)];
     return (typeof x === "number" ? x - y : x.localeCompare(y)) * (down ? -1 : 1) || a.index - b.index;
   });
-  const body = el("tbody"), heads = columns.map(([title], at) => el("th", { class: at > 2 ? "num" : "" }, el("button", { type: "button", class: "sort", onclick: () => sort(at) }, title)));
+  const body = el("tbody"), wide = (at) => at === 2 || at > 4 ? " wide" : "", heads = columns.map(([title], at) => el("th", { class: (at > 2 ? "num" : "") + wide(at) }, el("button", { type: "button", class: "sort", onclick: () => sort(at) }, title)));
   function sort(at) {
     down = by === at ? !down : at > 2;
     by = at;
@@ -21,7 +21,7 @@
   function draw() {
     heads.forEach((head, at) => head.setAttribute("aria-sort", at !== by ? "none" : down ? "descending" : "ascending"));
     body.replaceChildren(...sorted().slice(0, SHOWN).map(({ item, index }) => el("tr", { class: "link", onclick: () => select("layers", index, "layers") },
-      columns.map(([, value], at) => at > 2 ? el("td", { class: "num" }, whole(value(item))) : el("td", { class: ["", "mono wrap", "mono"][at] }, value(item))))));
+      columns.map(([, value], at) => at > 2 ? el("td", { class: "num" + wide(at) }, whole(value(item))) : el("td", { class: ["wrap", "mono wrap", "mono wide"][at] }, value(item))))));
   }
   // Text is quoted, and what a spreadsheet would take for a formula begins with an apostrophe.
   const cell = (value) => typeof value === "number" ? String(value) : `"${value.replace(/^[=+\-@]/, "'$&").replaceAll('"', '""')}"`;

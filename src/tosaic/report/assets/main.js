@@ -29,7 +29,7 @@
   if (data.outputs.length) {
     const worst = data.outputs.reduce((a, b) => (b.sqnr ?? 1e9) < (a.sqnr ?? 1e9) ? b : a);
     const low = data.layers.reduce((a, b) => (b.layer.sqnr ?? 1e9) < (a.layer.sqnr ?? 1e9) ? b : a, data.layers[0]);
-    card("Against float", ...decibels(worst.sqnr).split(" "), low && low.layer.sqnr !== null ? `farthest: ${low.layer.name}, ${decibels(low.layer.sqnr)}` : "");
+    card("Against float", ...decibels(worst.sqnr).split(" "), data.fall || (low && low.layer.sqnr !== null ? `lowest: ${low.layer.name}, ${decibels(low.layer.sqnr)}` : ""));
   }
   const refusedCalls = sum(data.refused.map((r) => 1 + r.others.length));
   if (refusedCalls) card("Refused", String(refusedCalls), refusedCalls === 1 ? "call" : "calls", refusedCalls === 1 ? "stays on the CPU" : "stay on the CPU" + (data.refused.length < refusedCalls ? `, ${data.refused.length} reason${data.refused.length === 1 ? "" : "s"}` : ""));

@@ -9,11 +9,11 @@ from typing import Any
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, ToolMissing
+from tosaic.errors import InvalidInput, ToolMissing, Unsupported
 from tosaic.files.vgf import graph_of
 from tosaic.files.vgf.container import Slot, read_container
 from tosaic.files.vgf.formats import dtype_of, name_of
-from tosaic.ir.graph import Array
+from tosaic.ir.graph import Array, Graph
 from tosaic.sim.vulkan.environment import APT, DEVICES, PIP, find_driver, find_loader, loading
 from tosaic.sim.vulkan.messages import cause_of
 
@@ -31,7 +31,7 @@ class Session:
         self, data: bytes, device: str = DEVICES[0], profile: str | Path | None = None
     ) -> None:
         self._held = read_container(memoryview(data))
-        graph_of(self._held)
+        _check_transforms(graph_of(self._held))
         self._runner = _runner()
         self._inputs = self._held.sequence.inputs
         self._outputs = self._held.sequence.outputs
@@ -98,6 +98,13 @@ class Session:
         kind = np.dtype(dtype_of(held.format).array)
         raw = np.ascontiguousarray(self._scenario.download(self._tensors[slot.binding]))
         return raw.reshape(-1).view(np.uint8).view(kind).reshape(held.shape).copy()
+
+
+def _check_transforms(graph: Graph) -> None:
+    """The emulation layers end the process where a transform's results are read by operators."""
+    for op in graph.ops:
+        if op.name in ("FFT2D", "RFFT2D") and not set(op.outs) <= set(graph.outputs):
+            raise Unsupported(f"{op.name} runs on Vulkan only where the graph gives its results")
 
 
 def _size(shape: tuple[int, ...]) -> int:

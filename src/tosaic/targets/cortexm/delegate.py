@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from itertools import pairwise
+from types import MappingProxyType
 
 import numpy as np
 
@@ -15,28 +17,32 @@ from tosaic.lowering.target import Compiled, Engine, Estimate, OperatorCost, Pla
 from tosaic.sim.cortexm import network as emulated
 from tosaic.sim.cortexm import qemu
 from tosaic.targets.cortexm import calls, control, convolutions  # noqa: F401  (they register)
+from tosaic.targets.cortexm.blob import spread
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.host import Host
 from tosaic.targets.cortexm.lowering import Lowerer
 from tosaic.targets.cortexm.memory import Memories, Plan, Storage, plan
-from tosaic.targets.cortexm.program import Program, State, Step
+from tosaic.targets.cortexm.program import PRODUCTS, Program, State, Step, macs
 from tosaic.targets.cortexm.source import Source, Writer
 from tosaic.targets.cortexm.streaming import stream
 
 _NAMED = 4  # tensors in a sentence about memory
-_MACS = {"CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL", "MATMUL_T"}
 _COUNTED = 20_000_000  # multiplications up to which a report counts instructions by emulation
 
 
 @dataclass(frozen=True, eq=False)
 class Network(Compiled):
-    """One graph as C: files by name, steps, and where its tensors lie."""
+    """One graph as C: files by name, steps, and where its tensors lie.
+
+    ``parts`` are memories of the weights beside flash, and where each ends in their file.
+    """
 
     core: Core = field(kw_only=True)
     name: str = field(kw_only=True)
     program: Program = field(kw_only=True)
     plan: Plan = field(kw_only=True)
     source: Source = field(kw_only=True)
+    parts: tuple[tuple[str, int], ...] = field(kw_only=True, default=())
 
     @property
     def files(self) -> dict[str, bytes]:
@@ -86,7 +92,7 @@ class Network(Compiled):
             operators.append(
                 OperatorCost(
                     self.source.functions[step], op.name if op else "", op.loc if op else None,
-                    (counts or {}).get(step, 0), sum(map(macs, step.ops)), {}, {},
+                    (counts or {}).get(step, 0), step.macs, {}, {},
                     places.get(op) if op else None, time,
                 )
             )  # fmt: skip
@@ -101,8 +107,16 @@ class Network(Compiled):
         return Estimate(
             "QEMU" if counts else "the memory plan", sum((counts or {}).values()), self.plan.size,
             self.flash, dict(self.plan.memories), tuple(operators), tuple(tensors),
-            unit="instructions",
+            self._flash_parts, unit="instructions",
         )  # fmt: skip
+
+    @property
+    def _flash_parts(self) -> dict[str, int]:
+        """Bytes of the weights by memory, if there are several."""
+        ends = [0, *(end for _, end in self.parts)]
+        names = [f"weights in {memory}" for memory, _ in self.parts]
+        sizes = {name: end - begin for name, (begin, end) in zip(names, pairwise(ends))}
+        return {**sizes, "weights": self.flash - ends[-1]} if sizes else {}
 
     def check_limits(self, arena: int, flash: int) -> None:
         """Refuse what needs more than is allowed; 0 is no limit."""
@@ -160,37 +174,29 @@ def job_of(network: Network, inputs: Sequence[Array]) -> emulated.Job:
 
 def compile_graph(
     graph: Graph, core: Core, name: str = "net", is_small: bool = False,
-    memories: Memories = (), states: Sequence[State] = (),
+    memories: Memories = (), states: Sequence[State] = (), limit: int = 0,
+    weights: Mapping[str, int] = MappingProxyType({}),
 ) -> Network:  # fmt: skip
-    """A graph as C; Unsupported says which operator has none. A small one streams rows."""
+    """A graph as C; Unsupported says which operator has none.
+
+    A small one streams rows, no more than a limit of the arena asks for. ``weights`` are memories
+    for constants, by size; the others are in flash.
+    """
     program = Lowerer(graph, core).run(states)
     if is_small:
-        stream(program, core)
+        stream(program, core, limit)
     made = plan(program, memories)
-    source = Writer(program, made, core, name, states).write()
+    blob = spread(program, weights)
+    source = Writer(program, made, core, name, states, (name, blob)).write()
     return Network(
         graph, flatbuffer.write(graph), core=core, name=name, program=program, plan=made,
-        source=source,
+        source=source, parts=tuple(blob.parts),
     )  # fmt: skip
-
-
-def macs(op: Op) -> int:
-    """Multiplications of a convolution or a product of matrices."""
-    if op.name not in _MACS or not op.outs:
-        return 0
-    if op.name.startswith("MATMUL"):
-        return op.outs[0].type.size * op.ins[0].shape[2]
-    weight = op.ins[1].type
-    if op.name == "DEPTHWISE_CONV2D":
-        return op.outs[0].type.size * weight.shape[0] * weight.shape[1]
-    if op.name == "TRANSPOSE_CONV2D":
-        return op.ins[0].type.size * weight.size // op.ins[0].shape[-1]
-    return op.outs[0].type.size * weight.size // weight.shape[0]
 
 
 def _main_op(step: Step) -> Op | None:
     """The operator that a step is shown as: its product, or its last one."""
-    return next((op for op in step.ops if op.name in _MACS), step.ops[-1] if step.ops else None)
+    return next((op for op in step.ops if op.name in PRODUCTS), step.ops[-1] if step.ops else None)
 
 
 def _blob(step: Step) -> int:

@@ -21,6 +21,7 @@ from tosaic.errors import ToolFailed, ToolMissing
 from tosaic.ir.graph import Array, Value
 
 FLAGS = ("-std=c99", "-O2", "-fno-strict-aliasing")
+SECONDS = 600.0  # what a compiler, or a run of a network, may take
 _NO_DATA = 3  # exit status of a program that can read, write or allocate no more
 
 
@@ -49,7 +50,11 @@ def build(files: Mapping[str, bytes], folder: Path, output: str, flags: Sequence
     sources = [name for name in files if name.endswith((".c", ".S"))]
     command = [*compiler(), *FLAGS, *flags, "-I.", *sources, "-o", output]
     try:
-        done = subprocess.run(command, cwd=folder, capture_output=True, check=False)
+        done = subprocess.run(
+            command, cwd=folder, capture_output=True, check=False, timeout=SECONDS
+        )
+    except subprocess.TimeoutExpired:
+        raise ToolFailed(f"the C compiler took longer than {SECONDS:g} s") from None
     except OSError as problem:
         raise ToolFailed(f"the C compiler does not start: {problem}") from None
     if done.returncode:
@@ -63,11 +68,11 @@ class Host:
 
     def __init__(
         self, files: Mapping[str, bytes], name: str, memories: Sequence[int],
-        inputs: Sequence[Value], outputs: Sequence[Value],
+        inputs: Sequence[Value], outputs: Sequence[Value], seconds: float = SECONDS,
     ) -> None:  # fmt: skip
         folder = Path(tempfile.mkdtemp(prefix="tosaic-c-"))
         weakref.finalize(self, shutil.rmtree, folder, True)
-        self._inputs, self._outputs = list(inputs), list(outputs)
+        self._inputs, self._outputs, self._seconds = list(inputs), list(outputs), seconds
         main = _main(name, memories, map(_size, inputs), map(_size, outputs))
         files = {**files, f"{name}_host_main.c": main.encode()}
         write_files(files, folder)
@@ -80,7 +85,15 @@ class Host:
             for array, value in zip(inputs, self._inputs, strict=True)
         )
         try:
-            done = subprocess.run([self._program], input=given, capture_output=True, check=False)
+            done = subprocess.run(
+                [self._program], input=given, capture_output=True, check=False,
+                timeout=self._seconds,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            raise ToolFailed(
+                f"the network's C did not end within {self._seconds:g} s on this machine; a loop "
+                "of the model may have no end"
+            ) from None
         except OSError as problem:
             raise ToolFailed(f"the network's program does not start: {problem}") from None
         sizes = [_size(value) for value in self._outputs]

@@ -12,6 +12,22 @@ from tosaic.targets.cortexm.layers import Call, Layer
 from tosaic.targets.cortexm.loops import NAME, Function, literal
 from tosaic.targets.cortexm.views import Buffer, View
 
+PRODUCTS = {"CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "TRANSPOSE_CONV2D", "MATMUL", "MATMUL_T"}
+
+
+def macs(op: Op) -> int:
+    """Multiplications of a convolution or a product of matrices."""
+    if op.name not in PRODUCTS or not op.outs:
+        return 0
+    if op.name.startswith("MATMUL"):
+        return op.outs[0].type.size * op.ins[0].shape[2]
+    weight = op.ins[1].type
+    if op.name == "DEPTHWISE_CONV2D":
+        return op.outs[0].type.size * weight.shape[0] * weight.shape[1]
+    if op.name == "TRANSPOSE_CONV2D":
+        return op.ins[0].type.size * weight.size // op.ins[0].shape[-1]
+    return op.outs[0].type.size * weight.size // weight.shape[0]
+
 
 @dataclass(slots=True, eq=False)
 class Step:
@@ -30,6 +46,10 @@ class Step:
     same_place: tuple[Buffer, ...] = ()
     layer: Layer | None = None
     loop: tuple[Expr, tuple[int, ...], View] | None = None  # expression, shape, where it is stored
+
+    @property
+    def macs(self) -> int:
+        return sum(map(macs, self.ops))
 
     @property
     def scratch(self) -> int:

@@ -70,7 +70,7 @@ class Writer:
         )
         uses = [f"    (void){each};\n" for each in ("io", "arena")]
         first = "".join(
-            f"    memcpy(state->{s.label}, {self.weights} + {self.blob.place(s.data)}, "
+            f"    memcpy(state->{s.label}, {self.blob.address(self.weights, s.data)}, "
             f"sizeof state->{s.label});\n"
             for s in self.states
         )
@@ -79,7 +79,7 @@ class Writer:
         return (
             f"/* The network in C, for {self.core.name}. */\n"
             f'#include "{name}.h"\n{includes}\n'
-            f"extern const uint8_t {self.weights}[];\n\n"
+            f"{_externs(self.weights, self.blob)}\n"
             "/* The place of a tensor: its number, and its offset in the arena. */\n"
             f"#ifndef {upper}_AT\n"
             f"#define {upper}_AT(number, offset) ((uint8_t *)arena + (offset))\n#endif\n\n"
@@ -169,8 +169,7 @@ class Writer:
         if call is not None:
             for data, ctype in ((call.blob, "uint8_t"), (call.lut, "int8_t")):
                 if data:
-                    place = self.blob.place(data)
-                    args.append(_cast(f"{self.weights} + {place}", ctype, True))
+                    args.append(_cast(self.blob.address(self.weights, data), ctype, True))
             if call.scratch:
                 args.append(self.arena(self.plan.scratch[step]))
             if call.streams:
@@ -181,8 +180,8 @@ class Writer:
     def pointer(self, view: View, is_const: bool = True, slot: str = "") -> str:
         buffer, size = view.buffer, SIZES[view.buffer.ctype]
         if buffer.kind == "const":
-            at = self.blob.place(buffer.data) + view.offset * size
-            return _cast(f"{self.weights} + {at}", buffer.ctype, True)
+            place = self.blob.address(self.weights, buffer.data, view.offset * size)
+            return _cast(place, buffer.ctype, True)
         more = (f" + {view.offset}" if view.offset else "") + (f" + {slot}" if slot else "")
         if buffer.kind == "arena":
             place = self.arena(self.plan.places[buffer])
@@ -214,7 +213,7 @@ def weights_of(name: str, blob: Blob, core: Core, sources: Sequence[str]) -> dic
     """The weights as files, and how they are built with some sources."""
     return {
         f"{name}_weights.bin": blob.bytes,
-        f"{name}_weights.S": _assembly(name).encode(),
+        f"{name}_weights.S": _assembly(name, blob).encode(),
         "CMakeLists.txt": _cmake(name, core, sources).encode(),
     }
 
@@ -231,15 +230,28 @@ def _kernel(name: str) -> str:
     return (resources.files("tosaic.targets.cortexm") / "kernels" / name).read_text()
 
 
-def _assembly(name: str) -> str:
+def _externs(symbol: str, blob: Blob) -> str:
+    names = [*(f"{symbol}_{memory}" for memory, _ in blob.parts), symbol]
+    return "".join(f"extern const uint8_t {each}[];\n" for each in names)
+
+
+def _assembly(name: str, blob: Blob) -> str:
+    """Each part of the weights in a section of its own."""
+    parts, begin = list[str](), 0
+    ends = [(f"_{memory}", f".rodata.{memory}", end) for memory, end in blob.parts]
+    for suffix, section, end in (*ends, ("", ".rodata", len(blob.bytes))):
+        macro, symbol = f"{name}_weights{suffix}_section".upper(), f"{name}_weights{suffix}"
+        parts.append(
+            f"#ifndef {macro}\n#define {macro} {section}\n#endif\n"
+            f'    .section {macro},"a"\n    .balign 16\n'
+            f"    .global {symbol}\n{symbol}:\n"
+            f'    .incbin "{name}_weights.bin", {begin}, {end - begin}\n'
+        )
+        begin = end
     return (
         "/* The weights, from the file beside; another section is another memory. */\n"
-        f"#ifndef {name.upper()}_WEIGHTS_SECTION\n"
-        f"#define {name.upper()}_WEIGHTS_SECTION .rodata\n#endif\n"
-        f'    .section {name.upper()}_WEIGHTS_SECTION,"a"\n    .balign 16\n'
-        f"    .global {name}_weights\n{name}_weights:\n"
-        f'    .incbin "{name}_weights.bin"\n'
-        "#if defined(__linux__) && defined(__ELF__)\n"
+        + "".join(parts)
+        + "#if defined(__linux__) && defined(__ELF__)\n"
         '    .section .note.GNU-stack,"",%progbits\n#endif\n'
     )
 

@@ -27,13 +27,14 @@ from tosaic.targets.cortexm.program import (
 from tosaic.targets.cortexm.views import SIZES, Buffer, View, sliced, whole
 
 _LONGEST = 40  # stages of a chain
+_NEVER = 1 << 62  # the cost of what does not fit
 
 
-def stream(program: Program, core: Core) -> None:
-    """Replace steps of a program by chains where that makes the arena smaller."""
+def stream(program: Program, core: Core, limit: int = 0) -> None:
+    """Replace steps of a program by chains until the arena is small, or within a limit."""
     items = program.items
     if all(isinstance(item, Step) for item in items):
-        program.items = _Streamer([i for i in items if isinstance(i, Step)], core).run()
+        program.items = _Streamer([i for i in items if isinstance(i, Step)], core).run(limit)
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,6 +49,7 @@ class _Rows:
 class _Streamer:
     def __init__(self, steps: list[Step], core: Core) -> None:
         self.steps, self.core = steps, core
+        self.known: dict[tuple[int, int], int | None] = {}
         self.rows = [_as_rows(step) for step in steps]
         self.written: dict[Buffer, int] = {}
         self.last: dict[Buffer, int] = {}
@@ -59,34 +61,55 @@ class _Streamer:
             for buffer in (*step.reads, *step.writes):
                 self.last[buffer] = time
 
-    def run(self) -> list[Item]:
-        """The cheapest way to cut the steps into chains and single steps."""
-        count = len(self.steps)
-        best: list[tuple[int, int]] = [(0, 0)]  # the most bytes up to a step, stages streamed
-        cut = [0]
-        for end in range(1, count + 1):
-            options = []
-            for begin in range(end - 1, max(-1, end - 1 - _LONGEST), -1):
-                bytes_ = self.bytes(begin, end)
-                if bytes_ is None:
-                    if end - begin > 1 and self.rows[begin] is None:
-                        break
-                    continue
-                streamed = end - begin if end - begin > 1 else 0
-                options.append(((max(best[begin][0], bytes_), best[begin][1] + streamed), begin))
-            chosen = min(options)
-            best.append(chosen[0])
-            cut.append(chosen[1])
+    def run(self, limit: int) -> list[Item]:
+        """Chains and single steps that compute the least by rows within a limit of bytes.
+
+        Without one it is a fifth more than the smallest arena, which makes chains shorter.
+        """
+        smallest = self.cut(None)[0]
+        _, cut = self.cut(max(limit, smallest) if limit else smallest + smallest // 5)
         items: list[Item] = []
-        end = count
+        end = len(self.steps)
         while end:
             begin = cut[end]
             items.append(self.steps[begin] if end - begin == 1 else self.chain(begin, end))
             end = begin
         return items[::-1]
 
+    def cut(self, limit: int | None) -> tuple[int, list[int]]:
+        """What the best arrangement costs, and where the chain or step that ends at each begins.
+
+        It is the one with the smallest arena, or within a limit that with the least work by rows.
+        """
+        best, cut = [0], [0]
+        for end in range(1, len(self.steps) + 1):
+            options = []
+            for begin in range(end - 1, max(-1, end - 1 - _LONGEST), -1):
+                bytes_ = self.bytes(begin, end)
+                if bytes_ is None:
+                    if end - begin > 1 and self.rows[begin] is None:
+                        break
+                elif limit is None:
+                    options.append((max(best[begin], bytes_), begin))
+                elif bytes_ <= limit:
+                    options.append((best[begin] + self.work(begin, end), begin))
+            chosen = min(options, default=(_NEVER, end - 1))
+            best.append(chosen[0])
+            cut.append(chosen[1])
+        return best[-1], cut
+
+    def work(self, begin: int, end: int) -> int:
+        """Elements that steps compute by rows, if they are several."""
+        rows = [each for each in self.rows[begin:end] if each is not None]
+        return sum(each.height * each.row for each in rows) if end - begin > 1 else 0
+
     def bytes(self, begin: int, end: int) -> int | None:
         """What lives while steps run, as one chain if they are several; None if they cannot."""
+        if (begin, end) not in self.known:
+            self.known[begin, end] = self.lives(begin, end)
+        return self.known[begin, end]
+
+    def lives(self, begin: int, end: int) -> int | None:
         inner: set[Buffer] = set()
         rings = 0
         scratch = max(step.scratch for step in self.steps[begin:end])

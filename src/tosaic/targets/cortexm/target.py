@@ -23,6 +23,7 @@ from tosaic.targets.cortexm.delegate import Network, compile_graph
 from tosaic.targets.cortexm.doctor import doctor
 from tosaic.targets.cortexm.program import State
 from tosaic.targets.cortexm.source import Writer, weights_of
+from tosaic.targets.family import bytes_of
 
 _INTEGERS, _FLOATS = "TOSA-1.0+INT+int16+int4+cf", "TOSA-1.0+INT+FP+int16+int4+cf"
 _TRAITS = Traits(sums_ride=False, steps_at_once=8, fuses_widening=True, fuses_epilogue=True)
@@ -37,8 +38,9 @@ _ADVICE = (
 class Options:
     """How the C is made: ``name`` is the prefix of its functions and files.
 
-    ``memory`` is "small" for an arena as small as it can be: layers run row by row. ``memories``
-    are bytes by name, the fastest first; the first is the arena.
+    ``memory`` is "small" for a small arena, or one within ``max_arena_bytes``: layers run row by
+    row. ``memories`` are bytes by name, the fastest first; the first is the arena. ``weights`` are
+    such memories for constants, those that are read most often in the first; the others are flash.
     ``max_arena_bytes`` and ``max_flash_bytes`` are limits, 0 is none. ``floats`` are "fpu" where
     float32 is computed beside integers, or "soft" where the core has no FPU for it.
     """
@@ -46,6 +48,7 @@ class Options:
     name: str = "net"
     memory: str = "fast"
     memories: Mapping[str, int] = field(default_factory=dict)
+    weights: Mapping[str, int] = field(default_factory=dict)
     max_arena_bytes: int = 0
     max_flash_bytes: int = 0
     floats: str = ""
@@ -54,11 +57,16 @@ class Options:
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
     """A target with options by their names; InvalidInput if it has no such."""
+    if given.get("max_scratch_bytes") is not None:
+        raise InvalidInput(
+            f"the scratch memory of {name} is its arena: max_arena_bytes limits it "
+            "(-O max_arena_bytes=64K on the command line)"
+        )
     names = [each.name for each in fields(Options)]
     for option in given:
         if option not in names:
             raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(names)}")
-    options = Options(**{key: value for key, value in given.items() if value is not None})
+    options = Options(**{key: _parsed(key, v) for key, v in given.items() if v is not None})
     core = CORES[name]
     _check(options, core)
     env = Env.parse(_FLOATS if options.floats else _INTEGERS)
@@ -84,17 +92,29 @@ def _check(options: Any, core: Core) -> None:
         raise InvalidInput(
             f"name is a prefix of functions in C such as 'net', not {options.name!r}"
         )
-    sizes = options.memories
-    if not isinstance(sizes, Mapping) or not all(
-        isinstance(size, int) and size > 0 and re.fullmatch(r"\w+", str(name))
-        for name, size in sizes.items()
-    ):
-        raise InvalidInput(
-            f"memories are sizes in bytes by name, such as {{'dtcm': 131072}}, not {sizes!r}"
-        )
+    for sizes in (options.memories, options.weights):
+        if not isinstance(sizes, Mapping) or not all(
+            isinstance(size, int) and size > 0 and re.fullmatch(r"\w+", str(name))
+            for name, size in sizes.items()
+        ):
+            raise InvalidInput(
+                f"memories are sizes in bytes by name, such as {{'dtcm': 131072}}, not {sizes!r}"
+            )
     for limit in (options.max_arena_bytes, options.max_flash_bytes):
         if not isinstance(limit, int) or limit < 0:
             raise InvalidInput(f"a limit is a number of bytes, not {limit!r}")
+
+
+def _parsed(option: str, value: Any) -> Any:
+    """An option that may be text, as the command line has it: 64K, or dtcm:128K,sram:512K."""
+    if not isinstance(value, str):
+        return value
+    if option.startswith("max_"):
+        return bytes_of(value)
+    if option not in ("memories", "weights"):
+        return value
+    pairs = [re.split("[:=]", part, maxsplit=1) for part in value.split(",")]
+    return {pair[0].strip(): bytes_of(pair[-1]) for pair in pairs}
 
 
 def _emit(
@@ -103,7 +123,7 @@ def _emit(
 ) -> Network:  # fmt: skip
     made = compile_graph(
         graph, CORES[name], options.name, options.memory == "small",
-        tuple(options.memories.items()), states,
+        tuple(options.memories.items()), states, options.max_arena_bytes, options.weights,
     )  # fmt: skip
     made.check_limits(options.max_arena_bytes, options.max_flash_bytes)
     return made

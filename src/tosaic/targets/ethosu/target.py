@@ -33,11 +33,13 @@ _NPU = Traits(
     sums_ride=False, sum_bits=(19, 14), lanes=16, narrow_channels=8, channel_block=16,
     op_cycles=500, row_cost=1.3, transposed_axes=3, view_axes=4, most_axes=4, kernel_rows=64,
     kernel_elements=4096, fuses_widening=True, fuses_epilogue=True, loads_tables=True,
-    one_shape=True, matmul="elementwise", steps_at_once=1,
+    one_shape=True, matmul="elementwise", steps_at_once=1, longest_unrolled=48,
+    host_loops=True,
 )  # fmt: skip
 # U85 multiplies matrices, and has weights in its memory, beside which the products of a few steps
 # of a recurrent layer are nothing.
-_TRAITS = {"u55": _NPU, "u65": _NPU, "u85": replace(_NPU, matmul="transposes", steps_at_once=8)}
+_U85 = replace(_NPU, matmul="transposes", steps_at_once=8, steps_a_call=4)
+_TRAITS = {"u55": _NPU, "u65": _NPU, "u85": _U85}
 _ADVICE = (
     ("Vela",
      "Vela does not take this form though the target should: another shape, stride or order of "
@@ -51,6 +53,9 @@ class Options:
 
     ``vela_ini`` is a file of the user's own, ``vela_flags`` are those of Vela's command line.
     ``check`` compares the stream with its graph before anybody gets it; False leaves that out.
+    ``unroll`` is how many steps of a recurrence a stream computes, which the host calls again and
+    again: a number that the number of steps is a multiple of, True for all, False for a few. By
+    itself, all of a short recurrence, and a few of a long one.
     """
 
     system_config: str = ""
@@ -60,6 +65,7 @@ class Options:
     max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
     check: bool = True
+    unroll: bool | int | None = None
 
 
 def family(accelerator: str) -> str:
@@ -103,9 +109,13 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     check(config)
     known = ETHOS_U[name]
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
-    emit = partial(_emit, config, options)
+    emit, traits = partial(_emit, config, options), known.traits
+    if options.unroll is not None:
+        traits = replace(traits, longest_unrolled=1, host_loops=options.unroll is not True)
+        if not isinstance(options.unroll, bool):
+            traits = replace(traits, steps_a_call=options.unroll)
     return replace(
-        known, emit=emit, judge=partial(judge, config, known.env),
+        known, emit=emit, traits=traits, judge=partial(judge, config, known.env),
         constraints=(*known.constraints, *more), check=options.check,
         options={**known.options, **{k: v for k, v in given.items() if v is not None}},
     )  # fmt: skip

@@ -1,0 +1,317 @@
+"""The commands that search and evaluate: ``tosaic tune`` and ``tosaic evaluate``."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tosaic.cli import options as o
+from tosaic.cli.show import bar, busy, show
+from tosaic.errors import InvalidInput
+
+if TYPE_CHECKING:
+    from tosaic.search.datasets import Stream
+    from tosaic.search.judge import Judging
+    from tosaic.search.store import Store
+    from tosaic.search.tasks import Done, Executor
+
+_SET = (
+    "a folder (classes are folders, or labels lie beside), .tar shards as s-{000..009}.tar, "
+    "hf:name:split, .npz with x and y, .pt with a pair, or file.py:name (an iterable of pairs)"
+)
+_METRIC = "top1, top5, map, map50, wer, sqnr, or file.py:name (a function of output and label)"
+
+Networks = Annotated[
+    list[str] | None,
+    typer.Argument(help=f"{o.MODEL}; may be several", show_default=False, metavar="MODEL..."),
+]
+Set = Annotated[str | None, typer.Option("--data", "-d", help=_SET)]
+Metric = Annotated[str | None, typer.Option(help=_METRIC)]
+Transform = Annotated[
+    str | None, typer.Option(help="file.py:name: from a picture or tensors to the model's inputs")
+]
+Decode = Annotated[
+    str | None, typer.Option(help="file.py:name: from the model's output to what the metric reads")
+]
+Limit = Annotated[int | None, typer.Option(help="take so many inputs only")]
+Jobs = Annotated[int | None, typer.Option("--jobs", "-j", help="processes; else one a core")]
+Ray = Annotated[
+    str | None, typer.Option(metavar="auto|ADDRESS", help="run on a Ray cluster instead")
+]
+Journal = Annotated[str | None, typer.Option(help="a file that gets a line whenever a task begins")]
+Outputs = Annotated[
+    list[Path] | None, typer.Option("--output", "-o", help=".html, .json or .csv; may be several")
+]
+
+
+def tune(
+    models: Networks = None,
+    target: Annotated[
+        list[str] | None, typer.Option("--target", "-t", help="may be several, or A,B")
+    ] = None,
+    db: Annotated[Path, typer.Option(help="the file that keeps all results")] = Path("tune.db"),
+    size: Annotated[
+        list[str] | None, typer.Option(help="of pictures, as 96x96,128x128; else the model's own")
+    ] = None,
+    scheme: Annotated[
+        list[str] | None, typer.Option(help="int8, a16w8, a8w4; else those that a target has")
+    ] = None,
+    mixed: Annotated[int, typer.Option(help="forms between int8 and int16, chosen by call")] = 3,
+    goal: Annotated[
+        list[str] | None, typer.Option(help="sqnr=30: one more form, of that ratio")
+    ] = None,
+    memory_mode: Annotated[list[str] | None, typer.Option(help="Memory_Modes, as A,B")] = None,
+    system_config: Annotated[list[str] | None, typer.Option(help="System_Configs, as A,B")] = None,
+    option: Annotated[
+        list[str] | None, typer.Option("--option", "-O", help="of targets, as name=a,b")
+    ] = None,
+    calibration: o.Calibration = None,
+    data: Set = None, metric: Metric = None, transform: Transform = None, decode: Decode = None,
+    limit: Limit = None, jobs: Jobs = None, ray: Ray = None, journal: Journal = None,
+    output: Outputs = None,
+    show_only: Annotated[
+        bool, typer.Option("--show", help="show what the file has, and compute nothing")
+    ] = False,
+    point: Annotated[
+        int | None, typer.Option(help="write the files of one point to the folder --to")
+    ] = None,
+    to: Annotated[Path, typer.Option(help="the folder for --point")] = Path("point"),
+    as_json: o.Json = False, quiet: o.Quiet = False,
+) -> None:  # fmt: skip
+    """Compile networks in many ways, and show which are best: the Pareto front.
+
+    Accuracy, cycles, SRAM and flash of every precision, target and option. Everything is kept in
+    one file: after an interruption the same command goes on where it was.
+    """
+    from tosaic.search.store import Store
+    from tosaic.search.tune import Space, run_sweep, sweep_of
+
+    _check_outputs(output)
+    if show_only or point is not None:
+        with _closing(Store(db, must_exist=True)) as store:
+            made = sweep_of(store)
+            if point is not None:
+                _extract(store, made, point, to, quiet)
+            else:
+                _told(made, store, output, as_json, quiet)
+        return
+    if not models or not target:
+        raise InvalidInput("name a model and a target, or show a file with --show --db FILE")
+    judging, stream = _judging(data, metric, transform, decode, "sqnr")
+    with _closing(Store(db)) as store, _executor(store, jobs, ray, journal) as executor:
+        with busy("loading the models", quiet):
+            networks = _networks(store, models, _split(size), calibration)
+        space = Space(
+            networks, tuple(_split(target)), _choices(option, memory_mode, system_config),
+            tuple(_split(scheme)), mixed, tuple(_ratio(text) for text in goal or ()),
+        )  # fmt: skip
+        with _progress("tasks", quiet) as told:
+            made = run_sweep(store, executor, space, judging, stream, limit, told=told)
+        _told(made, store, output, as_json, quiet)
+
+
+def evaluate(
+    model: Annotated[
+        str | None, typer.Argument(help=o.MODEL, show_default=False, metavar="MODEL")
+    ] = None,
+    data: Set = None,
+    target: o.Target = "TOSA-1.0+INT", shape: o.Shape = None,
+    calibration: o.Calibration = None, scheme: o.Scheme = None, io: o.Io = None,
+    engine: Annotated[
+        list[str] | None, typer.Option(help="tosa, or the target's own, as npu; may be several")
+    ] = None,
+    sweep: Annotated[
+        Path | None, typer.Option(help="judge every point of `tosaic tune`'s file instead")
+    ] = None,
+    metric: Metric = None, transform: Transform = None, decode: Decode = None, limit: Limit = None,
+    device: Annotated[str | None, typer.Option(help="where the interpreter runs, as cuda")] = None,
+    db: Annotated[
+        Path | None, typer.Option(help="a file that keeps results, to go on after an interruption")
+    ] = None,
+    jobs: Jobs = None, ray: Ray = None, journal: Journal = None, output: Outputs = None,
+    as_json: o.Json = False, quiet: o.Quiet = False,
+) -> None:  # fmt: skip
+    """Judge the original and what it is compiled to on a data set, in one pass over it."""
+    from tosaic.search.evaluate import evaluate as judged
+    from tosaic.search.networks import forms_of_sweep
+    from tosaic.search.store import Store
+
+    _check_outputs(output)
+    if (model is None) is (sweep is None):
+        raise InvalidInput("give a model, or a sweep of `tosaic tune` with --sweep FILE")
+    if data is None:
+        raise InvalidInput("give the data set with --data")
+    if limit is not None and limit < 1:
+        raise InvalidInput("--limit is at least 1")
+    judging, stream = _judging(data, metric, transform, decode, "top1")
+    assert stream is not None
+    with ExitStack() as opened:
+        place = sweep or db
+        if place is None:
+            place = Path(opened.enter_context(tempfile.TemporaryDirectory())) / "results.db"
+        store = opened.enter_context(_closing(Store(place, must_exist=sweep is not None)))
+        with busy("compiling", quiet):
+            if model is not None:
+                given = (target, shape, calibration, scheme, io, engine, device)
+                forms = _forms(store, model, *given)
+            else:
+                forms = forms_of_sweep(store, _split(engine), device)
+        jobs = 1 if device and jobs is None else jobs  # one process has the device
+        executor = opened.enter_context(_executor(store, jobs, ray, journal))
+        with _progress("chunks", quiet) as told:
+            found = judged(store, executor, stream, forms, judging, limit, told)
+    problem = next((score.problem for score in found.scores if score.problem), "")
+    if problem and all(score.problem for score in found.scores):
+        raise InvalidInput(problem)
+    for path in output or ():
+        _write(path, found, None)
+    show(found, as_json, quiet)
+
+
+ALL = (tune, evaluate)
+
+
+@contextmanager
+def _closing(thing: Any) -> Iterator[Any]:
+    try:
+        yield thing
+    finally:
+        thing.close()
+
+
+@contextmanager
+def _executor(
+    store: Store, jobs: int | None, ray: str | None, journal: str | None
+) -> Iterator[Executor]:
+    from tosaic.cli.sources import reload_files
+    from tosaic.search.executors import executor_for
+
+    made = executor_for(store.path, store.blob, jobs, ray, reload_files(), journal or "")
+    with _closing(made):
+        yield made
+
+
+@contextmanager
+def _progress(words: str, quiet: bool) -> Iterator[Callable[[Done], None]]:
+    """One bar for all tasks, wherever they run."""
+    with bar(words, quiet) as step:
+        yield lambda done: step(done.task.name)
+
+
+def _split(texts: list[str] | None) -> list[str]:
+    parts = [part.strip() for text in texts or () for part in text.split(",")]
+    return list(dict.fromkeys(part for part in parts if part))
+
+
+def _ratio(text: str) -> float:
+    made = o.goal_of(text)
+    if made is None or made.sqnr is None:
+        raise InvalidInput(f"a goal of a sweep is sqnr=DECIBELS, not {text!r}")
+    return float(made.sqnr)
+
+
+def _choices(
+    option: list[str] | None, memory_mode: list[str] | None, system_config: list[str] | None
+) -> dict[str, tuple[Any, ...]]:
+    found: dict[str, tuple[Any, ...]] = {}
+    for name, values in (("system_config", system_config), ("memory_mode", memory_mode)):
+        if values:
+            found[name] = tuple(_split(values))
+    for text in option or ():
+        name, equals, value = text.partition("=")
+        if not equals or not name.isidentifier():
+            raise InvalidInput(f"--option is name=a,b, not '{text}'")
+        found[name] = tuple(_split([value]))
+    return found
+
+
+def _judging(
+    data: str | None, metric: str | None, transform: str | None, decode: str | None, otherwise: str
+) -> tuple[Judging, Stream | None]:
+    """How and on what forms are judged."""
+    from tosaic.cli.data import labelled_stream
+    from tosaic.cli.sources import function_of
+    from tosaic.search.judge import Judging as Made
+    from tosaic.search.metrics import Own, metric_of
+
+    name = metric or ("top1" if data is not None else otherwise)
+    judged = metric_of(function_of(name) if ":" in name else name)
+    if data is None and not judged.is_relative:
+        raise InvalidInput(f"{judged.name} needs a labelled data set: give it with --data")
+    own = [Own(function_of(text), text) if text else None for text in (transform, decode)]
+    return Made(judged, *own), labelled_stream(data) if data is not None else None
+
+
+def _networks(
+    store: Store, models: list[str], sizes: list[str], calibration: str | None
+) -> tuple[Any, ...]:
+    from tosaic.cli.commands import calibration_of, source_from, title_of
+    from tosaic.search.networks import networks_of
+
+    found: list[Any] = []
+    for text in models:
+        source = source_from(text, None)
+        name = text.rpartition(":")[2] if ":" in Path(text).name else title_of(source, text)
+        data = calibration_of(source, calibration)
+        if isinstance(data, str):
+            raise InvalidInput("a sweep calibrates with data, not with ranges: give the data")
+        if any(name == other.name for other in found):
+            name = text
+        found += networks_of(store, name, text, source.model, source.inputs, data, sizes)
+    return tuple(found)
+
+
+def _forms(
+    store: Store, model: str, target: str, shape: list[str] | None, calibration: str | None,
+    scheme: str | None, io: list[str] | None, engine: list[str] | None, device: str | None,
+) -> list[Any]:  # fmt: skip
+    """The original, and what it is compiled to on each engine."""
+    import tosaic
+    from tosaic.cli.boundary import boundary
+    from tosaic.cli.commands import calibration_of, source_from, title_of
+    from tosaic.search.networks import forms_of
+
+    source = source_from(model, shape)
+    artifact = tosaic.compile(
+        source.model, source.inputs, target=target, scheme=o.scheme_of(scheme),
+        calibration=calibration_of(source, calibration), io=boundary(io),
+    )  # fmt: skip
+    title = title_of(source, model)
+    return forms_of(store, title, source.model, source.inputs, artifact, _split(engine), device)
+
+
+def _check_outputs(paths: list[Path] | None) -> None:
+    for path in paths or ():
+        if path.suffix not in (".html", ".json", ".csv"):
+            raise InvalidInput(f"cannot write '{path}': the suffixes are .html, .json and .csv")
+        if not path.parent.is_dir():
+            raise InvalidInput(f"there is no folder '{path.parent}' to write to")
+
+
+def _told(made: Any, store: Store, output: list[Path] | None, as_json: bool, quiet: bool) -> None:
+    for path in output or ():
+        _write(path, made, store)
+    show(made, as_json, quiet)
+
+
+def _write(path: Path, made: Any, store: Store | None) -> None:
+    from tosaic.search.writers import write
+
+    write(path, made, store)
+
+
+def _extract(store: Store, made: Any, number: int, folder: Path, quiet: bool) -> None:
+    """Write the files of a point: what the device loads, its report, its scheme."""
+    from tosaic.search.writers import write_point
+
+    found = [row for row in made.rows if row.number == number]
+    if not found or not found[0].files:
+        raise InvalidInput(f"there is no compiled point {number}; --show lists them")
+    names = write_point(store, found[0], folder)
+    if not quiet:
+        typer.echo(f"written to {folder}: {', '.join(names)}")

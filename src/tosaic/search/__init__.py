@@ -1,0 +1,1 @@
+"""Search and evaluation at scale: sweeps over designs, metrics over data sets, any executor."""

@@ -1,0 +1,103 @@
+"""The executor of a Ray cluster: blobs once in its object store, tasks tried again elsewhere."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from tosaic.errors import InvalidInput, first_line
+from tosaic.search.tasks import Done, Loaded, Outcome, Task, execute
+
+_RETRIES = 3  # of a task whose worker or node was lost
+_AHEAD = 2
+
+
+class Cluster:
+    """Tasks on the machines of a Ray cluster, one core each."""
+
+    def __init__(
+        self, address: str, read: Callable[[str], bytes], workers: int | None, journal: str = ""
+    ) -> None:
+        self._ray = _ray()
+        self._owns = not self._ray.is_initialized()
+        if self._owns:
+            try:
+                self._ray.init(address=address, log_to_driver=False, logging_level="error")
+            except (ConnectionError, ValueError, RuntimeError) as problem:
+                raise InvalidInput(
+                    f"there is no Ray cluster at '{address}' ({first_line(problem)}): start one "
+                    "with `ray start --head`, or leave --ray away"
+                ) from None
+        self.workers = workers or int(self._ray.cluster_resources().get("CPU", 1))
+        self._read, self._journal = read, journal
+        self._put: dict[str, Any] = {}
+        self._remote = self._ray.remote(num_cpus=1, max_retries=_RETRIES)(_run)
+
+    def run(self, tasks: Iterator[Task]) -> Iterator[Done]:
+        running: dict[Any, Task] = {}
+        try:
+            while True:
+                for task in tasks:
+                    running[self._submit(task)] = task
+                    if len(running) >= _AHEAD * self.workers:
+                        break
+                if not running:
+                    return
+                for ready in self._ray.wait(list(running), num_returns=1)[0]:
+                    yield Done(running.pop(ready), self._outcome(ready))
+        finally:
+            for left in running:
+                self._ray.cancel(left, force=True)
+
+    def _submit(self, task: Task) -> Any:
+        for key in task.blobs:
+            if key not in self._put:
+                self._put[key] = self._ray.put(self._read(key))
+        packed = self._pickle().dumps(task)
+        return self._remote.remote(packed, {k: self._put[k] for k in task.blobs}, self._journal)
+
+    def _pickle(self) -> Any:
+        """Ray's pickle, with functions of single files by value: other machines lack the files."""
+        pickle = self._ray.cloudpickle
+        for module in list(sys.modules.values()):
+            if getattr(module, "__tosaic_file__", False):
+                pickle.register_pickle_by_value(module)
+        return pickle
+
+    def _outcome(self, ready: Any) -> Outcome:
+        try:
+            found: Outcome = self._ray.get(ready)
+        except self._ray.exceptions.RayError as problem:
+            return Outcome(fault=f"the cluster lost it: {first_line(problem)}")
+        return found
+
+    def close(self) -> None:
+        """Leave the cluster, unless the caller had joined it before."""
+        self._put.clear()
+        if self._owns:
+            self._ray.shutdown()
+
+
+def _ray() -> Any:
+    try:
+        import ray
+    except ImportError:
+        raise InvalidInput('Ray is not installed: pip install "tosaic[ray]"') from None
+    return ray
+
+
+_LOADED: Loaded | None = None
+_REFS: dict[str, Any] = {}
+
+
+def _run(data: bytes, refs: Mapping[str, Any], journal: str) -> Outcome:
+    """A task on a worker of the cluster, which keeps what it has loaded."""
+    global _LOADED
+    ray = _ray()
+    _REFS.update(refs)
+    if _LOADED is None:
+        _LOADED = Loaded(lambda key: bytes(ray.get(_REFS[key])))
+    made = execute(ray.cloudpickle.loads(data), _LOADED, journal)
+    _REFS.clear()
+    return made

@@ -1,0 +1,136 @@
+"""The store: results and blobs by key, in one SQLite file that survives the end of any process."""
+
+from __future__ import annotations
+
+import json
+import os
+import sqlite3
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+from tosaic.errors import InvalidInput
+from tosaic.search.tasks import REFUSED, Done, Executor, Outcome, Result, Task
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, data TEXT NOT NULL, seconds REAL);
+CREATE TABLE IF NOT EXISTS blobs (key TEXT PRIMARY KEY, data BLOB NOT NULL);
+CREATE TABLE IF NOT EXISTS sweeps (name TEXT PRIMARY KEY, data TEXT NOT NULL);
+"""
+_FORMAT = 0x705A1C01  # of the file, as SQLite's application_id
+_PATIENCE = 60.0  # seconds that a reader waits for a writer
+
+
+class Store:
+    """An open file. Results appear whole or not at all, and are never changed."""
+
+    def __init__(self, path: str | os.PathLike[str], must_exist: bool = False) -> None:
+        self.path = Path(path)
+        if must_exist and not self.path.is_file():
+            raise InvalidInput(f"there is no file '{path}'")
+        if not self.path.parent.is_dir():
+            raise InvalidInput(f"there is no folder '{self.path.parent}' to write to")
+        try:
+            self._open = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
+            self._check()
+        except sqlite3.Error as problem:
+            raise InvalidInput(f"'{path}' is no file of results: {problem}") from None
+
+    def _check(self) -> None:
+        (found,) = self._open.execute("PRAGMA application_id").fetchone()
+        (tables,) = self._open.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if found != _FORMAT and (found or tables):
+            raise sqlite3.DatabaseError("it is another program's database")
+        self._open.execute("PRAGMA journal_mode=WAL")
+        self._open.execute("PRAGMA synchronous=NORMAL")
+        if found != _FORMAT:
+            self._open.execute(f"PRAGMA application_id={_FORMAT}")
+        self._open.executescript(_SCHEMA)
+
+    def close(self) -> None:
+        """Close the file, with nothing left beside it."""
+        self._open.close()
+
+    def get(self, key: str) -> Any:
+        """The data of a result; None where there is none yet."""
+        found = self._open.execute("SELECT data FROM results WHERE key = ?", (key,)).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def has(self, key: str) -> bool:
+        found = self._open.execute("SELECT 1 FROM results WHERE key = ?", (key,)).fetchone()
+        return found is not None
+
+    def blob(self, key: str) -> bytes:
+        """The bytes of a blob; InvalidInput where there is none."""
+        return _blob(self._open, key)
+
+    def put(self, key: str, data: bytes) -> str:
+        """Keep a blob unless it is there."""
+        self._open.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (key, data))
+        return key
+
+    def has_blob(self, key: str) -> bool:
+        return (
+            self._open.execute("SELECT 1 FROM blobs WHERE key = ?", (key,)).fetchone() is not None
+        )
+
+    def keep(self, results: Mapping[str, Result], seconds: float) -> None:
+        """Keep what a task gave: all of it, or nothing where the process ends meanwhile."""
+        with closing(self._open.cursor()) as cursor:
+            cursor.execute("BEGIN IMMEDIATE")
+            for key, result in results.items():
+                for name, data in result.blobs.items():
+                    cursor.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, data))
+                text = json.dumps(result.data)
+                cursor.execute(
+                    "INSERT OR IGNORE INTO results VALUES (?, ?, ?)", (key, text, seconds)
+                )
+            cursor.execute("COMMIT")
+
+    def describe(self, name: str, data: Any) -> None:
+        """Keep what a sweep consists of, to be shown without computing anything."""
+        self._open.execute("INSERT OR REPLACE INTO sweeps VALUES (?, ?)", (name, json.dumps(data)))
+
+    def described(self, name: str) -> Any:
+        found = self._open.execute("SELECT data FROM sweeps WHERE name = ?", (name,)).fetchone()
+        return None if found is None else json.loads(found[0])
+
+    def run(self, executor: Executor, tasks: Iterable[Task]) -> Iterator[Done]:
+        """Run the tasks of which a result is missing, and keep each as it comes."""
+        begun: set[str] = set()
+
+        def waiting() -> Iterator[Task]:
+            for task in tasks:
+                if begun.isdisjoint(task.keys) and not all(map(self.has, task.keys)):
+                    begun.update(task.keys)
+                    yield task
+
+        for done in executor.run(waiting()):
+            self._keep_outcome(done.task, done.outcome)
+            yield done
+
+    def _keep_outcome(self, task: Task, outcome: Outcome) -> None:
+        if outcome.refusal:
+            refused = Result({REFUSED: outcome.refusal})
+            self.keep(dict.fromkeys(task.keys, refused), outcome.seconds)
+        elif outcome.results:
+            self.keep(outcome.results, outcome.seconds)
+
+
+class Reader:
+    """Reads blobs of a store in another process than the one that writes."""
+
+    def __init__(self, path: str) -> None:
+        self._open = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_PATIENCE)
+
+    def __call__(self, key: str) -> bytes:
+        return _blob(self._open, key)
+
+
+def _blob(opened: sqlite3.Connection, key: str) -> bytes:
+    found = opened.execute("SELECT data FROM blobs WHERE key = ?", (key,)).fetchone()
+    if found is None:
+        raise InvalidInput(f"the file of results has no blob {key[:12]}…: it is damaged")
+    data: bytes = found[0]
+    return data

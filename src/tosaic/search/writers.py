@@ -1,0 +1,107 @@
+"""Files of sweeps and evaluations: a page to look at, JSON, CSV, and the files of points."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from tosaic.errors import InvalidInput
+from tosaic.files.whole import write_whole
+from tosaic.report import composed
+from tosaic.runtime.printed import plain
+from tosaic.search.evaluate import Evaluation
+from tosaic.search.front import Row
+from tosaic.search.store import Store
+from tosaic.search.tune import Sweep
+
+_PICTURES = 60  # of disagreements on a page
+_COLUMNS = (
+    "number", "is_on_front", "model", "size", "target", "options", "precision", "score", "low",
+    "high", "original", "cycles", "unit", "milliseconds", "sram", "flash", "multipliers",
+    "cpu_calls", "problem", "command",
+)  # fmt: skip
+
+
+def write(path: Path, made: Sweep | Evaluation, store: Store | None) -> None:
+    """Write what was found, by suffix."""
+    if path.suffix == ".json":
+        text = json.dumps(made.data(), indent=1, allow_nan=False)
+    elif path.suffix == ".csv":
+        text = _csv(made)
+    else:
+        text = _page(path, made, store)
+    write_whole(path, text.encode())
+
+
+def _csv(made: Sweep | Evaluation) -> str:
+    to = io.StringIO()
+    if isinstance(made, Sweep):
+        rows: list[dict[str, Any]] = [plain(row) for row in made.rows]
+        columns: tuple[str, ...] = _COLUMNS
+    else:
+        rows = [plain(score) for score in made.scores]
+        columns = ("form", "score", "low", "high", "agreement", "problem")
+    writer = csv.DictWriter(to, columns, extrasaction="ignore", lineterminator="\n")
+    writer.writeheader()
+    for row in rows:
+        if isinstance(row.get("options"), dict):
+            row["options"] = " ".join(f"{n}={v}" for n, v in row["options"].items())
+        writer.writerow(row)
+    return to.getvalue()
+
+
+def _page(path: Path, made: Sweep | Evaluation, store: Store | None) -> str:
+    evaluations = made.evaluations if isinstance(made, Sweep) else (made,)
+    data: dict[str, Any] = {
+        "metric": made.metric, "isLowerBetter": made.is_lower_better, "rows": [],
+        "evaluations": [_evaluation(each) for each in evaluations],
+        "title": "Sweep" if isinstance(made, Sweep) else "Evaluation",
+    }  # fmt: skip
+    if isinstance(made, Sweep):
+        titles = {row.key: f"{row.number}: {row.title}" for row in made.rows}
+        for row in made.rows:
+            told = plain(row)
+            told["title"], told["links"] = row.title, {}
+            if store is not None and row.files:
+                folder = path.with_suffix(".files") / _folder(row)
+                names = write_point(store, row, folder, row.is_on_front)
+                place = f"{path.stem}.files/{folder.name}"
+                told["links"] = {name: f"{place}/{name}" for name in names}
+            data["rows"].append(told)
+        for each in data["evaluations"]:
+            for score in (*each["scores"], *each["disagreements"]):
+                score["form"] = titles.get(score["form"], score["form"])
+    return composed("sweep.html", ("style.css", "sweep.css"), ("dom.js", "sweep.js"), data)
+
+
+def _evaluation(made: Evaluation) -> dict[str, Any]:
+    """Scores, and disagreements of which there is a picture first."""
+    data: dict[str, Any] = plain(made)
+    shown = sorted(data["disagreements"], key=lambda d: not d["picture"])
+    data["disagreements"] = shown[:_PICTURES]
+    return data
+
+
+def _folder(row: Row) -> str:
+    words = re.sub(r"[^a-z0-9]+", "-", row.title.lower()).strip("-")
+    return f"{row.number:03d}-{words[:60]}".rstrip("-")
+
+
+def write_point(store: Store, row: Row, folder: Path, with_network: bool = True) -> list[str]:
+    """Write the files of a point into a folder: report, scheme, and what a device loads."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as problem:
+        raise InvalidInput(f"cannot make the folder '{folder}': {problem.strerror}") from None
+    names = [name for name in row.files if with_network or name == "report.html"]
+    for name in names:
+        write_whole(folder / name, store.blob(row.files[name]))
+    if row.wide:
+        chosen = {"global": "int8", "nodes": dict.fromkeys(row.wide, "a16w8")}
+        names.append(f"{row.key[:12]}.json")
+        write_whole(folder / names[-1], json.dumps(chosen, indent=1).encode())
+    return names
