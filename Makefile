@@ -19,8 +19,13 @@ SUDO    = $(shell test $$(id -u) = 0 || echo sudo)
 
 CODE    = src tests tools examples benchmarks
 
+# The C of the firmware, with the numbers of a board: those of any would do.
+CPPCHECK = --quiet --std=c99 --error-exitcode=1 --enable=warning,performance,portability \
+  --suppress=missingIncludeSystem --suppress=comparePointers --inline-suppr \
+  -I tests/firmware/board -I src/tosaic/firmware/c src/tosaic/firmware/c
+
 .DELETE_ON_ERROR:
-.PHONY: search emulator cortexm vulkan vgf smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
+.PHONY: search firmware firmware-demo emulator cortexm vulkan vgf smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -33,6 +38,8 @@ help:
 	@echo "make replay       everything compiled again: bytes, cycles, SRAM and flash beside those kept"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make cortexm      the long run of generated C: samples, conformance tests, random graphs, cores"
+	@echo "make firmware     images of networks on emulated boards, beside what art.run gives"
+	@echo "make firmware-demo  the demo's network as an image that boots under QEMU, NPU and all"
 	@echo "make vgf          all of VGF: damaged files, conformance, samples and networks on Vulkan"
 	@echo "make vulkan       install lavapipe, the Vulkan driver for processors (Debian, Ubuntu)"
 	@echo "make emulator     install the compiler and the emulator of Cortex-M (Debian, Ubuntu)"
@@ -72,9 +79,11 @@ vulkan:
 
 # Generated C runs on emulated cores in the tests where there are QEMU and the cores' compiler.
 emulator:
-	@command -v gcc && command -v arm-none-eabi-gcc && command -v qemu-system-arm || \
+	@command -v gcc && command -v arm-none-eabi-gcc && command -v qemu-system-arm && \
+	  command -v cmake && command -v cppcheck || \
 	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
-	    gcc libc6-dev libglib2.0-dev gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm; }
+	    gcc libc6-dev libglib2.0-dev gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm \
+	    cmake ninja-build cppcheck; }
 
 # Both without asking: by root alone, and no matter whether it works.
 $(VENV)/.emulator: $(STAMP)
@@ -95,6 +104,8 @@ test: lint types pytest lines
 lint: $(STAMP)
 	$(BIN)/ruff check $(CODE)
 	$(BIN)/ruff format --check $(CODE)
+	@if command -v cppcheck >/dev/null; then cppcheck $(CPPCHECK); \
+	  else echo "no cppcheck: the C of the firmware is not looked at"; fi
 
 format: $(STAMP)
 	$(BIN)/ruff check --fix --select I $(CODE)
@@ -161,6 +172,12 @@ everywhere: $(STAMP)
 replay: $(STAMP)
 	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m replay --jobs $(JOBS) \
 	  $(if $(WRITE),--write) $(ARGS)
+
+firmware: $(STAMP) emulator
+	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m firmware.all $(ARGS)
+
+firmware-demo: $(STAMP) emulator
+	@OMP_NUM_THREADS=1 $(BIN)/python examples/firmware_demo.py
 
 cortexm: $(STAMP) emulator
 	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)

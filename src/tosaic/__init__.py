@@ -364,5 +364,12 @@ def _save_array(artifact: Artifact, path: str | os.PathLike[str], **options: Any
     write_array(artifact, path, **options)
 
 
+def _run_firmware(artifact: Artifact, leaves: list[Any]) -> dict[Any, Any]:
+    from tosaic.firmware import run_artifact
+
+    return run_artifact(artifact, leaves)
+
+
+formats.ENGINES["firmware"] = _run_firmware
 formats.WRITERS.update(dict.fromkeys((".pte", ".bpte"), _save_pte))
 formats.WRITERS.update({".html": _save_report, ".json": _save_explorer, ".h": _save_array})

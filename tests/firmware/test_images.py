@@ -8,6 +8,7 @@ import torch
 import tosaic
 from firmware.images import Recurrent, check, needs_qemu
 from tosaic.cli.examples import example
+from tosaic.errors import InvalidInput
 
 pytestmark = needs_qemu
 
@@ -42,3 +43,18 @@ def test_every_kind_of_board_runs_the_same_network(target: str, board: str) -> N
     net, x, data = example("cnn")
     art = tosaic.compile(net, x, target=target, calibration=data)
     check({"net": art}, {"net": data[:1]}, board)
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "cortex-m7"])
+def test_an_artifact_runs_as_firmware(target: str) -> None:
+    net, x, data = example("cnn")
+    art = tosaic.compile(net, x, target=target, calibration=data)
+    assert torch.equal(art.run(*data[3], engine="firmware"), art.run(*data[3]))
+    assert torch.equal(art.run(*data[3], engine="firmware", raw=True), art.run(*data[3], raw=True))
+
+
+def test_a_state_does_not_run_as_firmware_one_inference_at_a_time() -> None:
+    data = [(torch.randn(1, 8),) for _ in range(2)]
+    art = tosaic.compile(Recurrent().eval(), data[0], target="ethos-u55-128", calibration=data)
+    with pytest.raises(InvalidInput, match="tosaic.firmware.run"):
+        art.run(*data[0], engine="firmware")

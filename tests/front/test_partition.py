@@ -15,7 +15,8 @@ import tosaic.rules  # noqa: F401  (fills the registry)
 from judges.programs import INTEGER, Function, check, compiled
 from judges.timing import seconds
 from tosaic.front.program import program_of
-from tosaic.lowering.partition import _Partitioner, partition
+from tosaic.lowering.partition import Partitioner
+from tosaic.lowering.sides import partition
 from tosaic.lowering.target import Target
 from tosaic.lowering.walk import Walker
 from tosaic.passes.importer import import_model
@@ -160,7 +161,7 @@ def test_a_graph_is_what_its_calls_become_by_themselves(
 ) -> None:
     example = torch.randn(3, 4), torch.randn(3, 4)
     files = compiled(Function(random_program(seed)), example, BOTH).files
-    monkeypatch.setattr(_Partitioner, "_as_tried", _Partitioner._again)
+    monkeypatch.setattr(Partitioner, "_as_tried", Partitioner._again)
     assert compiled(Function(random_program(seed)), example, BOTH).files == files
 
 

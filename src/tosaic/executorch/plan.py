@@ -23,7 +23,8 @@ from tosaic.front.program import Program, from_exported, program_of
 from tosaic.ir.graph import Graph, Value
 from tosaic.lowering.builder import TYPES
 from tosaic.lowering.graph_boundary import order_of
-from tosaic.lowering.partition import Partition, Piece, partition
+from tosaic.lowering.partition import Partition, Piece
+from tosaic.lowering.sides import partition
 from tosaic.lowering.walk import is_unsigned
 from tosaic.passes.fold_constants import folded
 from tosaic.passes.importer import import_model

@@ -96,6 +96,11 @@ def network_of(name: str, artifact: Artifact, core: Core) -> Network:
             f"for a target with a host core, such as {artifact.target}+{core.name}"
         )
     pieces = [piece for piece in partition.pieces if piece.graph is not None]
+    if any(piece.parts for piece in partition.pieces):
+        raise InvalidInput(
+            f"a recurrence of '{name}' is a loop that PyTorch runs, which firmware has not: "
+            f"compile for {artifact.target}+{core.name}, which unrolls it, or a step with a state"
+        )
     made = {id(each.graph): each for each in artifact.delegates}
     stages = tuple(
         Stage(piece, _made(made.get(id(piece.graph)), piece, core, f"{name}_{number}", artifact))

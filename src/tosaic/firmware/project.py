@@ -183,11 +183,15 @@ def _board_header(board: Board, parts: Mapping[str, Memory], has_npu: bool) -> s
 def _board_cmake(board: Board, networks: tuple[Network, ...]) -> str:
     codes = [s.made.name for n in networks for s in n.stages if not isinstance(s.made, VelaResult)]
     sections = "".join(f"\n  {name.upper()}_WEIGHTS_SECTION=.weights.{name}" for name in codes)
-    core = " ".join(CORES[board.core].flags)
-    emulator = CORES[board.emulator.core if board.emulator is not None else board.core]
+    emulator = board.emulator.core if board.emulator is not None else board.core
+    # -mfpu=auto is what GCC does anyway, and Clang has no such flag.
+    core, other = (
+        " ".join(flag for flag in CORES[name].flags if flag != "-mfpu=auto")
+        for name in (board.core, emulator)
+    )
     return (
         f"# The board {board.name}: flags of its core.\nset(BOARD_CORE {core})\n"
-        f"set(BOARD_EMULATED_CORE {' '.join(emulator.flags)})\nset(BOARD_DEFINITIONS{sections})\n"
+        f"set(BOARD_EMULATED_CORE {other})\nset(BOARD_DEFINITIONS{sections})\n"
     )
 
 

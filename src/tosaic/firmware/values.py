@@ -44,8 +44,8 @@ def taken(network: Network, values: Values) -> list[Array]:
     return found
 
 
-def given(network: Network, values: Values, arrays: Sequence[Array]) -> list[Any]:
-    """The leaves of the program's outputs, from what the image gave."""
+def finish(network: Network, values: Values, arrays: Sequence[Array]) -> Values:
+    """All values that the program has, with what the image gave."""
     made = dict(zip(network.outputs, arrays, strict=True))
     for stage in network.stages:
         piece = stage.piece
@@ -56,10 +56,15 @@ def given(network: Network, values: Values, arrays: Sequence[Array]) -> list[Any
         for node, out, order, meaning in sides:
             if node in made:
                 values[node] = execution.result(node, made[node], out, order, meaning)
-    program = network.artifact.program
     for piece in network.artifact.partition.pieces:
         is_new = piece.node is not None and piece.node not in values
         if is_new and all(node in values for node in piece.inputs):
             execution.call(piece, values)
+    return values
+
+
+def outputs(network: Network, values: Values) -> list[Any]:
+    """The leaves of the program's outputs."""
+    program = network.artifact.program
     own = program.outputs[: len(program.outputs) - program.changes]
     return [values[o] if isinstance(o, fx.Node) else o for o in own]

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
-from types import MappingProxyType
 from typing import Any
 
 import torch
@@ -72,6 +71,7 @@ class Piece:
     calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
     checks: list[str] = field(default_factory=list)
     undefined: str | None = None
+    host: Target | None = None  # where a graph runs on the processor beside the device
     step: Program | None = None
     parts: list[Piece] = field(default_factory=list)
 
@@ -104,31 +104,9 @@ def called(pieces: Iterable[Piece], times: int = 1) -> Iterator[tuple[Piece, int
         yield from called(piece.parts, times * piece.count)
 
 
-def partition(
-    program: Program,
-    target: Target,
-    *,
-    expose: bool = False,
-    kept: Mapping[str, str] = MappingProxyType({}),
-    has_casts: bool = False,
-) -> Partition:
-    """Split a program into TOSA graphs and what PyTorch runs round them.
+class Partitioner:
+    """Tries the calls of a program on one target, and groups those that it takes."""
 
-    With ``expose`` the graphs give every value that they compute. ``kept`` are calls that PyTorch
-    keeps whatever their rules say, by the name of the node, with the reason. With ``has_casts``
-    graphs quantize and dequantize themselves what they take and give as real numbers.
-    """
-    return _Partitioner(program, target, expose, kept, has_casts).run()
-
-
-def refusals(program: Program, target: Target) -> list[Refusal]:
-    """What a partition would leave to PyTorch, and why, without its graphs."""
-    trial = _Partitioner(program, target, False, {}, False)
-    trial.try_calls()
-    return trial.refused
-
-
-class _Partitioner:
     def __init__(
         self, program: Program, target: Target, expose: bool, kept: Mapping[str, str],
         has_casts: bool,
@@ -156,9 +134,9 @@ class _Partitioner:
 
     def run(self) -> Partition:
         self.try_calls()
-        self._leave_steps()
-        self._find_reads()
-        return Partition(self._pieces(), self.refused)
+        self.leave_steps()
+        self.find_reads()
+        return Partition([piece for _, piece in self.placed_pieces()], self.refused)
 
     def _try(self, node: fx.Node) -> None:
         """Run the rule of a call; a boundary quantize is PyTorch's, and no refusal."""
@@ -205,9 +183,7 @@ class _Partitioner:
         if not torchapi.is_scan(node) or not self.target.traits.host_loops:
             return False
         step = from_module(self.program.regions[torchapi.scan_of(node).step])
-        found = partition(
-            step, self.target, expose=self.expose, kept=self.kept, has_casts=self.has_casts
-        )
+        found = Partitioner(step, self.target, self.expose, self.kept, self.has_casts).run()
         if found.graphs:
             self.loops[node] = step, found
             self.refused += found.refused
@@ -302,7 +278,7 @@ class _Partitioner:
                 level = max(level, self.level[argument] + crossing)
         self.level[node] = level
 
-    def _leave_steps(self) -> None:
+    def leave_steps(self) -> None:
         """Where a group would do nothing but quantize again, PyTorch does that."""
         levels: dict[int, list[fx.Node]] = {}
         for node in self.accepted:
@@ -312,7 +288,7 @@ class _Partitioner:
                 self.accepted -= set(nodes)
                 self.is_whole = False
 
-    def _find_reads(self) -> None:
+    def find_reads(self) -> None:
         """For each call whether PyTorch reads its result, dequantized or not; readers first.
 
         What a graph gives as real numbers it does not give as integers for that.
@@ -328,7 +304,8 @@ class _Partitioner:
                 for user in self.program.users.get(node, ())
             ))  # fmt: skip
 
-    def _pieces(self) -> list[Piece]:
+    def placed_pieces(self) -> list[tuple[int, Piece]]:
+        """The pieces in order, each with its level."""
         levels: dict[int, tuple[list[fx.Node], list[fx.Node]]] = {}
         for node in self.program.calls:
             inside, outside = levels.setdefault(self.level[node], ([], []))
@@ -336,13 +313,13 @@ class _Partitioner:
                 inside.append(node)
             elif self._runs(node):
                 outside.append(node)
-        pieces: list[Piece] = []
+        pieces: list[tuple[int, Piece]] = []
         for level in sorted(levels):
             inside, outside = levels[level]
-            pieces += [self._call(n) for n in outside]
+            pieces += [(level, self._call(n)) for n in outside]
             if inside:
                 group = self._group(inside)
-                pieces += [group] if group.outputs else []
+                pieces += [(level, group)] if group.outputs else []
         return pieces
 
     def _call(self, node: fx.Node) -> Piece:

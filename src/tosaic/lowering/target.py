@@ -161,6 +161,8 @@ class Target:
     ``advice`` says what to do about a refusal, by a pattern of its reason. Where there are floats
     beside integers, graphs quantize and dequantize at their boundary, unless
     ``preserve_io_quantization``. ``check`` compares float graphs with PyTorch on the example.
+
+    ``host`` is the target of the processor beside the device: it runs what the device refuses.
     """
 
     name: str
@@ -184,6 +186,12 @@ class Target:
     advice: tuple[tuple[str, str], ...] = ()
     preserve_io_quantization: bool = False
     check: bool = True
+    host: Target | None = None
+
+    @property
+    def devices(self) -> tuple[Target, ...]:
+        """The device and its host, if it has one."""
+        return (self,) if self.host is None else (self, self.host)
 
     @property
     def has_casts(self) -> bool:
@@ -193,7 +201,7 @@ class Target:
     @property
     def has_branches(self) -> bool:
         """Whether branches and loops are part of a graph, in one form or another."""
-        return self.env.has("cf") or self.traits.computes_both
+        return any(each.env.has("cf") or each.traits.computes_both for each in self.devices)
 
     def refuses(self, op: Op) -> str | None:
         """Why an operator that TOSA allows does not run there; None if it does."""
@@ -217,3 +225,17 @@ def with_check(target: Target, options: Mapping[str, Any]) -> Target:
             raise InvalidInput(f"{target.name} has no option {option!r}; it has check alone")
     told = options.get("check")
     return target if told is None else replace(target, check=bool(told))
+
+
+def with_host(target: Target, host: Target) -> Target:
+    """A device beside a processor, which runs what the device refuses."""
+    if target.emit is None or host.emit is None or target.env.profiles != host.env.profiles:
+        raise InvalidInput(
+            f"'{target.name}+{host.name}' is no device with a processor beside it: both take "
+            "integers and have compilers, the device first"
+        )
+    name = f"{target.name}+{host.name}"
+    traits = replace(target.traits, host_loops=False, longest_unrolled=0)  # nothing runs beside
+    return replace(
+        target, name=name, host=host, traits=traits, backend="", formats={}, verdict=None
+    )

@@ -119,7 +119,9 @@ class Artifact:
         known = self._engines
         if (name, id(graph)) not in known:
             made = next(each for each in self.delegates if each.graph is graph)
-            known[name, id(graph)] = self.device.engines[name](made)
+            piece = next(each for each in self.partition.pieces if each.graph is graph)
+            engines = (piece.host or self.device).engines
+            known[name, id(graph)] = engines.get(name, next(iter(engines.values())))(made)
         return known[name, id(graph)]
 
     def _arrays(self, graph: Graph, ready: list[Tensor], engine: str) -> list[Any]:
@@ -179,6 +181,7 @@ class Artifact:
 
         ``engine`` is what runs them: "tosa" interprets the TOSA graphs. A device has engines of its
         own, such as "npu", which run what it would get; unless told otherwise, the first of them.
+        "firmware" builds the image of a board that has the target, and runs it under QEMU.
 
         An input that ``boundary`` has as integers with a scale may be given as such, or as the
         floats they stand for. The outputs come as the boundary has them with ``raw=True`` and as
@@ -208,7 +211,10 @@ class Artifact:
     def _run_once(self, leaves: list[Any], engine: str, raw: bool | None) -> list[Any]:
         """The leaves of the outputs for those of the inputs."""
         given = self._checked(leaves)
-        return self._results(given, self._trace([leaf.value for leaf in given], engine), raw)
+        run = formats.ENGINES.get(engine)
+        arguments = [leaf.value for leaf in given]
+        values = self._trace(arguments, engine) if run is None else run(self, arguments)
+        return self._results(given, values, raw)
 
     def _run_on(
         self, device: str, max_memory: int | None, parts: list[list[Any]], raw: bool | None
@@ -265,6 +271,8 @@ class Artifact:
 
     def _engine(self, name: str | None) -> str:
         known = (*(self.device.engines if self.delegates else ()), "tosa")
+        if name in formats.ENGINES and self.delegates:
+            return str(name)
         if name is not None and name not in known:
             said = " and ".join(map(repr, known))
             raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")

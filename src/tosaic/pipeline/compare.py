@@ -21,7 +21,7 @@ from tosaic.front.precision import CHOICE
 from tosaic.front.program import Program, program_of
 from tosaic.ir.graph import Quant
 from tosaic.lowering.graph_boundary import take_unsigned
-from tosaic.lowering.partition import partition
+from tosaic.lowering.sides import partition
 from tosaic.lowering.walk import parameters
 from tosaic.passes.importer import import_model
 from tosaic.pipeline.artifact import Artifact

@@ -21,7 +21,8 @@ from tosaic.front.imported import Imported
 from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
 from tosaic.lowering.graph_boundary import drop_unread, lay_out, take_unsigned
-from tosaic.lowering.partition import Partition, Piece, partition, refusals
+from tosaic.lowering.partition import Partition, Piece
+from tosaic.lowering.sides import on_host, partition, refusals
 from tosaic.lowering.support import Trial, constants
 from tosaic.lowering.target import Compiled, Target
 from tosaic.passes.decompose import expand
@@ -236,7 +237,7 @@ def compiled(
         undefined = next((p for p in found.walk() if p.undefined), None)
         if undefined is not None:
             call = _offender(program, target, kept, found, undefined, examples)
-            kept[call.name] = undefined.undefined or ""
+            kept[_kept_name(call, undefined)] = undefined.undefined or ""
             continue
         lower = partial(lowered, program, target)
         with phase(CHECK):
@@ -251,7 +252,13 @@ def compiled(
             made = _emitted(program, target, found, examples)
         if not isinstance(made, _Failed):
             return found, made
-        kept[_offender(program, target, kept, found, made.piece, examples).name] = made.reason
+        call = _offender(program, target, kept, found, made.piece, examples)
+        kept[_kept_name(call, made.piece)] = made.reason
+
+
+def _kept_name(call: fx.Node, piece: Piece) -> str:
+    """The key of a call that a piece of one side shall not have."""
+    return call.name if piece.host is None else on_host(call.name)
 
 
 def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partition:
@@ -260,18 +267,19 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
     for piece in found.walk():
         if piece.graph is None:
             continue
-        _ended(phases.LOWER, piece, target)
+        _ended(phases.LOWER, piece, piece.host or target)
         lay_out(piece)
+        own = piece.host or target
         with phase(REWRITE):
-            piece.graph = target.improve(piece.graph)
+            piece.graph = own.improve(piece.graph)
         drop_unread(piece)
-        take_unsigned(piece, target)
-        _ended(phases.BOUNDARY, piece, target)
-        if target.workarounds is not None:
-            target.workarounds(piece.graph)
-            _ended(phases.WORKAROUNDS, piece, target)
+        take_unsigned(piece, own)
+        _ended(phases.BOUNDARY, piece, own)
+        if own.workarounds is not None:
+            own.workarounds(piece.graph)
+            _ended(phases.WORKAROUNDS, piece, own)
         with phase(PROVE):
-            verify(piece.graph, target.env, target.constraints)
+            verify(piece.graph, own.env, own.constraints)
             piece.undefined = prove_defined(piece)
     return found
 
@@ -314,7 +322,6 @@ def _in_order(
     target: Target, pieces: Sequence[Piece], values: execution.Values, left: int, mends: bool
 ) -> Iterator[Compiled]:
     """The graphs of pieces compiled; values go on as long as graphs are ``left`` that need them."""
-    assert target.emit is not None
     for piece in pieces:
         if not left:
             return
@@ -333,7 +340,9 @@ def _in_order(
             continue
         given = execution.try_operands(piece, values)
         try:
-            made_now = target.emit(piece.graph, given, mends)
+            emit = (piece.host or target).emit
+            assert emit is not None
+            made_now = emit(piece.graph, given, mends)
         except ToolMissing:
             raise
         except ToolFailed as failure:
@@ -355,6 +364,7 @@ def _offender(
     while high - low > 1:
         middle = (low + high) // 2
         left = [*others, *(c.name for c in piece.calls[middle:])]
+        left += map(on_host, left)
         if _fails(program, target, kept, left, examples):
             high = middle
         else:

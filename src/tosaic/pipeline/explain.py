@@ -11,7 +11,8 @@ from typing import Any
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.program import Program
-from tosaic.lowering.partition import Partition, Refusal, partition
+from tosaic.lowering.partition import Partition, Refusal
+from tosaic.lowering.sides import partition
 from tosaic.pipeline.driver import program_for
 from tosaic.pipeline.report import refusals
 from tosaic.runtime.printed import Printed, grid

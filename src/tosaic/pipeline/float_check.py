@@ -22,7 +22,8 @@ from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.program import Program
 from tosaic.interp.model import Model
-from tosaic.lowering.partition import Partition, Piece, partition
+from tosaic.lowering.partition import Partition, Piece
+from tosaic.lowering.sides import partition
 from tosaic.lowering.target import Target
 from tosaic.pipeline import execution
 from tosaic.pipeline.execution import Values

@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tosaic.ir.graph import Graph, Loc, Op, Quant, Unsigned, Value
-from tosaic.lowering.partition import Partition, Refusal, called
+from tosaic.lowering.partition import Partition, Piece, Refusal, called
 from tosaic.lowering.target import Compiled, Estimate
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
@@ -89,6 +89,7 @@ class Delegate:
     outputs: tuple[Boundary, ...]
     estimate: Costs | None = None
     checks: tuple[str, ...] = ()
+    place: str = "the device"
     calls: int = 1
 
 
@@ -110,9 +111,17 @@ class Report(Printed):
 
     @property
     def cycles(self) -> int | None:
-        """Cycles of all graphs; None where nobody estimates them."""
-        told = [d.calls * d.estimate.cycles for d in self.delegates if d.estimate is not None]
-        return sum(told) if told else None
+        """Cycles of all graphs on the device; None where nobody estimates them."""
+        return self._counted(self.unit)
+
+    @property
+    def host_instructions(self) -> int:
+        """Instructions of the graphs on the processor beside the device, where they are counted."""
+        return (self._counted("instructions") or 0) if self.unit != "instructions" else 0
+
+    def _counted(self, unit: str) -> int | None:
+        known = [(d.calls, d.estimate) for d in self.delegates if d.estimate is not None]
+        return sum(n * e.cycles for n, e in known if e.unit == unit) if known else None
 
     @property
     def unit(self) -> str:
@@ -147,6 +156,8 @@ class Report(Printed):
         ]
         if self.cycles is not None and (self.cycles or self.unit == "cycles"):
             words.append(f"{self.cycles:,} {self.unit}{_time(self.milliseconds)}")
+        if self.host_instructions:
+            words.append(f"{self.host_instructions:,} instructions on the processor beside it")
         if self.sram is not None and self.flash:
             words.append(f"SRAM {self.sram:,} and flash {self.flash:,} bytes")
         if self.refused:
@@ -203,7 +214,7 @@ class Report(Printed):
         for number, delegate in enumerate(self.delegates):
             yield _boundary_table(number, delegate)
             if delegate.estimate is not None:
-                yield from _cost_tables(number, delegate.estimate)
+                yield from _cost_tables(number, delegate.estimate, delegate.place)
             for sentence in delegate.checks:
                 yield f"Graph {number}, {sentence}."
         if self.quantization is not None:
@@ -232,7 +243,7 @@ def report_of(
     known = ((each.graph, each.estimate) for each in compiled)
     estimates = {id(graph): _costs(graph, told) for graph, told in known if told is not None}
     made = [
-        _delegate(piece.graph, estimates.get(id(piece.graph)), tuple(piece.checks), calls)
+        _delegate(piece, piece.graph, estimates.get(id(piece.graph)), calls)
         for piece, calls in called(partition.pieces)
         if piece.graph is not None
     ]
@@ -281,7 +292,7 @@ def _rate(rate: float) -> str:
     return f"{rate:,.0f}" if rate >= 10 else f"{rate:.2g}"
 
 
-def _cost_tables(number: int, told: Costs) -> Iterable[Any]:
+def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     share = told.transposes / max(told.cycles, 1)
     turned = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
     memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
@@ -289,7 +300,7 @@ def _cost_tables(number: int, told: Costs) -> Iterable[Any]:
     clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
     taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{turned}; "
     yield (
-        f"Graph {number} on the device, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
+        f"Graph {number} on {place}, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
         f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "
         f"{told.flash:,}{f' ({parts})' if parts else ''}; at the peak: {memories or 'not told'}"
     )
@@ -345,9 +356,7 @@ def source_line(where: str) -> str:
     return linecache.getline(file, int(line)).strip() if line.isdigit() else ""
 
 
-def _delegate(
-    graph: Graph, estimate: Costs | None, checks: tuple[str, ...], calls: int
-) -> Delegate:
+def _delegate(piece: Piece, graph: Graph, estimate: Costs | None, calls: int) -> Delegate:
     ops = list(graph.walk())
     return Delegate(
         dict(Counter(op.name for op in ops)),
@@ -355,7 +364,8 @@ def _delegate(
         tuple(map(_boundary, graph.inputs)),
         tuple(map(_boundary, graph.outputs)),
         estimate,
-        checks,
+        tuple(piece.checks),
+        "the device" if piece.host is None else piece.host.name,
         calls,
     )
 

@@ -92,17 +92,18 @@ class TosaicQuantizer:
         self._steps = Steps()
 
     def expand(self, module: fx.GraphModule) -> bool:
-        """Replace calls that are refused by their parts, if none of these is."""
+        """Replace refused calls by their parts, if none is refused: the device's, then a host's."""
         mark(module.graph, self.schemes)
         known, self._made = constants(module.graph), {}
-        trial, plain = self._trial(known), self._float_trial(known)
+        trials, plain = self._trials(known), self._float_trial(known)
 
-        def refuses(node: fx.Node) -> bool:
-            judge = plain if self._scheme(node) is None else trial
-            return node not in known and judge is not None and judge.refusal(node) is not None
+        def refuses(node: fx.Node, count: int) -> bool:
+            judges = trials[:count] if self._scheme(node) is not None else plain
+            return node not in known and bool(judges) and all(j.refusal(node) for j in judges)
 
         traits = replace(self._device.traits, longest_unrolled=self.longest_unrolled)
-        return expand(module, refuses, constants=known, traits=traits) > 0
+        told = [lambda n, c=c: refuses(n, c + 1) for c in range(len(trials))]
+        return sum(expand(module, each, constants=known, traits=traits) for each in told) > 0
 
     @property
     def longest_unrolled(self) -> int:
@@ -118,15 +119,12 @@ class TosaicQuantizer:
     def _device(self) -> Target:
         return self.target or Target(self.schemes.env, Env.parse(self.schemes.env))
 
-    def _trial(self, known: set[fx.Node]) -> Trial:
-        return Trial(known, self._device, self._kind, self._scheme)
+    def _trials(self, known: set[fx.Node]) -> list[Trial]:
+        return [Trial(known, each, self._kind, self._scheme) for each in self._device.devices]
 
-    def _float_trial(self, known: set[fx.Node]) -> front.Trial | None:
+    def _float_trial(self, known: set[fx.Node]) -> list[front.Trial]:
         """For calls that are left in float, where the target has floats."""
-        target = self.target
-        if target is None or "FP" not in target.env.profiles:
-            return None
-        return front.Trial(target, known)
+        return [front.Trial(self._device, known)] if "FP" in self._device.env.profiles else []
 
     def _kind(self, call: fx.Node, operand: fx.Node | None) -> DType:
         """The integers that a call reads an operand in, or gives its result in."""
@@ -150,7 +148,7 @@ class TosaicQuantizer:
         others = {node for node in model.graph.nodes if _KEY in node.meta}
         self._made, self._specs = choices(model.graph, self.schemes), {}
         self._steps = Steps(model.graph.nodes)
-        trial = self._trial(known)
+        trial, *_ = trials = self._trials(known)
         joined = joined_sums(model.graph, trial, self._scheme) if self.sums_ride else {}
         inside = {call for calls in joined.values() for call in calls}
         self._curves = curves_in(model.graph, joined, self._scheme, self._ends, trial, self._steps)
@@ -166,7 +164,7 @@ class TosaicQuantizer:
             elif self._is_bent(node):
                 self._bend(node, self._curves[node])
             elif node.op == "call_function":
-                done |= self._close(node, trial, joined.get(node, ()))
+                done |= self._close(node, trials, *joined.get(node, ()))
         self._come_in_once(model.graph)
         self._tell(set(known) | others)
         if isinstance(self.schemes.io, BoundarySpec):
@@ -193,13 +191,14 @@ class TosaicQuantizer:
                 if is_real(node) or choice.reason:
                     self.choices[node.name] = choice
 
-    def _close(self, node: fx.Node, trial: Trial, before: tuple[fx.Node, ...]) -> set[fx.Node]:
+    def _close(self, node: fx.Node, trials: list[Trial], *before: fx.Node) -> set[fx.Node]:
         """Annotate a call with what rides on it, or say why not; what it is done with."""
         norm = norm_of(node) if self.training else None
         rider = self._rider(norm or node)
-        if rider is not None and trial.refusal(*before, node, rider) is not None:
-            rider = None
-        refusal = None if rider is not None else self._refusal(trial, *before, node)
+        rider = None if rider and trials[0].refusal(*before, node, rider) else rider
+        refusals = (self._refusal(trial, *before, node) for trial in trials)
+        told = None if rider is not None else next(refusals)
+        refusal = told if told is None or None not in refusals else None
         if refusal is not None:
             self.refused[node.name] = refusal
             self._made[node] = self._made[node].refused(refusal.reason)

@@ -94,12 +94,22 @@ def target_of(name: object, options: Mapping[str, Any] = _OPTIONS) -> Target:
         kind = type(name).__name__
         raise InvalidInput(f"a target is one name such as 'TOSA-1.0+INT', not a {kind}: {name!r}")
     absent: list[Absent] = []
+    device, plus, host = name.partition("+")
+    if plus and not device.upper().startswith("TOSA") and is_known(device) and is_known(host):
+        from tosaic.lowering.target import with_host
+
+        return with_host(target_of(device, options), target_of(host))
     for family in families():
         if isinstance(family, Absent):
             absent.append(family)
         elif family.has(known := _spelled(name, family)):
             return family.make(known, options)
     raise InvalidInput(_unknown(name, absent))
+
+
+def is_known(name: str) -> bool:
+    """Whether there is a target of that name."""
+    return any(family.has(_spelled(name, family)) for family in known_families())
 
 
 def _spelled(name: str, family: Family) -> str:

@@ -42,3 +42,15 @@ void fw_fail(enum fw_status status)
     fw_print("\n");
     fw_exit(FW_EXIT + (uint32_t)status);
 }
+
+/* What -fstack-protector asks for. */
+extern const uintptr_t __stack_chk_guard;
+const uintptr_t __stack_chk_guard = 0x5bd1e995u;
+void __stack_chk_fail(void);
+
+void __stack_chk_fail(void)
+{
+    fw_fail(FW_STACK);
+    for (;;) {
+    }
+}

@@ -10,7 +10,6 @@
 #define CCR REGISTER(0xE000ED14u)
 #define CFSR REGISTER(0xE000ED28u)
 #define BFAR REGISTER(0xE000ED38u)
-#define CPACR REGISTER(0xE000ED88u)
 #define DCIMVAC REGISTER(0xE000EF5Cu)
 #define DCCMVAC REGISTER(0xE000EF68u)
 enum { CACHE_ON = 1 << 16, CACHE_LINE = 32, STACK_OVERFLOW = 1 << 20, UNDEFINED = 1 << 16, BFAR_VALID = 1 << 15 };
@@ -135,10 +134,6 @@ __attribute__((used, noreturn)) static void begin(void)
         *to++ = *from++;
     for (uint32_t *to = fw_bss; to < fw_bss_end;)
         *to++ = 0;
-#if __ARM_ARCH >= 7
-    CPACR |= 0xf00000u; /* floats and vectors */
-    __asm__ volatile("dsb\n\tisb");
-#endif
     for (uint32_t *at = fw_stack_limit; at < (uint32_t *)__builtin_frame_address(0) - 64; at++)
         *at = fw_paint_word(at);
     SYSTICK_RELOAD = BOARD_CLOCK / 1000u - 1u;
@@ -158,6 +153,13 @@ __attribute__((naked, noreturn)) static void reset(void)
 #if __ARM_ARCH >= 8
         "ldr r0, =fw_stack_limit\n\t"
         "msr msplim, r0\n\t"
+#endif
+#if __ARM_ARCH >= 7
+        "ldr r0, =0xE000ED88\n\t" /* CPACR: floats and vectors, which a compiler may use at once */
+        "ldr r1, [r0]\n\t"
+        "orr r1, r1, #0xf00000\n\t"
+        "str r1, [r0]\n\t"
+        "dsb\n\tisb\n\t"
 #endif
         "ldr r0, =begin\n\t"
         "bx r0\n\t"
