@@ -109,6 +109,12 @@ def test_memory_of_a_last_step_is_that_of_a_step() -> None:
     assert sizes[0] == sizes[1]
 
 
+@pytest.mark.parametrize("wrong", [-1, 0, "all", 1.5])
+def test_a_wrong_number_of_steps_is_told(wrong: Any) -> None:
+    with pytest.raises(tosaic.errors.InvalidInput, match="unroll is True"):
+        tosaic.compile(nn.ReLU(), (torch.ones(1, 2),), target=TARGET, unroll=wrong)
+
+
 def test_short_recurrences_are_one_stream() -> None:
     art, _, _ = compiled("gru", 4, None)
     assert len(art.partition.graphs) == 1

@@ -94,17 +94,14 @@ class Partition:
 
     def walk(self) -> Iterator[Piece]:
         """All pieces, those of a loop behind it."""
-        return (piece for piece, _ in self.called())
-
-    def called(self) -> Iterator[tuple[Piece, int]]:
-        """All pieces, and how often each of them runs."""
-        return _called(self.pieces, 1)
+        return (piece for piece, _ in called(self.pieces))
 
 
-def _called(pieces: Iterable[Piece], times: int) -> Iterator[tuple[Piece, int]]:
+def called(pieces: Iterable[Piece], times: int = 1) -> Iterator[tuple[Piece, int]]:
+    """Pieces, those of a loop behind it, and how often each of them runs."""
     for piece in pieces:
         yield piece, times
-        yield from _called(piece.parts, times * piece.count)
+        yield from called(piece.parts, times * piece.count)
 
 
 def partition(

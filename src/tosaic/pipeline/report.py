@@ -10,7 +10,7 @@ from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tosaic.ir.graph import Graph, Loc, Op, Quant, Unsigned, Value
-from tosaic.lowering.partition import Partition, Refusal
+from tosaic.lowering.partition import Partition, Refusal, called
 from tosaic.lowering.target import Compiled, Estimate
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
@@ -233,7 +233,7 @@ def report_of(
     estimates = {id(graph): _costs(graph, told) for graph, told in known if told is not None}
     made = [
         _delegate(piece.graph, estimates.get(id(piece.graph)), tuple(piece.checks), calls)
-        for piece, calls in partition.called()
+        for piece, calls in called(partition.pieces)
         if piece.graph is not None
     ]
     return Report(

@@ -347,8 +347,7 @@ class TosaicQuantizer:
         if torchapi.is_scan(node):
             for part, spec in annotate_border(node, self._spec):
                 self._remember(part, spec)
-            return
-        if self.target is not None and self.target.has_branches:
+        elif self.target is not None and self.target.has_branches:
             inputs = {n: self._read(n, node) for n in node.all_input_nodes if is_real(n)}
             self._results(node, inputs, self._usual(node))
 

@@ -111,6 +111,9 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
     emit, traits = partial(_emit, config, options), known.traits
     if options.unroll is not None:
+        told: Any = options.unroll
+        if not isinstance(told, int) or (told < 1 and told is not False):
+            raise InvalidInput(f"unroll is True, False or a number of steps, not {told!r}")
         traits = replace(traits, longest_unrolled=1, host_loops=options.unroll is not True)
         if not isinstance(options.unroll, bool):
             traits = replace(traits, steps_a_call=options.unroll)
