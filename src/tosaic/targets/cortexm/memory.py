@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from random import Random
 
 from tosaic.errors import InvalidInput
 from tosaic.targets.cortexm.program import Branch, Chain, Item, Loop, Program, Step
@@ -213,7 +214,7 @@ def arrange(storages: list[Storage], bound: int, tries: int = _TRIES) -> int:
         sorted(storages, key=lambda s: (-s.size * (s.end - s.start + 1), s.start)),
     ]
     best: tuple[int, list[int]] | None = None
-    tried = 0
+    tried, drawn = 0, Random(0)
     while orders:
         order = orders.pop(0)
         size = _first_fit(order)
@@ -223,9 +224,12 @@ def arrange(storages: list[Storage], bound: int, tries: int = _TRIES) -> int:
             break
         tried += 1
         if not orders and tried < tries:
-            # What lies highest is placed before everything else.
+            # What lies highest is placed before everything else; then sizes count for about.
             high = max(order, key=lambda s: s.offset + s.size)
             orders.append([high, *(s for s in order if s is not high)])
+        elif not orders and tried < 3 * tries:
+            about = {id(s): s.size * drawn.uniform(1.0, 1.6) for s in storages}
+            orders.append(sorted(storages, key=lambda s: -about[id(s)]))
     if best is None:
         return 0
     for storage, offset in zip(storages, best[1]):
