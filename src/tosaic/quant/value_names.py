@@ -18,6 +18,7 @@ from tosaic.front import torchapi
 from tosaic.front.hints import CALL, mark_of
 from tosaic.quant.regions import functions, region_calls
 
+CALIBRATED = "tosaic.calibrated"  # a value as the size has it that all sizes are calibrated as
 _NAME, OUTLINE = "tosaic.point", "tosaic.outline"
 
 
@@ -82,6 +83,7 @@ def adopt_names(module: fx.GraphModule, other: fx.GraphModule) -> None:
         if list(map(_operator, one)) == list(map(_operator, two)):
             for node, like in zip(one, two):
                 node.meta[_NAME] = name_of(like)
+                node.meta[CALIBRATED] = like.meta.get("val")
 
 
 def _outline(module: fx.GraphModule) -> list[str]:

@@ -17,6 +17,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.quant.correlation import Spread, spread_of
+from tosaic.quant.value_names import CALIBRATED
 
 _ROWS = 256  # places of an input that are looked at
 _BLOCK = 64  # terms whose errors are passed on at once
@@ -122,7 +123,7 @@ def taps_inside(layer: fx.Node, sizes: Sequence[int]) -> Tensor:
     while source.op == "call_module":  # an observer
         source = source.all_input_nodes[0]
     bound = torchapi.bound_arguments(layer)
-    shape = torchapi.known_shape(source.meta["val"])
+    shape = torchapi.known_shape(source.meta.get(CALIBRATED, source.meta["val"]))
     if not sizes or shape is None or bound.get("transposed") or "transpose" in str(layer.target):
         return torch.ones(math.prod(sizes), dtype=torch.float64)
     axes = len(sizes)
