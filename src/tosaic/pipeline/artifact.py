@@ -119,7 +119,7 @@ class Artifact:
         known = self._engines
         if (name, id(graph)) not in known:
             made = next(each for each in self.delegates if each.graph is graph)
-            piece = next(each for each in self.partition.pieces if each.graph is graph)
+            piece = next(each for each in self.partition.walk() if each.graph is graph)
             engines = (piece.host or self.device).engines
             known[name, id(graph)] = engines.get(name, next(iter(engines.values())))(made)
         return known[name, id(graph)]
