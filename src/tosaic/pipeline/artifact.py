@@ -229,7 +229,7 @@ class Artifact:
             for piece in self.partition.pieces:
                 if piece.graph is None:
                     for values in runs:
-                        execution.call(piece, values)
+                        execution.one(piece, self._by("tosa"), values)
                     continue
                 model = self._models[id(piece.graph)]
                 run = partial(model.run, device=device, max_memory=max_memory)
