@@ -364,7 +364,7 @@ def _offender(
     while high - low > 1:
         middle = (low + high) // 2
         left = [*others, *(c.name for c in piece.calls[middle:])]
-        left += map(on_host, left)
+        left += [on_host(name) for name in left]
         if _fails(program, target, kept, left, examples):
             high = middle
         else:
