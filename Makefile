@@ -25,7 +25,7 @@ CPPCHECK = --quiet --std=c99 --error-exitcode=1 --enable=warning,performance,por
   -I tests/firmware/board -I src/tosaic/firmware/c src/tosaic/firmware/c
 
 .DELETE_ON_ERROR:
-.PHONY: search firmware firmware-demo emulator cortexm vulkan vgf smoke strange peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
+.PHONY: search firmware firmware-demo emulator cortexm vulkan vgf smoke strange architectures peer-scripts help demo test install browser lint format types pytest lines op-support conformance simulate fuzz hunt everywhere replay npu benchmark docs clean distclean
 
 help:
 	@echo "make demo         train a network on digits, compile it for Ethos-U55, run the NPU stream"
@@ -38,11 +38,11 @@ help:
 	@echo "make replay       everything compiled again: bytes, cycles, SRAM and flash beside those kept"
 	@echo "make npu          every sample and network on the Ethos-U targets, and Vela asked again"
 	@echo "make cortexm      the long run of generated C: samples, conformance tests, random graphs, cores"
-	@echo "make firmware     images of networks on emulated boards, beside what art.run gives"
+	@echo "make firmware     images of networks on emulated boards and on Linux, beside what art.run gives"
 	@echo "make firmware-demo  the demo's network as an image that boots under QEMU, NPU and all"
 	@echo "make vgf          all of VGF: damaged files, conformance, samples and networks on Vulkan"
 	@echo "make vulkan       install lavapipe, the Vulkan driver for processors (Debian, Ubuntu)"
-	@echo "make emulator     install the compiler and the emulator of Cortex-M (Debian, Ubuntu)"
+	@echo "make emulator     install compilers and emulators of Cortex-M and aarch64 (Debian, Ubuntu)"
 	@echo "make benchmark    speed and memory of the interpreter, growth with graph size"
 	@echo "make search       fronts, kills, a Ray cluster, twenty networks, ten thousand pictures (PART=front)"
 	@echo "make docs         the documentation as pages in build/site, without a warning"
@@ -50,6 +50,7 @@ help:
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make smoke        the wheel in a fresh environment: compile, run, report (REQUIREMENTS=lowest)"
 	@echo "make strange      60 odd modules on four targets: compile, run, .pte, report"
+	@echo "make architectures  44 published architectures on the NPUs, bit by bit beside TOSA"
 	@echo "make peer-scripts the Arm backend's own example scripts, with our prefix"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
 
@@ -80,10 +81,11 @@ vulkan:
 # Generated C runs on emulated cores in the tests where there are QEMU and the cores' compiler.
 emulator:
 	@command -v gcc && command -v arm-none-eabi-gcc && command -v qemu-system-arm && \
+	  command -v aarch64-linux-gnu-gcc && command -v qemu-aarch64 && \
 	  command -v cmake && command -v cppcheck || \
 	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
 	    gcc libc6-dev libglib2.0-dev gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm \
-	    cmake ninja-build cppcheck; }
+	    gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake ninja-build cppcheck; }
 
 # Both without asking: by root alone, and no matter whether it works.
 $(VENV)/.emulator: $(STAMP)
@@ -127,6 +129,9 @@ smoke:
 
 strange: $(STAMP)
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.strange $(ARGS)
+
+architectures: $(STAMP)
+	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.architectures $(ARGS)
 
 peer-scripts: $(STAMP)
 	$(BIN)/python tools/peer_scripts.py $(ARGS)

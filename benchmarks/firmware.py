@@ -15,7 +15,7 @@ FOLDER = Path(__file__).resolve().parent.parent
 sys.path[:1] = [str(FOLDER / "tests"), str(FOLDER / "examples")]
 
 from tosaic import firmware  # noqa: E402
-from tosaic.firmware import emulation  # noqa: E402
+from tosaic.firmware.toolchain import build, toolchain  # noqa: E402
 
 TICKS = 2.048  # of 32 MHz an instruction of 64 ns
 SMALL = ("digits", "ds_cnn", "branching", "attention")
@@ -40,7 +40,7 @@ def sizes(elf: Path) -> dict[str, int]:
 def main() -> int:
     from firmware.all import IMAGES
 
-    if reason := emulation.missing():
+    if reason := toolchain().missing:
         print(reason)
         return 0
     head = ("image", "code", "driver", "weights", "arena", "data", "stack", "instructions")
@@ -52,7 +52,7 @@ def main() -> int:
         _, ran = firmware.run(made, one)
         with tempfile.TemporaryDirectory() as folder:
             made.save(Path(folder) / "fw")
-            elf = emulation.build(Path(folder) / "fw", Path(folder) / "build")
+            elf = build(Path(folder) / "fw", Path(folder) / "build")
             known = sizes(elf)
         row = [
             known[".text"], known.get("driver", 0), known[".weights"], known[".arena"],

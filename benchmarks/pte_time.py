@@ -11,14 +11,12 @@ from __future__ import annotations
 import argparse
 import compileall
 import json
-import os
-import resource
-import subprocess
 import sys
 import tempfile
-import time
 from pathlib import Path
 from typing import Any
+
+from peer.whole import cpu, measured, peer_program
 
 ROOT = Path(__file__).resolve().parent.parent
 # Beside this file lies one with the name of Vela's package.
@@ -29,13 +27,6 @@ U55, U85 = "ethos-u55-128", "ethos-u85-256"
 TARGETS = {"minilm": (U85,)}  # the peer has no attention for the others
 # Times as fast as the other side, with imports and without.
 BOUNDS = {"mobilenet_v2": (5.0, 8.0), "resnet18": (5.0, 8.0), "minilm": (5.0, 5.0)}
-THREADS = {"OMP_NUM_THREADS": "1", "MKL_NUM_THREADS": "1"}
-
-
-def cpu() -> float:
-    """CPU seconds of this process and of those that it started and that have ended."""
-    ended = resource.getrusage(resource.RUSAGE_CHILDREN)
-    return time.process_time() + ended.ru_utime + ended.ru_stime
 
 
 def tosaic_side(net: Any, calibration: list[tuple[Any, ...]], target: str, path: str) -> float:
@@ -58,27 +49,13 @@ def tosaic_side(net: Any, calibration: list[tuple[Any, ...]], target: str, path:
 
 def peer_side(net: Any, calibration: list[tuple[Any, ...]], target: str, path: str) -> float:
     """The flow of the other backend's documentation."""
-    import torch
     from executorch.backends.arm.ethosu import EthosUCompileSpec, EthosUPartitioner
-    from executorch.backends.arm.quantizer import (
-        EthosUQuantizer,
-        get_symmetric_quantization_config,
-    )
-    from executorch.exir import to_edge_transform_and_lower
-    from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e
+    from executorch.backends.arm.quantizer import EthosUQuantizer
 
-    imported = cpu()
     spec = EthosUCompileSpec(target)
-    quantizer = EthosUQuantizer(spec)
-    quantizer.set_global(get_symmetric_quantization_config())
-    with torch.no_grad():
-        exported = torch.export.export(net, calibration[0], strict=False)
-        prepared = prepare_pt2e(exported.module(check_guards=False), quantizer)
-        for arguments in calibration:
-            prepared(*arguments)
-        again = torch.export.export(convert_pt2e(prepared), calibration[0], strict=False)
-        edge = to_edge_transform_and_lower(again, partitioner=[EthosUPartitioner(spec)])
-        edge.to_executorch().save(path)
+    ways = EthosUQuantizer(spec), EthosUPartitioner(spec)
+    program, imported = peer_program(net, calibration, *ways)
+    program.save(path)
     return imported
 
 
@@ -96,15 +73,7 @@ def side(name: str, network: str, target: str, path: str) -> None:
 def measure(name: str, python: str, network: Path, target: str) -> tuple[float, float]:
     """Seconds with imports and without."""
     path = network.with_suffix(f".{name}.{target}.pte")
-    search = os.pathsep.join([str(ROOT / "src"), str(ROOT / "examples")])
-    command = [python, "-W", "ignore", __file__, "--side", name, str(network)]
-    command += [target, str(path)]
-    done = subprocess.run(
-        command, env={**os.environ, **THREADS, "PYTHONPATH": search}, capture_output=True, text=True
-    )
-    if done.returncode:
-        raise SystemExit(f"{name} failed:\n{done.stderr[-3000:]}")
-    found = json.loads(done.stdout.splitlines()[-1])
+    found = measured(__file__, name, python, str(network), target, str(path))
     return found["whole"], found["whole"] - found["imported"]
 
 

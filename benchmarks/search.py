@@ -15,12 +15,14 @@ import os
 import random
 import resource
 import signal
+import sqlite3
 import subprocess
 import sys
 import tempfile
 import threading
 import time
 from collections import Counter
+from contextlib import closing
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -29,12 +31,13 @@ HERE = Path(__file__).resolve()
 ROOT = HERE.parent.parent
 sys.path[:0] = [str(ROOT / "examples")]
 FOLDER = ROOT / "build" / "search"
-NETWORKS = os.environ.get("NETWORKS", "").split()  # of fronts, else both
+NETWORKS = os.environ.get("NETWORKS", "").split()  # of fronts, else MobileNetV2 and BERT
 NAMES = (
-    "autoencoder", "conformer", "crepe_tiny", "deeplab", "decoder", "ds_cnn", "gru_classifier",
-    "lstm_classifier", "mobilenet_v2", "mobilenet_v3_small", "onet", "resnet18", "squeezenet",
-    "ssd", "super_resolution", "swin", "unet", "wav2letter", "vit_tiny", "yolo",
+    "autoencoder", "bert", "crepe_tiny", "decoder", "ds_cnn", "early_exit", "mobilenet_v2",
+    "mobilenet_v3_small", "onet", "refinement", "resnet18", "squeezenet", "ssd",
+    "super_resolution", "unet", "wav2letter",
 )  # fmt: skip
+EXAMPLES = ("cnn", "keywords", "encoder")  # of the command line
 
 
 def _network(name: str) -> Any:
@@ -98,27 +101,50 @@ def run(*words: object) -> tuple[float, float]:
     return time.monotonic() - start, cpu
 
 
-def killed(kills: int, seconds: float, *words: object) -> int:
-    """Run a command, killing it so many times after random times; how often it was."""
-    draw, count = random.Random(0), 0
-    while count < kills:
+def killed(kills: int, total: int, database: Path, *words: object) -> list[int]:
+    """Run a command that gives so many results, killing it; the results there were at each kill.
+
+    A kill comes within a second after a random result, however busy the machine is.
+    """
+    draw, found = random.Random(0), []
+    words = (*words, "--db", database)
+    database.unlink(missing_ok=True)
+    for wanted in sorted(draw.sample(range(total), kills)):
         process = subprocess.Popen(command(*words), env=environment(), cwd=FOLDER)
-        try:
-            process.wait(draw.uniform(0.3, 1.0) * seconds)
+        while process.poll() is None and _results(database) < wanted:
+            time.sleep(0.02)
+        time.sleep(draw.uniform(0, 1))
+        if process.poll() is not None:
             break
-        except subprocess.TimeoutExpired:
-            count += 1
-        finally:
-            process.kill()
-            process.wait()
+        process.kill()
+        process.wait()
+        found.append(_results(database))
     run(*words)
-    return count
+    return [*found, _results(database)]
 
 
-def front(name: str, options: tuple[object, ...], kills: int, seconds: float) -> None:
+def _results(database: Path) -> int:
+    """How many results a file has, as another process sees them."""
+    if not database.is_file():
+        return 0
+    with closing(sqlite3.connect(f"file:{database}?mode=ro", uri=True, timeout=60)) as opened:
+        tables = opened.execute("SELECT name FROM sqlite_master").fetchall()
+        counted = opened.execute("SELECT count(*) FROM results") if ("results",) in tables else None
+        return counted.fetchone()[0] if counted else 0
+
+
+def _told_of_kills(found: list[int], same: bool) -> str:
+    return (
+        f"killed {len(found) - 1} times, after {', '.join(map(str, found[:-1]))} of {found[-1]} "
+        f"results, and resumed: {'the same' if same else 'ANOTHER'} table"
+    )
+
+
+def front(name: str, options: tuple[object, ...], kills: int) -> None:
     words = ("tune", f"{HERE}:{name}", *options, "-q")
     files = [FOLDER / f"{name}.{suffix}" for suffix in ("db", "csv", "html", "json")]
     outputs = [w for path in files[1:] for w in ("-o", path)]
+    files[0].unlink(missing_ok=True)
     wall, cpu = run(*words, "--db", files[0], *outputs)
     rows = json.loads(files[3].read_text())["rows"]
     best = [row for row in rows if row["is_on_front"]]
@@ -130,23 +156,19 @@ def front(name: str, options: tuple[object, ...], kills: int, seconds: float) ->
     of_each = Counter(row["target"] for row in best)
     print("  " + ", ".join(f"{target}: {count}" for target, count in of_each.items()))
     if kills:
-        again = FOLDER / f"{name}.killed.csv"
-        database = FOLDER / f"{name}.killed.db"
-        database.unlink(missing_ok=True)
-        count = killed(kills, seconds, *words, "--db", database, "-o", again)
-        same = again.read_bytes() == files[1].read_bytes()
-        print(f"  killed {count} times and resumed: {'the same' if same else 'ANOTHER'} table")
+        again, database = (FOLDER / f"{name}.killed.{suffix}" for suffix in ("csv", "db"))
+        found = killed(kills, _results(files[0]), database, *words, "-o", again)
+        print("  " + _told_of_kills(found, again.read_bytes() == files[1].read_bytes()))
 
 
 def fronts(small: bool) -> None:
     if small:
-        front("ds_cnn", ("-t", "ethos-u55-128", "--mixed", 1), 2, 12)
+        front("ds_cnn", ("-t", "ethos-u55-128", "--mixed", 1), 2)
         return
     more = ("-t", "ethos-u55-128,ethos-u55-256,ethos-u85-256")
     more += ("--memory-mode", "Sram_Only,Shared_Sram")
-    for name, mixed, seconds in (("mobilenet_v2", 3, 25), ("vit_tiny", 1, 60)):
-        if name in (NETWORKS or [name]):
-            front(name, (*more, "--mixed", mixed), 10, seconds)
+    for name in NETWORKS or ("mobilenet_v2", "bert"):
+        front(name, (*more, "--mixed", 3), 10)
 
 
 def cluster(small: bool) -> None:
@@ -157,7 +179,7 @@ def cluster(small: bool) -> None:
     os.environ.update(environment())
     targets = "ethos-u55-128" if small else "ethos-u55-128,ethos-u65-256,ethos-u85-256"
     names = ("cnn",) if small else ("cnn", "keywords", "encoder")
-    words = ("tune", *names, "-t", targets, "--mixed", 0, "-q")
+    words = ("tune", *names, "-t", targets, "--scheme", "int8,a16w8", "--mixed", 0, "-q")
     FOLDER.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory() as folder:
         place = Path(folder)
@@ -172,7 +194,9 @@ def cluster(small: bool) -> None:
             seconds = {}
             for jobs in (1, 2):
                 more = ("--db", place / f"{jobs}.db", "--jobs", jobs, "-o", place / f"{jobs}.csv")
-                seconds[jobs], _ = run(*words, *far, *more)
+                begun = place / f"{jobs}.journal"
+                run(*words, *far, *more, "--journal", begun)
+                seconds[jobs] = time.time() - json.loads(begun.read_text().splitlines()[0])["time"]
             threading.Thread(target=_kill_node, args=(nodes, others[0], journal)).start()
             run(*words, *far, "--db", place / "lost.db", "-o", place / "lost.csv",
                 "--journal", journal)  # fmt: skip
@@ -186,7 +210,7 @@ def cluster(small: bool) -> None:
         f"cluster of three nodes, one killed in the middle: {'the same' if same else 'ANOTHER'} "
         f"table as one process gives; {len(ran)} tasks, none begun more than "
         f"{max(ran.values())} times; two workers are {seconds[1] / seconds[2]:.2f} times as fast "
-        "as one, the start of the command included"
+        "as one from the first task on"
     )
 
 
@@ -198,9 +222,10 @@ def _kill_node(nodes: Any, node: Any, journal: Path) -> None:
 
 
 def sweep(small: bool) -> None:
-    names = NAMES[5:6] if small else NAMES
+    names = [f"{HERE}:{name}" for name in (("ds_cnn",) if small else (*NAMES, "digits"))]
     targets = "ethos-u55-128" if small else "ethos-u55-128,ethos-u65-256,ethos-u85-256"
-    words = ("tune", *(f"{HERE}:{name}" for name in names), "-t", targets, "--scheme", "int8,a16w8")
+    models = names if small else [*names, *EXAMPLES]
+    words = ("tune", *models, "-t", targets, "--scheme", "int8,a16w8")
     files = [FOLDER / f"sweep.{suffix}" for suffix in ("json", "html")]
     outputs = [w for path in files for w in ("-o", path)]
     wall, cpu = run(*words, "--mixed", 0, "-q", "--db", FOLDER / "sweep.db", *outputs)
@@ -233,8 +258,11 @@ def pictures(small: bool) -> None:
     words = ("evaluate", f"{HERE}:digits", "-d", folder, "-t", "ethos-u55-128", "--jobs", 2,
              "--engine", "npu,tosa", "-q")  # fmt: skip
     memory: list[tuple[float, float]] = []
+    database = FOLDER / "digits.db"
+    database.unlink(missing_ok=True)
+    outputs = ("-o", FOLDER / "digits.json", "-o", FOLDER / "digits.html")
     process = subprocess.Popen(
-        command(*words, "-o", FOLDER / "digits.json", "-o", FOLDER / "digits.html"),
+        command(*words, "--db", database, *outputs),
         env=environment(), cwd=FOLDER,
     )  # fmt: skip
     start = time.monotonic()
@@ -247,14 +275,12 @@ def pictures(small: bool) -> None:
         print(f"  {row['form']}: {row['score']:.2%} ({row['low']:.2%} to {row['high']:.2%}){told}")
     whole = memory[-1][0]
     parts = [max(m for t, m in memory if n <= 5 * t / whole <= n + 1) for n in range(5)]
-    (FOLDER / "digits.db").unlink(missing_ok=True)
     again = FOLDER / "digits.killed.json"
-    times = killed(3, 0.4 * whole, *words, "--db", FOLDER / "digits.db", "-o", again)
+    found = killed(3, _results(database), FOLDER / "digits.killed.db", *words, "-o", again)
     same = again.read_bytes() == (FOLDER / "digits.json").read_bytes()
     print(
         f"pictures: {count:,} in {whole:.0f} s; at most {', '.join(f'{m:.0f}' for m in parts)} MB "
-        f"in each fifth of the time; killed {times} times and resumed: "
-        f"{'the same' if same else 'ANOTHER'} table"
+        f"in each fifth of the time; {_told_of_kills(found, same)}"
     )
 
 

@@ -45,7 +45,7 @@ def main() -> int:
     bounds.write_text("\n".join(lowest() if wanted == "lowest" else []), encoding="utf-8")
     run("-m", "pip", "install", "--quiet", "--constraint", str(bounds), str(wheel))
     run("-m", "pip", "list")
-    run(str(ROOT / "tests" / "judges" / "installed.py"), str(folder), cwd=folder)
+    run(str(ROOT / "tests" / "judges" / "installed.py"), str(folder), "state", cwd=folder)
     return 0
 
 

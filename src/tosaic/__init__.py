@@ -3,6 +3,7 @@
 ``compile`` lowers a model to TOSA, ``load`` reads a TOSA graph or a ``.pte``; both give objects
 that run it exactly, here and now. ``explain`` says what would be compiled and why not all of it,
 ``compare`` where a compiled model differs from the original, ``quantize`` does PT2E alone.
+``tune`` compiles in many ways and finds the Pareto front, ``evaluate`` judges on a data set.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ from tosaic.pipeline import formats
 from tosaic.pipeline.goals import Goal
 from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.lock import in_turn
+from tosaic.search.api import evaluate, tune
 
 if TYPE_CHECKING:
     from torch import Tensor, fx
@@ -41,8 +43,8 @@ if TYPE_CHECKING:
 __all__ = [
     "IO", "Goal", "InvalidGraph", "InvalidInput", "Schemes", "ToolFailed", "TosaicError",
     "Unpredictable", "Unsupported", "calibrate", "check", "compare", "compile", "convert",
-    "explain", "load",
-    "prepare_qat", "quantize", "shader",
+    "evaluate",
+    "explain", "load", "prepare_qat", "quantize", "shader", "tune",
 ]  # fmt: skip
 __version__ = "0.1.0"
 Examples = Union["Tensor", tuple[Any, ...], Mapping[str, Any]]
@@ -141,7 +143,7 @@ def _in_order(model: Any, example_inputs: Any) -> Any:
 @in_turn
 def compile(
     model: Any,
-    example_inputs: Examples,
+    example_inputs: Examples | None = None,
     *,
     target: str = "TOSA-1.0+INT",
     scheme: str | Schemes | None = None,
@@ -158,9 +160,9 @@ def compile(
 
     ``model`` is an nn.Module, an ExportedProgram, a GraphModule that PT2E has converted, or the
     path of a ``.pt2`` file; ``example_inputs`` are its arguments, in order or by name, or
-    the one tensor that it takes. For a target of integers it is quantized first (int8 unless
-    ``scheme`` says otherwise, see ``quantize``), calibrated with the inputs in ``calibration``, or
-    with what ``calibrate`` has stored in the file of that name;
+    the one tensor that it takes; a program that was exported has its own. For a target of integers
+    it is quantized first (int8 unless ``scheme`` says otherwise, see ``quantize``), calibrated with
+    the inputs in ``calibration``, or with what ``calibrate`` has stored in the file of that name;
     for a target of integers and floats if there is a ``scheme``. What cannot be lowered stays in
     PyTorch; ``report`` has the operator, the reason and the line of the user's own source.
 
@@ -183,10 +185,11 @@ def compile(
 
     ``target`` is a TOSA specification or a device such as "ethos-u55-128" (``tosaic targets`` lists
     them), with ``options`` of its own. An Ethos-U has system_config, memory_mode, vela_ini (a file
-    of your own), vela_flags, the limits max_scratch_bytes and max_flash_bytes, and unroll: how
-    many steps of a recurrence a stream computes, which the host calls in a loop (True is all of
-    them). ``check=False`` leaves out what is checked otherwise: float graphs against the model on
-    the example, streams against their graphs.
+    of your own), vela_flags, the limits max_scratch_bytes and max_flash_bytes, unroll: how many
+    steps of a recurrence a stream computes, which the host calls in a loop (True is all of them),
+    and all_on_npu: lookups of tables stay there though the host is faster. ``check=False`` leaves
+    out what is checked otherwise: float graphs against the model on the example, streams against
+    their graphs.
     """
     with of_new_objects():
         from tosaic.pipeline.driver import compile_model

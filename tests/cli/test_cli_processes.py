@@ -64,6 +64,13 @@ def test_targets_are_listed_without_torch_and_without_any_output() -> None:
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
 
 
+def test_a_terminal_without_unicode_gets_the_table() -> None:
+    environment = {**os.environ, "PYTHONIOENCODING": "ascii"}
+    run = [sys.executable, "-m", "tosaic", "ops", "conv2d"]
+    done = subprocess.run(run, env=environment, capture_output=True, check=True)
+    assert b"aten.conv2d" in done.stdout
+
+
 def test_completion_offers_targets_and_examples() -> None:
     for words, wanted in (("compile --target ethos-u6", "ethos-u65-256"), ("compile c", "cnn")):
         line = f"tosaic {words}"

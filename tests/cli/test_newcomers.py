@@ -79,6 +79,29 @@ def test_an_error_is_an_object_in_json(capsys):
     assert told["message"].startswith("there is no target 'nope'")
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["compil", "cnn"],
+        ["compile"],
+        ["compile", "cnn", "--tagret", "x"],
+        ["compile", "cnn", "cnn"],
+    ],
+)
+def test_what_the_command_line_does_not_understand_is_a_sentence_with_the_way_out(words, capsys):
+    assert code_of(*words, "--json") == 2
+    told = capsys.readouterr()
+    (line,) = told.err.splitlines()
+    assert line.startswith("error: ")
+    assert line.endswith("--help` lists what there is")
+    assert json.loads(told.out)["error"]["message"] in line
+
+
+def test_without_a_word_the_help_is_printed(capsys):
+    assert code_of() == 0
+    assert "compile" in capsys.readouterr().out
+
+
 @pytest.mark.filterwarnings("always")
 def test_a_pte_without_a_target_is_warned_about(tmp_path, capsys):
     def warned(*more: str) -> bool:
@@ -101,6 +124,18 @@ def test_what_cannot_be_saved_still_gets_its_report(net, tmp_path, capsys):
     assert (tmp_path / "net.html").is_file()
     assert not (tmp_path / "net.pte").exists()
     assert "written:" in told.out
+
+
+@pytest.mark.filterwarnings("ignore:no calibration data")
+def test_what_cannot_be_saved_has_its_report_and_its_error_in_one_object(net, tmp_path, capsys):
+    pytest.importorskip("executorch")
+    words = ["compile", f"{net}", "-t", "ethos-u55-128", "-o", str(tmp_path / "net.pte"), "--json"]
+    assert code_of(*words) == 2
+    told = capsys.readouterr()
+    data = json.loads(told.out)
+    assert data["refused"]
+    assert data["error"]["exit_code"] == 2
+    assert data["error"]["message"] in told.err
 
 
 @pytest.mark.parametrize(("start", "found"), [("a16", ["a16w8", "a16w8_per_tensor"]), ("x", [])])

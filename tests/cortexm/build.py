@@ -21,7 +21,8 @@ from tosaic.targets.cortexm.cores import CORES
 from tosaic.targets.cortexm.delegate import Network, compile_graph
 from tosaic.targets.cortexm.host import write_files
 
-SANITIZE = ("-g", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SANITIZE = ("-g1", "-fsanitize=address,undefined", "-fno-sanitize-recover=all")
+SECONDS = 600.0  # that all networks of a program may take
 STRICT = ("-std=c99", "-pedantic", "-Wall", "-Wextra", "-Wconversion", "-Wshadow", "-Werror")
 
 
@@ -45,37 +46,50 @@ def run(
     jobs: Sequence[Job], separate: bool = False, flags: Sequence[str] = (*SANITIZE, "-O1"),
     compiler: str = "gcc",
 ) -> list[list[np.ndarray] | str]:  # fmt: skip
-    """The outputs of each network, or the last lines of what a sanitizer says of it."""
+    """The outputs of each network, or the first lines of what a sanitizer says of it."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        for each in jobs:
+        for number, each in enumerate(jobs):
             write_files(each.network.files, folder)
+            (folder / f"{number}.in").write_bytes(_bytes_in(each))
         (folder / "main.c").write_text(_main(jobs, separate))
-        weights = [f"{each.network.name}_weights.S" for each in jobs]
-        command = [compiler, "-std=c99", *flags, "-fno-strict-aliasing", "-I.", "main.c", *weights]
+        names = [each.network.name for each in jobs]
+        (folder / "weights.S").write_text("".join(f'#include "{n}_weights.S"\n' for n in names))
+        command = [compiler, "-std=c99", *flags, "-fno-strict-aliasing", "-I.", "main.c"]
         done = subprocess.run(
-            [*command, "-o", "main"], cwd=folder, capture_output=True, text=True, check=False
-        )
+            [*command, "weights.S", "-o", "main"], cwd=folder, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
         assert not done.returncode, done.stderr[-6000:]
-        return [_result(each, number, folder) for number, each in enumerate(jobs)]
+        return _results(jobs, folder)
 
 
-def _result(each: Job, number: int, folder: Path) -> list[np.ndarray] | str:
-    graph = each.network.graph
-    data = b"".join(
+def _results(jobs: Sequence[Job], folder: Path) -> list[list[np.ndarray] | str]:
+    """One process runs all networks; where one ends it, another goes on with the next."""
+    made: list[list[np.ndarray] | str] = []
+    while len(made) < len(jobs):
+        done = subprocess.run(
+            ["./main", str(len(made))], cwd=folder, capture_output=True, check=False,
+            timeout=SECONDS, env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"},
+        )  # fmt: skip
+        while len(made) < len(jobs) and (folder / f"{len(made)}.out").exists():
+            found = (folder / f"{len(made)}.out").read_bytes()
+            made.append(_outputs(jobs[len(made)], found))
+        if done.returncode:
+            made.append(done.stderr.decode(errors="replace")[:1500] or f"status {done.returncode}")
+    return made
+
+
+def _bytes_in(each: Job) -> bytes:
+    return b"".join(
         np.ascontiguousarray(array).astype(value.dtype.array).tobytes()
-        for array, value in zip(each.inputs, graph.inputs, strict=True)
+        for array, value in zip(each.inputs, each.network.graph.inputs, strict=True)
     )
-    (folder / "in").write_bytes(data)
-    done = subprocess.run(
-        ["./main", str(number)], cwd=folder, capture_output=True, check=False,
-        env={**os.environ, "ASAN_OPTIONS": "detect_leaks=0"},
-    )  # fmt: skip
-    if done.returncode:
-        return done.stderr.decode(errors="replace")[:1500]
-    found, place = (folder / "out").read_bytes(), 0
-    made = []
-    for value in graph.outputs:
+
+
+def _outputs(each: Job, found: bytes) -> list[np.ndarray]:
+    made, place = [], 0
+    for value in each.network.graph.outputs:
         size = value.type.size * np.dtype(value.dtype.array).itemsize
         part = np.frombuffer(found[place : place + size], value.dtype.array)
         made.append(part.reshape(value.shape))
@@ -91,24 +105,25 @@ def _main(jobs: Sequence[Job], separate: bool) -> str:
             parts.append(f"#define {name.upper()}_AT(number, offset) (((uint8_t **)arena)[number])")
         parts.append(f'#include "{name}.c"')
     parts.append("static void *take(size_t size) { return malloc(size); }")
-    for each in jobs:
-        parts += _case(each, separate)
+    for number, each in enumerate(jobs):
+        parts += _case(each, number, separate)
     cases = "".join(
-        f"    case {i}: return run_{each.network.name}();\n" for i, each in enumerate(jobs)
+        f"    if (first <= {i} && run_{each.network.name}()) return 4;\n"
+        for i, each in enumerate(jobs)
     )
     parts.append(
-        "int main(int argc, char **argv)\n{\n    if (argc < 2) return 2;\n"
-        f"    switch (atoi(argv[1])) {{\n{cases}    default: return 3;\n    }}\n}}\n"
+        "int main(int argc, char **argv)\n{\n    const int first = argc < 2 ? 0 : atoi(argv[1]);\n"
+        f"{cases}    return 0;\n}}\n"
     )
     return "\n".join(parts)
 
 
-def _case(each: Job, separate: bool) -> list[str]:
+def _case(each: Job, number: int, separate: bool) -> list[str]:
     network = each.network
     name = network.name
     lines = [f"static int run_{name}(void)", "{", f"    struct {name}_io io;"]
     sizes = [b.size for b in network.program.inputs], [b.size for b in network.program.outputs]
-    lines.append('    FILE *f = fopen("in", "rb");')
+    lines.append(f'    FILE *f = fopen("{number}.in", "rb");')
     if separate:
         storages = network.plan.storages
         lines.append(f"    void *arena[{len(storages) + 1}];")
@@ -119,6 +134,10 @@ def _case(each: Job, separate: bool) -> list[str]:
         lines.append(f"    io.inputs[{i}] = take({size});")
         lines.append(f"    if (fread((void *)io.inputs[{i}], 1, {size}, f) != {size}) return 4;")
     lines += [f"    io.outputs[{i}] = take({size});" for i, size in enumerate(sizes[1])]
-    lines += ["    fclose(f);", f"    {name}_run(&io, arena);", '    f = fopen("out", "wb");']
+    lines += [
+        "    fclose(f);",
+        f"    {name}_run(&io, arena);",
+        f'    f = fopen("{number}.out", "wb");',
+    ]
     lines += [f"    fwrite(io.outputs[{i}], 1, {size}, f);" for i, size in enumerate(sizes[1])]
     return [*lines, "    fclose(f);", "    return 0;", "}"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shutil
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import islice
@@ -26,11 +28,27 @@ from tosaic.spec.dtypes import F32, I8, I16
 from tosaic.targets.catalog import target_of
 from tosaic.targets.cortexm.constraints import constraint
 from tosaic.targets.cortexm.cores import CORES
-from tosaic.targets.cortexm.delegate import compile_graph, job_of
+from tosaic.targets.cortexm.delegate import Network, compile_graph, job_of
 from tosaic.targets.cortexm.views import C_TYPES
 
 INTEGERS = (*INTEGER, *BEYOND_1_0)
-TOGETHER = 40  # networks in one program
+TOGETHER, EMULATED = 60, 40  # networks in one program, of the host and of a core
+
+
+@dataclass(frozen=True)
+class Build:
+    """How the host builds networks: in one arena, or with one allocation for each tensor."""
+
+    separate: bool
+    flags: tuple[str, ...]
+    compiler: str = "gcc"
+
+
+# What this machine's compiler does not see of C for a core, and what it gets from there.
+_FOR_CORES = re.compile(r"/\*.*?\*/|#if TK_MVE.*?#endif|#include .*?$", re.DOTALL | re.MULTILINE)
+SANITIZED = (Build(False, (*SANITIZE, "-O0")), Build(True, (*SANITIZE, "-O0")))
+OPTIMIZED = (Build(False, ("-O2", "-w")),)
+QUICK = (Build(False, ("-O0", "-w"), "clang" if shutil.which("clang") else "gcc"),)
 
 
 @dataclass(frozen=True)
@@ -125,33 +143,51 @@ def random_graphs(target: str, seeds: Iterable[int]) -> Iterator[Trial]:
 
 
 def differences(
-    trials: Iterable[Trial], core: str = "c", modes: Sequence[bool] = (False, True),
-    flags: Sequence[str] = (*SANITIZE, "-O1"),
-) -> tuple[int, list[str]]:  # fmt: skip
-    """How many graphs agree on the host, and what is wrong with the others.
+    trials: Iterable[Trial], cores: Sequence[str] = ("c",), builds: Sequence[Build] = SANITIZED
+) -> tuple[int, list[str]]:
+    """How many graphs agree on the host, counted for each core, and what is wrong with the others.
 
-    ``modes``: one arena (False), one allocation for each tensor (True). Every fifth streams rows.
+    Every fifth streams rows. Cores whose C is the same for this machine run it once.
     """
     agreed, wrong, waiting = 0, list[str](), iter(trials)
     while batch := list(islice(waiting, TOGETHER)):
-        jobs = [
-            Job(compile_graph(each.graph, CORES[core], f"n{i}", i % 5 == 4), each.inputs)
-            for i, each in enumerate(batch)
-        ]
-        found: list[str | None] = [None for _ in batch]
-        for separate in modes:
-            for number, result in enumerate(run(jobs, separate, flags)):
-                told = result if isinstance(result, str) else batch[number].judge(result)
-                found[number] = found[number] or told
-        agreed += found.count(None)
-        wrong += [f"{t.name} on {core}: {what}" for t, what in zip(batch, found) if what]
+        jobs: list[Job] = []
+        meant: list[tuple[Trial, list[str]]] = []
+        for number, each in enumerate(batch):
+            for network, alike in _distinct(each.graph, number, cores):
+                jobs.append(Job(network, each.inputs))
+                meant.append((each, alike))
+        found: list[str | None] = [None for _ in jobs]
+        for build in builds:
+            results = run(jobs, build.separate, build.flags, build.compiler)
+            for place, result in enumerate(results):
+                told = result if isinstance(result, str) else meant[place][0].judge(result)
+                found[place] = found[place] or told
+        for (each, alike), what in zip(meant, found):
+            agreed += 0 if what else len(alike)
+            wrong += [f"{each.name} on {core}: {what}" for core in alike if what]
     return agreed, wrong
+
+
+def _distinct(
+    graph: Graph, number: int, cores: Sequence[str]
+) -> Iterator[tuple[Network, list[str]]]:
+    """The networks of a graph that differ on this machine, and the cores that each is for."""
+    known: dict[object, list[str]] = {}
+    for core in cores:
+        name, is_small = f"n{number}", number % 5 == 4
+        files = compile_graph(graph, CORES[core], name, is_small).files
+        text = _FOR_CORES.sub("", files[f"{name}.c"].decode())
+        key = text, files[f"{name}_weights.bin"], files[f"{name}.h"]
+        known.setdefault(key, []).append(core)
+    for place, alike in enumerate(known.values()):
+        yield compile_graph(graph, CORES[alike[0]], f"n{number}_{place}", is_small), alike
 
 
 def emulated(trials: Iterable[Trial], core: str) -> tuple[int, list[str]]:
     """How many graphs agree on an emulated core, and which do not."""
     agreed, wrong, waiting = 0, list[str](), iter(trials)
-    while batch := list(islice(waiting, TOGETHER)):
+    while batch := list(islice(waiting, EMULATED)):
         jobs = [
             job_of(compile_graph(each.graph, CORES[core], f"n{i}"), each.inputs)
             for i, each in enumerate(batch)

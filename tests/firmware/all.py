@@ -1,7 +1,7 @@
-"""All images: networks of the zoo on emulated boards beside ``art.run``, bit for bit.
+"""All images: networks of the zoo on emulated boards and on Linux beside ``art.run``, bit for bit.
 
-``make firmware`` is this; ``ARGS="silero_vad --traps"`` is one of them with undefined-behaviour
-traps in the whole image.
+``make firmware`` is this: each network on its board, there with undefined-behaviour traps in the
+whole image, on Linux with sanitizers, and for aarch64. ``ARGS="silero_vad --way traps"`` is one.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -18,12 +18,19 @@ from zoo.silero_vad import followed, silero_vad
 
 import tosaic
 import zoo
-from firmware.images import check
+from firmware.images import compare, expected
 from firmware.test_host_core import Branching
 from tosaic.cli.examples import example
 from tosaic.pipeline.artifact import Artifact
 from zoo import digits
 
+# Options of CMake, and the board if it is another than the network's.
+WAYS: dict[str, tuple[dict[str, str], str | None]] = {
+    "board": ({}, None),
+    "traps": ({"UNDEFINED_TRAPS": "ON"}, None),
+    "sanitizers": ({"SANITIZERS": "ON"}, "linux"),
+    "aarch64": ({"TOOLCHAIN": "aarch64"}, "linux"),
+}
 U55, U85 = "ethos-u55-128", "ethos-u85-256"
 FRAMES, TOKENS = 30, 20
 
@@ -35,7 +42,6 @@ class Image:
     artifacts: dict[str, Artifact]
     inputs: dict[str, list[tuple[Any, ...]]]
     board: str = "corstone-300"
-    options: dict[str, Any] = field(default_factory=dict)
 
 
 class Listening(nn.Module):
@@ -124,15 +130,21 @@ IMAGES: dict[str, Callable[[], Image]] = {
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", help=", ".join(IMAGES))
-    parser.add_argument("--traps", action="store_true", help="undefined-behaviour traps")
+    parser.add_argument("--way", action="append", choices=WAYS, help="all of them without one")
     told = parser.parse_args()
-    options = {"UNDEFINED_TRAPS": "ON"} if told.traps else {}
     for name in told.names or IMAGES:
         start = time.process_time()
         image = IMAGES[name]()
-        ran = check(image.artifacts, image.inputs, image.board, options=options, **image.options)
-        print(f"{name}: equal in every bit, {time.process_time() - start:.0f} s of CPU here")
-        print("  " + ran.console.strip().replace("\n", "\n  "), flush=True)
+        wanted = expected(image.artifacts, image.inputs)
+        print(f"{name}: compiled and run, {time.process_time() - start:.0f} s of CPU here")
+        for way in told.way or WAYS:
+            options, board = WAYS[way]
+            ran = compare(
+                image.artifacts, image.inputs, wanted, board or image.board, options=options,
+                timeout=3600,
+            )  # fmt: skip
+            print(f"{name}, {way}: equal in every bit")
+            print("  " + ran.console.strip().replace("\n", "\n  "), flush=True)
     return 0
 
 

@@ -14,9 +14,11 @@ import tosaic
 from firmware.images import needs_qemu
 from tosaic import firmware
 from tosaic.cli.examples import example
+from tosaic.errors import ToolFailed, ToolMissing
 from tosaic.firmware import emulation
 from tosaic.firmware.boards import HERE, parse
 from tosaic.firmware.emulation import Ran
+from tosaic.firmware.toolchain import build
 
 pytestmark = needs_qemu
 QUICK = "BOARD_NPU_TIMEOUT=50u"
@@ -35,7 +37,7 @@ def failed(image: firmware.Project, folder: Path, **options: Any) -> Ran:
     image.save(folder)
     for change in options.pop("changes", ()):
         change(folder)
-    ran = emulation.run(folder, given, timeout=60, **options)
+    ran = emulation.run(folder, given, **{"timeout": 60, **options})
     assert ran.status >= 16
     assert not ran.outputs
     return ran
@@ -133,3 +135,31 @@ def test_undefined_behaviour_is_a_trap(image: firmware.Project, tmp_path: Path) 
     )  # fmt: skip
     ran = failed(image, tmp_path, changes=[shifted], options={"UNDEFINED_TRAPS": "ON"})
     assert ran.reason.startswith("the program trapped")
+
+
+def test_a_guest_that_does_not_end_is_told(image: firmware.Project, tmp_path: Path) -> None:
+    endless = replaced("networks/net.c", "    if (size <", "    for (;;) {\n    }\n    if (size <")
+    with pytest.raises(ToolFailed, match="the image did not end within 2 s under qemu"):
+        failed(image, tmp_path, changes=[endless], timeout=2)
+
+
+def test_a_guest_that_calls_nowhere_is_told(image: firmware.Project, tmp_path: Path) -> None:
+    wild = "    ((void (*)(void))(uintptr_t)(size | 0xF0000001u))();\n    if (size <"
+    ran = failed(image, tmp_path, changes=[replaced("networks/net.c", "    if (size <", wild)])
+    assert ran.reason.startswith("the processor met a fault")
+
+
+@pytest.mark.parametrize(
+    ("system", "options", "reason"),
+    [("none", {}, "arm-none-eabi-gcc and qemu-system-arm and cmake not found: install the"),
+     ("linux", {"TOOLCHAIN": "aarch64"}, "aarch64-linux-gnu-gcc and qemu-aarch64 and cmake"),
+     ("linux", {}, "gcc and cmake not found: install the packages gcc ")],
+)  # fmt: skip
+def test_missing_tools_are_told(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, system: str, options: dict[str, str],
+    reason: str,
+) -> None:  # fmt: skip
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.setattr("platform.machine", lambda: "x86_64")
+    with pytest.raises(ToolMissing, match=reason):
+        build(tmp_path, tmp_path / "build", options, system)

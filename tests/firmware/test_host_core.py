@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,7 +11,7 @@ from torch import Tensor, nn
 import tosaic
 from firmware.images import check, needs_qemu
 from tosaic.cli.examples import example
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, Unsupported
 from tosaic.pipeline.artifact import Artifact
 
 TARGET = "ethos-u55-128+cortex-m55"
@@ -78,6 +80,23 @@ def test_the_report_says_where_each_graph_runs() -> None:
     ]
     assert art.report.cycles == sum(npu)
     assert "Graph 1 on cortex-m55" in str(art.report)
+
+
+@needs_qemu
+def test_the_report_counts_the_instructions_of_a_branch() -> None:
+    art, _ = _branching(Branching(), 16)
+    branch = art.report.delegates[1].estimate
+    assert branch is not None
+    assert branch.unit == "instructions"
+    assert branch.cycles > 0
+
+
+def test_files_that_cannot_hold_two_processors_say_so(tmp_path: Path) -> None:
+    art, _ = _branching(Branching(), 16)
+    with pytest.raises(Unsupported, match="tosaic firmware makes an image of it"):
+        art.save(tmp_path / "net.pte")
+    with pytest.raises(InvalidInput, match="is for another processor"):
+        art.save(tmp_path / "net.tosa")
 
 
 def test_what_neither_takes_stays_in_pytorch_with_its_reason() -> None:

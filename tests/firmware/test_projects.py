@@ -7,6 +7,7 @@ import re
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -17,7 +18,7 @@ from tosaic import firmware
 from tosaic.cli import main
 from tosaic.cli.examples import example
 from tosaic.errors import InvalidInput
-from tosaic.firmware import emulation
+from tosaic.firmware import toolchain
 from tosaic.firmware.boards import HERE, parse
 from tosaic.pipeline.artifact import Artifact
 
@@ -39,7 +40,7 @@ def line_of(text: str, part: str, nth: int = 1) -> int:
 def test_every_board_that_comes_with_tosaic_is_read(name: str) -> None:
     board = firmware.board_of(name)
     assert board.name == name
-    assert board.boot.boots
+    assert board.is_linux or board.boot.boots
 
 
 @pytest.mark.parametrize(
@@ -58,6 +59,10 @@ def test_every_board_that_comes_with_tosaic_is_read(name: str) -> None:
         ("rank = 1", "rank = true", "rank = true", "no number"),
         ("[npu]", "[gpu]", "[gpu]", "no table 'gpu'"),
         ("cache = true", "cache = true\nnonsense", "nonsense", "no 'key = value'"),
+        ("shared = 0x60000000", "shared = 0x60000001", "shared", "no 2147483648 bytes can be"),
+        ('name = "dtcm"', 'name = "ORIGIN"', "ORIGIN", "a word in small letters"),
+        ('core = "cortex-m55"', 'system = "dos"', "system", "a system is 'linux'"),
+        ('core = "cortex-m55"', 'system = "linux"', "[[memory]]", "one memory for all"),
         ('size = "2G"', 'size = "-1"', 'size = "-1"', "no size"),
     ],
 )
@@ -100,6 +105,42 @@ def test_parts_lie_where_the_user_puts_them(art: Artifact) -> None:
         firmware.project({"net": art}, "corstone-300", {"arena": "moon"})
 
 
+def test_an_emulator_that_shares_too_little_is_refused(art: Artifact) -> None:
+    small = parse(GOOD.replace('size = "2G"', 'size = "1M"'), "my.toml")
+    with pytest.raises(InvalidInput, match="no room for ddr"):
+        firmware.project({"net": art}, small)
+
+
+def test_a_network_may_have_any_word_of_c_as_its_name(art: Artifact) -> None:
+    made = firmware.project({"double": art, "main": art}, "corstone-300")
+    assert b"&network_double, &network_main" in made.files["networks/networks.c"]
+    for name in ("networks", "inputs", "A", "a-b"):
+        with pytest.raises(InvalidInput, match="name"):
+            firmware.project({name: art}, "corstone-300")
+
+
+def test_a_project_takes_the_place_of_another_and_of_nothing_else(
+    art: Artifact, tmp_path: Path
+) -> None:
+    firmware.project({"one": art}, "corstone-300").save(tmp_path)
+    (tmp_path / "networks" / "mine.c").touch()
+    made = firmware.project({"two": art}, "linux")
+    made.save(tmp_path)
+    left = {str(p.relative_to(tmp_path)) for p in tmp_path.rglob("*") if p.is_file()}
+    assert left == set(made.files) | {"networks/mine.c"}
+
+
+def test_the_core_of_a_board_is_beside_its_npu_unless_told_otherwise() -> None:
+    board = firmware.board_of("corstone-300")
+    assert firmware.usual_target(board) == "ethos-u55-128+cortex-m55"
+    assert firmware.usual_target(board, "ethos-u65-256") == "ethos-u65-256+cortex-m55"
+    assert firmware.usual_target(board, "ethos-u55-64+c") == "ethos-u55-64+c"
+    assert firmware.usual_target(firmware.board_of("mps2-an386")) == "cortex-m4"
+    assert firmware.usual_target(firmware.board_of("linux")) == "c"
+    assert firmware.board_for("ethos-u85-256+c").name == "linux"
+    assert firmware.board_for("ethos-u85-256").name == "corstone-320"
+
+
 def test_what_stays_in_pytorch_is_refused_with_the_way_out() -> None:
     class Branch(nn.Module):
         def forward(self, x: torch.Tensor) -> torch.Tensor:
@@ -130,6 +171,22 @@ def test_the_command_makes_and_runs_an_image(
     assert stop.value.code in (0, None)
     assert "equal to art.run in every bit" in capsys.readouterr().out
     assert (folder / "CMakeLists.txt").is_file()
+    with pytest.raises(SystemExit) as stop:
+        main(["run", str(folder), "--build", "INPUTS=image", "-o", str(tmp_path / "out")])
+    assert stop.value.code in (0, None)
+    said = capsys.readouterr().out
+    assert "cnn: runs=3" in said
+    printed = bytes.fromhex(re.findall("cnn.out0=(.*)", said)[2])
+    assert np.load(tmp_path / "out" / "output_2.npy").tobytes() == printed
+
+
+def test_a_folder_that_is_no_project_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit) as stop:
+        main(["run", str(tmp_path)])
+    assert stop.value.code == 2
+    assert "is no firmware project" in capsys.readouterr().err
 
 
 @needs_qemu
@@ -151,7 +208,7 @@ def test_an_image_of_other_options_gives_the_same(art: Artifact, options: dict[s
 @needs_qemu
 def test_the_image_for_the_board_itself_links(art: Artifact, tmp_path: Path) -> None:
     firmware.project({"net": art}, "corstone-300").save(tmp_path / "fw")
-    elf = emulation.build(tmp_path / "fw", tmp_path / "build", {"EMULATED": "OFF"})
+    elf = toolchain.build(tmp_path / "fw", tmp_path / "build", {"EMULATED": "OFF"})
     symbols = (elf.parent / "firmware.map").read_text()
     assert "malloc" not in symbols
     assert "_sbrk" not in symbols

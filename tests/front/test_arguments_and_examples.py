@@ -63,8 +63,10 @@ def test_labels_of_a_loader_are_left_out_with_a_note():
     net = nn.Sequential(nn.Linear(8, 8))
     pairs = torch.utils.data.TensorDataset(A, torch.tensor([1, 0]))
     loader = torch.utils.data.DataLoader(pairs, batch_size=2)
-    with pytest.warns(UserWarning, match="the first is taken, the rest is left out as labels"):
+    left_out = "the first is taken, the rest is left out as labels"
+    with pytest.warns(UserWarning, match=left_out) as seen:
         art = tosaic.compile(net, (A,), calibration=loader)
+    assert {warning.filename for warning in seen} == {__file__}  # the user's line
     assert art.bytes == tosaic.compile(net, (A,), calibration=[(A,)]).bytes
 
 
@@ -144,6 +146,13 @@ def test_plain_numbers_over_all_graphs(gated):
     assert tosaic.compile(Gated(), (A, B), target="TOSA-1.0+FP").report.cycles is None
 
 
+def test_sram_that_caches_an_arena_in_dram_is_counted():
+    net, x = nn.Sequential(nn.Conv2d(3, 8, 3), nn.MaxPool2d(2)).eval(), (torch.randn(1, 3, 32, 32),)
+    art = tosaic.compile(net, x, target="ethos-u65-256", calibration=[x])
+    told = art.report.delegates[0].estimate
+    assert art.report.sram == told.memories["Sram"] > told.scratch
+
+
 def test_the_limit_of_flash_counts_the_command_stream(gated):
     need = gated.report.flash
     options = {"target": "ethos-u55-128", "calibration": [(A, B)]}
@@ -205,3 +214,27 @@ def test_phases_are_logged(caplog):
     said = [record.message for record in caplog.records]
     assert [s for s in said if ":" not in s] == ["exporting the model", "quantizing",
                                                  "lowering to TOSA"]  # fmt: skip
+
+
+@pytest.mark.filterwarnings("ignore::DeprecationWarning")
+def test_a_traced_module_is_compiled_whole():
+    net = nn.Sequential(nn.Conv1d(3, 4, 3), nn.ConvTranspose1d(4, 2, 3), nn.ReLU()).eval()
+    x = torch.randn(1, 3, 8, generator=torch.Generator().manual_seed(0))
+    art = tosaic.compile(torch.jit.trace(net, x), (x,), target="TOSA-1.0+FP")
+    assert not art.report.refused
+    torch.testing.assert_close(art.run(x), net(x).detach())
+
+
+def test_an_exported_program_brings_its_example_inputs():
+    x = torch.randn(2, 4)
+    program = torch.export.export(nn.Linear(4, 3).eval(), (x,))
+    art = tosaic.compile(program, target="TOSA-1.0+FP")
+    assert art.bytes == tosaic.compile(program, (x,), target="TOSA-1.0+FP").bytes
+
+
+def test_options_on_the_command_line_have_their_types():
+    from tosaic.targets.catalog import target_of
+
+    assert target_of("ethos-u55-128", {"check": "false"}).check is False
+    assert target_of("cortex-m4", {"check": "False"}).check is False
+    assert target_of("vgf", {"converter_seconds": "5"}).check is True

@@ -48,7 +48,15 @@ RUNS: dict[str, tuple[tuple[Any, ...], str]] = {
         (torch.zeros(2, 3), {"a": torch.zeros(2, 3, dtype=torch.int64)}),
         r"input 1 \(y_a\) must be float32\[2,3\], as in the export, not int64\[2,3\]",
     ),
-    "no tensor": (("text", {"a": torch.zeros(2, 3)}), r"must be float32\[2,3\], not a str"),
+    "no tensor": (("text", {"a": torch.zeros(2, 3)}), r"must be float32\[2,3\], not str"),
+    "sparse": (
+        (torch.zeros(2, 3).to_sparse(), {"a": torch.zeros(2, 3)}),
+        r"input 0 \(x\) must be a dense tensor, not a sparse_coo one",
+    ),
+    "no values": (
+        (torch.zeros(2, 3), {"a": torch.zeros(2, 3, device="meta")}),
+        r"input 1 \(y_a\) must be a dense tensor, not a meta one",
+    ),
     "nesting": ((torch.zeros(2, 3), [torch.zeros(2, 3)]), "the inputs are not nested like the exa"),
     "other key": ((torch.zeros(2, 3), {"b": torch.zeros(2, 3)}), "not nested like the example"),
 }
@@ -85,11 +93,64 @@ def packed() -> nn.Module:
         return quantize_dynamic(nn.Sequential(nn.Linear(4, 4)), {nn.Linear})
 
 
+def torn() -> Any:
+    yield torch.randn(2, 4)
+    raise ValueError("the disk is gone")
+
+
+def made() -> Artifact:
+    return tosaic.compile(nn.ReLU(), (torch.randn(2, 4),), target=FLOAT)
+
+
 COMPILES: dict[str, tuple[Any, str]] = {
+    "no examples": (
+        lambda x: tosaic.compile(nn.ReLU()),
+        "example_inputs must be a tuple of the model's arguments, not NoneType",
+    ),
+    "a product without its size": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), target="u85"),
+        "no target 'u85', perhaps ethos-u85-128, ethos-u85-256, .*; there are",
+    ),
+    "a float scheme": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), scheme="fp32"),
+        "no scheme 'fp32'; there are int8, .* and auto; a model in float needs no scheme and a",
+    ),
+    "calibration that breaks off": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), calibration=torn()),
+        "calibration input 2 cannot be read: ValueError: the disk is gone",
+    ),
+    "calibration without elements": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), calibration=[x, x[:0]]),
+        "calibration input 2 has no elements in input: leave it out",
+    ),
+    "an option that is called otherwise": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), target="ethos-u55-128", max_flash=5),
+        "ethos-u55-128 has no option 'max_flash', perhaps max_flash_bytes; it has system_config, ",
+    ),
+    "an option of another type": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), target="ethos-u55-128", max_flash_bytes="big"),
+        "the option max_flash_bytes is of type int, not 'big'",
+    ),
+    "a limit below nothing": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), target="ethos-u55-128", max_scratch_bytes=-1),
+        "max_scratch_bytes and max_flash_bytes are bytes, and 0 is no limit",
+    ),
+    "an option of VGF of another type": (
+        lambda x: tosaic.compile(nn.ReLU(), (x,), target="vgf", widen="perhaps"),
+        "the option widen is of type bool, not 'perhaps'",
+    ),
+    "saved to nothing": (
+        lambda x: made().save(None),  # type: ignore[arg-type]
+        "an artifact is saved to a path, not to NoneType",
+    ),
+    "compared the other way round": (
+        lambda x: tosaic.compare(made(), nn.ReLU(), [x]),  # type: ignore[arg-type]
+        "compare takes the model, then what compile gave of it, not ReLU",
+    ),
     "a number as model": (lambda x: tosaic.compile(3, (x,)), "a model is an nn.Module"),
     "a list": (
         lambda x: tosaic.compile(nn.ReLU(), [x]),  # type: ignore[arg-type]
-        "example_inputs must be a tuple of the model's arguments, not a list",
+        "example_inputs must be a tuple of the model's arguments, not list",
     ),
     "unknown target": (
         lambda x: tosaic.compile(nn.ReLU(), (x,), target="U55"),

@@ -132,7 +132,7 @@ def test_wrong_uses_get_a_sentence() -> None:
     with pytest.raises(InvalidInput, match="a scheme needs a target with integers"):
         tosaic.compile(net, (x,), target=FLOAT, scheme="int8")
     art = tosaic.compile(net, (x,), target=FLOAT)
-    with pytest.raises(InvalidInput, match="the program takes 1 inputs, not 2"):
+    with pytest.raises(InvalidInput, match="the program takes 1 input, not 2"):
         art.run(x, x)
 
 

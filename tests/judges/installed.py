@@ -1,6 +1,7 @@
 """Tries an installed package: compile, run, report, save and load, for TOSA and an NPU.
 
-python installed.py FOLDER writes into FOLDER, and exits with 0 if all of it works.
+python installed.py FOLDER writes into FOLDER, and exits with 0 if all of it works; with a second
+word it also compiles a model with a state, for which torch looks for packages of its own tests.
 """
 
 from __future__ import annotations
@@ -8,6 +9,26 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+
+
+def remembers() -> None:
+    """A state is kept from run to run."""
+    import torch
+
+    import tosaic
+
+    class Mean(torch.nn.Module):
+        def __init__(self) -> None:
+            super().__init__()
+            self.register_buffer("seen", torch.zeros(1, 4, 6))
+
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            self.seen.copy_(torch.cat([self.seen[:, 1:], x], 1))
+            return self.seen.mean(1)
+
+    row = (torch.ones(1, 1, 6),)
+    art = tosaic.compile(Mean(), row, target="TOSA-1.0+FP")
+    assert [float(art.run(*row)[0, 0]) for _ in range(3)] == [0.25, 0.5, 0.75]
 
 
 def main(folder: Path) -> None:
@@ -41,3 +62,5 @@ def main(folder: Path) -> None:
 
 if __name__ == "__main__":
     main(Path(sys.argv[1]))
+    if sys.argv[2:]:
+        remembers()

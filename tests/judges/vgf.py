@@ -2,19 +2,22 @@
 
 A test is converted, the file is read back and compared with the graph, and run: by the interpreter
 of what was read (``--engine file``), or by Vulkan. What the converter refuses and what the
-emulation gets wrong is listed in ``EXPECTED``; whatever differs from the list is printed, so the
-same command probes a newer SDK.
+emulation gets wrong is listed by its kind in ``vgf_expected.csv``. Outcomes that are not on the
+list are printed, and so are kinds that no longer occur, so the same command probes a newer SDK.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
 import re
 import sys
 import time
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 
 import numpy as np
 
@@ -27,32 +30,37 @@ from judges.verdict import System, complaint
 from tosaic.errors import InvalidGraph, ToolFailed, TosaicError
 from tosaic.files import flatbuffer, vgf
 from tosaic.interp.model import Model
-from tosaic.targets.vgf.converter import convert
+from tosaic.targets.vgf.converter import convert, version
 from tosaic.targets.vgf.readback import difference, known_outputs
 
 SETS = {"integer": recipes.INTEGER, "float": recipes.FLOAT, "1.1": recipes.BEYOND_1_0}
 
 
-# What may become of tests by a pattern of operator and name, other than right, with SDK 0.11.
-EXPECTED: tuple[tuple[str, str, str], ...] = (
-    ("refused", r"(cond_if|while_loop)", "there is no control flow"),
-    ("refused", r"const_shape/", "a shape is no output"),
-    ("refused", r"(matmul_t|assert_equal_shape|row_gather)/", "not taken of TOSA 1.1"),
-    ("refused", r"conv2d_.*_outf32", "convolutions of mixed floats of TOSA 1.1"),
-    ("refused", r"cast/.*(_outb|_b_outf)", "casts between booleans and floats"),
-    ("refused", r"(gather|scatter)/.*_b_", "booleans are not gathered or scattered"),
-    ("refused", r"(argmax|cast)/.*i64", "int64 of TOSA 1.1"),
-    ("refused", r"argmax/.*_i32_", "ARGMAX of int32 of TOSA 1.1"),
-    ("wrong", r".*i64", "int64 becomes int32, which reading back notices"),
-    ("zeros", r".*", "outputs of zeros alone are not written, on Vulkan"),
-    ("wrong", r"max_pool2d(_adaptive)?/.*_f16_", "-65504 for -inf in fp16, on Vulkan"),
+@dataclass(frozen=True)
+class Expected:
+    """A kind of tests whose outcome is not right with the SDK that was measured."""
+
+    engine: str
+    outcome: str
+    pattern: str  # of operator and name
+    kind: str
+
+
+EXPECTED = tuple(
+    Expected(**row)
+    for row in csv.DictReader(Path(__file__).with_name("vgf_expected.csv").read_text().splitlines())
 )
 
 
-def is_expected(operator: str, name: str, kind: str) -> bool:
-    """Whether an outcome is on the list."""
-    known = (re.match(row, f"{operator}/{name}") for way, row, _ in EXPECTED if way == kind)
-    return kind == "right" or any(known)
+def row_of(engine: str, operator: str, name: str, outcome: str) -> Expected | None:
+    """The row of the table that has an outcome; None if no row has it."""
+    rows = (row for row in EXPECTED if row.outcome == outcome and row.engine in (engine, "both"))
+    return next((row for row in rows if re.match(row.pattern, f"{operator}/{name}")), None)
+
+
+def is_expected(engine: str, operator: str, name: str, outcome: str) -> bool:
+    """Whether an outcome is right, or on the list."""
+    return outcome == "right" or row_of(engine, operator, name, outcome) is not None
 
 
 class Refused(Exception):
@@ -111,7 +119,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--all", action="store_true", help="print what is expected, too")
     parser.add_argument("--results", default="", help="a file that outcomes are kept in")
     options = parser.parse_args(argv)
-    unexpected, kept = 0, Kept(options.results)
+    unexpected, kept, seen = 0, Kept(options.results), Counter[Expected | None]()
+    print(f"model converter: {' '.join(version().split())}")
     for name in options.set or SETS:
         start, counts = time.monotonic(), Counter[str]()
         for recipe, operator in work(SETS[name]):
@@ -124,15 +133,24 @@ def main(argv: list[str] | None = None) -> int:
                 found = kept.get(name_of_case, partial(outcome, case, options.engine))
                 kind = found.split(":")[0]
                 counts[kind] += 1
-                if not is_expected(operator, str(case), kind):
+                row = row_of(options.engine, operator, str(case), kind)
+                seen[row] += 1
+                if kind != "right" and row is None:
                     unexpected += 1
                     print(f"{recipe.name}/{operator}/{case} {found[:200]}", flush=True)
                 elif options.all and kind != "right":
                     print(f"expected: {recipe.name}/{operator}/{case} {found[:120]}", flush=True)
         told = ", ".join(f"{count} {kind}" for kind, count in sorted(counts.items()))
         print(f"{name}: {told}, {time.monotonic() - start:.0f} s", flush=True)
+    for row in EXPECTED:
+        if seen[row]:
+            print(f"{seen[row]:>5} {row.outcome}: {row.kind}")
     print(f"{unexpected} outcomes are not on the list of those expected")
-    return 1 if unexpected else 0
+    is_whole = not options.set and not options.operator and options.every == 1
+    gone = [e.kind for e in EXPECTED if e.engine in (options.engine, "both") and not seen[e]]
+    if is_whole and gone:
+        print(f"no longer seen: {'; '.join(gone)}")
+    return 1 if unexpected or (is_whole and gone) else 0
 
 
 if __name__ == "__main__":

@@ -10,7 +10,7 @@ import numpy as np
 from tosaic.interp.model import Model
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
-from tosaic.spec.dtypes import I4, I8, I16, I32, I48, DType
+from tosaic.spec.dtypes import I4, I8, I16, I32, I48, SHAPE, DType
 
 ENV = "TOSA-1.0+INT+int16+int4+cf+doubleround"
 UNIT = (1 << 30, 30)
@@ -32,6 +32,7 @@ class Maker:
         self.fewest = 24  # distinct values that every result must have, if it is large enough
         self.sharing = 0.0  # how often weights and tables are those of another operator
         self.arrays: dict[object, list[np.ndarray]] = {}
+        self._known: dict[Value, np.ndarray] = {}
 
     # Choices
 
@@ -117,8 +118,17 @@ class Maker:
             return value.const.array.astype(np.float64)
         if value in self.b.graph.inputs:
             return self.data[self.b.graph.inputs.index(value)].astype(np.float64)
-        graph = Graph(inputs=self.b.graph.inputs, outputs=[value], ops=self.b.graph.ops)
-        return Model(graph).run(*self.data)[0].astype(np.float64)
+        self._compute()
+        return self._known[value].astype(np.float64)
+
+    def _compute(self) -> None:
+        """Run the operators that are new; those before them have run."""
+        known = self._known | dict(zip(self.b.graph.inputs, self.data, strict=True))
+        ops = [op for op in self.b.graph.ops if any(v not in known for v in op.outs)]
+        made = [v for op in ops for v in op.outs if v.dtype is not SHAPE]
+        read = [v for v in dict.fromkeys(v for op in ops for v in op.ins) if v in known]
+        graph = Graph(inputs=read, outputs=made, ops=ops)
+        self._known.update(zip(made, Model(graph).run(*(known[v] for v in read)), strict=True))
 
     def rescale(
         self,

@@ -59,7 +59,7 @@ def test_a_goal_between_int8_and_int16_takes_some_calls_and_reaches_it(net, data
     wide = tosaic.compile(net, (data[0],), target=WIDE, scheme="a16w8", calibration=data)
     held = data[3::4]
     low, high = (_decibels(made, net, held) for made in (plain, wide))
-    goal = (low + high) / 2
+    goal = (2 * low + high) / 3
     made = _compile(net, data, tosaic.Goal(sqnr=goal))
     told = made.report.precision
     chosen = {call.node for call in told.calls if call.scheme == "a16w8"}

@@ -63,7 +63,7 @@ def levels(art: Artifact, x: Tensor) -> np.ndarray:
 def check(net: nn.Module, scheme: str, shape: tuple[int, ...], size: float = 1.0) -> Artifact:
     """Lower whole, compare with the reference model bit for bit and with float."""
     x = data(*shape) * size
-    calibration = [x, *(data(*shape, seed=s) * size for s in range(1, 9))]
+    calibration = [x, *(data(*shape, seed=s) * size for s in range(1, 16))]
     art = tosaic.compile(net.eval(), (x,), target=TARGETS[scheme], scheme=scheme,
                          calibration=calibration)  # fmt: skip
     assert art.report.refused == []

@@ -299,6 +299,28 @@ def test_a_phone_shows_all_parts_within_its_width(browser: Any, transformer: Pat
     visit.page.close()
 
 
+def test_many_graphs_make_no_endless_page(browser: Any, tmp_path: Path) -> None:
+    class Net(torch.nn.Module):
+        def forward(self, x: torch.Tensor) -> torch.Tensor:
+            for _ in range(12):
+                x = torch.linalg.matrix_exp(torch.relu(x) * 0.1)
+            return torch.relu(x)
+
+    art = tosaic.compile(Net(), (torch.randn(1, 4, 4),), target="TOSA-1.0+FP")
+    art.save(tmp_path / "r.html")
+    assert len(art.report.delegates) == 13
+    assert "5 more graphs" in str(art.report)
+    visit = Visit(browser, tmp_path / "r.html")
+    assert visit.page.locator("#arenas option").count() == 13
+    before = visit.shown("#arena")
+    visit.page.select_option("#arenas select", index=12)
+    assert visit.shown("#arena") != before
+    for part in ("#boundarybody", "#factsbody"):
+        assert visit.page.locator(part).bounding_box()["height"] < 600
+    assert visit.complaints == []
+    visit.page.close()
+
+
 def test_a_front_is_clicked_sorted_and_read_with_the_keyboard(browser: Any, tmp_path: Path) -> None:
     rows = [
         Row(
@@ -326,5 +348,41 @@ def test_a_front_is_clicked_sorted_and_read_with_the_keyboard(browser: Any, tmp_
     assert "3 instead of 1" in visit.text("#wrongbody")
     assert visit.page.evaluate("document.querySelector('#wrongbody img').naturalWidth") == 8
     visit.picture("front")
+    assert visit.complaints == []
+    visit.page.close()
+
+
+def test_networks_of_a_sweep_stand_beside_one_another(browser: Any, tmp_path: Path) -> None:
+    names, targets, schemes = ("a", "b", "<i>c</i>"), ("one", "two"), ("int8", "a16w8")
+    points = [(m, t, s) for m in names for t in targets for s in schemes]
+    rows = [
+        Row(
+            n, m, "", t, {}, s, "tosaic compile", f"{n}", cycles=100 * (20 - n), flash=n, sram=n,
+            milliseconds=20.0 - n, score=n / 20, group="cycles", is_on_front=n == 12,
+            problem="refused" if n == 3 else "",
+        )
+        for n, (m, t, s) in enumerate(points, 1)
+    ]  # fmt: skip
+    write(tmp_path / "front.html", Sweep("top1", tuple(rows)), None)
+    visit = Visit(browser, tmp_path / "front.html")
+    cells = visit.page.locator("#comparebody tbody td").all_inner_texts()
+    assert cells[:4] == ["19 ms", "18 ms", "–", "16 ms"]
+    assert visit.page.locator("#comparebody td.best").all_inner_texts() == [
+        "16 ms", "12 ms", "● 8 ms",
+    ]  # fmt: skip
+    visit.page.click("#comparebody thead tr:last-child button >> nth=1")  # a16w8 on the first
+    order = visit.page.locator("#comparebody tbody th").all_inner_texts()
+    assert order == ["<i>c</i>", "b", "a"]
+    visit.page.click("#figure button:has-text('top1')")
+    assert visit.page.locator("#comparebody td.best").all_inner_texts()[-1] == "● 60.00 %"
+    visit.page.click("#comparebody td[data-number='6'] button")
+    assert "6: b" in visit.text("#details h2")
+    visit.page.set_viewport_size({"width": 390, "height": 844})
+    visit.page.wait_for_timeout(200)
+    assert visit.page.evaluate("document.documentElement.scrollWidth") == 390
+    ratio = "(e => e.getBoundingClientRect())(document.querySelector('circle'))"
+    assert visit.page.evaluate(f"Math.abs({ratio}.width - {ratio}.height)") < 0.1  # no ellipse
+    visit.page.click("#details .close")
+    assert not visit.page.locator("#details").is_visible()
     assert visit.complaints == []
     visit.page.close()

@@ -94,6 +94,14 @@ def test_a_transform_gets_the_pixels() -> None:
     assert decoded(sample, lambda x: x.float() * 2)[0].tolist() == [0, 2, 4]
 
 
+def test_a_folder_within_itself_is_not_read_again_and_again(tmp_path: Path) -> None:
+    (tmp_path / "1").mkdir()
+    (tmp_path / "1" / "a.png").write_bytes(png(1))
+    (tmp_path / "2").symlink_to(tmp_path, target_is_directory=True)
+    with pytest.raises(InvalidInput, match="link to a folder that it is in"):
+        list(stream_of(tmp_path)())
+
+
 @pytest.mark.parametrize("broken", ["cut", "no tar", "bad picture", "pickled", "bad label"])
 def test_a_damaged_shard_is_a_sentence(tmp_path: Path, broken: str) -> None:
     path = tmp_path / "s.tar"
@@ -125,6 +133,9 @@ def test_hugging_face_streams_by_name_and_split(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setitem(sys.modules, "datasets", stand_in)
     assert [s.label for s in stream_of("hf:org/digits:test")()] == [0, 1, 2]
     assert asked == [("org/digits", "test", True)]
+    stand_in.load_dataset = lambda *_, **__: 1 / 0  # type: ignore[attr-defined]
+    with pytest.raises(InvalidInput, match="'hf:org/digits:test' cannot be read: division"):
+        list(stream_of("hf:org/digits:test")())
     monkeypatch.setitem(sys.modules, "datasets", None)
     with pytest.raises(InvalidInput, match="pip install datasets"):
         list(stream_of("hf:org/digits:test")())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import threading
 import time
 from collections import Counter
 from collections.abc import Mapping
@@ -142,7 +143,7 @@ def test_a_store_is_made_of_nothing_but_its_own_files(tmp_path: Path, content: b
 
 
 def test_a_cluster_that_loses_a_node_gives_the_same_and_repeats_little(
-    store: Store, tmp_path: Path
+    store: Store, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     ray = pytest.importorskip("ray", reason='Ray is not installed: pip install "tosaic[ray]"')
     from ray.cluster_utils import Cluster as Nodes
@@ -154,6 +155,10 @@ def test_a_cluster_that_loses_a_node_gives_the_same_and_repeats_little(
     try:
         second = nodes.add_node(num_cpus=1)
         made = Cluster(nodes.address, store.blob, 2, journal)
+        said = threading.Thread(target=print, args=("of a node",), name="ray_listen_error_messages")
+        said.start()
+        said.join()
+        print("of the user's")
         tasks = [Task(f"{n}", slowly, (f"slow {n}",), ("factor",), n) for n in range(6)]
         for count, _ in enumerate(store.run(made, tasks)):
             if count == 1:
@@ -162,6 +167,7 @@ def test_a_cluster_that_loses_a_node_gives_the_same_and_repeats_little(
     finally:
         ray.shutdown()
         nodes.shutdown()
+    assert capsys.readouterr().out == "of the user's\n"  # which may be JSON
     assert [store.get(f"slow {n}") for n in range(6)] == [3 * n for n in range(6)]
     ran = Counter(json.loads(line)["key"] for line in Path(journal).read_text().splitlines())
     assert max(ran.values()) <= 2

@@ -165,7 +165,7 @@ def test_a_package_that_does_not_load_harms_no_other_target(
 
 @pytest.mark.parametrize("target", [["a"], None, 3, b"TOSA-1.0+INT"])
 def test_a_target_that_is_no_name_is_a_sentence(target: object) -> None:
-    with pytest.raises(InvalidInput, match="a target is one name such as 'TOSA-1.0.INT', not a "):
+    with pytest.raises(InvalidInput, match="a target is one name such as 'TOSA-1.0.INT', not "):
         tosaic.compile(Net().eval(), (X,), target=target, calibration=[(X,)])  # type: ignore[arg-type]
 
 

@@ -40,11 +40,15 @@ def checked_leaves(program: Program, flat: list[Any], is_free: bool = False) -> 
     """Leaves of a call's arguments, each checked; sizes are not where they are free."""
     if len(flat) != len(program.arguments):
         wanted = len(program.arguments)
-        raise InvalidInput(f"the program takes {wanted} inputs, not {len(flat)}")
+        raise _wrong_count(wanted, len(flat))
     return [
         _checked(number, node, value, input_qparams(program, node), is_free)
         for number, (node, value) in enumerate(zip(program.arguments, flat))
     ]
+
+
+def _wrong_count(wanted: int, given: int) -> InvalidInput:
+    return InvalidInput(f"the program takes {wanted} input{'s' * (wanted != 1)}, not {given}")
 
 
 def first_values(
@@ -66,7 +70,7 @@ def leaves_of(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -
     if kwargs and not names:
         args, kwargs = _in_order(program, args, kwargs), {}
     if len(args) != positions:
-        raise InvalidInput(f"the program takes {positions} inputs, not {len(args)}")
+        raise _wrong_count(positions, len(args))
     for name in kwargs.keys() - names:
         raise InvalidInput(f"the program takes no argument named {name}")
     for name in sorted(names - kwargs.keys()):
@@ -123,7 +127,11 @@ def _checked(
         value = torch.as_tensor(value)
     if not isinstance(value, Tensor):
         kind = type(value).__name__
-        raise InvalidInput(f"input {number} ({node.name}) must be {wanted}, not a {kind}")
+        raise InvalidInput(f"input {number} ({node.name}) must be {wanted}, not {kind}")
+    if value.layout is not torch.strided or value.is_meta or value.is_nested:
+        layout = str(value.layout).removeprefix("torch.")
+        kind = "meta" if value.is_meta else "nested" if value.is_nested else layout
+        raise InvalidInput(f"input {number} ({node.name}) must be a dense tensor, not a {kind} one")
     was_real = meaning is not None and value.dtype.is_floating_point
     if meaning is not None and was_real:
         value = meaning.quantize(value)

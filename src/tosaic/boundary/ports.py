@@ -7,14 +7,12 @@ the opposite right there, both calls fall away.
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.export import ExportedProgram
 
 from tosaic.boundary.types import IO, Leaf, requested
 from tosaic.errors import InvalidInput
@@ -141,8 +139,7 @@ def with_ends(source: Imported, ends: Ends) -> Imported:
     model = source.model
     if not ends and not any(_casts(n) for n in model.graph.nodes if n.op == "placeholder"):
         return source
-    module = torchapi.module_of(model) if isinstance(model, ExportedProgram) else _copied(model)
-    return source.with_model(_Ports(module, source).apply(ends))
+    return source.with_model(_Ports(torchapi.module_of(model), source).apply(ends))
 
 
 def _is_check(call: fx.Node) -> bool:
@@ -164,19 +161,10 @@ def _casts(node: fx.Node) -> list[fx.Node]:
     return calls if all(is_cast) else []
 
 
-def _copied(module: fx.GraphModule) -> fx.GraphModule:
-    """The same tensors with a graph of their own, whose nodes have the same names."""
-    with torchapi.quiet():
-        made = fx.GraphModule(module, copy.deepcopy(module.graph))
-    for node, like in zip(made.graph.nodes, module.graph.nodes, strict=True):
-        node.name = like.name
-    return made
-
-
 class _Ports:
     def __init__(self, module: fx.GraphModule, source: Imported) -> None:
         self.module, self.graph = module, module.graph
-        self.end = next(reversed(module.graph.nodes))
+        self.end = module.graph.output_node()
         self.inputs = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.outputs, self.spec = torchapi.flatten(self.end.args[0])
         self.names, self.made = source.outputs, set[fx.Node]()

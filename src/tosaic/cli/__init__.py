@@ -1,12 +1,7 @@
-"""The command line: ``tosaic compile``, ``run``, ``explain``, ``compare`` and their kin.
-
-Exit codes: 0 fine, 1 finished with refusals under ``--strict`` or with a difference, 2 wrong
-input, 3 a tool failed, 130 interrupted.
-"""
+"""The command line: ``tosaic compile``, ``run``, ``explain``, ``compare`` and their kin."""
 
 from __future__ import annotations
 
-import json
 import logging
 import sys
 import traceback
@@ -19,12 +14,9 @@ import typer
 
 from tosaic import __version__
 from tosaic.cli import about, commands, differences, files, firmware, search
-from tosaic.errors import ToolFailed, TosaicError
+from tosaic.cli.problems import Interrupted, as_data, say, told
+from tosaic.cli.show import show_data
 from tosaic.runtime.gc import rarely
-
-
-class Interrupted(Exception):
-    """Ctrl-C in a command."""
 
 
 def _guarded(command: Callable[..., None]) -> Callable[..., None]:
@@ -39,7 +31,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 
 
 app = typer.Typer(
-    name="tosaic", no_args_is_help=True, pretty_exceptions_enable=False, add_completion=True,
+    name="tosaic", pretty_exceptions_enable=False, add_completion=True,
     help="Takes PyTorch models to Arm edge devices.",
 )  # fmt: skip
 
@@ -82,53 +74,26 @@ for _command in (
 def main(arguments: list[str] | None = None) -> None:
     """Run a command; what goes wrong is a sentence and an exit code."""
     words = sys.argv[1:] if arguments is None else arguments
+    for stream in (sys.stdout, sys.stderr):  # an encoding without × has ? instead
+        if hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="replace")
     before, warnings.showwarning = warnings.showwarning, _warn
     try:
         with rarely():
-            app([w for w in words if w != "--debug"], standalone_mode=True)
+            given = [w for w in words if w != "--debug"] or ["--help"]
+            sys.exit(app(given, standalone_mode=False) or 0)
     except Exception as problem:  # noqa: BLE001  (told as a sentence, whatever it is)
-        sentence, code = _told(problem)
         if "--debug" in words:
             traceback.print_exception(problem)
         if "--json" in words:
-            typer.echo(json.dumps({"error": _as_data(problem, sentence, code)}, indent=2))
-        _say("error:", "bold red", sentence)
+            show_data({"error": as_data(problem)})
+        sentence, code = told(problem)
+        say("error:", "bold red", sentence)
         sys.exit(code)
     finally:
         warnings.showwarning = before
 
 
-def _told(problem: Exception) -> tuple[str, int]:
-    """What a user reads of a problem, and the exit code."""
-    if isinstance(problem, Interrupted):
-        return "interrupted; nothing is left half-written", 130
-    if isinstance(problem, TosaicError):
-        return str(problem), 3 if isinstance(problem, ToolFailed) else 2
-    if isinstance(problem, OSError):
-        named = f": '{problem.filename}'" if problem.filename else ""
-        return f"{problem.strerror or problem}{named}", 2
-    lines = str(problem).strip().splitlines() or ["no reason given"]
-    what = f"{type(problem).__name__}: {lines[0]}"
-    return f"Tosaic itself failed, which it should not ({what}); --debug shows where", 3
-
-
-def _as_data(problem: Exception, sentence: str, code: int) -> dict[str, Any]:
-    """An error for machines."""
-    where = getattr(problem, "where", None)
-    return {
-        "kind": type(problem).__name__, "message": sentence, "exit_code": code,
-        "reason": getattr(problem, "reason", sentence), "where": str(where) if where else None,
-    }  # fmt: skip
-
-
 def _warn(message: Warning | str, *_: Any, **__: Any) -> None:
     """A warning as a sentence, without the place in the library that gave it."""
-    _say("warning:", "yellow", str(message))
-
-
-def _say(word: str, style: str, sentence: str) -> None:
-    from rich.console import Console
-
-    console = Console(stderr=True, soft_wrap=True)
-    console.print(word, style=style, end=" ")
-    console.print(sentence, markup=False, highlight=False, emoji=False)
+    say("warning:", "yellow", str(message))

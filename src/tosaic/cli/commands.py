@@ -12,7 +12,8 @@ import typer
 
 from tosaic.cli import boundary
 from tosaic.cli import options as o
-from tosaic.cli.show import busy, show
+from tosaic.cli.problems import as_data, say, told
+from tosaic.cli.show import busy, show, show_data
 from tosaic.errors import InvalidInput, TosaicError, Unsupported
 from tosaic.runtime.phases import printing
 
@@ -75,7 +76,10 @@ def compile(
                 report, model=source.model, inputs=kept.items or [source.inputs],
                 title=title_of(source, model),
             )  # fmt: skip
-    show(artifact.report, as_json and problem is None, quiet)
+    if as_json:
+        show_data(artifact.report.data() | ({"error": as_data(problem)} if problem else {}))
+    else:
+        show(artifact.report, False, quiet)
     if timing and not as_json:
         show(artifact.timing, False, False)
     sizes = {str(path): _bytes_of(path) for path in (output, report)
@@ -83,7 +87,9 @@ def compile(
     if sizes and not as_json and not quiet:
         typer.echo("written: " + ", ".join(f"{p} ({size:,} bytes)" for p, size in sizes.items()))
     if problem is not None:
-        raise problem
+        sentence, code = told(problem)
+        say("error:", "bold red", sentence)
+        raise typer.Exit(code)
     if strict and artifact.report.refused:
         raise typer.Exit(1)
 

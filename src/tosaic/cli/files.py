@@ -9,13 +9,17 @@ from typing import Annotated, Any
 import typer
 
 from tosaic.cli import options as o
+from tosaic.cli.firmware import run_folder
 from tosaic.cli.show import busy, show_data
 from tosaic.errors import InvalidInput
 from tosaic.executorch.api import SUFFIXES
 
 _ENGINE = "tosa (the interpreter), cuda (on a GPU), or a device for a .tosa (`tosaic targets`)"
 File = Annotated[
-    Path, typer.Argument(help=".tosa, .pte, .bpte, or a target's own", show_default=False)
+    Path,
+    typer.Argument(
+        help=".tosa, .pte, .bpte, a target's own, or a firmware project", show_default=False
+    ),
 ]
 
 
@@ -38,12 +42,18 @@ def run(
     tolerance: Annotated[float, typer.Option(help="how far a result may be off")] = 0.0,
     engine: Annotated[str | None, typer.Option(help=_ENGINE)] = None,
     weights: Weights = None,
+    build: o.Build = None,
+    timeout: o.Timeout = 600.0,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Run a compiled file on this machine, exactly."""
-    with busy("loading the file", quiet):
-        results = _results(file, _arrays(inputs), engine, weights or [])
+    """Run a compiled file, or a firmware project, on this machine, exactly."""
+    said = ""
+    with busy("building and running the image" if file.is_dir() else "loading the file", quiet):
+        if file.is_dir():
+            results, said = run_folder(file, _arrays(inputs), build, timeout)
+        else:
+            results = _results(file, _arrays(inputs), engine, weights or [])
         wanted = _arrays(expect)
     if expect and len(wanted) != len(results):
         raise InvalidInput(f"there are {len(results)} outputs, and {len(wanted)} are expected")
@@ -58,8 +68,10 @@ def run(
         row["as_expected"] = distance <= tolerance
         row["largest_difference"] = distance if distance != float("inf") else None
     if as_json:
-        show_data({"outputs": told})
+        show_data({"outputs": told, **({"console": said.splitlines()} if said else {})})
     elif not quiet:
+        if said:
+            typer.echo(said)
         for row in told:
             typer.echo(_line(row))
     if any(distance > tolerance for distance in off):

@@ -13,6 +13,7 @@ from tosaic.cli.show import busy, show_data
 from tosaic.errors import InvalidInput, ToolFailed
 
 _MODELS = "as for compile, each a network of the image; NAME=MODEL names it"
+_BUILD = "--build is an option of CMake as NAME=VALUE"
 _RUNS = 3  # inferences of --run: the example, then calibration data
 
 
@@ -34,6 +35,8 @@ def firmware(
     ] = None,
     option: o.Option = None,
     run: Annotated[bool, typer.Option("--run", help="build it, and run it under QEMU")] = False,
+    build: o.Build = None,
+    timeout: o.Timeout = 600.0,
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
@@ -48,7 +51,7 @@ def firmware(
         for text in models:
             name, model = _named(text, sources)
             sources[name] = source_from(model, shape)
-    wanted = target or fw.usual_target(chosen)
+    wanted = fw.usual_target(chosen, target)
     artifacts, inputs = {}, dict[str, list[Any]]()
     given = o.target_options(option, None, None, None, None, None)
     for name, source in sources.items():
@@ -58,13 +61,15 @@ def firmware(
                 source.model, source.inputs, target=wanted, scheme=scheme, calibration=data,
                 io=boundary(io), **given,
             )  # fmt: skip
-        inputs[name] = [source.inputs] * _RUNS
-    made = fw.project(artifacts, chosen, _places(place))
+        more = data if isinstance(data, list) else []
+        inputs[name] = [source.inputs, *more][:_RUNS]
+    made = fw.project(artifacts, chosen, _pairs(place, "--place is PART=MEMORY"), inputs)
     made.save(output)
     told: dict[str, Any] = {"board": chosen.name, "target": wanted, "files": len(made.files)}
     if run:
         with busy("building and running under QEMU", quiet):
-            results, ran = fw.run(made, inputs)
+            options = _pairs(build, _BUILD)
+            results, ran = fw.run(made, inputs, options=options, timeout=timeout)
         told |= {"runs": {k: dict(v) for k, v in ran.figures.items()}}
         told["equal"] = _equal(artifacts, inputs, results)
     if as_json:
@@ -95,12 +100,38 @@ def _named(text: str, known: dict[str, Any]) -> tuple[str, str]:
     return found, model
 
 
-def _places(given: list[str] | None) -> dict[str, str]:
+def _pairs(given: list[str] | None, what: str) -> dict[str, str]:
     pairs = [text.partition("=") for text in given or []]
-    for part, equals, memory in pairs:
+    for name, equals, value in pairs:
         if not equals:
-            raise InvalidInput(f"--place is PART=MEMORY, not '{part}{memory}'")
-    return {part: memory for part, _, memory in pairs}
+            raise InvalidInput(f"{what}, not '{name}{value}'")
+    return {name: value for name, _, value in pairs}
+
+
+def run_folder(
+    folder: Path, given: list[Any], build: list[str] | None, timeout: float
+) -> tuple[list[Any], str]:
+    """Build and run a project: the outputs of its networks, and what the image and the NPU told.
+
+    ``given`` are the inputs of one inference, network by network; without them those that the
+    project keeps are taken.
+    """
+    import numpy as np
+
+    from tosaic.firmware import emulation
+
+    manifest, inputs = emulation.read_manifest(folder), None
+    if given:
+        wanted = [len(network["inputs"]) for network in manifest["networks"]]
+        if len(given) != sum(wanted):
+            raise InvalidInput(f"the image has {sum(wanted)} inputs, and {len(given)} are given")
+        rest = iter(np.asarray(each) for each in given)
+        inputs = {n["name"]: [[next(rest) for _ in n["inputs"]]] for n in manifest["networks"]}
+    ran = emulation.run(folder, inputs, options=_pairs(build, _BUILD), timeout=timeout)
+    if ran.status:
+        raise ToolFailed("; ".join([f"the image fails: {ran.reason}", *ran.findings[:1]]))
+    told = [ran.console.strip(), *(f"finding: {each}" for each in ran.findings)]
+    return [o for runs in ran.outputs.values() for each in runs for o in each], "\n".join(told)
 
 
 def _equal(artifacts: dict[str, Any], inputs: dict[str, list[Any]], results: Any) -> bool:

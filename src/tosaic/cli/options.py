@@ -51,6 +51,10 @@ Target = Annotated[
         autocompletion=_targets,
     ),
 ]
+Build = Annotated[
+    list[str] | None, typer.Option(help="an option of an image's CMake, as UNDEFINED_TRAPS=ON")
+]
+Timeout = Annotated[float, typer.Option(help="seconds that an image may run", min=0.1)]
 Shape = Annotated[list[str] | None, typer.Option(help="of an input, as 1,3,224,224")]
 Calibration = Annotated[
     str | None, typer.Option(help=f"{_DATA}; or a .json that `tosaic calibrate` has written")

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,10 +14,11 @@ from tosaic.cli.show import bar, busy, show
 from tosaic.errors import InvalidInput
 
 if TYPE_CHECKING:
+    from tosaic.search.api import Workers
     from tosaic.search.datasets import Stream
-    from tosaic.search.judge import Judging
+    from tosaic.search.judge import Form, Judging
+    from tosaic.search.networks import Subject
     from tosaic.search.store import Store
-    from tosaic.search.tasks import Done, Executor
 
 _SET = (
     "a folder (classes are folders, or labels lie beside), .tar shards as s-{000..009}.tar, "
@@ -88,31 +88,24 @@ def tune(
     Accuracy, cycles, SRAM and flash of every precision, target and option. Everything is kept in
     one file: after an interruption the same command goes on where it was.
     """
-    from tosaic.search.store import Store
-    from tosaic.search.tune import Space, run_sweep, sweep_of
+    from tosaic.search.api import run_tune
 
     _check_outputs(output)
     if show_only or point is not None:
-        with _closing(Store(db, must_exist=True)) as store:
-            made = sweep_of(store)
-            if point is not None:
-                _extract(store, made, point, to, quiet)
-            else:
-                _told(made, store, output, as_json, quiet)
+        _show(db, point, to, output, as_json, quiet)
         return
     if not models or not target:
         raise InvalidInput("name a model and a target, or show a file with --show --db FILE")
     judging, stream = _judging(data, metric, transform, decode, "sqnr")
-    with _closing(Store(db)) as store, _executor(store, jobs, ray, journal) as executor:
-        with busy("loading the models", quiet):
-            networks = _networks(store, models, _split(size), calibration)
-        space = Space(
-            networks, tuple(_split(target)), _choices(option, memory_mode, system_config),
-            tuple(_split(scheme)), mixed, tuple(_ratio(text) for text in goal or ()),
+    with busy("loading the models", quiet):
+        subjects = _subjects(models, calibration)
+    words = {"target": target, "scheme": scheme or (), "sizes": size or ()}
+    with _workers("tasks", jobs, ray, journal, quiet) as workers:
+        made = run_tune(
+            subjects, words, _choices(option, memory_mode, system_config), mixed,
+            tuple(_ratio(text) for text in goal or ()), judging, stream, limit, db, workers,
         )  # fmt: skip
-        with _progress("tasks", quiet) as told:
-            made = run_sweep(store, executor, space, judging, stream, limit, told=told)
-        _told(made, store, output, as_json, quiet)
+    _told(made, output, as_json, quiet)
 
 
 def evaluate(
@@ -137,70 +130,43 @@ def evaluate(
     as_json: o.Json = False, quiet: o.Quiet = False,
 ) -> None:  # fmt: skip
     """Judge the original and what it is compiled to on a data set, in one pass over it."""
-    from tosaic.search.evaluate import evaluate as judged
+    from tosaic.search.api import run_evaluate
     from tosaic.search.networks import forms_of_sweep
-    from tosaic.search.store import Store
 
     _check_outputs(output)
     if (model is None) is (sweep is None):
         raise InvalidInput("give a model, or a sweep of `tosaic tune` with --sweep FILE")
     if data is None:
         raise InvalidInput("give the data set with --data")
-    if limit is not None and limit < 1:
-        raise InvalidInput("--limit is at least 1")
     judging, stream = _judging(data, metric, transform, decode, "top1")
-    assert stream is not None
-    with ExitStack() as opened:
-        place = sweep or db
-        if place is None:
-            place = Path(opened.enter_context(tempfile.TemporaryDirectory())) / "results.db"
-        store = opened.enter_context(_closing(Store(place, must_exist=sweep is not None)))
+
+    def make(store: Store) -> list[Form]:
         with busy("compiling", quiet):
-            if model is not None:
-                given = (target, shape, calibration, scheme, io, engine, device)
-                forms = _forms(store, model, *given)
-            else:
-                forms = forms_of_sweep(store, _split(engine), device)
-        jobs = 1 if device and jobs is None else jobs  # one process has the device
-        executor = opened.enter_context(_executor(store, jobs, ray, journal))
-        with _progress("chunks", quiet) as told:
-            found = judged(store, executor, stream, forms, judging, limit, told)
-    problem = next((score.problem for score in found.scores if score.problem), "")
-    if problem and all(score.problem for score in found.scores):
-        raise InvalidInput(problem)
-    for path in output or ():
-        _write(path, found, None)
-    show(found, as_json, quiet)
+            if model is None:
+                return forms_of_sweep(store, _split(engine), device)
+            given = (target, shape, calibration, scheme, io, engine, device)
+            return _forms(store, model, *given)
+
+    with _workers("chunks", jobs, ray, journal, quiet) as workers:
+        found = run_evaluate(
+            make, judging, stream, limit, sweep or db, sweep is not None, device, workers
+        )
+    _told(found, output, as_json, quiet)
 
 
 ALL = (tune, evaluate)
 
 
 @contextmanager
-def _closing(thing: Any) -> Iterator[Any]:
-    try:
-        yield thing
-    finally:
-        thing.close()
-
-
-@contextmanager
-def _executor(
-    store: Store, jobs: int | None, ray: str | None, journal: str | None
-) -> Iterator[Executor]:
+def _workers(
+    words: str, jobs: int | None, ray: str | None, journal: str | None, quiet: bool
+) -> Iterator[Workers]:
+    """Where tasks run, with one bar for all of them."""
     from tosaic.cli.sources import reload_files
-    from tosaic.search.executors import executor_for
+    from tosaic.search.api import Workers
 
-    made = executor_for(store.path, store.blob, jobs, ray, reload_files(), journal or "")
-    with _closing(made):
-        yield made
-
-
-@contextmanager
-def _progress(words: str, quiet: bool) -> Iterator[Callable[[Done], None]]:
-    """One bar for all tasks, wherever they run."""
     with bar(words, quiet) as step:
-        yield lambda done: step(done.task.name)
+        yield Workers(jobs, ray, journal or "", reload_files(), step)
 
 
 def _split(texts: list[str] | None) -> list[str]:
@@ -236,34 +202,26 @@ def _judging(
     """How and on what forms are judged."""
     from tosaic.cli.data import labelled_stream
     from tosaic.cli.sources import function_of
-    from tosaic.search.judge import Judging as Made
-    from tosaic.search.metrics import Own, metric_of
+    from tosaic.search.api import judging_of
+    from tosaic.search.functions import own
 
-    name = metric or ("top1" if data is not None else otherwise)
-    judged = metric_of(function_of(name) if ":" in name else name)
-    if data is None and not judged.is_relative:
-        raise InvalidInput(f"{judged.name} needs a labelled data set: give it with --data")
-    own = [Own(function_of(text), text) if text else None for text in (transform, decode)]
-    return Made(judged, *own), labelled_stream(data) if data is not None else None
+    by: Any = function_of(metric) if metric and ":" in metric else metric
+    before, after = (own(function_of(t), t) if t else None for t in (transform, decode))
+    made = judging_of(data, by, before, after, otherwise)
+    return made, labelled_stream(data) if data is not None else None
 
 
-def _networks(
-    store: Store, models: list[str], sizes: list[str], calibration: str | None
-) -> tuple[Any, ...]:
+def _subjects(models: list[str], calibration: str | None) -> dict[str, Subject]:
     from tosaic.cli.commands import calibration_of, source_from, title_of
-    from tosaic.search.networks import networks_of
+    from tosaic.search.networks import Subject
 
-    found: list[Any] = []
+    found: dict[str, Subject] = {}
     for text in models:
         source = source_from(text, None)
         name = text.rpartition(":")[2] if ":" in Path(text).name else title_of(source, text)
-        data = calibration_of(source, calibration)
-        if isinstance(data, str):
-            raise InvalidInput("a sweep calibrates with data, not with ranges: give the data")
-        if any(name == other.name for other in found):
-            name = text
-        found += networks_of(store, name, text, source.model, source.inputs, data, sizes)
-    return tuple(found)
+        data: Any = calibration_of(source, calibration)
+        found[text if name in found else name] = Subject(source.model, source.inputs, data, text)
+    return found
 
 
 def _forms(
@@ -273,7 +231,7 @@ def _forms(
     """The original, and what it is compiled to on each engine."""
     import tosaic
     from tosaic.cli.boundary import boundary
-    from tosaic.cli.commands import calibration_of, source_from, title_of
+    from tosaic.cli.commands import calibration_of, source_from
     from tosaic.search.networks import forms_of
 
     source = source_from(model, shape)
@@ -281,37 +239,38 @@ def _forms(
         source.model, source.inputs, target=target, scheme=o.scheme_of(scheme),
         calibration=calibration_of(source, calibration), io=boundary(io),
     )  # fmt: skip
-    title = title_of(source, model)
-    return forms_of(store, title, source.model, source.inputs, artifact, _split(engine), device)
+    return forms_of(store, source.model, source.inputs, {"": artifact}, _split(engine), device)
 
 
 def _check_outputs(paths: list[Path] | None) -> None:
+    from tosaic.search.writers import check_place
+
     for path in paths or ():
-        if path.suffix not in (".html", ".json", ".csv"):
-            raise InvalidInput(f"cannot write '{path}': the suffixes are .html, .json and .csv")
-        if not path.parent.is_dir():
-            raise InvalidInput(f"there is no folder '{path.parent}' to write to")
+        check_place(path)
 
 
-def _told(made: Any, store: Store, output: list[Path] | None, as_json: bool, quiet: bool) -> None:
+def _told(made: Any, output: list[Path] | None, as_json: bool, quiet: bool) -> None:
     for path in output or ():
-        _write(path, made, store)
+        made.save(path)
     show(made, as_json, quiet)
 
 
-def _write(path: Path, made: Any, store: Store | None) -> None:
-    from tosaic.search.writers import write
-
-    write(path, made, store)
-
-
-def _extract(store: Store, made: Any, number: int, folder: Path, quiet: bool) -> None:
-    """Write the files of a point: what the device loads, its report, its scheme."""
+def _show(
+    db: Path, point: int | None, to: Path, output: list[Path] | None, as_json: bool, quiet: bool
+) -> None:
+    """What a file has; or the files of one point: what the device loads, its report, its scheme."""
+    from tosaic.search.store import Store
+    from tosaic.search.tune import sweep_of
     from tosaic.search.writers import write_point
 
-    found = [row for row in made.rows if row.number == number]
-    if not found or not found[0].files:
-        raise InvalidInput(f"there is no compiled point {number}; --show lists them")
-    names = write_point(store, found[0], folder)
+    with closing(Store(db, must_exist=True)) as store:
+        made = sweep_of(store)
+        if point is None:
+            _told(made, output, as_json, quiet)
+            return
+        found = [row for row in made.rows if row.number == point]
+        if not found or not found[0].files:
+            raise InvalidInput(f"there is no compiled point {point}; --show lists them")
+        names = write_point(store, found[0], to)
     if not quiet:
-        typer.echo(f"written to {folder}: {', '.join(names)}")
+        typer.echo(f"written to {to}: {', '.join(names)}")

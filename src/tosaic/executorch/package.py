@@ -127,7 +127,8 @@ def blobs(artifact: Artifact, placement: str) -> BlobOf:
     if not compiled:
         return tosa_blob
     if not artifact.device.backend:
-        raise Unsupported(f"ExecuTorch has no delegate for {artifact.target}")
+        way = "; tosaic firmware makes an image of it" if "+c" in artifact.target else ""
+        raise Unsupported(f"ExecuTorch has no delegate for {artifact.target}{way}")
     placements = {"weight_data": placement} if placement else {}
     made = device_blobs(artifact.device.backend, compiled, placements)
     return lambda graph: made[id(graph)]
@@ -166,7 +167,10 @@ def assemble(
 def _reason(problem: Exception) -> str:
     found = re.search(r"aten\.\w+\.\w+", str(problem))
     if type(problem).__name__ == "SpecViolationError" and found:
-        return f"{found[0]} stays on the CPU, and ExecuTorch's runtime has no kernel for it"
+        return (
+            f"{found[0]} stays on the CPU, and ExecuTorch's runtime has no kernel for it: write it "
+            "with other calls (the report has its line), or keep it out of the model"
+        )
     return f"ExecuTorch does not take what stays on the CPU: {first_line(problem)}"
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -32,6 +31,7 @@ from tosaic.executorch.summary import summary
 from tosaic.front import torchapi
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.report import Report
+from tosaic.runtime.warn import warn
 
 
 class TosaicPartitioner(Partitioner):  # type: ignore[misc]
@@ -126,11 +126,10 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         if self.compile_spec.tosa_spec.support_float() or quantized or not self.refused:
             return
         kind = type(self).__name__.replace("Partitioner", "Quantizer")
-        warnings.warn(
+        warn(
             f"nothing of the model is quantized, and {self.compile_spec.target} has integers "
             f"alone, so nothing is delegated: quantize it with {kind} and prepare_pt2e, "
-            "convert_pt2e before",
-            stacklevel=2,
+            "convert_pt2e before"
         )
 
     def ops_to_not_decompose(

@@ -1,9 +1,9 @@
 """Programs that ExecuTorch's compiler has nothing to do for: delegates, integers round them.
 
-What is delegated whole leaves quantize and dequantize calls at most, and tensors of 64 bits that
-the delegate has 32 of; out variants of these are all that the runtime needs. For these ExecuTorch,
-which takes longer to load than most networks take to compile, is not asked; for everything else it
-is.
+What is delegated whole leaves quantize and dequantize calls, lookups of tables, and tensors of 64
+bits that the delegate has 32 of; out variants of these are all that the runtime needs. For these
+ExecuTorch, which takes longer to load than most networks take to compile, is not asked; for
+everything else it is.
 """
 
 from __future__ import annotations
@@ -36,6 +36,7 @@ _DEQUANTIZE = "quantized_decomposed.dequantize_per_tensor.default"
 _CONVERT = ("dim_order_ops::_to_dim_order_copy", "out")
 _COPY, _SELECT = ("aten::copy_", ""), ("aten::select_copy", "int_out")
 _PERMUTE = ("aten::permute_copy", "out")
+_LOOKUPS = ("aten.embedding.default", "aten.index_select.default")
 _LITERALS = "scale", "zero_point", "quant_min", "quant_max", "dtype"
 
 
@@ -110,6 +111,9 @@ class _Plain:
         assert piece.node is not None
         node, name = piece.node, torchapi.target_name(piece.node)
         bound = torchapi.bound_arguments(node)
+        if name in _LOOKUPS:
+            self._lookup(node, name, bound)
+            return
         source = bound.get("input")
         if name not in (_QUANTIZE, _DEQUANTIZE) or source not in self.made:
             raise NotPlain(f"{name} is for ExecuTorch to compile")
@@ -123,6 +127,14 @@ class _Plain:
             literals.append(self._literal(bound.get("out_dtype")))
         operator = (name.replace(".", "::", 1).rpartition(".")[0], "out")
         self._call(operator, self.made[source], *literals, made, made)
+
+    def _lookup(self, node: fx.Node, name: str, bound: Mapping[str, Any]) -> None:
+        """A call on tensors and numbers, in the order of its schema."""
+        example, args = node.meta["val"], list[int]()
+        for value in bound.values():
+            args.append(self._known(value) if isinstance(value, fx.Node) else self._value(value))
+        made = self._tensor(node, example.dtype, tuple(example.shape))
+        self._call((name.replace(".", "::", 1).rpartition(".")[0], "out"), *args, made, made)
 
     def _delegate(self, piece: Piece) -> None:
         graph, blob = piece.graph, self.blobs[id(piece)]

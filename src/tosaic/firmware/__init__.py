@@ -26,25 +26,31 @@ __all__ = [
 ]  # fmt: skip
 
 
-def usual_target(board: Board) -> str:
-    """What a board is compiled for unless told otherwise: its NPU, else its core."""
+def usual_target(board: Board, given: str | None = None) -> str:
+    """What a board is compiled for: what was given, else its NPU, with its core beside an NPU.
+
+    So what the NPU refuses becomes C on the core.
+    """
     usual = {
         "ethos-u55": "ethos-u55-128",
         "ethos-u65": "ethos-u65-256",
         "ethos-u85": "ethos-u85-256",
     }
-    if board.npu is None:
-        return board.core
-    kind = board.npu.kinds[0]
-    return usual.get(kind, kind)
+    if given is None:
+        if board.npu is None or board.is_linux:
+            return board.core
+        given = usual.get(board.npu.kinds[0], board.npu.kinds[0])
+    return f"{given}+{board.core}" if given.startswith("ethos-") and "+" not in given else given
 
 
 def board_for(target: str) -> Board:
-    """The board that comes with Tosaic and has a target's NPU or core."""
-    first = target.partition("+")[0]
+    """The board that comes with Tosaic and has a target's NPU and core."""
+    first, _, host = target.partition("+")
     for board in map(board_of, names()):
         has_npu = board.npu is not None and first.startswith(board.npu.kinds)
-        if board.emulator is not None and (has_npu or first == board.core):
+        if board.emulator is not None and (
+            first == board.core or (has_npu and host in ("", board.core))
+        ):
             return board
     raise InvalidInput(f"no board that comes with Tosaic has {target}: give one as a .toml file")
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import resources
@@ -71,6 +72,8 @@ class Emulator:
 
 @dataclass(frozen=True, slots=True)
 class Board:
+    """A board without an operating system, or ``is_linux``: any core, one memory, no addresses."""
+
     name: str
     about: str
     core: str
@@ -80,6 +83,7 @@ class Board:
     memories: tuple[Memory, ...]
     npu: Npu | None
     emulator: Emulator | None
+    is_linux: bool = False
 
     @property
     def boot(self) -> Memory:
@@ -113,17 +117,24 @@ def parse(text: str, file: str) -> Board:
     for name, several in tables.items():
         if name not in ("", "npu", "memory", "emulator"):
             raise several[0].refuse(f"a board has no table '{name}': npu, memory and emulator")
-    _known(top, "about core clock stack cache")
-    core = _core(top, "core")
+    _known(top, "about system core clock stack cache")
+    is_linux = "system" in top.values
+    if is_linux and (top.values["system"], top.values.get("core", "c")) != ("linux", "c"):
+        raise top.refuse("a system is 'linux', with the core 'c'", "system")
+    core = "c" if is_linux else _core(top, "core")
     memories = tuple(_memory(table) for table in tables.get("memory", []))
-    _check_memories(top, tables.get("memory", []), memories)
+    if not is_linux:
+        _check_memories(top, tables.get("memory", []), memories)
+    elif memories:
+        raise tables["memory"][0].refuse("Linux has one memory for all: a board with it has none")
     stack = _size(top, "stack", _STACK)
     if stack % 8 or not 256 <= stack <= _LARGEST:
         raise top.refuse("the stack is a multiple of 8 bytes, and at least 256", "stack")
+    name = re.sub(r"[^\w.-]", "_", Path(file).name.removesuffix(".toml"))
     return Board(
-        Path(file).name.removesuffix(".toml"), _text(top, "about", ""), core,
+        name, _text(top, "about", ""), core,
         _number(top, "clock", 1_000_000_000, least=1000), stack, _flag(top, "cache"), memories,
-        _only(tables, "npu", _npu, core), _only(tables, "emulator", _emulator, core),
+        _only(tables, "npu", _npu, core), _only(tables, "emulator", _emulator, core), is_linux,
     )  # fmt: skip
 
 
@@ -137,8 +148,8 @@ def _only(tables: Mapping[str, Sequence[Table]], name: str, make: Any, core: str
 def _memory(table: Table) -> Memory:
     _known(table, "name address size rank port boots flash emulated emulated_size")
     name = _text(table, "name")
-    if not name.isidentifier():
-        raise table.refuse(f"a memory's name is a word, not '{name}'", "name")
+    if not re.fullmatch("[a-z][a-z0-9_]{0,30}", name):  # a name of a linker script that is free
+        raise table.refuse(f"a memory's name is a word in small letters, not '{name}'", "name")
     address, size = _number(table, "address"), _size(table, "size")
     if size <= 0 or address + size > _LARGEST or address % 16:
         raise table.refuse(f"{name} has {size} bytes at {address:#x}, which no core has", "size")
@@ -191,9 +202,13 @@ def _npu(table: Table, core: str) -> Npu:
 
 def _emulator(table: Table, core: str) -> Emulator:
     _known(table, "machine core shared size")
+    shared = _number(table, "shared") if "shared" in table.values else 0
+    size = _size(table, "size", 0)
+    if shared % 4096 or shared + size > _LARGEST:
+        raise table.refuse(f"no {size} bytes can be shared at {shared:#x}", "shared")
     return Emulator(
-        _text(table, "machine"), _core(table, "core") if "core" in table.values else core,
-        _number(table, "shared") if "shared" in table.values else 0, _size(table, "size", 0),
+        _text(table, "machine"), _core(table, "core") if "core" in table.values else core, shared,
+        size,
     )  # fmt: skip
 
 

@@ -1,4 +1,7 @@
-"""Builds an image and runs it: QEMU is the core, the simulator the NPU, on the same memory."""
+"""Builds an image and runs it: QEMU is the core, the simulator the NPU, on the same memory.
+
+What is made for Linux runs by itself, or under QEMU where it is for another processor.
+"""
 
 from __future__ import annotations
 
@@ -18,14 +21,15 @@ from typing import Any
 
 import numpy as np
 
-from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
+from tosaic.errors import InvalidInput, ToolFailed
 from tosaic.firmware.project import MANIFEST
+from tosaic.firmware.toolchain import build, toolchain
 from tosaic.ir.graph import Array
-from tosaic.sim.cortexm.qemu import COMPILER, EMULATOR
 from tosaic.sim.ethosu.guest import Guest, Job
 
-PACKAGES = "gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm cmake ninja-build"
 _FIGURES = re.compile(r"^(?:(\w+): )?(\w+=\d+(?: \w+=\d+)*)$", re.MULTILINE)
+_PRINTED = re.compile(r"^(\w+\.out\d+)=([0-9a-f]*)$", re.MULTILINE)
+_SANITIZER = re.compile(r"ERROR: \w+Sanitizer: .*|runtime error: .*")
 _STEP = 0.25  # seconds between looks whether the emulator has ended
 
 
@@ -46,51 +50,9 @@ class Ran:
         return lines[-1].removeprefix("error: ") if lines else ""
 
 
-def missing() -> str | None:
-    """Why no image can be built and run here, in a sentence; None if it can."""
-    tools = (COMPILER, EMULATOR, "cmake")
-    absent = [tool for tool in tools if shutil.which(tool) is None]
-    if not absent:
-        return None
-    return f"{' and '.join(absent)} not found: install the packages {PACKAGES}"
-
-
-def build(folder: Path, output: Path, options: Mapping[str, str] | None = None) -> Path:
-    """Build the project in a folder with CMake; the ELF file. ToolFailed with the last lines."""
-    if reason := missing():
-        raise ToolMissing(reason)
-    given = {"EMULATED": "ON", **(options or {})}
-    ninja = ["-G", "Ninja"] if shutil.which("ninja") else []
-    flags = [f"-D{name}={value}" for name, value in given.items()]
-    _tool(["cmake", "-S", str(folder), "-B", str(output), *ninja, *flags])
-    said = _tool(["cmake", "--build", str(output)])
-    warned = [line for line in said.splitlines() if "warning:" in line]
-    if warned:
-        raise ToolFailed(f"the project compiles with a warning: {warned[0]}")
-    return output / "firmware.elf"
-
-
-def _tool(command: Sequence[str], timeout: float = 600.0) -> str:
-    try:
-        done = subprocess.run(
-            command, capture_output=True, text=True, check=False, stdin=subprocess.DEVNULL,
-            timeout=timeout, env={**os.environ, "LC_ALL": "C"},
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        raise ToolFailed(f"{command[0]} took longer than {timeout:g} s") from None
-    except OSError as problem:
-        raise ToolFailed(f"{command[0]} cannot be run: {problem.strerror}") from None
-    said = done.stdout + done.stderr
-    if done.returncode:
-        wanted = [x for x in said.splitlines() if re.search(r"error|overflowed|will not fit", x)]
-        last = "\n".join(wanted[:6] or said.strip().splitlines()[-12:])
-        raise ToolFailed(f"{command[0]} {command[1]} failed on the firmware project:\n{last}")
-    return said
-
-
 def run(
     folder: str | os.PathLike[str],
-    inputs: Mapping[str, Sequence[Sequence[Array]]],
+    inputs: Mapping[str, Sequence[Sequence[Array]]] | None = None,
     *,
     options: Mapping[str, str] | None = None,
     timeout: float = 600.0,
@@ -100,6 +62,7 @@ def run(
 ) -> Ran:
     """Build the project in a folder and run it over inputs: of each network, a list of runs.
 
+    Without inputs those are taken that the project keeps; with INPUTS=image they are in the image.
     ``interrupts`` False leaves the NPU's interrupt out, ``config`` makes it another NPU.
     """
     place = Path(folder).resolve()
@@ -108,12 +71,20 @@ def run(
         raise InvalidInput(f"the board {manifest['board']} has no emulator in its board file")
     with tempfile.TemporaryDirectory(prefix="tosaic-firmware-") as name:
         work = Path(name)
-        elf = build(place, work / "build", options)
+        elf = build(place, work / "build", options, manifest["system"])
         (work / "run").mkdir()
-        _write_inputs(manifest, inputs, work / "run")
+        if inputs is not None:
+            _write_inputs(manifest, inputs, work / "run")
+        elif (place / "inputs").is_dir():
+            shutil.copytree(place / "inputs", work / "run", dirs_exist_ok=True)
+        else:
+            raise InvalidInput(f"'{folder}' keeps no inputs: give one of each network")
         with _Shared(manifest, work, interrupts, config) as shared:
-            console, status = _emulate(manifest, elf, work, shared, timeout, icount)
-        made = _outputs(manifest, work / "run") if status == 0 else {}
+            emulator = toolchain(manifest["system"], options).emulator
+            if manifest["system"] == "none":
+                emulator = _board(emulator, manifest, shared, icount)
+            console, status = _emulate([*emulator, str(elf)], work, shared, timeout)
+        made = _outputs(manifest, work / "run", console) if status == 0 else {}
     findings = tuple(shared.guest.findings) if shared.guest is not None else ()
     return Ran(made, console, status, _figures(console), findings)
 
@@ -123,6 +94,7 @@ def read_manifest(folder: Path) -> dict[str, Any]:
     try:
         made = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
         assert isinstance(made["networks"], list)
+        assert made["system"] in ("none", "linux")
     except (OSError, ValueError, KeyError, TypeError, AssertionError):
         raise InvalidInput(f"'{folder}' is no firmware project: it has no {MANIFEST}") from None
     return dict(made)
@@ -141,19 +113,28 @@ def _write_inputs(
                 if (array.dtype, array.shape) != wanted:
                     raise InvalidInput(
                         f"input {number} ({port['name']}) of '{network['name']}' is {wanted[0]} "
-                        f"{list(wanted[1])}, not {array.dtype} {list(array.shape)}"
+                        f"{list(wanted[1])}, not {array.dtype} {list(array.shape)}, "
+                        "and firmware takes tensors as they lie on the device"
                     )
                 data.append(array.tobytes())
             (folder / f"{network['name']}.in{number}").write_bytes(b"".join(data))
 
 
-def _outputs(manifest: Mapping[str, Any], folder: Path) -> dict[str, list[list[Array]]]:
+def _outputs(
+    manifest: Mapping[str, Any], folder: Path, console: str
+) -> dict[str, list[list[Array]]]:
+    """What an image wrote into files, or printed where its inputs are part of it."""
+    printed: dict[str, bytes] = {}
+    for found in _PRINTED.finditer(console):
+        printed[found[1]] = printed.get(found[1], b"") + bytes.fromhex(found[2])
     made: dict[str, list[list[Array]]] = {}
     for network in manifest["networks"]:
         columns = []
         for number, port in enumerate(network["outputs"]):
-            data = np.fromfile(folder / f"{network['name']}.out{number}", np.dtype(port["dtype"]))
-            columns.append(list(data.reshape(-1, *port["shape"])))
+            name = f"{network['name']}.out{number}"
+            data = printed[name] if name in printed else (folder / name).read_bytes()
+            array = np.frombuffer(data, np.dtype(port["dtype"]))
+            columns.append(list(array.reshape(-1, *port["shape"])))
         made[network["name"]] = [list(row) for row in zip(*columns, strict=True)]
     return made
 
@@ -179,7 +160,7 @@ class _Shared:
             return
         from tosaic.targets.ethosu import weight_codec
 
-        path, size = work / "memory", int(machine["size"])
+        path, size = work / "run" / "npu.memory", int(machine["size"])
         with path.open("wb") as file:
             file.truncate(size)
         with path.open("r+b") as file:
@@ -216,35 +197,43 @@ class _Shared:
             os.write(self._files[1], bytes([self.guest.ring()]))
 
 
-def _emulate(
-    manifest: Mapping[str, Any], elf: Path, work: Path, shared: _Shared, timeout: float,
-    icount: bool,
-) -> tuple[str, int]:  # fmt: skip
-    """Run the image to its end: what it printed, and its exit status."""
+def _board(
+    emulator: Sequence[str], manifest: Mapping[str, Any], shared: _Shared, icount: bool
+) -> tuple[str, ...]:
+    """The command that emulates a board, up to the image."""
     machine = manifest["emulator"]["machine"] + (",memory-backend=ram" if shared.options else "")
-    command = [
-        EMULATOR, *shared.options, "-machine", machine, "-nographic", "-monitor", "none",
+    return (
+        *emulator, *shared.options, "-machine", machine, "-nographic", "-monitor", "none",
         "-serial", "none", *(["-icount", "shift=6"] if icount else []),
-        "-semihosting-config", "enable=on,target=native", "-kernel", str(elf),
-    ]  # fmt: skip
+        "-semihosting-config", "enable=on,target=native", "-kernel",
+    )  # fmt: skip
+
+
+def _emulate(
+    command: Sequence[str], work: Path, shared: _Shared, timeout: float
+) -> tuple[str, int]:
+    """Run the image to its end: what it printed, and its exit status."""
+    name = Path(command[0]).name
     with (work / "console").open("wb") as console:
         try:
             process = subprocess.Popen(
                 command, cwd=work / "run", stdin=subprocess.DEVNULL, stdout=console, stderr=console
             )
         except OSError as problem:
-            raise ToolFailed(f"{EMULATOR} cannot be run: {problem.strerror}") from None
+            raise ToolFailed(f"{name} cannot be run: {problem.strerror}") from None
         end = time.monotonic() + timeout
         try:
             while process.poll() is None:
                 if time.monotonic() > end:
-                    raise ToolFailed(f"the image did not end within {timeout:g} s under {EMULATOR}")
+                    raise ToolFailed(f"the image did not end within {timeout:g} s under {name}")
                 shared.serve(_STEP)
         finally:
             process.kill()
             process.wait()
     said = (work / "console").read_text(encoding="utf-8", errors="replace")
+    if found := _SANITIZER.search(said):
+        raise ToolFailed(f"the program fails a check of its compiler's: {found[0]}")
     if process.returncode < 0 or (process.returncode and "error: " not in said):
         last = " ".join(said.strip().splitlines()[-3:])
-        raise ToolFailed(f"{EMULATOR} ended with status {process.returncode}: {last}")
+        raise ToolFailed(f"{name} ended with status {process.returncode}: {last}")
     return said, process.returncode

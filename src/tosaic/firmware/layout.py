@@ -67,8 +67,13 @@ def emulated(board: Board) -> dict[str, Memory]:
     at, end = board.emulator.shared + _REGISTERS, board.emulator.shared + board.emulator.size
     found = {}
     for memory in sorted(board.memories, key=lambda m: m.size):
-        if memory.port is not None and board.emulator.size:
+        if memory.port is not None and board.npu is not None:
             size = min(memory.size, end - at)
+            if size <= 0:
+                raise InvalidInput(
+                    f"the memory that the emulator of {board.name} shares has no room for "
+                    f"{memory.name}: 'size' of [emulator] is too small"
+                )
             found[memory.name] = replace(memory, address=at, size=size)
             at += -(-size // (1 << 20)) * (1 << 20)
         else:

@@ -6,27 +6,28 @@ import json
 import os
 import re
 import struct
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import sha256
 from importlib import resources
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any
 
+from tosaic.boundary.arguments import leaves_of
 from tosaic.errors import InvalidInput
 from tosaic.files.whole import write_together
-from tosaic.firmware.boards import Board, Memory, board_of
+from tosaic.firmware import values
+from tosaic.firmware.boards import Board, Memory, Npu, board_of
 from tosaic.firmware.layout import Needs, layout, script
 from tosaic.firmware.network import Network, network_of
 from tosaic.firmware.places import Places, place
-from tosaic.firmware.source import Writer
+from tosaic.firmware.source import Writer, input_files
 from tosaic.pipeline.artifact import Artifact
 from tosaic.targets.cortexm.cores import CORES
 from tosaic.targets.ethosu.vela import VelaResult
 
 C = resources.files("tosaic.firmware") / "c"
-_STATIC = ("CMakeLists.txt", "gcc.cmake", "clang.cmake")
-_NPU_ONLY = ("ethosu.c", "ethosu.h", "ring.c")
+_NPU_ONLY = ("ethosu.c", "ethosu.h", "ring.c", "npu.c")
 MANIFEST = "firmware.json"
 
 
@@ -39,8 +40,9 @@ class Project:
     files: Mapping[str, bytes] = field(default_factory=dict)
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write the project into a folder, all of it or nothing."""
+        """Write the project into a folder, all of it or nothing, in the place of an older one."""
         folder = Path(path)
+        old = _old_files(folder) - set(self.files)
         if folder.exists() and not folder.is_dir():
             raise InvalidInput(f"cannot write '{path}': there is a file of that name")
         try:
@@ -49,16 +51,32 @@ class Project:
         except OSError as problem:
             raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
         write_together({folder / name: data for name, data in self.files.items()})
+        for name in old:
+            (folder / name).unlink(missing_ok=True)
+
+
+def _old_files(folder: Path) -> set[str]:
+    """The files of a project that is in a folder, which the next would build with its own."""
+    try:
+        listed = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))["files"]
+        names = {str(PurePosixPath(name)) for name in listed}
+    except (OSError, ValueError, KeyError, TypeError):
+        return set()
+    own = ("firmware", "networks", "inputs")
+    parts = {name: PurePosixPath(name).parts for name in names}
+    return {n for n, p in parts.items() if len(p) == 1 or (p[0] in own and ".." not in p)}
 
 
 def project(
     artifacts: Mapping[str, Artifact] | Artifact,
     board: str | Board,
     places: Mapping[str, str] | None = None,
+    inputs: Mapping[str, Sequence[tuple[Any, ...]]] | None = None,
 ) -> Project:
     """The project of an image with networks by name; InvalidInput says what does not fit.
 
-    ``places`` puts parts of the image into memories by name, as ``{"arena": "ddr"}``.
+    ``places`` puts parts of the image into memories by name, as ``{"arena": "ddr"}``. ``inputs``
+    are arguments of each network, by inference, that the project keeps: ``tosaic run`` takes them.
     """
     if isinstance(artifacts, Artifact):
         artifacts = {"net": artifacts}
@@ -66,36 +84,58 @@ def project(
         raise InvalidInput("an image has at least one network")
     chosen = board if isinstance(board, Board) else board_of(board)
     for name in artifacts:
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name) or name in ("run", "init", "ports"):
+        if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name):
             raise InvalidInput(f"a network's name is a word of C in small letters, not {name!r}")
     networks = tuple(network_of(name, each, CORES[chosen.core]) for name, each in artifacts.items())
     _check_npu(networks, chosen)
     placed = [place(network) for network in networks]
-    files = {
-        f"networks/{k}": v
-        for n, p in zip(networks, placed)
-        for k, v in Writer(n, p).files().items()
-    }
+    files = _network_files(networks, placed)
     has_npu = any(stage.on_npu for network in networks for stage in network.stages)
     needs = Needs(
         sum(len(data) for name, data in files.items() if name.endswith(".bin")),
         max(p.size for p in placed), max(p.fast for p in placed), _tensors(networks),
         sum(len(s.data) + 16 for n in networks for s in n.states), has_npu,
     )  # fmt: skip
-    parts = layout(chosen, needs, places or {})
-    files |= _runtime(has_npu)
+    if inputs is not None:
+        files |= input_files({n.name: _kept(n, inputs.get(n.name, ())) for n in networks})
+    files |= _runtime(chosen, has_npu)
     files["networks/networks.h"] = _header(networks, needs).encode()
-    files["networks/networks.c"] = _table(networks, needs).encode()
+    files["networks/networks.c"] = _table(networks, needs, chosen.is_linux and has_npu).encode()
+    parts = dict[str, Memory]()
+    if chosen.is_linux:
+        if places:
+            raise InvalidInput("Linux has one memory for all parts: there is nothing to place")
+    else:
+        parts = layout(chosen, needs, places or {})
+        files["board.cmake"] = _board_cmake(chosen, networks).encode()
+        template = (C / "bare" / "board.ld").read_text(encoding="utf-8")
+        files["board.ld"] = script(template, chosen, parts, False).encode()
+        if chosen.emulator is not None:
+            files["emulated.ld"] = script(template, chosen, parts, True).encode()
     files["board.h"] = _board_header(chosen, parts, has_npu).encode()
-    files["board.cmake"] = _board_cmake(chosen, networks).encode()
-    template = (C / "board.ld").read_text(encoding="utf-8")
-    files["board.ld"] = script(template, chosen, parts, False).encode()
-    if chosen.emulator is not None:
-        files["emulated.ld"] = script(template, chosen, parts, True).encode()
-    files[MANIFEST] = (
-        json.dumps(_manifest(chosen, networks, placed, parts), indent=1) + "\n"
-    ).encode()
+    made = _manifest(chosen, networks, placed, parts) | {"files": sorted(files)}
+    files[MANIFEST] = (json.dumps(made, indent=1) + "\n").encode()
     return Project(chosen, networks, dict(sorted(files.items())))
+
+
+def _kept(network: Network, runs: Sequence[tuple[Any, ...]]) -> list[bytes]:
+    """The bytes of each input of a network, one inference after another."""
+    program = network.artifact.program
+    given = [values.taken(network, values.start(network, leaves_of(program, each, {})))
+             for each in runs]  # fmt: skip
+    return [b"".join(each[n].tobytes() for each in given) for n in range(len(network.inputs))]
+
+
+def _network_files(networks: tuple[Network, ...], placed: list[Places]) -> dict[str, bytes]:
+    found: dict[str, bytes] = {}
+    for network, places in zip(networks, placed):
+        for name, data in Writer(network, places).files().items():
+            if found.setdefault(f"networks/{name}", data) != data or name in (
+                "networks.c",
+                "inputs.c",
+            ):
+                raise InvalidInput(f"two files would be {name}: give '{network.name}' another name")
+    return found
 
 
 def _check_npu(networks: tuple[Network, ...], board: Board) -> None:
@@ -121,11 +161,14 @@ def _tensors(networks: tuple[Network, ...]) -> int:
     )
 
 
-def _runtime(has_npu: bool) -> dict[str, bytes]:
-    found = {name: (C / name).read_bytes() for name in _STATIC}
-    for each in C.iterdir():
-        if each.name.endswith((".c", ".h")) and (has_npu or each.name not in _NPU_ONLY):
-            found[f"firmware/{each.name}"] = each.read_bytes()
+def _runtime(board: Board, has_npu: bool) -> dict[str, bytes]:
+    found = {}
+    for folder in (C, C / ("linux" if board.is_linux else "bare")):
+        for each in folder.iterdir():
+            if each.name.endswith((".c", ".h")) and (has_npu or each.name not in _NPU_ONLY):
+                found[f"firmware/{each.name}"] = each.read_bytes()
+            elif each.name.endswith((".txt", ".cmake")):
+                found[each.name] = each.read_bytes()
     return found
 
 
@@ -139,17 +182,19 @@ def _header(networks: tuple[Network, ...], needs: Needs) -> str:
     )
 
 
-def _table(networks: tuple[Network, ...], needs: Needs) -> str:
-    fast = (
-        f'\nuint8_t fw_fast[{needs.fast}] __attribute__((aligned(16), section(".fast")));\n'
-        if needs.fast
-        else ""
+def _table(networks: tuple[Network, ...], needs: Needs, is_shared: bool) -> str:
+    """The table of networks, and their memory: ``is_shared`` leaves the arena to the NPU's side."""
+    fast = f'\nuint8_t fw_fast[{needs.fast}] FW_PLACED(".fast");\n' if needs.fast else ""
+    arena = (
+        '\nstatic uint8_t arena[NETWORKS_ARENA_SIZE] FW_PLACED(".arena");\n\n'
+        "void *fw_arena(void)\n{\n    return arena;\n}\n"
     )
     return (
         '/* The networks of the image. */\n#include "networks.h"\n#include "firmware.h"\n\n'
-        + "".join(f"extern const struct fw_network {n.name};\n" for n in networks)
+        + "".join(f"extern const struct fw_network network_{n.name};\n" for n in networks)
+        + ("" if is_shared else arena)
         + f"{fast}\nconst struct fw_network *const fw_networks[] = {{"
-        + ", ".join(f"&{n.name}" for n in networks)
+        + ", ".join(f"&network_{n.name}" for n in networks)
         + f"}};\nconst uint32_t fw_network_count = {len(networks)};\n"
     )
 
@@ -157,10 +202,12 @@ def _table(networks: tuple[Network, ...], needs: Needs) -> str:
 def _board_header(board: Board, parts: Mapping[str, Memory], has_npu: bool) -> str:
     rows = {"BOARD_CLOCK": f"{board.clock}u", "BOARD_HAS_CACHE": int(board.has_cache),
             "BOARD_HAS_NPU": int(has_npu)}  # fmt: skip
+    if board.is_linux:
+        rows["BOARD_STACK"] = board.stack
     text = "".join(f"#define {name} {value}\n" for name, value in rows.items())
     if has_npu and board.npu is not None:
         npu = board.npu
-        ports = [parts[part].port or 0 for part in ("weights", "arena", "fast")]
+        ports = [parts[p].port or 0 if p in parts else 0 for p in ("weights", "arena", "fast")]
         region = sum(port << 2 * i for i, port in enumerate(ports))
         rows = {
             "BOARD_NPU_IRQ": npu.interrupt, "BOARD_NPU_ACCESS": f"{npu.access}u",
@@ -170,14 +217,28 @@ def _board_header(board: Board, parts: Mapping[str, Memory], has_npu: bool) -> s
         }  # fmt: skip
         for name, value in rows.items():
             text += f"#ifndef {name}\n#define {name} {value}\n#endif\n"
-        shared = board.emulator.shared if board.emulator is not None else 0
-        text += (
-            "#if BOARD_IS_EMULATED\nvoid fw_ring(void);\n"
-            f"#define BOARD_NPU_BASE {shared:#x}u\n#define BOARD_NPU_RING() fw_ring()\n#else\n"
-            f"#define BOARD_NPU_BASE {npu.base:#x}u\n#define BOARD_NPU_RING() ((void)0)\n#endif\n"
-        )
+        text += _reached(board, npu)
     about = f"/* The board {board.name} as numbers. */\n"
     return f"{about}#ifndef BOARD_H\n#define BOARD_H\n{text}#endif\n"
+
+
+def _reached(board: Board, npu: Npu) -> str:
+    """How the driver reaches registers and memory: on the board, emulated, or beside Linux."""
+    shared, size = (board.emulator.shared, board.emulator.size) if board.emulator else (0, 0)
+    if board.is_linux:
+        return (
+            "#include <stdint.h>\nvoid fw_ring(void);\nuintptr_t fw_npu_base(void);\n"
+            "const void *fw_npu_reached(const void *start, uint32_t size);\n"
+            f"#define BOARD_NPU_WINDOW {shared:#x}u\n#define BOARD_NPU_WINDOW_SIZE {size:#x}u\n"
+            "#define BOARD_NPU_BASE fw_npu_base()\n#define BOARD_NPU_RING() fw_ring()\n"
+            "#define BOARD_NPU_REACHED(start, size) fw_npu_reached(start, size)\n"
+        )
+    return (
+        "#define BOARD_NPU_REACHED(start, size) (start)\n"
+        "#if BOARD_IS_EMULATED\nvoid fw_ring(void);\n"
+        f"#define BOARD_NPU_BASE {shared:#x}u\n#define BOARD_NPU_RING() fw_ring()\n#else\n"
+        f"#define BOARD_NPU_BASE {npu.base:#x}u\n#define BOARD_NPU_RING() ((void)0)\n#endif\n"
+    )
 
 
 def _board_cmake(board: Board, networks: tuple[Network, ...]) -> str:
@@ -208,6 +269,7 @@ def _manifest(
                 streams[name] = job
     made: dict[str, Any] = {
         "board": board.name,
+        "system": "linux" if board.is_linux else "none",
         "parts": {part: memory.name for part, memory in parts.items()},
         "networks": [
             {"name": n.name, "arena": p.size,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import fx
 
@@ -66,8 +66,8 @@ class Writer:
             f"{body}"
             "    return FW_OK;\n}\n\n"
             f"static const struct fw_port ports[] = {{\n{rows}}};\n\n"
-            f"extern const struct fw_network {self.name};\n"
-            f'const struct fw_network {self.name} = {{"{self.name}", {len(self.inputs)}u, '
+            f"extern const struct fw_network network_{self.name};\n"
+            f'const struct fw_network network_{self.name} = {{"{self.name}", {len(self.inputs)}u, '
             f"{len(self.outputs)}u, {self.places.size}u, ports, init, run}};\n"
         )
 
@@ -186,3 +186,21 @@ def _assembly(name: str) -> str:
         f'    .section .weights.{name},"a"\n    .balign 16\n    .global {name}\n{name}:\n'
         f'    .incbin "{name}.bin"\n    .balign 16\n'
     )
+
+
+def input_files(given: Mapping[str, Sequence[bytes]]) -> dict[str, bytes]:
+    """Inputs by network and port: files of a host, and what makes them a part of the image."""
+    names = [(name, f"in{n}") for name, ports in given.items() for n in range(len(ports))]
+    rows = "".join(f"    {{{a}_{b}, {a}_{b}_end}},\n" for a, b in names)
+    found = {f"inputs/{name}.in{n}": data for name, p in given.items() for n, data in enumerate(p)}
+    found["networks/inputs.c"] = (
+        '/* Inputs that are part of the image. */\n#include "firmware.h"\n\n'
+        + "".join(f"extern const uint8_t {a}_{b}[], {a}_{b}_end[];\n" for a, b in names)
+        + f"\nconst struct fw_input fw_inputs[] = {{\n{rows or '    {NULL, NULL},'}}};\n"
+    ).encode()
+    found["networks/inputs.S"] = "".join(
+        f'    .section .weights.{a}_{b},"a"\n    .balign 16\n    .global {a}_{b}\n'
+        f'    .global {a}_{b}_end\n{a}_{b}:\n    .incbin "{a}.{b}"\n{a}_{b}_end:\n'
+        for a, b in names
+    ).encode()
+    return found

@@ -8,13 +8,20 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.export import ExportedProgram
 
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 
 
 def in_order(model: Any, example_inputs: Any) -> Any:
-    """Example inputs by name as a tuple in the order of the model's arguments."""
+    """Example inputs by name as a tuple in the order of the model's arguments.
+
+    Without any they are those that a program was exported with.
+    """
+    if example_inputs is None and isinstance(model, ExportedProgram) and model.example_inputs:
+        args, kwargs = model.example_inputs
+        return None if kwargs else args
     if not isinstance(example_inputs, Mapping):
         return example_inputs
     made = torchapi.in_order(model, dict(example_inputs))
@@ -33,7 +40,7 @@ def checked_examples(example_inputs: Any) -> tuple[Any, ...]:
         example_inputs = (example_inputs,)
     if not isinstance(example_inputs, tuple):
         kind = type(example_inputs).__name__
-        raise InvalidInput(f"example_inputs must be a tuple of the model's arguments, not a {kind}")
+        raise InvalidInput(f"example_inputs must be a tuple of the model's arguments, not {kind}")
     seen: dict[int, list[tuple[int, Tensor]]] = {}
     flat, spec = torchapi.flatten(example_inputs)
     made = list(flat)

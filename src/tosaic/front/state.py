@@ -108,8 +108,9 @@ def _write_whole(
     """Give what is written the shape and type of what was there: torch leaves that to its copy_."""
     nodes = {n.name: n for n in graph.nodes if n.op == "placeholder"}
     homes = {s.target: s.arg.name for s in given.input_specs}
-    end = next(reversed(graph.nodes))
-    values: list[Any] = list(end.args[0])
+    end = graph.output_node()
+    written: Any = end.args[0]
+    values = list(written)
     for spec, place in zip(outputs, order, strict=True):
         change, new = given.output_specs[place], values[place]
         if change.kind not in _CHANGES or not isinstance(new, fx.Node):
@@ -132,6 +133,6 @@ def _reorder(graph: fx.Graph, names: list[str], order: list[int]) -> None:
             first.prepend(nodes[name])
         else:
             first = first.next
-    end = next(reversed(graph.nodes))
+    end = graph.output_node()
     given: Any = end.args[0]
     end.args = (tuple(given[i] for i in order),)

@@ -64,30 +64,37 @@ def _by_digits(a: Digits, b: Digits, bound: int) -> Tensor:
     (left, more_left), (right, more_right) = a, b
     count, rows, terms = left[0].shape
     wide = torch.int32 if bound < 1 << 28 and len(left) == len(right) == 1 else torch.int64
-    columns = right[0].shape[2]
-    if more_right:  # a column of ones gives the sums of rows, which it is times
-        ones = torch.ones((count, terms, 1), dtype=torch.int8)
-        right = [torch.cat([part, ones if j == 0 else 0 * ones], 2)
-                 for j, part in enumerate(right)]  # fmt: skip
     left = [part.contiguous() for part in left]
     right = [part.contiguous() for part in right]
     total = torch.empty((count, rows, right[0].shape[2]), dtype=wide)
     pairs = [(i, j) for i in reversed(range(len(left))) for j in reversed(range(len(right)))]
+    # What one number for all elements adds: times the sums of rows and of columns.
+    by_row = _sums(left, 2, wide).mul_(more_right) if more_right else None
+    by_column = None
+    if more_left:
+        by_column = _sums(right, 1, wide).add_(more_right * terms).mul_(more_left)
     for n in range(count):
         for i, j in pairs:
-            product = torch._int_mm(left[i][n], right[j][n])
-            if (i, j) == pairs[0]:
-                total[n] = product
+            if (i, j) == pairs[0] and wide is torch.int32:
+                torch._int_mm(left[i][n], right[j][n], out=total[n])
+            elif (i, j) == pairs[0]:
+                total[n] = torch._int_mm(left[i][n], right[j][n])
                 if i + j:
                     total[n] <<= 8 * (i + j)
             else:
+                product = torch._int_mm(left[i][n], right[j][n])
                 total[n].add_(product, alpha=1 << 8 * (i + j))
-    if more_right:
-        total = total[:, :, :columns] + more_right * total[:, :, columns:]
-    if more_left:
-        sums = [p[:, :, :columns].sum(1, keepdim=True, dtype=wide) for p in right]
-        found = sum(s << 8 * j for j, s in enumerate(sums)) + more_right * terms
-        total += more_left * found
+        for sums in (by_row, by_column):
+            if sums is not None:
+                total[n].add_(sums[n])
+    return total
+
+
+def _sums(digits: list[Tensor], axis: int, wide: torch.dtype) -> Tensor:
+    """The sums of a matrix along an axis, of those of its digits."""
+    total = digits[0].sum(axis, keepdim=True, dtype=wide)
+    for place, part in enumerate(digits[1:], 1):
+        total.add_(part.sum(axis, keepdim=True, dtype=wide), alpha=1 << 8 * place)
     return total
 
 

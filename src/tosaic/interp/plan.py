@@ -6,7 +6,7 @@ fails also runs as its parts, which tell the operator.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 import torch
@@ -19,9 +19,16 @@ from tosaic.interp.exact import strict_float32
 from tosaic.interp.fuse import FUSED, Group, carried, groups
 from tosaic.interp.kernel import KERNELS, TORCH, Context, Run, place, to_torch
 from tosaic.interp.row_chains import RowChain, in_places, row_chains
+from tosaic.interp.static import StaticRun, static_runs
 from tosaic.ir.graph import Graph, Op, Value
+from tosaic.runtime.memory import reused_memory
 
+_RUNS: dict[str, Callable[[Group, Context, list[Value]], Run]] = {
+    "rows": RowChain, "static": StaticRun,
+}  # fmt: skip
 Registers = list[Tensor | None]
+# Off: some graphs with reversed values have other results than the reference model.
+STATIC = False
 
 
 @dataclass(slots=True)
@@ -46,6 +53,8 @@ class Plan:
             self._initial: Registers = [_initial(value) for value in self._registers]
         self.context.constants.update(place(t) for t in self._initial if t is not None)
         self.context.bounds.add(graph)
+        large = (v.type.size * 4 for op in graph.ops for v in op.outs)
+        self._largest = max(large, default=0) if device == CPU else 0
         self._inputs = tuple(self._registers[v] for v in graph.inputs)
         self._outputs = tuple(self._registers[v] for v in graph.outputs)
         with torch.inference_mode(), strict_float32(), on(device):
@@ -59,6 +68,7 @@ class Plan:
         taken = groups(self.graph)
         gpu = self._device != CPU  # with caches and kernels of its own
         found = in_places(self.graph, taken) if gpu else row_chains(self.graph, taken)
+        found = static_runs(found, self.context.bounds) if STATIC and not gpu else found
         passing = set() if gpu else carried(self.graph, list(dict.fromkeys(taken.values())))
         uses, kept = self.graph.uses(), set(self.graph.outputs)
         self.steps: list[Step] = []
@@ -67,14 +77,14 @@ class Plan:
             if not group.kind:
                 self.steps.append(self._single(group.ops[0]))
                 continue
-            if group.kind == "rows":
+            if group.kind in _RUNS:
                 own = set(group.ops)
                 made = (op.outs[0] for op in group.ops)
                 outs = [v for v in made if v in kept or not own.issuperset(uses.get(v, ()))]
                 self._fused[len(self.steps)] = group
                 reads = tuple(self._registers[v] for v in group.ins)
                 writes = tuple(self._registers[v] for v in outs)
-                run = RowChain(group, self.context, outs)
+                run = _RUNS[group.kind](group, self.context, outs)
                 self.steps.append(Step(run, group.ops[-1], reads, writes))
                 continue
             fused = FUSED[group.kind](group, self.context, group.result in passing)
@@ -112,7 +122,8 @@ class Plan:
         registers = self._initial.copy()
         for register, tensor in zip(self._inputs, inputs, strict=True):
             registers[register] = tensor
-        with torch.inference_mode(), strict_float32(), on(self._device):
+        kept = reused_memory(self._largest)
+        with kept, torch.inference_mode(), strict_float32(), on(self._device):
             for index, step in enumerate(self.steps):
                 self._run_step(index, registers)
                 for register in step.frees:

@@ -55,8 +55,12 @@ def scalar_rescale(op: Op, ends: Ends) -> Run | None:
 def _in_floats(
     slope: float, offset: float, dtype: torch.dtype, limits: Ends | None, target: torch.dtype
 ) -> Run:
+    added = torch.tensor(offset, dtype=dtype)
+
     def run(x: Tensor, *_: Tensor) -> Tensor:
-        value = x.to(dtype, copy=True).mul_(slope).add_(offset).floor_()
+        value = x.to(dtype, copy=True)
+        # Both are exact, so that one pass of multiplying and adding rounds nothing either.
+        value = torch.add(added, value, alpha=slope, out=value).floor_()
         return (value.clamp_(*limits) if limits else value).to(target)
 
     return run

@@ -38,7 +38,7 @@ _DATA = {
     **dict.fromkeys(("EQUAL", "GREATER", "GREATER_EQUAL"), 2),
     "SELECT": 3,
 }
-_UNARY = {"RESCALE", "TABLE", "CLAMP", "CAST", "ABS", "NEGATE"}
+UNARY = {"RESCALE", "TABLE", "CLAMP", "CAST", "ABS", "NEGATE"}
 
 
 def rows_of(op: Op) -> int:
@@ -79,8 +79,11 @@ def row_chains(graph: Graph, taken: Mapping[Op, Group]) -> list[Group]:
     A chain has a level: one more than those of the operators that it reads from, of its own rows
     excepted. So no chain can depend on itself by way of others.
     """
-    if any(not op.outs or op.name.startswith("VARIABLE") for op in graph.ops):
+    small = all(v.type.size < LEAST for op in graph.ops for v in op.outs)
+    if small or any(not op.outs or op.name.startswith("VARIABLE") for op in graph.ops):
         return in_places(graph, taken)  # what has an effect beside its result keeps its place
+    if not any(op not in taken and op.outs[0].type.size >= LEAST for op in graph.ops):
+        return in_places(graph, taken)
     whole = {op: group.ops for op, group in taken.items() if len(group.ops) > 1}
     rows = {op: 0 if op in taken else rows_of(op) for op in graph.ops}
     level: dict[Op, int] = {}
@@ -258,7 +261,7 @@ def _tabled(ops: Sequence[Op], outs: set[Value]) -> list[tuple[Op, tuple[Op, ...
 
 def _is_unary(op: Op, first: bool = True) -> bool:
     """A function of one value, element by element, that is the same for all elements."""
-    if op.name not in _UNARY or (op.name == "RESCALE" and op.attrs["per_channel"]):
+    if op.name not in UNARY or (op.name == "RESCALE" and op.attrs["per_channel"]):
         return False
     size = op.outs[0].type.size
     return not first or (op.ins[0].dtype is I16 and size >= 4 << 16) or (
@@ -269,7 +272,7 @@ def _is_unary(op: Op, first: bool = True) -> bool:
 def _kernel(op: Op, ops: Sequence[Op], context: Context) -> Run:
     if len(ops) > 1 or (op.name == "TABLE" and _is_unary(op) and op.ins[0].dtype is I16):
         try:
-            return _table([KERNELS[o.name](o, context) for o in ops], ops)
+            return _table(ops, context)
         except Unpredictable:  # for some value, which need not come
 
             def run(x: Tensor, *_: Tensor) -> Tensor:
@@ -284,16 +287,20 @@ def _kernel(op: Op, ops: Sequence[Op], context: Context) -> Run:
     return KERNELS[op.name](op, context)
 
 
-def _table(runs: Sequence[Run], ops: Sequence[Op]) -> Run:
-    """All results of unary operators for an int8 or int16 value."""
+def tabulate(ops: Sequence[Op], context: Context) -> Tensor:
+    """All results of unary operators in a row for an int8 or int16 value, from its lowest on."""
     low, high = ops[0].ins[0].dtype.range
     entries = torch.arange(low, high + 1).to(TORCH[ops[0].ins[0].dtype])[None]
-    for op, run in zip(ops, runs, strict=True):
-        entries = run(entries, *(constant(v) for v in op.ins[1:]))
-    entries = entries.flatten().contiguous()
+    for op in ops:
+        entries = KERNELS[op.name](op, context)(entries, *(constant(v) for v in op.ins[1:]))
+    return entries.flatten().contiguous()
+
+
+def _table(ops: Sequence[Op], context: Context) -> Run:
+    low, entries = ops[0].ins[0].dtype.range[0], tabulate(ops, context)
 
     def look_up(x: Tensor, *_: Tensor) -> Tensor:
-        place = x.reshape(-1).to(torch.int64).sub_(low)
-        return torch.gather(entries, 0, place).view(x.shape)
+        place = x.reshape(-1).to(torch.int32).sub_(low)
+        return entries.index_select(0, place).view(x.shape)
 
     return look_up

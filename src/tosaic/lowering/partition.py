@@ -23,6 +23,7 @@ from tosaic.front.program import Program, from_module
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.lowering.alternatives.cast import to_real
 from tosaic.lowering.builder import TYPES, Lowering
+from tosaic.lowering.host_placement import host_reason
 from tosaic.lowering.int64_ranges import Ranges
 from tosaic.lowering.target import Target
 from tosaic.lowering.walk import (
@@ -83,10 +84,14 @@ class Piece:
 
 @dataclass(slots=True)
 class Partition:
-    """Pieces in an order in which they can run, and why PyTorch keeps what it keeps."""
+    """Pieces in an order in which they can run, and why PyTorch keeps what it keeps.
+
+    ``hosted`` are calls that the device takes and the host is faster at.
+    """
 
     pieces: list[Piece]
     refused: list[Refusal]
+    hosted: list[Refusal] = field(default_factory=list)
 
     @property
     def graphs(self) -> list[Graph]:
@@ -120,6 +125,7 @@ class Partitioner:
         self.folded: set[fx.Node] = set()  # constants of a graph
         self.meant: set[fx.Node] = set()  # dequantize calls, which only say what integers mean
         self.refused: list[Refusal] = []
+        self.hosted: list[Refusal] = []
         self.is_whole = True  # whether the trial has built what accepted calls need, and no more
         self.loops: dict[fx.Node, tuple[Program, Partition]] = {}
         self.level: dict[fx.Node, int] = {}
@@ -136,13 +142,18 @@ class Partitioner:
         self.try_calls()
         self.leave_steps()
         self.find_reads()
-        return Partition([piece for _, piece in self.placed_pieces()], self.refused)
+        return Partition([piece for _, piece in self.placed_pieces()], self.refused, self.hosted)
 
     def _try(self, node: fx.Node) -> None:
         """Run the rule of a call; a boundary quantize is PyTorch's, and no refusal."""
         target, count = torchapi.target_name(node), len(self.trial.b.graph.ops)
         if target == QUANTIZE and not self._is_inside(node.args[0]) and not self._casts(node):
             self._boundary(node)
+            return
+        chosen = host_reason(node) if self.target.host_costs else ""
+        if chosen:
+            self.hosted.append(Refusal(target, chosen, torchapi.location(node).place, node.name))
+            self._outside(node)
             return
         if self._is_loop(node):
             self.is_whole = False

@@ -79,7 +79,8 @@ def _shared(first: Partitioner, host: Target) -> Partition:
                 piece.host = host if order else None
                 placed.append((level, order if piece.node is None else -1, piece))
     placed.sort(key=lambda row: row[:2])
-    return Partition(_read([piece for *_, piece in placed], first.program), second.refused)
+    pieces = _read([piece for *_, piece in placed], first.program)
+    return Partition(pieces, second.refused, first.hosted)
 
 
 def _side(node: fx.Node, *sides: Partitioner) -> Partitioner | None:

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
+from difflib import get_close_matches
 from functools import cached_property
-from typing import Any, Protocol
+from types import NoneType, UnionType
+from typing import Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from tosaic.errors import InvalidInput
 from tosaic.files import flatbuffer
@@ -16,6 +19,8 @@ from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite import Cost, improve
 from tosaic.rewrite.candidates import Judge
 from tosaic.spec.env import Env
+
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +144,19 @@ class Finding:
     way: str = ""
 
 
+@dataclass(frozen=True, slots=True)
+class HostCost:
+    """What the processor beside a device takes for an operator, in cycles of the device."""
+
+    call: int
+    element: float = 0.0
+    byte: float = 0.0
+
+    def cycles(self, elements: int, size: int) -> int:
+        """Cycles for a result of so many elements and bytes."""
+        return round(self.call + self.element * elements + self.byte * size)
+
+
 @dataclass(frozen=True)
 class Target:
     """A device or specification to compile for, under the name a user gives.
@@ -163,6 +181,7 @@ class Target:
     ``preserve_io_quantization``. ``check`` compares float graphs with PyTorch on the example.
 
     ``host`` is the target of the processor beside the device: it runs what the device refuses.
+    ``host_costs`` is what operators take there that it runs as well as any device, by ATen name.
     """
 
     name: str
@@ -187,6 +206,7 @@ class Target:
     preserve_io_quantization: bool = False
     check: bool = True
     host: Target | None = None
+    host_costs: Mapping[str, HostCost] = field(default_factory=dict)
 
     @property
     def devices(self) -> tuple[Target, ...]:
@@ -216,6 +236,39 @@ class Target:
         return improve(
             graph, self.env, self.refuses, self.cost, self.judge, forms, traits=self.traits
         )
+
+
+def options_of(name: str, kind: type[T], given: Mapping[str, Any]) -> T:
+    """Options of a target as its dataclass; InvalidInput of a name or a type that it has not."""
+    hints, made = get_type_hints(kind), {}
+    for option, value in given.items():
+        if option not in hints:
+            near = get_close_matches(option, hints, 1)
+            meant = f", perhaps {near[0]}" if near else ""
+            raise InvalidInput(f"{name} has no option {option!r}{meant}; it has {', '.join(hints)}")
+        if value is not None:
+            made[option] = _typed(option, value, _kinds(hints[option]))
+    return kind(**made)
+
+
+def _kinds(hint: Any) -> tuple[type, ...]:
+    """The classes that an annotation allows; whole numbers are real ones, too."""
+    each = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+    kinds = [get_origin(kind) or kind for kind in each if kind is not NoneType]
+    return (*kinds, int) if float in kinds else tuple(kinds)
+
+
+def _typed(option: str, value: Any, kinds: tuple[type, ...]) -> Any:
+    """An option of one of these classes; it may be text, as the command line has it."""
+    if isinstance(value, str) and str not in kinds:
+        words = {"true": True, "false": False} if bool in kinds else {}
+        for read in (words.__getitem__, *(kind for kind in kinds if kind in (int, float))):
+            with suppress(KeyError, ValueError):
+                return read(value.lower())
+    if not isinstance(value, kinds):
+        told = " or ".join(dict.fromkeys(each.__name__ for each in kinds))
+        raise InvalidInput(f"the option {option} is of type {told}, not {value!r}")
+    return value
 
 
 def with_check(target: Target, options: Mapping[str, Any]) -> Target:

@@ -147,6 +147,8 @@ _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten._softmax.default": _named(aten.softmax.int, "self dim"),
     "aten._log_softmax.default": _named(aten.log_softmax.int, "self dim"),
     "aten.convolution.default": _convolution,
+    "aten._convolution.default": _convolution,  # of torch.jit.trace, with flags of cuDNN
+    "aten._convolution.deprecated": _convolution,
     "aten.as_strided.default": _strided,
     "aten.addmm.default": _addmm,
     "aten.mm.default": _mm,

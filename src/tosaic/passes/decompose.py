@@ -21,6 +21,7 @@ from tosaic.ir.traits import PLAIN, Traits
 from tosaic.passes.canonicalize import canonical_overloads
 from tosaic.passes.decompositions import WRITTEN
 from tosaic.passes.decompositions_indexing import DECOMPOSITIONS
+from tosaic.passes.match import free_name
 from tosaic.passes.rnn_loops import loops
 from tosaic.passes.unroll_rnn import steps
 
@@ -178,9 +179,7 @@ def inline(
 
 def _adopt(module: fx.GraphModule, node: fx.Node, held: Any) -> None:
     """A constant or a function of the parts becomes one of the module."""
-    name = f"{node.name}_part"  # names of nodes are unique, so few are tried
-    while hasattr(module, name):
-        name += "_"
+    name = free_name(module, f"{node.name}_part")
     node.target = name
     if isinstance(held, fx.GraphModule):
         module.add_module(name, held)

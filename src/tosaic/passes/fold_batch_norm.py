@@ -15,7 +15,7 @@ from torch import Tensor, fx
 from tosaic.front import torchapi
 from tosaic.front.row_blocks import by_rows
 from tosaic.passes.engine import Call, Replacement, node_pass, replace
-from tosaic.passes.match import constant_of, name_of, rank_of, values_of
+from tosaic.passes.match import constant_of, free_name, name_of, rank_of, values_of
 
 _NORMS = {
     "aten.batch_norm.default",
@@ -155,11 +155,11 @@ def as_layer(norm: Norm) -> fx.Node:
 
 
 def parameters(owner: fx.Node, **values: Tensor) -> list[fx.Node]:
-    """New parameters before a node, which they are named after: it is unique in its graph."""
+    """New parameters before a node, which they are named after."""
     nodes, module = list[fx.Node](), owner.graph.owning_module
     assert module is not None
     for name, value in values.items():
-        path = f"_{owner.name}_{name}"
+        path = free_name(module, f"_{owner.name}_{name}")
         module.register_parameter(path, torch.nn.Parameter(value, requires_grad=False))
         with owner.graph.inserting_before(owner):
             nodes.append(owner.graph.get_attr(path))

@@ -71,7 +71,13 @@ def _check_arguments(exported: ExportedProgram) -> None:
 def _from_exported(exported: ExportedProgram, given: Any, fft: bool) -> Imported:
     """The program in canonical form; what the user gave is left as it was."""
     call = exported.call_spec
-    if not is_functional(exported.graph_module):
+    transforms = torchapi.function_transforms(exported)
+    if any("grad" in name or "jvp" in name for name in transforms):
+        raise InvalidInput(
+            "torch.export loses derivatives (torch.func.grad, jvp) inside of a model: write the "
+            "derivative as a formula, or keep it out of the model"
+        )
+    if transforms or not is_functional(exported.graph_module):
         exported = torchapi.functional(exported)
     made, changes = explicit(exported)
     made = torchapi.copied_program(made) if made is given else made

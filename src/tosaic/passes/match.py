@@ -93,10 +93,18 @@ def is_integer(node: fx.Node) -> bool:
     return not example.dtype.is_floating_point and not example.dtype.is_complex
 
 
+def free_name(module: torch.nn.Module, name: str) -> str:
+    """A name that nothing in a module has: PyTorch replaces a buffer of the same name."""
+    while hasattr(module, name):
+        name += "_"
+    return name
+
+
 def hold(place: fx.Node, name: str, values: Tensor, meta: dict[str, Any] | None = None) -> fx.Node:
     """A tensor as a buffer of a node's module, read right before that node."""
     module = place.graph.owning_module
     assert module is not None
+    name = free_name(module, name)
     module.register_buffer(name, values, persistent=False)
     with place.graph.inserting_before(place):
         made = place.graph.create_node("get_attr", name)

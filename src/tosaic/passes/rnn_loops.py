@@ -17,7 +17,7 @@ from torch import Tensor, fx
 from tosaic.front import torchapi
 from tosaic.front.hints import MARK, Mark
 from tosaic.ir.traits import Traits
-from tosaic.passes.match import values_of
+from tosaic.passes.match import free_name, values_of
 from tosaic.passes.unroll_rnn import STEPS, Line, Parts, State, Weights, direction, weights_of
 
 aten = torch.ops.aten
@@ -162,7 +162,7 @@ class _Loops:
         """A parameter as a constant of a step."""
         values = self.held[parameter]
         assert values is not None
-        name = f"weight_{len(list(body.root.buffers()))}"
+        name = free_name(body.root, f"weight_{len(list(body.root.buffers()))}")
         body.root.register_buffer(name, values.detach(), persistent=False)
         made = body.graph.create_node("get_attr", name)
         made.meta["val"] = parameter.meta["val"]

@@ -21,7 +21,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.passes.fold_constants import fold
-from tosaic.passes.match import values_of
+from tosaic.passes.match import free_name, values_of
 
 aten = torch.ops.aten
 _SELECT, _UNBIND = "aten.select.int", "aten.unbind.int"
@@ -333,7 +333,7 @@ class _Roll:
         """A sequence: what is selected from, as far as the rounds go, or constants together."""
         if key[0] == "held":
             values = torch.stack([_known(n) for n in key[1]])
-            name = f"held_{len(list(self.module.buffers()))}"
+            name = free_name(self.module, f"held_{len(list(self.module.buffers()))}")
             self.module.register_buffer(name, values, persistent=False)
             made: fx.Node = self.graph.create_node("get_attr", name)
             made.meta["val"] = torchapi.stand_in_beside(self.first[-1], values)

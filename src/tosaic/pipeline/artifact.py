@@ -81,8 +81,9 @@ class Artifact:
         """The one graph that the program became."""
         graphs = self.partition.graphs
         if len(graphs) != 1:
+            where = "stays in PyTorch" if self.partition.refused else "is for another processor"
             raise InvalidInput(
-                f"the program became {len(graphs)} graphs, since some of it stays in PyTorch, and "
+                f"the program became {len(graphs)} graphs, since some of it {where}, and "
                 "this is for one: save it as .pte, or take them from .files or .partition.graphs"
             )
         return graphs[0]
@@ -319,6 +320,8 @@ class Artifact:
         self.report.file_sizes[os.path.basename(path)] = os.path.getsize(path)
 
     def _save(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
+        if not isinstance(path, (str, os.PathLike)):
+            raise InvalidInput(f"an artifact is saved to a path, not to {type(path).__name__}")
         suffix = os.path.splitext(os.fspath(path))[1]
         writer, own = formats.WRITERS.get(suffix), self.device.formats
         if suffix in own:

@@ -6,7 +6,6 @@ program that one of them needs is run over the data, if it has values that no fo
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -34,6 +33,7 @@ from tosaic.quant.regions import functions, region_calls
 from tosaic.quant.statistics import Statistics
 from tosaic.quant.value_names import OUTLINE, name_of
 from tosaic.quant.weight_rounding import Together, together
+from tosaic.runtime.warn import warn
 from tosaic.targets.catalog import known_families, target_of
 
 _SCHEMES = "int8", "a16w8", "a8w4"
@@ -127,11 +127,11 @@ class Recorder(DataRun):
             carried = tuple(second.run(*carried, *others))
         return carried
 
-    def end_input(self) -> None:
+    def end_input(self, rows: int) -> None:
         for seen in {id(s): s for found in self.found.values() for s, _, _ in found}.values():
-            seen.close()
+            seen.close(rows)
         for inner in self.inner.values():
-            inner.end_input()
+            inner.end_input(rows)
 
     def finish(self) -> None:
         """Keep what is known of the inputs of layers."""
@@ -205,5 +205,5 @@ def calibrated(
         raise InvalidInput("the model is quantized already: calibrate the one in float")
     made, doubts = record(source, example_inputs, calibration, target)
     for sentence in doubts if calibration is not None else [NO_DATA, *doubts]:
-        warnings.warn(sentence, UserWarning, stacklevel=3)
+        warn(sentence)
     return made

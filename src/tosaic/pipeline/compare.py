@@ -129,10 +129,11 @@ class Comparison(Printed):
             )
 
 
-def compare_models(
-    model: Any, artifact: Artifact, inputs: Any, histograms: bool = False
-) -> Comparison:
+def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = False) -> Comparison:
     """Both on the same inputs; the compiled graphs give every value that they compute."""
+    if not isinstance(artifact, Artifact):
+        kind = type(artifact).__name__
+        raise InvalidInput(f"compare takes the model, then what compile gave of it, not {kind}")
     sets = list(_sets(inputs))
     if not sets:
         raise InvalidInput("there are no inputs to compare on: give at least one tuple")

@@ -21,6 +21,7 @@ from tosaic.front.imported import Imported
 from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
 from tosaic.lowering.graph_boundary import drop_unread, lay_out, take_unsigned
+from tosaic.lowering.host_placement import on_cheapest_side
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.sides import on_host, partition, refusals
 from tosaic.lowering.support import Trial, constants
@@ -180,7 +181,9 @@ def program_from(
     else:
         source = _in_parts(with_attention(source), target, example_inputs)
         ended(phases.DECOMPOSE, partial(_printed, source))
-    return program_of(with_ends(source, ends) if source.is_quantized else source)
+    if source.is_quantized:
+        source = on_cheapest_side(with_ends(source, ends), target)
+    return program_of(source)
 
 
 def _printed(source: Imported) -> str:

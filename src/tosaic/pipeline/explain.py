@@ -14,19 +14,23 @@ from tosaic.front.program import Program
 from tosaic.lowering.partition import Partition, Refusal
 from tosaic.lowering.sides import partition
 from tosaic.pipeline.driver import program_for
-from tosaic.pipeline.report import refusals
+from tosaic.pipeline.report import placements, refusals
 from tosaic.runtime.printed import Printed, grid
 from tosaic.targets.catalog import target_of
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """An operator of the program, the place that runs it, and why it is not compiled."""
+    """An operator of the program, the place that runs it, and why it is not compiled.
+
+    With ``is_hosted`` the device takes it, and the host is faster.
+    """
 
     op: str
     compiled: bool
     reason: str
     where: str
+    is_hosted: bool = False
 
 
 @dataclass(frozen=True)
@@ -39,7 +43,15 @@ class Explanation(Printed):
 
     @property
     def refused(self) -> list[Refusal]:
-        return [Refusal(c.op, c.reason, c.where) for c in self.calls if not c.compiled]
+        return self._outside(False)
+
+    @property
+    def hosted(self) -> list[Refusal]:
+        return self._outside(True)
+
+    def _outside(self, is_hosted: bool) -> list[Refusal]:
+        found = (c for c in self.calls if not c.compiled and c.is_hosted is is_hosted)
+        return [Refusal(c.op, c.reason, c.where) for c in found]
 
     def parts(self) -> Iterable[Any]:
         inside = Counter(c.op for c in self.calls if c.compiled)
@@ -53,7 +65,8 @@ class Explanation(Printed):
         for op in sorted(inside.keys() | outside.keys()):
             table.add_row(op, str(inside[op] or ""), str(outside[op] or ""))
         yield table
-        yield from refusals(self.refused)
+        yield from placements(self.hosted)
+        yield from refusals(self.refused, bool(self.hosted))
 
 
 def explain_model(
@@ -69,11 +82,13 @@ def explain_model(
 
 
 def _calls(program: Program, found: Partition) -> Iterable[Call]:
-    reasons = {refusal.node: refusal for refusal in found.refused}
+    reasons = {refusal.node: refusal for refusal in (*found.refused, *found.hosted)}
+    hosted = {call.node for call in found.hosted}
     for node in program.calls:
         target = torchapi.target_name(node)
         if target == QUANTIZE or target in DEQUANTIZE or target == "getitem":
             continue
         refusal = reasons.get(node.name)
         place = torchapi.location(node).place
-        yield Call(target, refusal is None, refusal.reason if refusal else "", place)
+        why = refusal.reason if refusal else ""
+        yield Call(target, refusal is None, why, place, node.name in hosted)

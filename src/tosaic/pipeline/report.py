@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from tosaic.ir.graph import Graph, Loc, Op, Quant, Unsigned, Value
 from tosaic.lowering.partition import Partition, Piece, Refusal, called
 from tosaic.lowering.target import Compiled, Estimate
+from tosaic.pipeline.checked import checked
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.runtime.printed import Printed, grid, plain
@@ -23,6 +24,7 @@ if TYPE_CHECKING:
 _LINE = 72  # characters of a line of source
 _PLACES = 3  # of refusals that are told together
 _SHOWN = 12  # modules in a table of costs
+_GRAPHS = 8  # graphs that are printed one by one
 _POSSESSIVE = "'s estimate"
 
 
@@ -108,6 +110,7 @@ class Report(Printed):
     precision: Precision | None = None
     timing: Timing = field(default_factory=Timing)
     sizes: dict[str, Report] = field(default_factory=dict)  # of each size, if there are several
+    hosted: list[Refusal] = field(default_factory=list)  # calls that the host is faster at
 
     @property
     def cycles(self) -> int | None:
@@ -130,8 +133,9 @@ class Report(Printed):
 
     @property
     def sram(self) -> int | None:
-        """Bytes of the arena that all graphs share, one after the other."""
-        sizes = [d.estimate.scratch for d in self.delegates if d.estimate is not None]
+        """Bytes of SRAM that all graphs share: the arena, or its cache where that lies in DRAM."""
+        told = [d.estimate for d in self.delegates if d.estimate is not None]
+        sizes = [e.memories.get("Sram", 0) if e.memories.get("Dram") else e.scratch for e in told]
         return max(sizes, default=None)
 
     @property
@@ -211,17 +215,20 @@ class Report(Printed):
             yield table
         if self.boundary.inputs or self.boundary.outputs:
             yield _interface_table(self.boundary)
-        for number, delegate in enumerate(self.delegates):
+        for number, delegate in enumerate(self.delegates[:_GRAPHS]):
             yield _boundary_table(number, delegate)
             if delegate.estimate is not None:
                 yield from _cost_tables(number, delegate.estimate, delegate.place)
-            for sentence in delegate.checks:
-                yield f"Graph {number}, {sentence}."
+        if (rest := len(self.delegates) - _GRAPHS) > 0:
+            yield f"{rest} more graphs, which the page (.html) and the data (--json) have."
+        for graphs, sentence in checked([delegate.checks for delegate in self.delegates]):
+            yield f"{graphs.capitalize()}, {sentence}."
         if self.quantization is not None:
             yield f"{self.quantization.summary}\n"
         if self.precision is not None:
             yield from self.precision.parts()
-        yield from refusals(self.refused)
+        yield from placements(self.hosted)
+        yield from refusals(self.refused, bool(self.hosted))
 
 
 def _size_table(sizes: dict[str, Report]) -> Any:
@@ -249,7 +256,7 @@ def report_of(
     ]
     return Report(
         target, tuple(made), list(partition.refused), boundary, quantization, settings, versions,
-        sizes, precision, timing,
+        sizes, precision, timing, hosted=list(partition.hosted),
     )  # fmt: skip
 
 
@@ -317,10 +324,19 @@ def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     yield table
 
 
-def refusals(refused: list[Refusal]) -> Iterable[Any]:
+def placements(hosted: list[Refusal]) -> Iterable[str]:
+    """The calls that the host is faster at, with what each side takes."""
+    for call in hosted:
+        yield f"On the host by choice: {call.op} ({call.where}): {call.reason}."
+
+
+def refusals(refused: list[Refusal], has_hosted: bool = False) -> Iterable[Any]:
     """The calls that stay in PyTorch, with the user's own line of source."""
     if not refused:
-        yield "Everything is compiled; nothing stays in PyTorch."
+        yield (
+            "Everything else is compiled; nothing is refused." if has_hosted
+            else "Everything is compiled; nothing stays in PyTorch."
+        )  # fmt: skip
         return
     table = grid(
         "stays in PyTorch", "why", "where", title=_count(len(refused), "call") + " refused"

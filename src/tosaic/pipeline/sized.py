@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -21,6 +20,7 @@ from tosaic.pipeline.report import Report
 from tosaic.pipeline.sizes import Sizes, Values, calibrated_at, quantizes
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.quantizer import TosaicQuantizer
+from tosaic.runtime.warn import warn
 
 
 @dataclass(eq=False, repr=False)
@@ -96,10 +96,10 @@ def compile_sizes(
     chosen = sizes.chosen(wanted)
     if wanted is None:
         told = "; ".join(sizes.told(values) for values in chosen)
-        warnings.warn(
+        warn(
             f"{target.name} has fixed sizes, and none were named with sizes=[...]: these are "
-            f"compiled: {told}", stacklevel=3,
-        )  # fmt: skip
+            f"compiled: {told}"
+        )
     stored = calibration_for(sizes, chosen, target, scheme, calibration)
     used = {"scheme": scheme, "io": io, **options}
     made = {

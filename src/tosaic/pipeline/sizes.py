@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import os
-import warnings
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -31,6 +30,7 @@ from tosaic.quant.inputs import Arguments, with_tensors
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.statistics import Statistics
 from tosaic.quant.value_names import adopt_names, constant_name, name_of
+from tosaic.runtime.warn import warn
 
 Values = tuple[int, ...]
 
@@ -160,7 +160,7 @@ def calibrated_at(
                 recorder.finish()
     _see_constants([_module(sizes, values, quantizer, made) for values in chosen], made)
     for sentence in dict.fromkeys(doubts if calibration is not None else [NO_DATA, *doubts]):
-        warnings.warn(sentence, UserWarning, stacklevel=3)
+        warn(sentence)
     return made
 
 

@@ -108,10 +108,10 @@ class LayerRun(DataRun):
         if (seen := self._together.get(weight)) is not None:
             seen.see(x)
 
-    def end_input(self) -> None:
+    def end_input(self, rows: int) -> None:
         for part in self.prepared.modules():
             if isinstance(part, RangeObserver):
-                part.seen.close()
+                part.seen.close(rows)
 
     def correct_biases(self) -> None:
         """Once all data has been seen."""

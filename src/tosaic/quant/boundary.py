@@ -82,7 +82,7 @@ class WithEnds(TosaicQuantizer):
     def annotate(self, model: fx.GraphModule) -> fx.GraphModule:
         super().annotate(model)
         inputs = [n for n in model.graph.nodes if n.op == "placeholder"]
-        end = next(reversed(model.graph.nodes))
+        end = model.graph.output_node()
         outputs, _ = torchapi.flatten(end.args[0])
         for node, spec in self._asked(inputs, self.ends.inputs):
             if not any(node in _annotated(user).input_qspec_map for user in node.users):

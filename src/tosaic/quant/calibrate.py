@@ -12,7 +12,7 @@ from tosaic.front import torchapi
 from tosaic.lowering.support import constants
 from tosaic.quant.bias_correction import LayerRun, correct_biases, known_value, layers_of
 from tosaic.quant.calibration import Calibration, row_name
-from tosaic.quant.inputs import Arguments, DataRun, InputWatch
+from tosaic.quant.inputs import Arguments, DataRun, InputWatch, batch_size
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import ObserverBase
 from tosaic.quant.statistics import Statistics
@@ -54,7 +54,7 @@ def run_over(
             raise InvalidInput(
                 f"calibration input {watch.count} does not run: {first_line(problem)}"
             ) from problem
-        run.end_input()
+        run.end_input(batch_size(leaves))
     if watch.count == 0:
         raise InvalidInput("the calibration data is empty: give at least one input")
     return watch.count, list(watch.doubts(calibration is not None))

@@ -11,6 +11,7 @@ from torch.ao.quantization.fx import _decomposed  # noqa: F401  (registers the o
 
 from tosaic.front import torchapi
 from tosaic.lowering.support import constants
+from tosaic.passes.match import free_name
 from tosaic.quant.annotations import ANNOTATION
 from tosaic.quant.pt2e import ObserverBase
 
@@ -51,7 +52,7 @@ def _fold(module: fx.GraphModule) -> None:
         else:
             values[node] = torchapi.computed(node, values)
         if torchapi.target_name(node) in _QUANTIZE:
-            name = f"_levels_{number}"
+            name = free_name(module, f"_levels_{number}")
             module.register_buffer(name, values[node])
             with graph.inserting_before(node):
                 node.replace_all_uses_with(graph.get_attr(name))

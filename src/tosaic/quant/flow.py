@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -36,6 +35,7 @@ from tosaic.quant.regions import apart, move_constants_in
 from tosaic.quant.schemes import Scheme
 from tosaic.quant.selection import Schemes, check_names
 from tosaic.quant.value_names import OUTLINE, adopt_names, mark_calls, name_of, name_points
+from tosaic.runtime.warn import warn
 
 _CALLS = 10  # of a step of a recurrence, or more
 NO_DATA = (
@@ -115,7 +115,7 @@ def quantized(
     if source.changes.count:
         source.remember(converted)
     for sentence in doubts:
-        warnings.warn(sentence, UserWarning, stacklevel=3)
+        warn(sentence)
     return source.with_model(converted)
 
 

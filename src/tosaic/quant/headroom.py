@@ -4,6 +4,11 @@ The steps of 16 bits seldom show beside the errors of weights, but what saturate
 that was seen is cut off, and the logarithms of the largest magnitudes of single inputs are taken
 for normal: their mean and deviation, with a prior where there are few inputs, tell how large those
 of unseen inputs will be. Values far smaller than the largest leave less room: their steps count.
+
+The steps of 8 bits do show, and so does what saturates: there the room depends on the number of
+inputs alone. Over 900 tensors of 44 networks, the best range for 16 unseen inputs is 1.4 times the
+best one for one input that was seen (median; 2.0 in the upper quartile), 1.25 (1.7) times that for
+two, 1.0 (1.1) times that for eight: in the logarithm it falls as one over their number.
 """
 
 from __future__ import annotations
@@ -17,6 +22,9 @@ _PRIOR, _WEIGHT = 0.35, 4.0
 _BEYOND = 3.2  # deviations: one of 1,500 inputs has a larger peak
 _LEAST, _MOST = 1.25, 8.0
 _USUAL = 2.0  # where nothing is known of single inputs
+_SENSORS = (1.0, 255.0, 32768.0)
+_FEW_STEPS = 0.7  # the logarithm of the room that 8 bits leave after one input
+_ENOUGH = 16  # inputs, after which it would be 1.04 and less
 _NOISE = 10 ** (66 / 20)  # what the steps are below the root mean square, if room is left
 
 
@@ -26,6 +34,22 @@ def room_for_unseen(seen: Statistics, steps: int) -> float:
     largest = max(map(abs, seen.ends))
     affordable = seen.rms * math.sqrt(12) * steps / 2 / _NOISE / largest
     return max(_LEAST, min(wanted, affordable, _MOST))
+
+
+def room_after(seen: Statistics) -> float:
+    """By how much a range of few integers is larger than that of what was seen.
+
+    Nothing is known of how many inputs there were if none was closed.
+    """
+    count = len(seen.peaks) if seen.inputs else 0
+    return math.exp(_FEW_STEPS / count) if 0 < count < _ENOUGH else 1.0
+
+
+def sensor_bounds(low: float, high: float) -> tuple[float, float]:
+    """Where inputs end that are pixels or samples: at 1, 255 or 32768, if what was seen is near."""
+    most = max(-low, high)
+    near = (end for end in _SENSORS if end / 2 < most <= end)
+    return next(((-end, end) for end in near), (-math.inf, math.inf))
 
 
 def _predicted(peaks: list[int]) -> float:

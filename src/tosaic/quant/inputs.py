@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import math
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any
@@ -13,8 +12,9 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, TosaicError, first_line
 from tosaic.front import torchapi
+from tosaic.runtime.warn import warn
 
 # How many times as large an example may be as the calibration data, or the other way round. Noise
 # as an example beside pictures from 0 to 1 is usual; bytes beside normalised ones are a mistake.
@@ -25,8 +25,8 @@ class DataRun(fx.Interpreter, ABC):
     """Runs a program over calibration data, and looks at its values."""
 
     @abstractmethod
-    def end_input(self) -> None:
-        """What is seen from now on belongs to the next input."""
+    def end_input(self, rows: int) -> None:
+        """What is seen from now on belongs to the next input; the last was a batch of ``rows``."""
 
 
 class Arguments:
@@ -39,9 +39,13 @@ class Arguments:
 
     def each(self, calibration: Iterable[Any]) -> Iterator[list[Any]]:
         """The leaves of each calibration input."""
-        for count, item in enumerate(calibration, 1):
+        for count, item in enumerate(_read(calibration), 1):
             leaves = with_tensors(self._leaves(item, count))
             for node, value, like in zip(self.placeholders, leaves, self.example):
+                if isinstance(value, Tensor) and like.numel() and not value.numel():
+                    raise InvalidInput(
+                        f"calibration input {count} has no elements in {node.target}: leave it out"
+                    )
                 if isinstance(like, Tensor) and not isinstance(value, Tensor):
                     kind = type(value).__name__
                     raise InvalidInput(
@@ -89,10 +93,9 @@ class Arguments:
             return None
         if count == 1:
             first = "the first is" if len(self.names) == 1 else f"the first {len(self.names)} are"
-            warnings.warn(
+            warn(
                 f"calibration inputs have {len(item)} values and the model takes "
-                f"{len(self.names)}: {first} taken, the rest is left out as labels",
-                stacklevel=2,
+                f"{len(self.names)}: {first} taken, the rest is left out as labels"
             )
         return leaves
 
@@ -105,9 +108,34 @@ class Arguments:
         yield (item,)
 
 
+def _read(calibration: Iterable[Any]) -> Iterator[Any]:
+    """The data as it comes; what goes wrong in reading it is told with its number."""
+    items, count = iter(calibration), 0
+    while True:
+        count += 1
+        try:
+            item = next(items)
+        except StopIteration:
+            return
+        except (TosaicError, MemoryError):
+            raise
+        except Exception as problem:
+            raise InvalidInput(
+                f"calibration input {count} cannot be read: {type(problem).__name__}: "
+                f"{first_line(problem)}"
+            ) from problem
+        yield item
+
+
 def with_tensors(leaves: Iterable[Any]) -> list[Any]:
     """Arrays as tensors, and all else as it is."""
     return [torch.as_tensor(v) if isinstance(v, np.ndarray) else v for v in leaves]
+
+
+def batch_size(leaves: Iterable[Any]) -> int:
+    """The leading dimension that all tensors of an input have in common, or 1."""
+    sizes = {v.shape[0] for v in leaves if isinstance(v, Tensor) and v.dim() > 1}
+    return max(sizes.pop(), 1) if len(sizes) == 1 else 1
 
 
 class InputWatch:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from tosaic.quant.headroom import room_for_unseen
-from tosaic.quant.observer_range import Reader, best_range, lost_share
+from tosaic.quant.headroom import room_after, room_for_unseen, sensor_bounds
+from tosaic.quant.observer_range import Expected, Reader, best_range, lost_share
 from tosaic.quant.pt2e import UniformQuantizationObserverBase
 from tosaic.quant.statistics import Statistics
 
@@ -31,6 +32,10 @@ class RangeObserver(UniformQuantizationObserverBase):
     as it passes them on. Before a hardswish everything below -3 may go, before a tanh much more.
     Before a softmax, of which ``row`` is the axis, what is far below the largest of its row may.
 
+    Unseen inputs have larger values than those that were seen, if these are few: the range of what
+    is expected of them is taken, within ``bounds`` that the call sets that makes the values, or
+    those of a sensor's numbers.
+
     ``step`` is a number that all values are multiples of. Then the scale is this step, or a
     fraction of it, as long as the integers can hold them all: no value is rounded.
 
@@ -43,6 +48,8 @@ class RangeObserver(UniformQuantizationObserverBase):
         super().__init__(**{"eps": LEAST, **options})
         self.seen, self.step = Statistics(), step
         self.reader: Reader | None = None
+        self.bounds = -math.inf, math.inf  # that no value can exceed
+        self.is_input = False  # whether an input of the program is among the values
         self.row: int | None = None  # the axis of the softmax that alone reads the values
         self.room = 1.0  # how much larger the range is than what was seen asks for
         self.like: tuple[Any, ...] = ()  # an observer beyond a border, whose range this one has
@@ -121,10 +128,12 @@ class RangeObserver(UniformQuantizationObserverBase):
         is_symmetric = self.qscheme == torch.per_tensor_symmetric
         steps = self.quant_max - self.quant_min
         if steps < _MANY:
-            return best_range(self.seen, steps, is_symmetric, self.reader)
+            bounds = sensor_bounds(*self.seen.ends) if self.is_input else self.bounds
+            expected = Expected.of(self.seen, room_after(self.seen), bounds)
+            return best_range(expected, steps, is_symmetric, self.reader)
         most = max(map(abs, self.seen.ends))
         if self.reader is not None:
-            most = best_range(self.seen, steps, True, self.reader)[1]
+            most = best_range(Expected(self.seen), steps, True, self.reader)[1]
         most *= room_for_unseen(self.seen, steps)
         return -most, most
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -32,36 +33,71 @@ class _Passed:
         return values if self.reader is None else _read(self.reader, values)
 
 
+@dataclass(frozen=True, slots=True)
+class Expected:
+    """The values that are expected: those that were seen, times ``room``, within ``bounds``."""
+
+    seen: Statistics
+    room: float = 1.0
+    bounds: tuple[float, float] = (-math.inf, math.inf)
+
+    @classmethod
+    def of(cls, seen: Statistics, room: float, bounds: tuple[float, float]) -> Expected:
+        """Within bounds, but for what was seen: there is no room between both."""
+        (low, high), (least, most) = seen.ends, bounds
+        within = min(low, least), max(high, most)
+        return cls(seen) if within == (low, high) else cls(seen, room, within)
+
+    @property
+    def ends(self) -> tuple[float, float]:
+        low, high = (self._at(end) for end in self.seen.ends)
+        return low, high
+
+    @property
+    def span(self) -> float:
+        return self._at(self.seen.high) - self._at(self.seen.low)
+
+    @property
+    def centres(self) -> Array:
+        if self.room == 1:
+            return self.seen.centres
+        made: Array = np.clip(self.seen.centres * self.room, *self.bounds)
+        return made
+
+    def cuts(self, end: float) -> Array:
+        """The ends of ranges that are tried, from the widest on, each between two bins."""
+        width = self.seen.width * self.room
+        made = np.minimum(np.rint(abs(end) * _SHARES / width) * width, abs(end))
+        return np.append(math.copysign(1.0, end) * made, 0.0)
+
+    def _at(self, value: float) -> float:
+        return min(max(value * self.room, self.bounds[0]), self.bounds[1])
+
+
 def best_range(
-    seen: Statistics, steps: int, is_symmetric: bool, reader: Reader | None
+    given: Expected, steps: int, is_symmetric: bool, reader: Reader | None
 ) -> tuple[float, float]:
     """The ends with the least expected error of what the reader makes of the values.
 
     What lies outside costs the square of what it changes by, what lies inside s²/12 times the
     square of the reader's slope there. Of equals the widest is taken.
     """
-    low, high = seen.ends
+    low, high = given.ends
     if is_symmetric:
-        highs = _cut(max(-low, high), seen.width)
-        cost = np.diagonal(_costs(seen, -highs, highs, steps, reader))
+        highs = given.cuts(max(-low, high))
+        cost = np.diagonal(_costs(given, -highs, highs, steps, reader))
         best = float(highs[cost.argmin()])
         return -best, best
-    lows, highs = _cut(low, seen.width), _cut(high, seen.width)
-    row, column = divmod(int(_costs(seen, lows, highs, steps, reader).argmin()), len(highs))
+    lows, highs = given.cuts(low), given.cuts(high)
+    row, column = divmod(int(_costs(given, lows, highs, steps, reader).argmin()), len(highs))
     return float(lows[row]), float(highs[column])
-
-
-def _cut(end: float, width: float) -> Array:
-    """The ends of ranges that are tried, from the widest on, each between two bins."""
-    cuts: Array = np.rint(end * _SHARES / width) * width
-    return np.append(cuts, 0.0)
 
 
 def lost_share(
     seen: Statistics, low: float, high: float, step: float, reader: Reader | None
 ) -> float:
     """The share of values that a range changes by more than a step does, as the reader sees it."""
-    passed, values = _passed(seen, reader), seen.centres
+    passed, values = _passed(Expected(seen), reader), seen.centres
     inside = (values >= low) & (values <= high)
     steepest = np.abs(passed.slopes[inside]).max(initial=0.0)
     kept = passed.of(np.clip(values, low, high))
@@ -69,9 +105,10 @@ def lost_share(
     return float(seen.counts[changed].sum() / max(seen.counts.sum(), 1))
 
 
-def _costs(seen: Statistics, lows: Array, highs: Array, steps: int, reader: Reader | None) -> Array:
+def _costs(given: Expected, lows: Array, highs: Array, steps: int, reader: Reader | None) -> Array:
     """The cost of each low end with each high end."""
-    passed, counts, edges = _passed(seen, reader), seen.numbers(zeros=False), seen.centres
+    passed, edges = _passed(given, reader), given.centres
+    counts = given.seen.numbers(zeros=False)
     weights = 1.0, passed.results, passed.results**2, passed.slopes**2
     number, first, second, steep = (np.append(0.0, np.cumsum(counts * w)) for w in weights)
     at_low, at_high = np.searchsorted(edges, lows), np.searchsorted(edges, highs)
@@ -94,11 +131,11 @@ def _distances(end: Array, number: Array, first: Array, second: Array) -> Array:
     return np.where(number > 0, np.nan_to_num(squares, nan=np.inf, posinf=np.inf), 0)
 
 
-def _passed(seen: Statistics, reader: Reader | None) -> _Passed:
-    values, half = seen.centres, (seen.high - seen.low) * _HALF_STEP
+def _passed(given: Expected, reader: Reader | None) -> _Passed:
+    values, half = given.centres, given.span * _HALF_STEP
     if reader is not None:
         results = _read(reader, values)
-        if np.isfinite(results[seen.counts > 0]).all():
+        if np.isfinite(results[given.seen.counts > 0]).all():
             with np.errstate(invalid="ignore"):
                 slopes = (_read(reader, values + half) - _read(reader, values - half)) / (2 * half)
             return _Passed(reader, _finite(results), _finite(slopes), half)

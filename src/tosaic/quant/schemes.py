@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from dataclasses import dataclass, replace
 from functools import cache, partial
 from typing import Any
@@ -210,7 +211,11 @@ LONG = Scheme("a32w8", torch.int32, -(2**30) + 1, 2**30 - 1, torch.per_tensor_sy
 def scheme_of(name: str) -> Scheme:
     """The scheme of that name."""
     if name not in SCHEMES:
-        raise InvalidInput(f"there is no scheme {name!r}; there are {', '.join(SCHEMES)}")
+        is_float = re.fullmatch(r"(b?fp?|b?float)\d*", str(name)) is not None
+        way = "; a model in float needs no scheme and a target with FP" if is_float else ""
+        raise InvalidInput(
+            f"there is no scheme {name!r}; there are {', '.join(SCHEMES)} and auto{way}"
+        )
     return SCHEMES[name]
 
 

@@ -84,9 +84,14 @@ class Statistics:
                 place = math.floor(end / self.width) - self.first
                 self.counts[place] = max(self.counts[place], 1)
 
-    def close(self) -> None:
-        """What is seen from now on is of another input."""
-        self.inputs += 1
+    def close(self, rows: int = 1) -> None:
+        """What is seen from now on is of another input; the last one was a batch of ``rows``.
+
+        The first row of a batch has the peak of all of them, the others have none.
+        """
+        self.inputs += rows
+        if rows > 1 and self.peaks:
+            self.peaks += [NO_PEAK] * min(rows - 1, PEAKS - len(self.peaks))
 
     def _add_peak(self, magnitude: float) -> None:
         peak, place = round(OCTAVE * math.log2(magnitude)), self.inputs % PEAKS

@@ -13,6 +13,7 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.row_blocks import by_rows
+from tosaic.passes.match import free_name
 from tosaic.passes.step_lattice import common
 from tosaic.quant.observer import LEAST
 from tosaic.quant.pt2e import ObserverBase, UniformQuantizationObserverBase
@@ -249,6 +250,6 @@ def _stored(
     made = []
     for kind, tensor in (("levels", levels), ("scale", scale.clone()), ("zero_point", zeros)):
         if tensor is not None:
-            made.append(f"{owner.replace('.', '_')}_{kind}_{number}")
+            made.append(free_name(model, f"{owner.replace('.', '_')}_{kind}_{number}"))
             model.register_buffer(made[-1], tensor)
     return made

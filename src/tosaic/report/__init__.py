@@ -46,17 +46,21 @@ def write_report(
 
 def html(page: Page) -> str:
     """The page as one file: styles, scripts and data inside of it."""
-    return composed("page.html", _STYLES, _SCRIPTS, page.data())
+    return composed("Tosaic report", "page.html", _STYLES, _SCRIPTS, page.data())
 
 
-def composed(template: str, styles: Iterable[str], scripts: Iterable[str], data: Any) -> str:
+def composed(
+    title: str, body: str, styles: Iterable[str], scripts: Iterable[str], data: Any
+) -> str:
     """A page of assets with its data inside of it."""
     parts = {
+        "TITLE": title,
         "STYLE": "\n".join(map(asset, styles)),
+        "BODY": asset(body).rstrip("\n"),
         "DATA": _inert(json.dumps(data, separators=(",", ":"), allow_nan=False)),
         "SCRIPT": '"use strict";\n(() => {\n' + "\n".join(map(asset, scripts)) + "\n})();",
     }
-    text = asset(template)
+    text = asset("frame.html")
     for name, part in parts.items():
         before, mark, after = text.partition(f"/*{name}*/")
         assert mark, name

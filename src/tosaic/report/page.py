@@ -12,6 +12,7 @@ from tosaic.front import torchapi
 from tosaic.front.program import Program
 from tosaic.ir.graph import Loc
 from tosaic.pipeline.artifact import Artifact
+from tosaic.pipeline.checked import checked
 from tosaic.pipeline.compare import Comparison, Layer
 from tosaic.pipeline.report import Report, grouped, source_line
 from tosaic.report import arena
@@ -77,7 +78,7 @@ def page_of(artifact: Artifact, title: str, comparison: Comparison | None) -> Pa
         arena.arenas(artifact.partition.graphs, artifact.delegates, network),
         [
             told_together(same, network.calls, artifact.device.advice)
-            for same in grouped(artifact.partition.refused)
+            for same in grouped((*artifact.partition.refused, *artifact.partition.hosted))
         ],
         _measured(comparison.layers, artifact.program, network, groups) if comparison else [],
         list(comparison.outputs) if comparison else [],
@@ -151,9 +152,8 @@ def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:
             yield f"input {number}", f"{kind} {'×'.join(map(str, example.shape))}"
     for number, data in enumerate(artifact.files):
         yield f"graph {number}, sha256 of its TOSA", hashlib.sha256(data).hexdigest()
-    for number, delegate in enumerate(artifact.report.delegates):
-        for sentence in delegate.checks:
-            yield f"graph {number}, checked", sentence
+    for graphs, sentence in checked([each.checks for each in artifact.report.delegates]):
+        yield f"{graphs}, checked", sentence
     for name, size in artifact.report.file_sizes.items():
         yield f"size of {name}", f"{size:,} bytes"
     yield from artifact.report.versions.items()

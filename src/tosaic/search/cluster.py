@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import io
+import logging
 import sys
+import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import redirect_stdout
 from typing import Any
 
 from tosaic.errors import InvalidInput, first_line
-from tosaic.search.tasks import Done, Loaded, Outcome, Task, execute
+from tosaic.search.tasks import Done, Loaded, Outcome, Task, begin, execute
 
 _RETRIES = 3  # of a task whose worker or node was lost
-_AHEAD = 2
 
 
 class Cluster:
@@ -29,6 +32,8 @@ class Cluster:
                     f"there is no Ray cluster at '{address}' ({first_line(problem)}): start one "
                     "with `ray start --head`, or leave --ray away"
                 ) from None
+        self._stdout: Any = sys.stdout
+        sys.stdout = _Stdout(self._stdout)
         self.workers = workers or int(self._ray.cluster_resources().get("CPU", 1))
         self._read, self._journal = read, journal
         self._put: dict[str, Any] = {}
@@ -37,13 +42,7 @@ class Cluster:
     def run(self, tasks: Iterator[Task]) -> Iterator[Done]:
         running: dict[Any, Task] = {}
         try:
-            while True:
-                for task in tasks:
-                    running[self._submit(task)] = task
-                    if len(running) >= _AHEAD * self.workers:
-                        break
-                if not running:
-                    return
+            while begin(tasks, running, self._submit, self.workers):
                 for ready in self._ray.wait(list(running), num_returns=1)[0]:
                     yield Done(running.pop(ready), self._outcome(ready))
         finally:
@@ -76,7 +75,26 @@ class Cluster:
         """Leave the cluster, unless the caller had joined it before."""
         self._put.clear()
         if self._owns:
-            self._ray.shutdown()
+            with redirect_stdout(io.StringIO()):  # to which it prints what it has held back
+                self._ray.shutdown()
+        sys.stdout = self._stdout
+
+
+class _Stdout:
+    """Standard output without what threads of Ray print, as when a node is lost: that is logged."""
+
+    def __init__(self, real: Any) -> None:
+        self._real = real
+
+    def write(self, text: str) -> Any:
+        if not threading.current_thread().name.startswith("ray_"):
+            return self._real.write(text)
+        if text.strip():
+            logging.getLogger("tosaic").info("Ray says: %s", text.strip().splitlines()[0])
+        return len(text)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._real, name)
 
 
 def _ray() -> Any:

@@ -75,12 +75,14 @@ def stream_of(source: Any) -> Stream:
     )
 
 
-def _files(folder: Path) -> Iterator[tuple[str, str, bytes]]:
+def _files(folder: Path, within: tuple[Path, ...] = ()) -> Iterator[tuple[str, str, bytes]]:
     """Files by folder, stem, and bytes; those of one sample follow one another."""
-    found = False
+    found, within = False, (*within, folder.resolve())
     for path in sorted(folder.iterdir()):
         if path.is_dir():
-            for name, suffix, data in _files(path):
+            if path.resolve() in within:
+                raise InvalidInput(f"'{path}' is a link to a folder that it is in")
+            for name, suffix, data in _files(path, within):
                 found = True
                 yield f"{path.name}/{name}", suffix, data
         elif path.suffix.lower() in (*PICTURES, *_ARRAYS, *_LABELS):
@@ -201,7 +203,7 @@ def _tensors(given: Any, index: int) -> tuple[Tensor, ...]:
     return tuple(made)
 
 
-def _hugging_face(text: str) -> Any:
+def _hugging_face(text: str) -> Iterator[Any]:
     try:
         from datasets import load_dataset
     except ImportError:
@@ -209,7 +211,10 @@ def _hugging_face(text: str) -> Any:
     name, _, split = text.removeprefix("hf:").rpartition(":")
     if not name:
         raise InvalidInput(f"'{text}' names no split: write it as hf:mnist:test")
-    return load_dataset(name, split=split, streaming=True)
+    try:
+        yield from load_dataset(name, split=split, streaming=True)
+    except Exception as problem:  # (of files, hosts and formats, each its own)
+        raise InvalidInput(f"'{text}' cannot be read: {first_line(problem)}") from problem
 
 
 def _plain(label: Any) -> Any:
@@ -249,7 +254,7 @@ def _picture_tensor(pixels: np.ndarray[Any, Any]) -> Tensor:
 
 def _pixels(sample: Sample) -> np.ndarray[Any, Any]:
     try:
-        from PIL import Image
+        from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise InvalidInput(
             f"a {sample.suffix} file needs Pillow: pip install pillow, or give .npy files"
@@ -260,6 +265,8 @@ def _pixels(sample: Sample) -> np.ndarray[Any, Any]:
                 raise ValueError("it has too many pixels")
             plain = opened if opened.mode in ("L", "RGB") else opened.convert("RGB")
             return np.array(plain)
+    except UnidentifiedImageError:
+        raise InvalidInput(f"{sample.name} is no picture of a kind that Pillow knows") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
         raise InvalidInput(f"{sample.name} is no picture: {first_line(problem)}") from None
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -63,6 +64,12 @@ class Evaluation(Printed):
             del row["picture"]
         return made
 
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a page (``.html``), ``.json`` or ``.csv``."""
+        from tosaic.search.writers import write
+
+        write(path, self, None)
+
     def parts(self) -> Iterable[Any]:
         numbers = [self.metric, "95 %", "as the original"]
         table = grid(f"{self.inputs:,} inputs", *numbers, numbers=numbers)
@@ -99,16 +106,18 @@ def evaluate(
     limit: int | None = None,
     told: Callable[[Done], None] = lambda _: None,
 ) -> Evaluation:
-    """Judge forms on a data set: what the store has of it is not computed again."""
+    """Judge forms on a data set: what the store has of it is not computed again.
+
+    A sample that cannot be read, and a function of the user's that fails, end it at once.
+    """
     seen: list[tuple[str, int]] = []
-    faults: dict[str, str] = {}
     for done in store.run(executor, tasks_of(stream, forms, judging, store.has, limit, seen)):
         told(done)
-        for key in done.task.keys if done.outcome.fault else ():
-            faults[key] = done.outcome.fault
+        if problem := done.outcome.refusal or done.outcome.fault:
+            raise InvalidInput(problem)
     if not seen:
         raise InvalidInput("the data set is empty")
-    rows = [_Rows(store, form, judging, [key for key, _ in seen], faults) for form in forms]
+    rows = [_Rows(store, form, judging, [key for key, _ in seen]) for form in forms]
     originals = {row.form.original: row for row in rows if row.form.blob == row.form.original}
     scores, found, counts = [], list[Disagreement](), dict[str, int]()
     for row in rows:
@@ -124,15 +133,11 @@ def evaluate(
 class _Rows:
     """What the store has of one form, chunk by chunk."""
 
-    def __init__(
-        self, store: Store, form: Form, judging: Judging, chunks: list[str], faults: dict[str, str]
-    ) -> None:
+    def __init__(self, store: Store, form: Form, judging: Judging, chunks: list[str]) -> None:
         self.form, self._store = form, store
         told = judging.key
         self._keys = [result_key(chunk, form, told) for chunk in chunks]
-        self.problem = next((faults[key] for key in self._keys if key in faults), "")
-        for data in () if self.problem else self.chunks():
-            self.problem = self.problem or data.get(REFUSED, "")
+        self.problem = next((data[REFUSED] for data in self.chunks() if REFUSED in data), "")
 
     def chunks(self) -> Iterator[dict[str, Any]]:
         return (self._store.get(key) or {REFUSED: "not computed"} for key in self._keys)

@@ -18,10 +18,9 @@ import torch
 
 from tosaic.errors import InvalidInput
 from tosaic.search.store import Reader
-from tosaic.search.tasks import Blobs, Done, Executor, Loaded, Outcome, Task, execute
+from tosaic.search.tasks import Blobs, Done, Executor, Loaded, Outcome, Task, begin, execute
 
 _TRIES = 2  # more, of a task whose process was lost
-_AHEAD = 2  # tasks a worker: the next is there when one is done
 _LOST = "the process that ran it was lost {} times: it may need more memory than there is"
 
 
@@ -67,13 +66,7 @@ class Processes:
     def run(self, tasks: Iterator[Task]) -> Iterator[Done]:
         running: dict[Future[Outcome], Task] = {}
         try:
-            while True:
-                for task in tasks:
-                    running[self._submit(task)] = task
-                    if len(running) >= _AHEAD * self.workers:
-                        break
-                if not running:
-                    return
+            while begin(tasks, running, self._submit, self.workers):
                 lost: list[Task] = []
                 for future in wait(running, return_when=FIRST_COMPLETED)[0]:
                     task = running.pop(future)

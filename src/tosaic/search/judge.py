@@ -19,12 +19,13 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from tosaic.errors import InvalidInput, TosaicError, first_line
+from tosaic.errors import InvalidInput, ToolFailed, TosaicError, first_line
 from tosaic.front import torchapi
 from tosaic.pipeline.artifact import Artifact
 from tosaic.runtime.versions import versions
 from tosaic.search.datasets import Sample, Stream, decoded, fitted
-from tosaic.search.metrics import Metric, source_digest
+from tosaic.search.functions import source_digest
+from tosaic.search.metrics import Metric
 from tosaic.search.tasks import REFUSED, Blobs, Result, Task, digest
 
 CHUNK, DEVICE_CHUNK, _CHUNK_BYTES = 64, 256, 1 << 24  # samples and bytes at most
@@ -116,12 +117,16 @@ def task_of(
     blobs = tuple(dict.fromkeys(b for form in missing.values() for b in form.blobs))
     return Task(
         f"inputs from {chunk.start:,}", judge, tuple(missing), blobs,
-        (chunk.samples, tuple(missing.items()), judging),
+        (chunk.samples, tuple(missing.items()), judging), keeps_refusal=False,
     )  # fmt: skip
 
 
 def judge(arguments: Any, blobs: Blobs) -> Mapping[str, Result]:
-    """What each form gives on a chunk: a record of each sample, its answer, some pictures."""
+    """What each form gives on a chunk: a record of each sample, its answer, some pictures.
+
+    A form that does not run is a result. Samples that cannot be read and functions of the user's
+    that fail are none: they are mended, and the same command goes on.
+    """
     samples, forms, judging = arguments
     parts = [decoded(sample, judging.transform) for sample in samples]
     known: dict[tuple[str, str], tuple[list[list[Tensor]], list[Any]]] = {}
@@ -138,10 +143,12 @@ def judge(arguments: Any, blobs: Blobs) -> Mapping[str, Result]:
             if form.engine != FLOAT:
                 held = blobs.load(form.blob)
                 found = _outputs(held, given, blobs.load(form.examples), form.engine, form.device)
-            data = _judged(found, real, samples, given, judging)
+        except ToolFailed:
+            raise
         except TosaicError as refusal:
-            data = {REFUSED: str(refusal)}
-        made[key] = Result(data)
+            made[key] = Result({REFUSED: str(refusal)})
+        else:
+            made[key] = Result(_judged(found, real, samples, given, judging))
     return made
 
 
@@ -152,14 +159,21 @@ def _judged(
     metric, decode = judging.metric, judging.decode or (lambda output: output)
     records, answers, differs = [], [], []
     for place, (output, right, sample) in enumerate(zip(found, real, samples)):
-        ours, original = decode(output), decode(right)
         if not metric.is_relative and sample.label is None:
             raise InvalidInput(f"{sample.name} has no label, and {metric.name} needs one")
-        records.append(metric.each(ours, original if metric.is_relative else sample.label))
-        if metric.answer is not None:
-            answers.append(metric.answer(ours))
-            if answers[-1] != metric.answer(original):
-                differs.append(place)
+        try:
+            ours, original = decode(output), decode(right)
+            records.append(metric.each(ours, original if metric.is_relative else sample.label))
+            if metric.answer is not None:
+                answers.append(metric.answer(ours))
+                if answers[-1] != metric.answer(original):
+                    differs.append(place)
+        except InvalidInput as problem:
+            raise InvalidInput(f"input {sample.name}: {problem}") from problem
+        except (TypeError, ValueError, IndexError, RuntimeError) as problem:
+            told = f"{metric.name} does not take such outputs or labels: {first_line(problem)}"
+            raise InvalidInput(f"input {sample.name}: {told}") from problem
+        _check_record(records[-1], metric, sample)
     shown = {str(place): picture(given[place][0]) for place in differs[:_PICTURED]}
     return {
         "records": records, "answers": answers,
@@ -169,13 +183,24 @@ def _judged(
     }  # fmt: skip
 
 
+def _check_record(record: Any, metric: Metric, sample: Sample) -> None:
+    """InvalidInput unless a metric without a sum of its own gives a number."""
+    if metric.total is None and not isinstance(record, (int, float)):
+        kind = type(record).__name__
+        raise InvalidInput(f"{metric.name} gives a {kind} for {sample.name}, and not a number")
+
+
 def _outputs(
     model: Any, given: list[list[Tensor]], examples: tuple[Tensor, ...], engine: str, device: str
 ) -> list[Any]:
-    """What a model gives for each sample; the last batch is filled up."""
+    """What a model gives for each sample; the last batch is filled up.
+
+    A program with a state begins a chunk anew, and takes one batch after the other.
+    """
     size = int(examples[0].shape[0]) if examples and examples[0].dim() else 1
     run = _runner(model, engine, device)
-    step = size if isinstance(model, ExportedProgram) else size * len(given)
+    is_whole = isinstance(model, Artifact) and not model.program.changes
+    step = size * len(given) if is_whole else size
     found: list[Any] = []
     for start in range(0, len(given), step):
         part = given[start : start + step]

@@ -6,18 +6,17 @@ taken, or a ``Metric``.
 
 from __future__ import annotations
 
-import inspect
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from tosaic.errors import InvalidInput, first_line
+from tosaic.errors import InvalidInput
+from tosaic.search.functions import Own, source_digest
 
 _Z = 1.959963984540054  # of 95 %
 _DRAWS = 200  # of the bootstrap
@@ -260,35 +259,3 @@ def metric_of(given: Any) -> Metric:
         raise InvalidInput(f"a metric is a function of output and label, not {given!r}")
     name = getattr(given, "__name__", type(given).__name__)
     return Metric(name, Own(given, name), digest=source_digest(given))
-
-
-@dataclass(frozen=True)
-class Own:
-    """A function of the user's, whose failure is a sentence."""
-
-    function: Callable[..., Any]
-    name: str
-
-    def __call__(self, *given: Any) -> Any:
-        try:
-            made = self.function(*given)
-        except Exception as problem:  # (whatever it is, the function is the user's)
-            kind = type(problem).__name__
-            raise InvalidInput(f"{self.name} fails: {kind}: {first_line(problem)}") from problem
-        is_one = isinstance(made, (Tensor, np.ndarray, np.generic)) and not made.shape
-        return made.item() if is_one else made
-
-
-def source_digest(function: Callable[..., Any] | None) -> str:
-    """A digest of the file that a function is in: what it computes may change with it."""
-    from tosaic.search.tasks import digest
-
-    if function is None:
-        return ""
-    target = function if inspect.isroutine(function) else type(function)
-    try:
-        file = inspect.getsourcefile(target)
-        source = Path(file).read_bytes() if file else b""
-    except (OSError, TypeError):
-        source = b""
-    return digest(getattr(target, "__qualname__", ""), source)

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 from tosaic.errors import InvalidInput, first_line
 from tosaic.front import torchapi
+from tosaic.front.examples import in_order
 from tosaic.pipeline.artifact import Artifact
 from tosaic.search.judge import FLOAT, Form
 from tosaic.search.points import Network, identity
@@ -21,24 +22,39 @@ from tosaic.search.tasks import digest, packed
 from tosaic.search.tune import form_of, form_of_original, points_of
 
 
-def networks_of(
-    store: Store, name: str, source: str, model: Any, inputs: tuple[Any, ...],
-    calibration: Iterable[Any] | None, sizes: Sequence[str],
-) -> list[Network]:  # fmt: skip
+@dataclass(frozen=True, slots=True)
+class Subject:
+    """A model to be compiled; ``source`` is what the command line calls it."""
+
+    model: Any
+    inputs: Any
+    calibration: Iterable[Any] | None = None
+    source: str = ""
+
+
+def networks_of(store: Store, name: str, subject: Subject, sizes: Sequence[str]) -> list[Network]:
     """A network with each size of pictures, in the store."""
-    data = [_tuple(item) for item in calibration] if calibration is not None else [inputs]
+    model, inputs = subject.model, _arguments(subject.model, subject.inputs)
+    given = subject.calibration
+    if isinstance(given, str) or not isinstance(given, Iterable | None):
+        raise InvalidInput("a sweep calibrates with data, not with ranges: give the data")
+    data = [_arguments(model, item) for item in given] if given is not None else [inputs]
+    if not data:
+        raise InvalidInput(f"the calibration data of {name} is empty")
     made = []
     for size in sizes or [""]:
         shaped = _resized(inputs, size)
         program = store_program(store, model, shaped)
         examples = _stored(store, shaped)
         seen = _stored(store, [_resized(item, size) for item in data])
-        made.append(Network(name, size, source, program, examples, seen))
+        made.append(Network(name, size, subject.source, program, examples, seen))
     return made
 
 
-def _tuple(item: Any) -> tuple[Any, ...]:
-    return tuple(item) if isinstance(item, (tuple, list)) else (item,)
+def _arguments(model: Any, given: Any) -> tuple[Any, ...]:
+    """Arguments in order, by name, or one alone."""
+    found = in_order(model, given)
+    return tuple(found) if isinstance(found, (tuple, list)) else (found,)
 
 
 def _stored(store: Store, value: Any) -> str:
@@ -80,25 +96,31 @@ def _resized(inputs: tuple[Any, ...], size: str) -> tuple[Any, ...]:
 
 
 def forms_of(
-    store: Store, name: str, model: Any, inputs: tuple[Any, ...], artifact: Artifact,
+    store: Store, model: Any, inputs: Any, artifacts: Mapping[str, Artifact],
     engines: Sequence[str], device: str | None,
 ) -> list[Form]:  # fmt: skip
-    """The original beside an artifact, which runs on each engine."""
+    """The original beside artifacts, each of which runs on each engine; "" is named by its target.
+
+    ``engines`` without names are the first that a target has.
+    """
+    inputs = _arguments(model, inputs)
     if any(not isinstance(value, Tensor) for value in inputs):
         raise InvalidInput("evaluate is for models whose inputs are tensors")
     program, examples = store_program(store, model, inputs), _stored(store, inputs)
-    known = [*(artifact.device.engines if artifact.delegates else ()), "tosa"]
-    for engine in engines:
-        if engine not in known:
-            said = " and ".join(map(repr, known))
-            raise InvalidInput(f"{artifact.target} has no engine {engine!r}; it has {said}")
-    same = identity(artifact)
-    data = packed(artifact)
-    blob = store.put(digest(same, [each.data for each in artifact.delegates]), data)
     made = [Form(FLOAT, program, FLOAT, program, examples)]
-    for engine in engines or known[:1]:
-        title = artifact.target if engine == known[0] else f"{artifact.target}, {engine}"
-        made.append(Form(title, blob, engine, program, examples, same, device or ""))
+    for name, artifact in artifacts.items():
+        if not isinstance(artifact, Artifact):
+            raise InvalidInput(f"{artifact!r} is no artifact: give what tosaic.compile returns")
+        known = [*(artifact.device.engines if artifact.delegates else ()), "tosa"]
+        for engine in engines:
+            if engine not in known:
+                said = " and ".join(map(repr, known))
+                raise InvalidInput(f"{artifact.target} has no engine {engine!r}; it has {said}")
+        same, data = identity(artifact), packed(artifact)
+        blob = store.put(digest(same, [each.data for each in artifact.delegates]), data)
+        for engine in engines or known[:1]:
+            title = (name or artifact.target) + (f", {engine}" if engine != known[0] else "")
+            made.append(Form(title, blob, engine, program, examples, same, device or ""))
     return made
 
 

@@ -49,16 +49,22 @@ class Network:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """A way to compile a network. ``wide`` are calls with 16 bits where the scheme is mixed."""
+    """A way to compile a network. ``wide`` are calls with 16 bits where the scheme is mixed.
+
+    ``known`` is the key of a point that a store lists, which another version may have computed.
+    """
 
     network: Network
     target: str
     options: Mapping[str, Any] = field(default_factory=dict)
     scheme: str = "int8"
     wide: tuple[str, ...] = ()
+    known: str = ""
 
     @property
     def key(self) -> str:
+        if self.known:
+            return self.known
         blobs, options = list(self.network.blobs), dict(self.options)
         known = versions(target_of(self.target).packages)
         return digest("point", blobs, self.target, options, self.scheme, list(self.wide), known)
@@ -80,7 +86,14 @@ class Point:
         return Schemes("int8", nodes=dict.fromkeys(self.wide, "a16w8"))
 
     def command(self) -> str:
-        """What compiles it again; a mixed scheme is a file beside the page."""
+        """What compiles it again; a mixed scheme is a file beside the page.
+
+        For a model that has no file it is a call of ``tosaic.compile``.
+        """
+        if not self.network.source:
+            given = {"target": self.target, "scheme": self.schemes, **self.options}
+            told = ", ".join(f"{name}={value!r}" for name, value in given.items())
+            return f"tosaic.compile(model, example_inputs, calibration=calibration, {told})"
         words = ["tosaic", "compile", self.network.source, "-t", self.target]
         if self.network.size:
             words[1:] = ["tune", *words[2:], "--mixed", "0", "--size", self.network.size]

@@ -6,11 +6,11 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import closing
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, first_line
 from tosaic.search.tasks import REFUSED, Done, Executor, Outcome, Result, Task
 
 _SCHEMA = """
@@ -18,7 +18,7 @@ CREATE TABLE IF NOT EXISTS results (key TEXT PRIMARY KEY, data TEXT NOT NULL, se
 CREATE TABLE IF NOT EXISTS blobs (key TEXT PRIMARY KEY, data BLOB NOT NULL);
 CREATE TABLE IF NOT EXISTS sweeps (name TEXT PRIMARY KEY, data TEXT NOT NULL);
 """
-_FORMAT = 0x705A1C01  # of the file, as SQLite's application_id
+_FORMAT = 0x705A1C01  # of the file, as SQLite's application_id; the last byte is its version
 _PATIENCE = 60.0  # seconds that a reader waits for a writer
 
 
@@ -31,17 +31,24 @@ class Store:
             raise InvalidInput(f"there is no file '{path}'")
         if not self.path.parent.is_dir():
             raise InvalidInput(f"there is no folder '{self.path.parent}' to write to")
+        places = (self.path, self.path.parent)  # a journal lies beside the file
+        is_fixed = must_exist and not all(os.access(place, os.W_OK) for place in places)
+        address = f"{self.path.absolute().as_uri()}{'?mode=ro&immutable=1' if is_fixed else ''}"
         try:
-            self._open = sqlite3.connect(self.path, timeout=_PATIENCE, isolation_level=None)
-            self._check()
+            self._open = sqlite3.connect(address, _PATIENCE, isolation_level=None, uri=True)
+            self._check(is_fixed)
         except sqlite3.Error as problem:
             raise InvalidInput(f"'{path}' is no file of results: {problem}") from None
 
-    def _check(self) -> None:
+    def _check(self, is_fixed: bool) -> None:
         (found,) = self._open.execute("PRAGMA application_id").fetchone()
         (tables,) = self._open.execute("SELECT count(*) FROM sqlite_master").fetchone()
+        if found != _FORMAT and found >> 8 == _FORMAT >> 8:
+            raise sqlite3.DatabaseError("another version of Tosaic made it; name another file")
         if found != _FORMAT and (found or tables):
             raise sqlite3.DatabaseError("it is another program's database")
+        if is_fixed:
+            return
         self._open.execute("PRAGMA journal_mode=WAL")
         self._open.execute("PRAGMA synchronous=NORMAL")
         if found != _FORMAT:
@@ -54,47 +61,60 @@ class Store:
 
     def get(self, key: str) -> Any:
         """The data of a result; None where there is none yet."""
-        found = self._open.execute("SELECT data FROM results WHERE key = ?", (key,)).fetchone()
-        return None if found is None else json.loads(found[0])
+        return self._json("SELECT data FROM results WHERE key = ?", key)
 
     def has(self, key: str) -> bool:
-        found = self._open.execute("SELECT 1 FROM results WHERE key = ?", (key,)).fetchone()
+        with self._sentences():
+            found = self._open.execute("SELECT 1 FROM results WHERE key = ?", (key,)).fetchone()
         return found is not None
 
     def blob(self, key: str) -> bytes:
         """The bytes of a blob; InvalidInput where there is none."""
-        return _blob(self._open, key)
+        with self._sentences():
+            return _blob(self._open, key)
 
     def put(self, key: str, data: bytes) -> str:
         """Keep a blob unless it is there."""
-        self._open.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (key, data))
+        with self._sentences():
+            self._open.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (key, data))
         return key
 
-    def has_blob(self, key: str) -> bool:
-        return (
-            self._open.execute("SELECT 1 FROM blobs WHERE key = ?", (key,)).fetchone() is not None
-        )
+    def _json(self, query: str, key: str) -> Any:
+        with self._sentences():
+            found = self._open.execute(query, (key,)).fetchone()
+            return None if found is None else json.loads(found[0])
+
+    @contextmanager
+    def _sentences(self) -> Iterator[None]:
+        """Faults of the file and of the disk as InvalidInput; what was kept before stays."""
+        try:
+            yield
+        except sqlite3.DatabaseError as problem:
+            raise InvalidInput(
+                f"'{self.path}' cannot be read or written: {problem}; when that is mended, the "
+                "same command goes on"
+            ) from None
+        except (ValueError, TypeError) as problem:
+            raise InvalidInput(f"'{self.path}' is damaged: {first_line(problem)}") from None
 
     def keep(self, results: Mapping[str, Result], seconds: float) -> None:
         """Keep what a task gave: all of it, or nothing where the process ends meanwhile."""
-        with closing(self._open.cursor()) as cursor:
-            cursor.execute("BEGIN IMMEDIATE")
-            for key, result in results.items():
-                for name, data in result.blobs.items():
-                    cursor.execute("INSERT OR IGNORE INTO blobs VALUES (?, ?)", (name, data))
-                text = json.dumps(result.data)
-                cursor.execute(
-                    "INSERT OR IGNORE INTO results VALUES (?, ?, ?)", (key, text, seconds)
-                )
-            cursor.execute("COMMIT")
+        texts = {key: json.dumps(result.data) for key, result in results.items()}
+        blobs = [pair for result in results.values() for pair in result.blobs.items()]
+        rows = [(key, text, seconds) for key, text in texts.items()]
+        with self._sentences(), self._open:  # which takes all of it back where a part fails
+            self._open.execute("BEGIN IMMEDIATE")
+            self._open.executemany("INSERT OR IGNORE INTO blobs VALUES (?, ?)", blobs)
+            self._open.executemany("INSERT OR IGNORE INTO results VALUES (?, ?, ?)", rows)
 
     def describe(self, name: str, data: Any) -> None:
         """Keep what a sweep consists of, to be shown without computing anything."""
-        self._open.execute("INSERT OR REPLACE INTO sweeps VALUES (?, ?)", (name, json.dumps(data)))
+        text = json.dumps(data)
+        with self._sentences():
+            self._open.execute("INSERT OR REPLACE INTO sweeps VALUES (?, ?)", (name, text))
 
     def described(self, name: str) -> Any:
-        found = self._open.execute("SELECT data FROM sweeps WHERE name = ?", (name,)).fetchone()
-        return None if found is None else json.loads(found[0])
+        return self._json("SELECT data FROM sweeps WHERE name = ?", name)
 
     def run(self, executor: Executor, tasks: Iterable[Task]) -> Iterator[Done]:
         """Run the tasks of which a result is missing, and keep each as it comes."""
@@ -111,7 +131,7 @@ class Store:
             yield done
 
     def _keep_outcome(self, task: Task, outcome: Outcome) -> None:
-        if outcome.refusal:
+        if outcome.refusal and task.keeps_refusal:
             refused = Result({REFUSED: outcome.refusal})
             self.keep(dict.fromkeys(task.keys, refused), outcome.seconds)
         elif outcome.results:
@@ -122,7 +142,8 @@ class Reader:
     """Reads blobs of a store in another process than the one that writes."""
 
     def __init__(self, path: str) -> None:
-        self._open = sqlite3.connect(f"file:{path}?mode=ro", uri=True, timeout=_PATIENCE)
+        address = f"{Path(path).as_uri()}?mode=ro"
+        self._open = sqlite3.connect(address, uri=True, timeout=_PATIENCE)
 
     def __call__(self, key: str) -> bytes:
         return _blob(self._open, key)

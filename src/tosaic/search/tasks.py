@@ -26,6 +26,7 @@ from tosaic.errors import ToolFailed, TosaicError, first_line
 
 REFUSED = "refused"  # the name of a sentence in a result that says why there is no other
 _CACHED = 1 << 29  # bytes of blobs whose objects a worker keeps
+_AHEAD = 2  # tasks a worker: the next is there when one is done
 
 
 class Blobs(Protocol):
@@ -47,13 +48,17 @@ Function = Callable[[Any, Blobs], Mapping[str, Result]]
 
 @dataclass(frozen=True, slots=True)
 class Task:
-    """A call of a module's function; ``keys`` are what it gives, ``blobs`` what it loads."""
+    """A call of a module's function; ``keys`` are what it gives, ``blobs`` what it loads.
+
+    ``keeps_refusal`` is whether a refusal is a result, which no later run tries again.
+    """
 
     name: str
     function: Function
     keys: tuple[str, ...]
     blobs: tuple[str, ...] = ()
     arguments: Any = None
+    keeps_refusal: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,9 +98,8 @@ def execute(task: Task, blobs: Blobs, journal: str = "") -> Outcome:
     """Run a task where it is, on one thread, so that sums of floats are the same everywhere."""
     if journal:
         with open(journal, "a", encoding="utf-8") as log:
-            log.write(
-                json.dumps({"task": task.name, "key": task.keys[0], "pid": os.getpid()}) + "\n"
-            )
+            told = {"task": task.name, "key": task.keys[0], "pid": os.getpid(), "time": time.time()}
+            log.write(json.dumps(told) + "\n")
     start, threads = time.perf_counter(), torch.get_num_threads()
     torch.set_num_threads(1)
     try:
@@ -173,3 +177,14 @@ def _feed(made: Any, part: Any) -> None:
     else:
         text = f"{type(part).__name__} {part!r}".encode()
         made.update(b"%d " % len(text) + text)
+
+
+def begin(
+    tasks: Iterator[Task], running: dict[Any, Task], submit: Callable[[Task], Any], workers: int
+) -> bool:
+    """Submit tasks until so many run as keep the workers busy; whether any runs."""
+    for task in tasks:
+        running[submit(task)] = task
+        if len(running) >= _AHEAD * workers:
+            break
+    return bool(running)

@@ -7,14 +7,17 @@ computed.
 from __future__ import annotations
 
 import itertools
+import os
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tosaic.errors import InvalidInput
 from tosaic.quant.schemes import scheme_of
 from tosaic.runtime.printed import Printed, grid, plain
+from tosaic.runtime.versions import versions
 from tosaic.search.datasets import Stream, stream_of
 from tosaic.search.evaluate import Disagreement, Evaluation, Score, evaluate, shown
 from tosaic.search.front import Row, front
@@ -106,6 +109,7 @@ class Sweep(Printed):
     evaluations: tuple[Evaluation, ...] = ()
     is_lower_better: bool = False
     is_finished: bool = False
+    database: str = ""
 
     @property
     def front(self) -> tuple[Row, ...]:
@@ -113,8 +117,16 @@ class Sweep(Printed):
 
     def data(self) -> Any:
         made = plain(self)
+        del made["database"]  # the same figures in another file are the same
         made["evaluations"] = [each.data() for each in self.evaluations]
         return made
+
+    def save(self, path: str | os.PathLike[str]) -> None:
+        """Write a page (``.html``, with a folder of files beside it), ``.json`` or ``.csv``."""
+        from tosaic.search.writers import write
+
+        with closing(Store(self.database, must_exist=True)) as store:
+            write(path, self, store)
 
     def parts(self) -> Iterable[Any]:
         units = dict.fromkeys(row.unit for row in self.rows if row.cycles is not None)
@@ -225,7 +237,13 @@ def _judged(
     made = []
     for own, group in forms.items():
         data = stream or _calibration(store, next(p for p in points if p.network.program == own))
-        made.append(evaluate(store, executor, data, group, judging, limit, told))
+        try:
+            made.append(evaluate(store, executor, data, group, judging, limit, told))
+        except InvalidInput as problem:
+            if stream is not None:  # the same for every network
+                raise
+            scores = tuple(Score(form.name, 0.0, 0.0, 0.0, None, str(problem)) for form in group)
+            made.append(Evaluation(judging.metric.name, 0, scores))
     return made
 
 
@@ -250,25 +268,49 @@ def _described(
     """A sweep for the store: its points, and what came of judging them."""
     metric = judging.metric
     return {
-        "points": plain(list(points)), "metric": metric.name, "evaluations": evaluations,
+        "points": [{**plain(point), "known": point.key} for point in points],
+        "versions": versions(), "metric": metric.name, "evaluations": evaluations,
         "is_lower_better": metric.is_lower_better, "is_relative": metric.is_relative,
     }  # fmt: skip
 
 
 def sweep_of(store: Store) -> Sweep:
     """The sweep that a store holds, as far as it has come."""
-    return _rows_of(store, points_of(store), store.described(SWEEP), {})
+    with _of_a_sweep(store):
+        told = store.described(SWEEP)
+        return _rows_of(store, _points(told), told, {})
 
 
 def points_of(store: Store) -> list[Point]:
-    """The points of the sweep that a store holds."""
-    told = store.described(SWEEP)
-    if told is None:
+    """The points of the sweep that a store holds; InvalidInput where another version made them."""
+    with _of_a_sweep(store):
+        told = store.described(SWEEP)
+        points, made_by = _points(told), told["versions"]
+    if made_by != versions():
+        said = ", ".join(f"{name} {version}" for name, version in made_by.items())
+        raise InvalidInput(f"'{store.path}' was computed by {said}: run `tosaic tune` again")
+    return points
+
+
+@contextmanager
+def _of_a_sweep(store: Store) -> Iterator[None]:
+    """InvalidInput for a file that is damaged, or of something else."""
+    if store.described(SWEEP) is None:
         raise InvalidInput(f"'{store.path}' holds no sweep")
+    try:
+        yield
+    except (KeyError, TypeError, AttributeError, ValueError) as problem:
+        raise InvalidInput(f"the sweep in '{store.path}' is damaged: {problem!r}") from None
+
+
+def _points(told: Mapping[str, Any]) -> list[Point]:
     return [
-        Point(Network(**p["network"]), p["target"], p["options"], p["scheme"], tuple(p["wide"]))
+        Point(
+            Network(**p["network"]), p["target"], p["options"], p["scheme"], tuple(p["wide"]),
+            p["known"],
+        )
         for p in told["points"]
-    ]
+    ]  # fmt: skip
 
 
 def _rows_of(
@@ -301,7 +343,10 @@ def _rows_of(
     best = front(rows, told["is_lower_better"])
     rows = [replace(row, is_on_front=row.number in best) for row in rows]
     finished = told["evaluations"] is not None
-    return Sweep(told["metric"], tuple(rows), evaluations, told["is_lower_better"], finished)
+    return Sweep(
+        told["metric"], tuple(rows), evaluations, told["is_lower_better"], finished,
+        str(store.path),
+    )  # fmt: skip
 
 
 _MEASURED = (

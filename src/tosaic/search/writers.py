@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any
@@ -26,8 +27,19 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def write(path: Path, made: Sweep | Evaluation, store: Store | None) -> None:
+def check_place(path: str | os.PathLike[str]) -> Path:
+    """A path that can be written to, before anything is computed."""
+    place = Path(path)
+    if place.suffix not in (".html", ".json", ".csv"):
+        raise InvalidInput(f"cannot write '{place}': the suffixes are .html, .json and .csv")
+    if not place.parent.is_dir():
+        raise InvalidInput(f"there is no folder '{place.parent}' to write to")
+    return place
+
+
+def write(path: str | os.PathLike[str], made: Sweep | Evaluation, store: Store | None) -> None:
     """Write what was found, by suffix."""
+    path = check_place(path)
     if path.suffix == ".json":
         text = json.dumps(made.data(), indent=1, allow_nan=False)
     elif path.suffix == ".csv":
@@ -75,7 +87,9 @@ def _page(path: Path, made: Sweep | Evaluation, store: Store | None) -> str:
         for each in data["evaluations"]:
             for score in (*each["scores"], *each["disagreements"]):
                 score["form"] = titles.get(score["form"], score["form"])
-    return composed("sweep.html", ("style.css", "sweep.css"), ("dom.js", "sweep.js"), data)
+    return composed(
+        "Tosaic", "sweep.html", ("style.css", "sweep.css"), ("dom.js", "sweep.js"), data
+    )
 
 
 def _evaluation(made: Evaluation) -> dict[str, Any]:
@@ -99,6 +113,8 @@ def write_point(store: Store, row: Row, folder: Path, with_network: bool = True)
         raise InvalidInput(f"cannot make the folder '{folder}': {problem.strerror}") from None
     names = [name for name in row.files if with_network or name == "report.html"]
     for name in names:
+        if Path(name).name != name:
+            raise InvalidInput(f"'{name}' of point {row.number} is no name of a file")
         write_whole(folder / name, store.blob(row.files[name]))
     if row.wide:
         chosen = {"global": "int8", "nodes": dict.fromkeys(row.wide, "a16w8")}

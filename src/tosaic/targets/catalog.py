@@ -92,7 +92,7 @@ def target_of(name: object, options: Mapping[str, Any] = _OPTIONS) -> Target:
         if isinstance(name, Target):
             return with_check(name, options)
         kind = type(name).__name__
-        raise InvalidInput(f"a target is one name such as 'TOSA-1.0+INT', not a {kind}: {name!r}")
+        raise InvalidInput(f"a target is one name such as 'TOSA-1.0+INT', not {kind}: {name!r}")
     absent: list[Absent] = []
     device, plus, host = name.partition("+")
     if plus and not device.upper().startswith("TOSA") and is_known(device) and is_known(host):
@@ -120,8 +120,9 @@ def _spelled(name: str, family: Family) -> str:
 
 def _unknown(name: str, absent: list[Absent]) -> str:
     own = [each for each in names() if not each.startswith("TOSA")]
-    near = get_close_matches(name.lower().replace("_", "-"), own, 1, 0.7)
-    meant = f", perhaps {near[0]}" if near else ""
+    plain = name.lower().replace("_", "-")
+    near = [each for each in own if plain in each] or get_close_matches(plain, own, 1, 0.7)
+    meant = f", perhaps {', '.join(near)}" if near and plain else ""
     broken = "".join(f"; the entry point {a.entry} does not load: {a.reason}" for a in absent)
     return (
         f"there is no target {name!r}{meant}; there are {', '.join(own)}, and TOSA "

@@ -12,6 +12,10 @@
 #define BOARD_NPU_REGIONCFG 3u
 #define BOARD_NPU_LIMITS {0u, 0u, 0u, 0u}
 #define BOARD_NPU_BASE 0x60000000u
+#define BOARD_STACK 262144
+#define BOARD_NPU_WINDOW 0x60000000u
+#define BOARD_NPU_WINDOW_SIZE 0x10000000u
+#define BOARD_NPU_REACHED(start, size) (start)
 void fw_ring(void);
 #define BOARD_NPU_RING() fw_ring()
 #endif

@@ -94,7 +94,10 @@ class FakeQuant:
         self.whole[call] = self.whole.get(call, True) and bool((value == value.round()).all())
         return value
 
-    def run(self, seeds: Iterable[int], widened: float = 1.0) -> list[list[Tensor]]:
+    def run(
+        self, seeds: Iterable[int], widened: float = 1.0,
+        rounded: Callable[[Tensor], Tensor] = torch.round,
+    ) -> list[list[Tensor]]:  # fmt: skip
         """What a fake-quantized model gives; ``widened`` ranges round elsewhere."""
         levels = 2**self.bits - 1
 
@@ -106,7 +109,7 @@ class FakeQuant:
                 high = max(high, -low)
                 low = -high
             step = (high - low) / levels
-            return ((value.clamp(low, high) / step).round() * step).clone()
+            return (rounded(value.clamp(low, high) / step) * step).clone()
 
         model = _rounded_weights(self.loaded.make())
         return run_with(model, map(self.loaded.inputs, seeds), change)

@@ -35,6 +35,7 @@ LEAST = {"bits of bytes": 5}  # decibels in 8 bits; some functions jump
 LACKS = ("needs the INT profile", "need extension cf")
 # Modules that PyTorch itself cannot export, and a part of the sentence that says so.
 IMPOSSIBLE = {
+    "derivative": "torch.export loses derivatives",
     "packed sequence": "a packed sequence has sizes that are known only when it runs",
     "random numbers from a generator": "a torch.Generator",
 }

@@ -269,6 +269,41 @@ def lazy() -> nn.Module:
     return net
 
 
+class Vmapped(nn.Module):
+    """The layer is written for one row, and mapped over all."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 4)
+
+    def forward(self, x):
+        return torch.vmap(lambda one: self.layer(one).softmax(-1) * one.sum())(x)
+
+
+class Derived(nn.Module):
+    def forward(self, x):
+        return torch.func.grad(lambda value: (value**3).sum())(x)
+
+
+class Deep(nn.Module):
+    """A module that calls itself."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(6, 6)
+
+    def deeper(self, x, depth):
+        return x if depth == 0 else self.deeper(self.layer(x).tanh(), depth - 1)
+
+    def forward(self, x):
+        return self.deeper(x, 4)
+
+
+def traced():
+    net = nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ConvTranspose2d(4, 2, 2)).eval()
+    return torch.jit.trace(net, *image())
+
+
 CASES = {
     "weight and spectral norm": (WeightNorm, lambda: (torch.randn(1, 4, 10),)),
     "parametrization of one's own": (Parametrized, row),
@@ -297,4 +332,8 @@ CASES = {
     "checkpoint": (Checkpointed, row),
     "packed sequence": (Packed, lambda: (torch.randn(2, 5, 4), torch.tensor([5, 3]))),
     "OrderedDict": (ordered, image),
+    "vmap": (Vmapped, row),
+    "derivative": (Derived, row),
+    "a module that calls itself": (Deep, row),
+    "traced": (traced, image),
 }

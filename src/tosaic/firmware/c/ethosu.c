@@ -40,7 +40,7 @@ void ethosu_interrupt(void)
 /* The words of the stream behind the driver's actions, and what NPU they are for. */
 static enum fw_status parse(const struct ethosu_job *job, const uint32_t **stream, uint32_t *words, uint32_t *config)
 {
-    const uint32_t *at = (const uint32_t *)job->stream;
+    const uint32_t *at = (const uint32_t *)BOARD_NPU_REACHED(job->stream, job->stream_size);
     const uint32_t *end = at + job->stream_size / 4;
     *config = 0;
     if (job->stream_size < 8 || job->stream_size % 4 != 0 || *at++ != COP1)
@@ -123,7 +123,7 @@ enum fw_status ethosu_run(const struct ethosu_job *job)
     for (uint32_t i = 0; i < 8; i++) {
         if (((uintptr_t)job->bases[i] & ALIGNED) != 0)
             return FW_ALIGNMENT;
-        set_address(BASEP + 8 * i, job->bases[i]);
+        set_address(BASEP + 8 * i, BOARD_NPU_REACHED(job->bases[i], job->sizes[i]));
         fw_cache_clean(job->bases[i], job->sizes[i]);
     }
     done = 0;

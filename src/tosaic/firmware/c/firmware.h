@@ -34,6 +34,13 @@ struct fw_port {
     uint32_t size; /* bytes */
 };
 
+/* The memory of a static array, where the linker script has sections for it. */
+#ifdef __linux__
+#define FW_PLACED(section_name) __attribute__((aligned(16)))
+#else
+#define FW_PLACED(section_name) __attribute__((aligned(16), section(section_name)))
+#endif
+
 /* A network of the image; tensors are the caller's, the arena is shared by all networks. */
 struct fw_network {
     const char *name;
@@ -44,6 +51,15 @@ struct fw_network {
 };
 extern const struct fw_network *const fw_networks[];
 extern const uint32_t fw_network_count;
+
+/* Inputs that are part of the image, with INPUTS=image: of all networks in their order. */
+struct fw_input {
+    const uint8_t *start, *end;
+};
+extern const struct fw_input fw_inputs[];
+
+/* NETWORKS_ARENA_SIZE bytes that the NPU reaches, too; NULL where there are none. */
+void *fw_arena(void);
 
 /* A sentence on a status. */
 const char *fw_sentence(enum fw_status status);
@@ -65,6 +81,7 @@ uint32_t fw_stack_used(void);
 /* Text for whoever watches, files of a host (semihosting), and the end. */
 void fw_print(const char *text);
 void fw_print_number(uint64_t number);
+void fw_print_bytes(const uint8_t *data, uint32_t size); /* hexadecimal */
 int32_t fw_open(const char *path, int writes); /* negative: there is none */
 uint32_t fw_read(int32_t file, void *data, uint32_t size); /* bytes that came */
 uint32_t fw_write(int32_t file, const void *data, uint32_t size); /* bytes that went */
@@ -72,5 +89,10 @@ void fw_close(int32_t file);
 void fw_exit(uint32_t status);
 void fw_fail(enum fw_status status); /* says the sentence, and ends */
 
+#ifdef __linux__
+/* Run a program in a folder, on a painted stack of its own, with faults as sentences. */
+int fw_begin(const char *folder, int (*program)(void));
+#else
 int main(void);
+#endif
 #endif

@@ -35,6 +35,22 @@ void fw_print_number(uint64_t number)
     fw_print(text + at);
 }
 
+void fw_print_bytes(const uint8_t *data, uint32_t size)
+{
+    static const char digits[] = "0123456789abcdef";
+    char text[65];
+    uint32_t at = 0;
+    for (uint32_t i = 0; i < size; i++) {
+        text[at++] = digits[data[i] >> 4];
+        text[at++] = digits[data[i] & 15];
+        if (at == sizeof text - 1 || i + 1 == size) {
+            text[at] = 0;
+            fw_print(text);
+            at = 0;
+        }
+    }
+}
+
 void fw_fail(enum fw_status status)
 {
     fw_print("error: ");
@@ -43,9 +59,11 @@ void fw_fail(enum fw_status status)
     fw_exit(FW_EXIT + (uint32_t)status);
 }
 
-/* What -fstack-protector asks for. */
+/* What -fstack-protector asks for; the libraries of Linux have a guard that nobody can guess. */
+#ifndef __linux__
 extern const uintptr_t __stack_chk_guard;
 const uintptr_t __stack_chk_guard = 0x5bd1e995u;
+#endif
 void __stack_chk_fail(void);
 
 void __stack_chk_fail(void)

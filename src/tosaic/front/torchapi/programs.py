@@ -190,6 +190,15 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
         log.setLevel(level)
 
 
+def function_transforms(exported: ExportedProgram) -> set[str]:
+    """Calls of torch.vmap and torch.func.grad around others, which decomposing resolves."""
+    targets = [node.target for module in graphs_of(exported) for node in module.graph.nodes]
+    return {
+        target.__name__ for target in targets
+        if getattr(target, "__module__", "") == "torch._functorch.predispatch"
+    }  # fmt: skip
+
+
 def functional(exported: ExportedProgram) -> ExportedProgram:
     """The same program without writes in place; what it changes is among its outputs."""
     try:
@@ -334,7 +343,8 @@ def module_of(exported: ExportedProgram | fx.GraphModule) -> fx.GraphModule:
     time that grows with the program. What changes buffers is left to it.
     """
     if isinstance(exported, fx.GraphModule):
-        graph = copy.deepcopy(exported.graph)
+        with quiet():
+            graph = copy.deepcopy(exported.graph)
         for node, source in zip(graph.nodes, exported.graph.nodes, strict=True):
             node.name = source.name
         made = _LazyGraphModule(exported, graph)

@@ -5,12 +5,13 @@ An untried version is warned about once; it mostly works.
 
 from __future__ import annotations
 
-import warnings
 from functools import cache
 
 import torch
 
-TRIED = ("2.13",)
+from tosaic.runtime.warn import warn
+
+TRIED = ("2.11", "2.13")
 
 
 @cache
@@ -18,7 +19,4 @@ def warn_if_untried(version: str = torch.__version__) -> None:
     """Warn, once, if torch is of a version that was not tried."""
     short = ".".join(version.split("+")[0].split(".")[:2])
     if short not in TRIED:
-        warnings.warn(
-            f"torch {version} has not been tried with this Tosaic; {', '.join(TRIED)} has",
-            stacklevel=3,
-        )
+        warn(f"torch {version} has not been tried with this Tosaic; {' and '.join(TRIED)} were")

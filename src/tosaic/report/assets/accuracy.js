@@ -91,7 +91,7 @@
     const key = columns[order][1];
     const list = [...told].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * sign);
     rows.replaceChildren(...list.map((m) => {
-      const row = el("tr", { class: m.group >= 0 ? "link" : "", onclick: () => go(m) }, columns.map(([, value, shown, more]) => el("td", { class: (shown ? "num " : "wrap ") + (more || "") }, String((shown || value)(m)))));
+      const row = el("tr", { class: m.group >= 0 ? "link" : "", onclick: () => go(m) }, columns.map(([, value, shown, more]) => el("td", { class: (shown ? "num " : "wrap ") + (more || "") }, shown ? String(shown(m)) : breakable(value(m)))));
       row.group = m.group;
       return row;
     }));

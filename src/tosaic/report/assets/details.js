@@ -77,7 +77,7 @@
   function go(view, index, extra) {
     const item = views[view].items[index];
     return el("button", { type: "button", class: "go", onclick: () => { if (view === "operators") graph.show(view); select(view, index, "details"); } },
-      el("i", { class: "dot", style: { background: `var(--${item.place})` } }), el("span", {}, view === "operators" ? nodes[item.members[0]].op : item.label), el("span", { class: "path" }, item.module), el("small", {}, extra || ""));
+      el("i", { class: "dot", style: { background: `var(--${item.place})` } }), el("span", {}, view === "operators" ? nodes[item.members[0]].op : item.label), el("span", { class: "path" }, item.module || lineOf(item.loc).replace(/^.*[\\/]/, "")), el("small", {}, extra || ""));
   }
   function neighbours(name, index) {
     const view = views[name], parts = [];

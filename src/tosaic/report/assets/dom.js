@@ -23,9 +23,18 @@ function svg(tag, props = {}, ...children) {
   return made;
 }
 
-// Buttons of which one is pressed.
+// A name that may go on in the next line behind a dot, an underscore or a slash.
+const breakable = (name) => String(name).split(/(?<=[._/])/).flatMap((part, i) => i ? [el("wbr"), part] : [part]);
+
+// Buttons of which one is pressed; a list where there are many.
+const MOST_BUTTONS = 6;
 function choices(id, options, chosen, change) {
   const box = byId(id);
+  if (options.length > MOST_BUTTONS) {
+    const list = el("select", { "aria-label": "What is shown", onchange: () => change(options[list.selectedIndex][0]) }, options.map(([value, label]) => el("option", { selected: value === chosen }, label)));
+    box.replaceChildren(list);
+    return (value) => { list.selectedIndex = options.findIndex((option) => option[0] === value); change(value); };
+  }
   const buttons = options.map(([value, label, title]) =>
     el("button", { type: "button", "aria-pressed": String(value === chosen), title,
       onclick: () => press(value) }, label));

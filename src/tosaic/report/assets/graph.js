@@ -70,10 +70,13 @@ const graph = (() => {
   function labels(c, v, sight) {
     c.font = "10px " + css("--mono");
     c.fillStyle = css("--faint");
+    c.strokeStyle = css("--bg");  // the edge below a label ends beside it
+    c.lineWidth = 3;
     c.textAlign = "left";
     v.layout.nodes.forEach(([x, y], index) => {
       const wire = v.items[index].wire;
       if (!wire || !v.after[index].length || y < sight.top - 60 || y > sight.bottom || x < sight.left - 100 || x > sight.right + 100) return;
+      c.strokeText(wired(wire), x + 6, y + NODE_H / 2 + 13);
       c.fillText(wired(wire), x + 6, y + NODE_H / 2 + 13);
     });
   }
@@ -168,7 +171,7 @@ const graph = (() => {
 
   // To begin with, the top of the graph at a size that can be read.
   function start() {
-    const b = bounds[view], all = everything(), width = canvas.clientWidth;
+    const b = bounds[view], all = everything(), width = canvas.clientWidth - (canvas.clientWidth < 600 ? byId("map").clientWidth + 14 : 0);
     if (all.scale >= 0.6) return all;
     const scale = Math.min(Math.max(width / (b.right - b.left), 0.6), 1);
     const [x] = views[view].layout.nodes[0] || [0];

@@ -19,9 +19,10 @@
     const clock = told[0].clock, runs = clock ? clock / cycles : 0;
     if (clock) card("Time", (1e3 * cycles / clock).toPrecision(3), "ms", `${runs >= 10 ? short(runs) : runs.toPrecision(2)} inferences a second at ${Math.round(clock / 1e6)} MHz`);
     card("Cycles", short(cycles), "", `by ${told[0].by}'s estimate`);
-    card("Multipliers in use", percent(use, 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
+    card("Multipliers in use", percent(use, use < 0.1 ? 1 : 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
     const scratch = Math.max(...told.map((n) => n.scratch));
-    card("Scratch memory", ...bytes(scratch).split(" "), `${whole(scratch)} bytes`);
+    const sram = data.report.sram > scratch ? `; SRAM as its cache ${bytes(data.report.sram)}` : "";
+    card("Scratch memory", ...bytes(scratch).split(" "), `${whole(scratch)} bytes${sram}`);
     const parts = {};
     for (const n of told) for (const [part, size] of Object.entries(n.flash_parts)) parts[part] = (parts[part] || 0) + size;
     card("Flash", ...bytes(sum(told.map((n) => n.flash))).split(" "), Object.entries(parts).map(([part, size]) => `${part} ${bytes(size)}`).join(", ") || "weights and constants");

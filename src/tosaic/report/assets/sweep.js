@@ -1,4 +1,4 @@
-// A sweep: the front as a plot to click, a table to sort, scores, and inputs that forms disagree on.
+// A sweep: networks beside one another, the front as a plot to click, a table to sort, scores, and inputs that forms disagree on.
 const rows = data.rows;
 const isShare = ["top1", "top5", "map", "map50", "wer"].includes(data.metric);
 const scored = (x) => x === null || x === undefined ? "" : data.metric === "sqnr" ? decibels(x) : isShare ? percent(x, 2) : real(x);
@@ -22,14 +22,14 @@ function ticks(low, high, count) {
 function draw() {
   const [name, label, form] = axis;
   const shown = plotted.filter((r) => r.group === group && r[name] !== null);
-  const box = byId("plot"), W = 1000, H = 440, L = 76, R = 20, T = 18, B = 46;
+  const box = byId("plot"), W = Math.max(300, box.clientWidth), H = W < 600 ? 320 : 440, L = 70, R = 20, T = 18, B = 46;
   if (!shown.length) { box.replaceChildren(el("p", { class: "none" }, "Nothing is judged yet.")); return; }
   const range = (values) => { let low = Math.min(...values), high = Math.max(...values); const pad = (high - low || Math.abs(high) || 1) * 0.07; return [low - pad, high + pad]; };
   let [x0, x1] = range(shown.map((r) => r[name])), [y0, y1] = range(shown.map((r) => r.score));
   x0 = Math.max(x0, 0);
   const X = (v) => L + (v - x0) / (x1 - x0) * (W - L - R), Y = (v) => H - B - (v - y0) / (y1 - y0) * (H - T - B);
-  const plot = svg("svg", { class: "plot", viewBox: `0 0 ${W} ${H}`, preserveAspectRatio: "none", role: "group", "aria-label": `${data.metric} over ${label}` });
-  for (const t of ticks(x0, x1, 8)) plot.append(svg("line", { class: "tick", x1: X(t), x2: X(t), y1: T, y2: H - B }), svg("text", { x: X(t), y: H - B + 17, "text-anchor": "middle" }, form(t)));
+  const plot = svg("svg", { class: "plot", viewBox: `0 0 ${W} ${H}`, style: `height: ${H}px`, role: "group", "aria-label": `${data.metric} over ${label}` });
+  for (const t of ticks(x0, x1, W < 600 ? 4 : 8)) plot.append(svg("line", { class: "tick", x1: X(t), x2: X(t), y1: T, y2: H - B }), svg("text", { x: X(t), y: H - B + 17, "text-anchor": "middle" }, form(t)));
   for (const t of ticks(y0, y1, 7)) plot.append(svg("line", { class: "tick", x1: L, x2: W - R, y1: Y(t), y2: Y(t) }), svg("text", { x: L - 8, y: Y(t) + 4, "text-anchor": "end" }, scored(t)));
   plot.append(svg("text", { x: (L + W) / 2, y: H - 8, "text-anchor": "middle" }, label), svg("text", { x: L, y: 12 }, data.metric));
   const better = (a, b) => data.isLowerBetter ? a < b : a > b, steps = [];
@@ -51,14 +51,16 @@ function draw() {
 function pick(number) {
   selected = number;
   const r = rows.find((each) => each.number === number);
-  if (r.score !== null && r.group !== group) group = r.group;
+  if (r.score !== null && r.group !== group) byId("group").value = group = r.group;
   draw();
-  for (const line of document.querySelectorAll("#tablebody tr")) line.classList.toggle("on", Number(line.dataset.number) === number);
+  for (const line of document.querySelectorAll("#tablebody tr, #comparebody td")) line.classList.toggle("on", Number(line.dataset.number) === number);
   const facts = [["precision", r.precision], ...Object.entries(r.options), [data.metric, scored(r.score) + (r.low !== null ? ` (${scored(r.low)} to ${scored(r.high)})` : "")]];
   if (data.metric !== "sqnr") facts.push(["original", scored(r.original)]);
   facts.push([r.unit, r.cycles === null ? "" : whole(r.cycles)], ["time", r.milliseconds === null ? "" : real(r.milliseconds) + " ms"], ["SRAM", r.sram === null ? "" : `${whole(r.sram)} bytes`], ["flash", r.flash === null ? "" : `${whole(r.flash)} bytes`], ["calls on the CPU", r.cpu_calls ? String(r.cpu_calls) : "none"]);
   for (const [file, sum] of Object.entries(r.sha256)) facts.push([`sha256 of ${file}`, sum.slice(0, 16) + "…"]);
+  byId("details").classList.remove("idle");
   byId("details").replaceChildren(
+    el("button", { class: "close", type: "button", "aria-label": "Close", onclick: () => byId("details").classList.add("idle") }, "×"),
     el("h2", {}, `${r.number}: ${[r.model, r.size].filter(Boolean).join(" ")}`), el("p", { class: "hint" }, r.target + (r.is_on_front ? ", on the front" : "")),
     r.problem ? el("p", {}, r.problem) : el("dl", {}, facts.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
     ...Object.entries(r.links).map(([name, place]) => el("div", {}, el("a", { href: encodeURI(place) }, name === "report.html" ? "its report" : name))),
@@ -78,10 +80,38 @@ function table() {
     el("tbody", {}, sorted.map((r) => el("tr", { class: "link" + (r.number === selected ? " on" : ""), "data-number": r.number, onclick: () => pick(r.number) }, COLUMNS.map(([name, , text]) => el("td", { class: isNumber(name) ? "num" : name === "problem" ? "wrap" : "" }, String(text(r)))))))));
 }
 
+const FIGURES = [...AXES, ["score", data.metric, scored]];
+const networkOf = (r) => [r.model, r.size].filter(Boolean).join(" ");
+const columnOf = (r) => JSON.stringify([[r.target, ...Object.values(r.options)].join(" · "), r.precision]);
+let figure = AXES[1], sortedBy = null;
+function compare() {
+  const [name, , form] = figure, points = rows.filter((r) => !r.wide.length);
+  const columns = [...new Set(points.map(columnOf))], cells = new Map(points.map((r) => [networkOf(r) + columnOf(r), r]));
+  const isBetter = (a, b) => name === "score" && !data.isLowerBetter ? a > b : a < b;
+  const value = (network, column) => { const r = cells.get(network + column); return r && !r.problem && r[name] !== null ? r[name] : null; };
+  const networks = [...new Set(points.map(networkOf))];
+  if (sortedBy !== null) networks.sort((a, b) => { const x = value(a, sortedBy), y = value(b, sortedBy); return x === y ? 0 : x === null || (y !== null && isBetter(y, x)) ? 1 : -1; });
+  const devices = [...new Set(columns.map((c) => JSON.parse(c)[0]))];
+  const sorts = (column) => () => { sortedBy = sortedBy === column ? null : column; compare(); };
+  const cell = (network, column) => {
+    const r = cells.get(network + column), v = value(network, column);
+    if (v === null) return el("td", { class: "num", title: r ? r.problem : "" }, r ? "–" : "");
+    const known = columns.map((c) => value(network, c)).filter((x) => x !== null);
+    const best = known.every((x) => !isBetter(x, v)), share = 100 * Math.max(v, 0) / Math.max(...known, 1e-12);
+    return el("td", { class: "num figure-cell" + (best ? " best" : "") + (r.number === selected ? " on" : ""), "data-number": r.number, style: { backgroundSize: share.toFixed(1) + "% 100%" } },
+      el("button", { type: "button", title: `${r.number}: ${r.title}`, onclick: () => pick(r.number) }, (r.is_on_front ? "● " : "") + (r.cpu_calls ? "▲ " : "") + form(v)));
+  };
+  byId("comparebody").replaceChildren(el("table", { class: "compare" },
+    el("thead", {}, el("tr", {}, el("th", { rowspan: 2 }, `${networks.length} networks`), devices.map((d) => el("th", { class: "group", colspan: columns.filter((c) => JSON.parse(c)[0] === d).length }, el("i", { class: "dot", style: { background: colour(d.split(" · ")[0]) } }), d))),
+      el("tr", {}, columns.map((c) => el("th", { class: "num", "aria-sort": sortedBy === c ? "ascending" : null }, el("button", { class: "sort", type: "button", onclick: sorts(c) }, JSON.parse(c)[1]))))),
+    el("tbody", {}, networks.map((n) => el("tr", {}, el("th", { scope: "row" }, n), columns.map((c) => cell(n, c)))))));
+}
+
 function scores() {
   const found = data.evaluations.flatMap((e) => e.scores.map((s) => [s, e]));
+  byId("scores").hidden = !found.length;
   byId("scoresbody").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ["form", data.metric, "95 %", "as the original", "inputs"].map((name, n) => el("th", { class: n ? "num" : "" }, name)))),
-    el("tbody", {}, found.map(([s, e]) => el("tr", {}, el("td", {}, s.form), ...[s.problem || scored(s.score), s.problem ? "" : `${scored(s.low)} to ${scored(s.high)}`, s.agreement === null ? "" : percent(s.agreement, 2), whole(e.inputs)].map((text) => el("td", { class: "num" }, text)))))));
+    el("tbody", {}, found.map(([s, e]) => el("tr", {}, el("td", {}, s.form), ...[s.problem || scored(s.score), s.problem ? "" : `${scored(s.low)} to ${scored(s.high)}`, s.agreement === null ? "" : percent(s.agreement, 2), whole(e.inputs)].map((text, n) => el("td", { class: s.problem && !n ? "num wrap" : "num" }, text)))))));
 }
 
 function wrong() {
@@ -99,12 +129,22 @@ byId("cards").replaceChildren(...(rows.length ? [card("On the front", String(row
   card("Judged on", whole(inputs), "inputs"), ...(refused ? [card("Without a result", String(refused), "see the table")] : []));
 for (const id of ["front", "table", "details"]) byId(id).hidden = !rows.length;
 byId("group").hidden = groups.length < 2;
+byId("compare").hidden = models < 2;
+const known = (figures) => figures.filter(([name]) => rows.some((r) => r[name] !== null)).map(([name, label]) => [name, label]);
 if (rows.length) {
-  choices("axis", AXES.filter(([name]) => plotted.some((r) => r[name] !== null)).map(([name, label]) => [name, label]), axis[0], (name) => { axis = AXES.find((a) => a[0] === name); draw(); });
-  if (groups.length > 1) choices("group", groups.slice(0, 24).map((g) => [g, g.replace(/^cycles /, "")]), group, (name) => { group = name; draw(); });
+  choices("axis", known(AXES), axis[0], (name) => { axis = AXES.find((a) => a[0] === name); draw(); });
+  byId("group").replaceChildren(...groups.map((g) => el("option", { value: g }, g.replace(/^cycles /, ""))));
+  byId("group").addEventListener("change", (event) => { group = event.target.value; draw(); });
+  if (!known([figure]).length) figure = axis;
+  for (const id of ["axis", "key"]) byId(id).hidden = !plotted.length;
+  document.querySelector("#front .hint").hidden = !plotted.length;
+  choices("figure", known(FIGURES), figure[0], (name) => { figure = FIGURES.find((f) => f[0] === name); sortedBy = null; compare(); });
   table();
+  compare();
   const first = rows.find((r) => r.is_on_front) || rows[0];
   pick(first.number);
+  byId("details").classList.add("idle");  // where it would cover the page
+  new ResizeObserver(draw).observe(byId("plot"));
 }
 scores();
 wrong();

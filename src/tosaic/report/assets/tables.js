@@ -19,16 +19,16 @@
   const inner = data.report.delegates.flatMap((d, graph) => [["in", d.inputs], ["out", d.outputs]]
     .flatMap(([way, tensors]) => tensors.map((t) => [`Graph ${graph}`, way, t.name, t.dtype, t.shape, t.quant && t.quant.scale, t.quant && t.quant.zero_point, null])));
   const rows = [...ports, ...inner];
-  const number = (n) => n === null || n === undefined ? "" : Array.isArray(n) ? `${n.length} of them` : String(+n.toPrecision(6));
+  const number = (n) => n === null || n === undefined ? "" : Array.isArray(n) ? `${n.length} of them` : real(n);
   const order = (axes) => axes && axes.some((axis, i) => axis !== i) ? ` (axes lie as ${axes.join(", ")})` : "";
   const bits = (dtype) => dtype === "bool" ? 8 : parseInt(dtype.replace(/\D+/, ""), 10) || 8;
   const line = ([where, way, name, dtype, shape, scale, zero, axes], i) => el("tr", {},
-    el("td", {}, i && rows[i - 1][0] === where ? "" : where), el("td", {}, way), el("td", { class: "mono wrap" }, name), el("td", { class: "mono" }, dtype),
-    el("td", { class: "mono wrap" }, sizes(shape) + order(axes)), el("td", { class: "num mono" }, number(scale)), el("td", { class: "num mono" }, number(zero)),
+    el("td", {}, i && rows[i - 1][0] === where ? "" : where), el("td", {}, way), el("td", { class: "mono wrap" }, breakable(name)), el("td", { class: "mono" }, dtype),
+    el("td", { class: "mono" }, sizes(shape), order(axes)), el("td", { class: "num mono", title: scale === null || Array.isArray(scale) ? null : String(scale) }, number(scale)), el("td", { class: "num mono" }, number(zero)),
     el("td", { class: "num wide" }, whole(shape.reduce((a, b) => a * b, 1) * bits(dtype) / 8)));
   const names = ["", "", "Name", "Type", "Shape"].map((name) => el("th", {}, name)), numbers = ["Scale", "Zero point", "Bytes"].map((name) => el("th", { class: name === "Bytes" ? "num wide" : "num" }, name));
-  byId("boundarybody").append(rows.length ? el("div", { style: { overflowX: "auto" } }, el("table", {}, el("thead", {}, el("tr", {}, names, numbers)), el("tbody", {}, rows.map(line)))) : el("p", { class: "none" }, "Nothing goes in or out."));
+  byId("boundarybody").append(rows.length ? el("div", { class: "scroll tall" }, el("table", {}, el("thead", {}, el("tr", {}, names, numbers)), el("tbody", {}, rows.map(line)))) : el("p", { class: "none" }, "Nothing goes in or out."));
   if (rows.some((row) => typeof row[5] === "number")) byId("boundarybody").append(el("p", { class: "hint" }, "A real number is scale × (integer − zero point)."));
 
-  byId("factsbody").append(el("table", {}, el("tbody", {}, data.facts.map(([name, value]) => el("tr", {}, el("td", { style: { color: "var(--soft)", whiteSpace: "nowrap" } }, name), el("td", { class: "mono wrap" }, value))))));
+  byId("factsbody").append(el("div", { class: "scroll tall" }, el("table", {}, el("tbody", {}, data.facts.map(([name, value]) => el("tr", {}, el("td", { style: { color: "var(--soft)", whiteSpace: "nowrap" } }, name), el("td", { class: "mono wrap" }, value)))))));
 })();

@@ -57,6 +57,8 @@ _BINARY: dict[Elementwise, Binary] = {
     Elementwise.AND_NOT: lambda a, b: a & ~b,
 }
 _COMPARISONS = (Elementwise.CMP_EQ, Elementwise.CMP_NE, Elementwise.CMP_GE, Elementwise.CMP_GT)
+# 32 bits hold operands of 16 and less, and what these give.
+_NARROW = (Elementwise.ADD, Elementwise.SUB, Elementwise.MIN, Elementwise.MAX, Elementwise.MUL)
 _SHIFTS = (Elementwise.SHR, Elementwise.SHL, Elementwise.LSR)
 
 
@@ -91,7 +93,8 @@ class ElementwiseRun:
         return self.operation.output.shape
 
     def _input(self, machine: Machine, operand: Operand, index: int) -> Ints:
-        values = machine.load(operand).astype(np.int64)
+        small = operand.dtype.itemsize <= 2 and self.mode in _NARROW
+        values: Ints = machine.load(operand).astype(np.int32 if small else np.int64)
         if operand.zero_point:
             values = values - operand.zero_point
         wide = self.operation.wide_operand
@@ -100,6 +103,8 @@ class ElementwiseRun:
         scaling = operand.scaling
         if scaling.double:
             raise Unsupported(f"an input scaled by {scaling}")
+        if small and (scaling.multiplier, scaling.shift) == (1, 0):
+            return values
         return rescale(values, scaling.multiplier, scaling.shift, scaling.rounding)
 
     def _shift(self, a: Ints, b: Ints) -> Ints:

@@ -115,12 +115,12 @@ class FeatureMap:
 
     def note_read(self, memory: Memory) -> None:
         self._check(memory, write=False)
-        for block in self.exact():
+        for block in self.exact:
             memory.read(block, self.name)
 
     def note_write(self, memory: Memory) -> None:
         self._check(memory, write=True)
-        for block in self.exact():
+        for block in self.exact:
             memory.write(block, self.name)
 
     def _check(self, memory: Memory, write: bool) -> None:
@@ -129,12 +129,16 @@ class FeatureMap:
                 part.block.align(BRICK, self.name)
             memory.check(part.block, self.name, write)
 
-    @property
+    @cached_property
     def spans(self) -> tuple[Span, ...]:
         return tuple(part.block.span for part in self.parts)
 
-    def exact(self) -> Iterator[Block]:
+    @cached_property
+    def exact(self) -> tuple[Block, ...]:
         """The bytes of the values themselves: lanes beyond the depth of a last brick are none."""
+        return tuple(self._exact())
+
+    def _exact(self) -> Iterator[Block]:
         rest = self.shape[2] % BRICK
         for part in self.parts:
             block = part.block

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import cached_property
 from math import prod
 
 import numpy as np
@@ -50,7 +51,7 @@ def region_name(region: int) -> str:
     return "the NPU's internal memory" if region == INTERNAL else f"region {region}"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Block:
     """A strided block of elements: where it starts, its sizes and its strides in bytes."""
 
@@ -60,7 +61,7 @@ class Block:
     strides: tuple[int, ...]
     element: int
 
-    @property
+    @cached_property
     def span(self) -> Span:
         low = high = self.start
         for size, stride in zip(self.sizes, self.strides):
@@ -70,9 +71,29 @@ class Block:
                 low += (size - 1) * stride
         return Span(self.region, low, high + self.element)
 
-    @property
+    @cached_property
     def bytes(self) -> int:
         return prod(self.sizes) * self.element
+
+    @cached_property
+    def is_aligned(self) -> bool:
+        """Do all elements start at a multiple of their size?"""
+        return not any(n % self.element for n in (self.start, *self.strides))
+
+    @cached_property
+    def merged(self) -> tuple[int, tuple[tuple[int, int], ...]]:
+        """Bytes that lie together, and sizes and strides of what is outside of them."""
+        run, outer = self.element, list[tuple[int, int]]()
+        for size, stride in zip(reversed(self.sizes), reversed(self.strides)):
+            if size == 1:
+                continue
+            if not outer and stride == run:
+                run *= size
+            elif outer and stride == outer[0][0] * outer[0][1]:
+                outer[0] = (size * outer[0][0], outer[0][1])
+            else:
+                outer.insert(0, (size, stride))
+        return run, tuple(outer)
 
     def align(self, size: int, what: str) -> None:
         """The NPU takes some things from multiples of 16 bytes only."""
@@ -103,14 +124,14 @@ class Region:
         if data is not None:
             self.data[: len(data)] = np.frombuffer(data, np.uint8)
         # Zeros are free until they are touched; a damaged size may be a large one.
-        self.written: NDArray[np.bool_] = (np.ones if self.constant else np.zeros)(padded, np.bool_)
+        self.written: NDArray[np.bool_] = np.zeros(0 if self.constant else padded, np.bool_)
 
     @classmethod
     def at(cls, place: Bytes, written: NDArray[np.bool_] | None) -> Region:
         """A region that lies in memory of somebody else's; constants have no shadow."""
         made = cls(0, b"" if written is None else None)
         made.size, made.data = len(place), place
-        made.written = np.ones(len(place), np.bool_) if written is None else written
+        made.written = made.written if written is None else written
         return made
 
 
@@ -141,7 +162,7 @@ class Memory:
             raise Sanitizer(f"{what} takes {span}, which has {region.size:#x} bytes")
         if block.bytes > _OVERLAP * region.size:
             raise Sanitizer(f"{what} has {block.bytes} bytes, and all of them are {span}")
-        if block.start % block.element or any(s % block.element for s in block.strides):
+        if not block.is_aligned:
             raise Sanitizer(f"{what} at {span} is not aligned to its {block.element} byte elements")
         if write and region.constant:
             raise Sanitizer(f"{what} would overwrite constants at {span}")
@@ -188,6 +209,9 @@ class Memory:
         self.shadow(block)[...] = True
 
     def shadow(self, block: Block) -> NDArray[np.bool_]:
-        written = self.regions[block.region].written
+        region = self.regions[block.region]
         sizes, strides = (*block.sizes, block.element), (*block.strides, 1)
+        if region.constant:
+            return np.broadcast_to(np.True_, sizes)
+        written = region.written
         return np.ndarray(sizes, np.bool_, written, block.start, strides)

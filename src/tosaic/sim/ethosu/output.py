@@ -12,6 +12,8 @@ from tosaic.sim.ethosu.operation import Lookup, Operation, Output
 from tosaic.sim.ethosu.scales import Scales
 from tosaic.sim.ethosu.scaling import rescale
 
+_ALL = 1 << 18  # values from which the results of all 65,536 are cheaper
+
 
 def finish(machine: Machine, output: Output, sums: Ints, scales: Scales | None = None) -> None:
     """Scale the sums of an operation and hand its result on."""
@@ -56,7 +58,7 @@ def table_block(lookup: Lookup) -> Block:
 
 
 def _look_up(machine: Machine, lookup: Lookup, value: Array) -> Ints:
-    value = value.astype(np.int64)
+    value = value.astype(np.int64, copy=False)
     raw = machine.memory.view(table_block(lookup), np.dtype("u1"))
     if lookup.index.itemsize == 1:
         table = np.ascontiguousarray(raw).view(lookup.entry)
@@ -65,6 +67,15 @@ def _look_up(machine: Machine, lookup: Lookup, value: Array) -> Ints:
         return result
     # 512 pieces of 128 values: the value at the start of a piece, and the rise to its end.
     pieces = np.ascontiguousarray(raw).view(np.int16).reshape(512, 2).astype(np.int64)
+    lowest, highest = value_range(np.dtype(np.int16))
+    if value.size > _ALL and lowest <= value.min() and value.max() <= highest:
+        # From 0 on, then from the lowest: a negative index counts from the end.
+        every = np.roll(np.arange(lowest, highest + 1), lowest)
+        return _interpolate(lookup, pieces, every).take(value)
+    return _interpolate(lookup, pieces, value)
+
+
+def _interpolate(lookup: Lookup, pieces: Ints, value: Ints) -> Ints:
     start, rise = pieces[(value >> 7) + 256].transpose(-1, *range(value.ndim))
     exact: Ints = (start << 7) + rise * (value & 127)
     return (exact + 64) >> 7 if lookup.entry.itemsize == 2 else exact

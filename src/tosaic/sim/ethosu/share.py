@@ -45,7 +45,7 @@ def share(streams: Sequence[Stream]) -> list[Stream]:
         parts.moved(stream, places, weights)
         for stream, parts in zip(streams, found) if parts is not None
     ]  # fmt: skip
-    same = all(_read(a) == _read(b) for a, b in zip(streams, made))
+    same = all(_touched(a) == _touched(b) for a, b in zip(streams, made))
     return made if same else list(streams)
 
 
@@ -105,16 +105,21 @@ def _uses(command: Command, what: str) -> bool:
 
 def _spans(simulation: Simulation, step: Step) -> list[Span]:
     """The constants that a step reads."""
+    return [span for span in _accesses(step) if span.region == simulation.image.weights_region]
+
+
+def _accesses(step: Step) -> list[Span]:
+    """All that a step reads and writes."""
     found: list[Span] = []
     if step.transfer is not None:
-        found.append(step.transfer.source.span)
+        found += [step.transfer.source.span, step.transfer.target.span]
     operation = step.operation
     if operation is not None:
-        for operand in operation.inputs:
-            found += operand.map.spans if operand.map is not None else ()
+        for stored in (*(operand.map for operand in operation.inputs), operation.output.map):
+            found += stored.spans if stored is not None else ()
         found += [block.span for block in operation.scales]
         found += [block.span for block in (operation.coded.weights if operation.coded else ())]
-    return [span for span in found if span.region == simulation.image.weights_region]
+    return found
 
 
 def _joined(spans: Iterator[Span]) -> list[tuple[int, int]]:
@@ -132,10 +137,10 @@ def _block_of(blocks: list[tuple[int, int]], address: int) -> int:
     return next(n for n, (start, stop) in enumerate(blocks) if start <= address < stop)
 
 
-def _read(stream: Stream) -> list[bytes]:
-    """The constants that a stream reads, step by step."""
-    simulation = load(stream)
+def _touched(stream: Stream) -> list[bytes | Span]:
+    """What a stream does with memory, step by step: constants by their bytes, others by place."""
+    simulation, weights = load(stream), stream.weights
     return [
-        stream.weights[span.start : span.stop]
-        for step in simulation.program.steps() for span in _spans(simulation, step)
+        weights[a.start : a.stop] if a.region == simulation.image.weights_region else a
+        for step in simulation.program.steps() for a in _accesses(step)
     ]  # fmt: skip

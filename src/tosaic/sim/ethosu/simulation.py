@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import InvalidInput
+from tosaic.runtime.memory import reused_memory
 from tosaic.sim.ethosu import mlw
 from tosaic.sim.ethosu.arrays import Array, DType, value_range
 from tosaic.sim.ethosu.convolution import Decoder, Store
@@ -90,7 +91,9 @@ class Simulation:
     def run(self, *arrays: Any) -> list[Array]:
         """Run the stream on raw integers; its outputs, in the six dimensions of their table."""
         machine = self._machine(arrays)
-        execute(self.program, machine)
+        regions = machine.memory.regions.values()
+        with reused_memory(sum(r.size for r in regions if not r.constant)):
+            execute(self.program, machine)
         results = [self._output(machine, i) for i in range(len(self.outputs))]
         self._seen = self._seen or self.program.is_straight
         return results

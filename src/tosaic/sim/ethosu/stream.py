@@ -40,7 +40,7 @@ class Config:
         return self.product == "U85"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True, unsafe_hash=True)  # by the ten thousand, and frozen ones take longer
 class Command:
     """One command: what it does or the register it sets, and its bits."""
 

@@ -10,6 +10,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cached_property
+from math import prod
 
 import numpy as np
 from numpy.typing import NDArray
@@ -47,7 +49,7 @@ class Layer:
     """U85: height times width of the small blocks."""
     sparse: bool = False
 
-    @property
+    @cached_property
     def pieces(self) -> list[tuple[slice, slice]]:
         """The parts of the kernel: U55 goes row by row, U85 column by column."""
         rows, columns = (
@@ -70,7 +72,7 @@ class _Source:
         self.weights, self.position = weights, 0
 
     def take(self, *sizes: int) -> Volume:
-        count = int(np.prod(sizes))
+        count = prod(sizes)
         part = self.weights[self.position : self.position + count]
         self.position += count
         if len(part) < count:
@@ -122,11 +124,8 @@ class OrderU55:
         cores = self.layer.config.cores
         outputs = len(range(core, self.layer.outputs, cores))
         block = max((self.layer.block + cores - 1 - core) // cores, 1)
-        total = 0
-        for start in range(0, outputs, block):
-            rows = _up(min(block, outputs - start), self.ofm)
-            total += rows * self._inputs_padded * self._elements
-        return total
+        rows = sum(_up(b - a, self.ofm) for a, b in _runs(outputs, block, False))
+        return rows * self._inputs_padded * self._elements
 
     @property
     def _elements(self) -> int:

@@ -18,4 +18,6 @@ def _make(name: str, options: Mapping[str, Any]) -> Target:
     return with_options(name, options)
 
 
-FAMILY = Family({core.name: core.about for core in CORES.values()}, _make, kinds={"cortex-m4": ""})
+FAMILY = Family(
+    {core.name: core.about for core in CORES.values()}, _make, kinds={"cortex-m4": "Cortex-M and C"}
+)

@@ -35,9 +35,9 @@ class Blob:
         at, begin = self.place(constant), 0
         for memory, end in self.parts:
             if at < end:
-                return f"{symbol}_{memory} + {at - begin + offset}"
+                return f"tk_opaque({symbol}_{memory}) + {at - begin + offset}"
             begin = end
-        return f"{symbol} + {at - begin + offset}"
+        return f"tk_opaque({symbol}) + {at - begin + offset}"
 
     def close(self, memory: str) -> None:
         """End a part, which lies in a memory."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -75,11 +76,18 @@ class Network(Compiled):
             ran = Emulated(self).ran(inputs, count=True)
         except TosaicError:
             return None
+        names = self.source.functions
+        called = [(name.partition(".")[0], count) for name, count in ran.by_call]
+        taken = [(name, count) for name, count in called if name in set(names.values())]
         steps = [step for step in self.program.items if isinstance(step, Step)]
-        names = [self.source.functions[step] for step in steps]
-        called = ((name.partition(".")[0], count) for name, count in ran.by_call)
-        taken = [count for name, count in called if name in set(names)]
-        return dict(zip(steps, taken)) if len(taken) == len(steps) else None
+        if len(taken) == len(steps) == len(names):
+            return dict(zip(steps, (count for _, count in taken)))
+        # Branches and loops: a step may run never or often, so each has what its function took.
+        shares = Counter(names.values())
+        totals = Counter[str]()
+        for name, count in taken:
+            totals[name] += count
+        return {step: totals[name] // shares[name] for step, name in names.items()}
 
     @cached_property
     def estimate(self) -> Estimate:

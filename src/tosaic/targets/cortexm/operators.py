@@ -317,6 +317,7 @@ def scaled(e: Expr, multiplier: int, shift: int, is_double: bool = False) -> Exp
                 code = "({0} + {1}) >> {2}"
                 return Apply(code, (e, Imm(1 << down - 1), Imm(down)), "int32_t", *ends)
             return Apply("tk_round_shift({0}, {1})", (e, Imm(down)), "int32_t", *ends)
-    return Apply(
-        "tk_rescale({0}, {1}, {2})", (e, Imm(multiplier), Imm(shift)), "int32_t", *ends, cost=2
-    )
+    room = 31 - max(0, 32 - shift)
+    is_narrow = e.ctype == "int32_t" and -(1 << room) <= e.low and e.high < 1 << room
+    code = f"tk_rescale{'32' if is_narrow else ''}({{0}}, {{1}}, {{2}})"
+    return Apply(code, (e, Imm(multiplier), Imm(shift)), "int32_t", *ends, cost=2)

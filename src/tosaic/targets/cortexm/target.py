@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -14,11 +14,12 @@ from tosaic.errors import InvalidInput
 from tosaic.files.whole import write_together
 from tosaic.ir.graph import Array, Graph
 from tosaic.ir.traits import Traits
-from tosaic.lowering.target import Format, Target
+from tosaic.lowering.target import Format, Target, options_of
 from tosaic.spec.env import Env
 from tosaic.targets.cortexm.blob import Blob
 from tosaic.targets.cortexm.constraints import constraint
 from tosaic.targets.cortexm.cores import CORES, Core
+from tosaic.targets.cortexm.dataflow import TOLD, check_dataflow
 from tosaic.targets.cortexm.delegate import Network, compile_graph
 from tosaic.targets.cortexm.doctor import doctor
 from tosaic.targets.cortexm.program import State
@@ -62,11 +63,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
             f"the scratch memory of {name} is its arena: max_arena_bytes limits it "
             "(-O max_arena_bytes=64K on the command line)"
         )
-    names = [each.name for each in fields(Options)]
-    for option in given:
-        if option not in names:
-            raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(names)}")
-    options = Options(**{key: _parsed(key, v) for key, v in given.items() if v is not None})
+    options = options_of(name, Options, {key: _parsed(key, v) for key, v in given.items()})
     core = CORES[name]
     _check(options, core)
     env = Env.parse(_FLOATS if options.floats else _INTEGERS)
@@ -126,6 +123,9 @@ def _emit(
         tuple(options.memories.items()), states, options.max_arena_bytes, options.weights,
     )  # fmt: skip
     made.check_limits(options.max_arena_bytes, options.max_flash_bytes)
+    if options.check:
+        check_dataflow(made.program, made.plan)
+        made.checks.append(TOLD)
     return made
 
 

@@ -13,7 +13,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from functools import cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -157,7 +156,7 @@ class _Walk:
 
     def _view(self, block: Block) -> Labels:
         """The labels of a block."""
-        run, outer = _merged(self._bounded(block))
+        run, outer = self._bounded(block).merged
         if block.region == self.constants:
             first = -1 - block.span.start // self.unit
             if outer:  # which of them it is does not matter but for weights
@@ -204,7 +203,7 @@ class _Walk:
             layout = _layout(output.map, op)
             is_known = operation.kind != "POOL" or not layout.is_linear  # not halves of elements
             label = self._label(op, layout if is_known else None, copied)
-            for block in output.map.exact():
+            for block in output.map.exact:
                 self._view(block)[...] = label
         elif output.chain is not None:
             copied = self._sources(read) if moves else frozenset()
@@ -215,7 +214,7 @@ class _Walk:
         read: set[int] = set()
         if operand.chain is not None:
             read.add(self.chains.get(operand.chain, _UNWRITTEN))
-        for block in operand.map.exact() if operand.map is not None else ():
+        for block in operand.map.exact if operand.map is not None else ():
             read.update(self._labels(block))
         for label in read:
             self._verify(label, op, operand.map, moves)
@@ -300,6 +299,7 @@ class _Producers:
 
     def __init__(self, graph: Graph, active: set[Op]) -> None:
         self.active = active
+        self.read: dict[Op, frozenset[Source]] = {}
         self.known: dict[Value, frozenset[Source]] = {v: frozenset([v]) for v in graph.inputs}
         for op in graph.ops:
             for out in op.outs:
@@ -318,7 +318,9 @@ class _Producers:
 
     def of(self, op: Op) -> frozenset[Source]:
         """Where what the commands of an operator read may come from: its own inner values, too."""
-        return self._read_by(op) | {op}
+        if op not in self.read:
+            self.read[op] = self._read_by(op) | {op}
+        return self.read[op]
 
 
 def _with_origins(
@@ -347,32 +349,16 @@ def _blocks(step: Step) -> Iterator[Block]:
     output = operation.output
     for stored in (*(operand.map for operand in operation.inputs), output.map):
         if stored is not None:
-            yield from stored.exact()
+            yield from stored.exact
     yield from operation.coded.weights if operation.coded is not None else ()
     yield from operation.scales
     if output.lookup is not None:
         yield table_block(output.lookup)
 
 
-@cache
-def _merged(block: Block) -> tuple[int, tuple[tuple[int, int], ...]]:
-    """Bytes that lie together, and sizes and strides of what is outside of them."""
-    run, outer = block.element, list[tuple[int, int]]()
-    for size, stride in zip(reversed(block.sizes), reversed(block.strides)):
-        if size == 1:
-            continue
-        if not outer and stride == run:
-            run *= size
-        elif outer and stride == outer[0][0] * outer[0][1]:
-            outer[0] = (size * outer[0][0], outer[0][1])
-        else:
-            outer.insert(0, (size, stride))
-    return run, tuple(outer)
-
-
 def _steps(block: Block) -> Iterator[int]:
     """Numbers that are multiples of the bytes of a label."""
-    run, outer = _merged(block)
+    run, outer = block.merged
     yield block.start
     yield run
     for _, stride in outer:

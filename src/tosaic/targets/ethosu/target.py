@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -11,7 +12,7 @@ from tosaic.errors import InvalidInput
 from tosaic.interp.minimize import copy_graph
 from tosaic.ir.graph import Array, Graph
 from tosaic.ir.traits import Traits
-from tosaic.lowering.target import Target
+from tosaic.lowering.target import HostCost, Target, options_of
 from tosaic.spec.env import Env
 from tosaic.targets.ethosu import ACCELERATORS, FAMILY
 from tosaic.targets.ethosu.check import Fault
@@ -40,6 +41,14 @@ _NPU = Traits(
 # of a recurrent layer are nothing.
 _U85 = replace(_NPU, matmul="transposes", steps_at_once=8, steps_a_call=4)
 _TRAITS = {"u55": _NPU, "u65": _NPU, "u85": _U85}
+# ExecuTorch's portable kernels on a Cortex-M at the clock of the NPU: a call, with a margin for a
+# kernel that the image must have, then a loop that copies rows by the byte, or elements.
+_ROWS = HostCost(10_000, byte=2.0)
+_ELEMENTS = HostCost(10_000, element=20.0)
+_HOST_COSTS = {
+    "aten.embedding.default": _ROWS, "aten.index_select.default": _ROWS,
+    "aten.index.Tensor": _ELEMENTS, "aten.gather.default": _ELEMENTS,
+}  # fmt: skip
 _ADVICE = (
     ("Vela",
      "Vela does not take this form though the target should: another shape, stride or order of "
@@ -55,17 +64,19 @@ class Options:
     ``check`` compares the stream with its graph before anybody gets it; False leaves that out.
     ``unroll`` is how many steps of a recurrence a stream computes, which the host calls again and
     again: a number that the number of steps is a multiple of, True for all, False for a few. By
-    itself, all of a short recurrence, and a few of a long one.
+    itself, all of a short recurrence, and a few of a long one. With ``all_on_npu`` lookups of
+    tables that the host is faster at stay on the NPU.
     """
 
     system_config: str = ""
     memory_mode: str = ""
-    vela_ini: str = ""
+    vela_ini: str | os.PathLike[str] = ""
     vela_flags: str | tuple[str, ...] = ()
     max_scratch_bytes: int = 0
     max_flash_bytes: int = 0
     check: bool = True
     unroll: bool | int | None = None
+    all_on_npu: bool = False
 
 
 def family(accelerator: str) -> str:
@@ -85,6 +96,7 @@ def _target(name: str) -> Target:
         verdict=partial(_verdict, name), about=FAMILY.names[name],
         options=dict(zip(("system_config", "memory_mode"), defaults)),
         packages={"ethos-u-vela": "ethos-u-vela"}, peak_macs=macs * cores, advice=_ADVICE,
+        host_costs=_HOST_COSTS,
     )  # fmt: skip
 
 
@@ -96,11 +108,9 @@ def _verdict(name: str, *given: Any) -> Any:
 
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
     """A target with options by their names; InvalidInput if Vela's configuration has no such."""
-    names = [field.name for field in fields(Options)]
-    for option in given:
-        if option not in names:
-            raise InvalidInput(f"{name} has no option {option!r}; it has {', '.join(names)}")
-    options = Options(**{key: value for key, value in given.items() if value is not None})
+    options = options_of(name, Options, given)
+    if min(options.max_scratch_bytes, options.max_flash_bytes) < 0:
+        raise InvalidInput("max_scratch_bytes and max_flash_bytes are bytes, and 0 is no limit")
     flags = options.vela_flags
     config = VelaConfig(
         name, options.system_config, options.memory_mode, str(options.vela_ini),
@@ -121,6 +131,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
         known, emit=emit, traits=traits, judge=partial(judge, config, known.env),
         constraints=(*known.constraints, *more), check=options.check,
         options={**known.options, **{k: v for k, v in given.items() if v is not None}},
+        host_costs={} if options.all_on_npu else known.host_costs,
     )  # fmt: skip
 
 

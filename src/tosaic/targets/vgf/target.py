@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.traits import Traits
 from tosaic.ir.verify import verify
-from tosaic.lowering.target import Compiled, Estimate, Format, Target
+from tosaic.lowering.target import Compiled, Estimate, Format, Target, options_of
 from tosaic.spec.env import Env, everything
 from tosaic.targets.vgf import FAMILY
 from tosaic.targets.vgf.beside import sample as cpp_sample
@@ -45,9 +45,9 @@ class Options:
 
     ``spec`` is a TOSA specification with less than the converter takes. ``device`` is "lavapipe"
     with the emulation layers, "system" for the driver as it is installed, or an ICD's manifest.
-    ``check`` compares float graphs with PyTorch on the example. ``widen`` computes in fp32 what the
-    emulation rounds towards zero in bf16, or sums in fp16. ``profile`` runs each graph on the
-    device once it is compiled, and the report has milliseconds by module and line.
+    ``check`` compares float graphs with PyTorch on the example. ``widen`` computes in fp32 what
+    fp16 and bf16 store. ``profile`` runs each graph on the device once it is compiled, and the
+    report has milliseconds by module and line.
     """
 
     spec: str = SPEC
@@ -186,11 +186,7 @@ _TARGET = Target(
 
 def with_options(given: Mapping[str, Any]) -> Target:
     """The target with options by their names; InvalidInput if there is no such."""
-    names = [each.name for each in fields(Options)]
-    for option in given:
-        if option not in names:
-            raise InvalidInput(f"vgf has no option {option!r}; it has {', '.join(names)}")
-    options = Options(**{key: value for key, value in given.items() if value is not None})
+    options = options_of("vgf", Options, given)
     env = Env.parse(options.spec)
     beyond = env.features - _TARGET.env.features
     if beyond or env.version != _TARGET.env.version:

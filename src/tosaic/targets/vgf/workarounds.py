@@ -2,22 +2,34 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import numpy as np
 
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Value
-from tosaic.spec.dtypes import BF16, F16, F32
+from tosaic.spec.dtypes import F16, F32
 from tosaic.spec.env import everything
 from tosaic.targets.vgf.readback import known_outputs
+from tosaic.targets.vgf.widen import widen as in_fp32
+
+Forms = tuple[tuple[Callable[[Op], bool], Callable[[Builder, Op], Value]], ...]
 
 
 def work_around(graph: Graph, widen: bool = True) -> None:
-    """Change a graph in place; what it computes stays the same.
+    """Change a graph in place; what it computes stays the same, or is rounded less often.
 
-    With ``widen`` what the emulation rounds towards zero, or sums in 16 bits, is computed in fp32.
+    With ``widen`` what has 16 bits of floating point is computed in fp32.
     """
     _write_zeros(graph)
-    forms = (*_FORMS, (_is_inexact, _in_f32)) if widen else _FORMS
+    _take_forms(graph, _FORMS)
+    if widen:
+        in_fp32(graph)
+    else:
+        _take_forms(graph, _NARROW_FORMS)
+
+
+def _take_forms(graph: Graph, forms: Forms) -> None:
     if not any(applies(op) for op in graph.ops for applies, _ in forms):
         return
     kept, graph.ops = graph.ops, []
@@ -56,25 +68,9 @@ def _loses_infinity(op: Op) -> bool:
     return op.name == "MAX_POOL2D" and op.ins[0].dtype is F16
 
 
-def _is_inexact(op: Op) -> bool:
-    """An operator of fp16 or bf16 that the emulation does not round to the nearest number."""
-    return bool(op.outs) and op.name in _INEXACT.get(op.outs[0].dtype, ())
-
-
 def _in_f32(b: Builder, op: Op) -> Value:
     """The same of wider floats, which hold every number of 16 bits: casts to them are exact."""
-    ins = [_widened(b, value) for value in op.ins]
-    attrs = {**op.attrs, **({"acc_type": F32} if "acc_type" in op.attrs else {})}
-    return b.CAST(b.op(op.name, *ins, **attrs), out=op.outs[0].dtype)
-
-
-def _widened(b: Builder, value: Value) -> Value:
-    """A value in fp32. Weights stay as they are in the file, which has half as many bytes then."""
-    if not value.dtype.is_float:
-        return value
-    if value.is_const and value.const is not None and value.type.size == 1:
-        return b.const(value.const.array.astype(np.float32), F32)
-    return b.CAST(value, out=F32)
+    return b.CAST(b.op(op.name, b.CAST(op.ins[0], out=F32), **op.attrs), out=op.outs[0].dtype)
 
 
 def _is_zero(value: Value) -> bool:
@@ -100,11 +96,5 @@ def _product_with_zero(b: Builder, op: Op) -> Value:
     return b.MUL(b.SUB(x, x), signed, op.ins[2])
 
 
-_FUNCTIONS = ("COS", "ERF", "EXP", "LOG", "POW", "RSQRT", "SIGMOID", "SIN", "TANH")
-_SUMS = ("REDUCE_PRODUCT", "REDUCE_SUM", "RESIZE")
-_INEXACT = {
-    F16: {*_FUNCTIONS, *_SUMS, "MATMUL"},
-    BF16: {*_FUNCTIONS, *_SUMS, "AVG_POOL2D", "CONV2D", "CONV3D", "DEPTHWISE_CONV2D", "RECIPROCAL",
-           "TRANSPOSE_CONV2D"},
-}  # fmt: skip
-_FORMS = ((_loses_infinity, _in_f32), (_drops_operand, _product_with_zero))
+_FORMS: Forms = ((_drops_operand, _product_with_zero),)
+_NARROW_FORMS: Forms = ((_loses_infinity, _in_f32),)

@@ -47,12 +47,35 @@
 #define TK_SHARED static
 #endif
 
+/* An address that the compiler does not know. GCC 12 may compute with the address of a symbol until
+ * a pointer looks like 0 to it, and drops functions that read there as if they had no effect. */
+TK_HOT const uint8_t *tk_opaque(const uint8_t *p)
+{
+#if defined(__GNUC__)
+    __asm__("" : "+r"(p));
+#endif
+    return p;
+}
+
 TK_HOT int32_t tk_min(int32_t a, int32_t b) { return a < b ? a : b; }
 
 TK_HOT int32_t tk_max(int32_t a, int32_t b) { return a > b ? a : b; }
 
+/* Literal limits of 8 and 16 bits are one instruction where a core has it. */
 TK_HOT int32_t tk_clamp(int32_t v, int32_t low, int32_t high)
 {
+#if defined(__ARM_FEATURE_SAT) && !TK_MVE
+    if (__builtin_constant_p(low) && __builtin_constant_p(high)) {
+        if (low == -32768 && high == 32767) {
+            __asm__("ssat %0, #16, %1" : "=r"(v) : "r"(v));
+            return v;
+        }
+        if (low == -128 && high == 127) {
+            __asm__("ssat %0, #8, %1" : "=r"(v) : "r"(v));
+            return v;
+        }
+    }
+#endif
     return v < low ? low : v > high ? high : v;
 }
 
@@ -74,6 +97,28 @@ TK_HOT int64_t tk_load64(const void *p)
 TK_HOT int32_t tk_rescale(int64_t v, int32_t multiplier, int32_t shift)
 {
     return (int32_t)((v * multiplier + ((int64_t)1 << (shift - 1))) >> shift);
+}
+
+/* The same of a number that may be shifted to the left by what the shift lacks of 32: the high word
+ * of the product is all that is needed. */
+TK_HOT int32_t tk_rescale32(int32_t v, int32_t multiplier, int32_t shift)
+{
+    if (shift > 32) {
+        const int32_t half = (int32_t)1 << (shift - 33);
+#if TK_DSP && !TK_MVE
+        __asm__("smmla %0, %1, %2, %3" : "=r"(v) : "r"(v), "r"(multiplier), "r"(half));
+        return v >> (shift - 32);
+#else
+        return ((int32_t)(((int64_t)v * multiplier) >> 32) + half) >> (shift - 32);
+#endif
+    }
+    v = (int32_t)((uint32_t)v << (32 - shift));
+#if TK_DSP && !TK_MVE
+    __asm__("smmulr %0, %1, %2" : "=r"(v) : "r"(v), "r"(multiplier));
+    return v;
+#else
+    return (int32_t)(((int64_t)v * multiplier + ((int64_t)1 << 31)) >> 32);
+#endif
 }
 
 /* An element of 8, 16 or 32 bits; `bits` is a literal. */

@@ -99,9 +99,17 @@ TK_HOT int32_t tk_table8(int32_t v, const int8_t *table) { return table[v + 128]
 /* 512 segments of 128 steps: the high 9 bits choose one, the low 7 a place in it. */
 TK_HOT int32_t tk_table16(int32_t v, const int16_t *table)
 {
+#if TK_DSP
+    /* Both entries in one word, and both weights in another. */
+    const int32_t entries = tk_load32(table + 256 + (v >> 7)), weights = (v & 127) * 65535 + 128;
+    int32_t made;
+    __asm__("smuad %0, %1, %2" : "=r"(made) : "r"(entries), "r"(weights));
+    return made;
+#else
     const int32_t place = v + 32768;
     const int32_t base = table[place >> 7];
     return base * 128 + (table[(place >> 7) + 1] - base) * (place & 127);
+#endif
 }
 
 /* RESCALE with DOUBLE_ROUND: a shift above 31 rounds at bit 30 as well, away from zero. */

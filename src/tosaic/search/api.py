@@ -1,0 +1,264 @@
+"""Design space exploration and evaluation in Python: ``tosaic.tune`` and ``tosaic.evaluate``.
+
+The command line calls the same functions with files in place of objects. Importing this loads
+nothing: PyTorch is loaded by the first call.
+"""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tosaic.errors import InvalidInput
+from tosaic.runtime.lock import in_turn
+
+if TYPE_CHECKING:
+    from tosaic.pipeline.artifact import Artifact
+    from tosaic.search.evaluate import Evaluation
+    from tosaic.search.judge import Form, Judging
+    from tosaic.search.networks import Subject
+    from tosaic.search.store import Store
+    from tosaic.search.tasks import Done, Executor
+    from tosaic.search.tune import Sweep
+
+Place = str | os.PathLike[str]
+Several = str | Iterable[str]
+Told = Callable[[str], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Workers:
+    """Where tasks run: on so many processes or on a Ray cluster, and what is told on the way.
+
+    ``prepare`` makes functions of the user's known in a process that was not forked.
+    """
+
+    jobs: int | None = None
+    ray: str | None = None
+    journal: str = ""
+    prepare: Callable[[], None] | None = None
+    progress: Told | None = None
+
+    @contextmanager
+    def executor(self, store: Store) -> Iterator[Executor]:
+        from tosaic.search.executors import executor_for
+
+        given = (self.jobs, self.ray, self.prepare, self.journal)
+        with closing(executor_for(store.path, store.blob, *given)) as made:
+            yield made
+
+    def told(self, done: Done) -> None:
+        if self.progress is not None:
+            self.progress(done.task.name)
+
+
+@in_turn
+def tune(
+    model: Any,
+    example_inputs: Any = None,
+    *,
+    target: Several,
+    scheme: Several = (),
+    mixed: int = 3,
+    goals: Iterable[float] = (),
+    sizes: Several = (),
+    calibration: Iterable[Any] | None = None,
+    data: Any = None,
+    metric: Any = None,
+    transform: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+    limit: int | None = None,
+    db: Place = "tune.db",
+    jobs: int | None = None,
+    ray: str | None = None,
+    progress: Told | None = None,
+    **options: Any,
+) -> Sweep:
+    """Compile networks in many ways, and find those that nothing beats: the Pareto front.
+
+    ``model`` is what ``compile`` takes, or a dict of several by name: each a tuple of model,
+    example inputs and, if there is any, calibration data. Every one is compiled for each
+    ``target``, ``scheme`` (those that a target takes, unless told) and value of ``options``, such
+    as ``memory_mode=["Sram_Only", "Shared_Sram"]``; pictures also have each of ``sizes``, as
+    "96x96". ``mixed`` forms lie between int8 and int16, and one more reaches each ratio, in
+    decibels, of ``goals``.
+
+    Points are judged by the signal-to-noise ratio on the calibration data, or by ``metric`` on
+    ``data``, as ``evaluate`` has them. All results are in the file ``db``: the same call goes on
+    after an interruption. The result prints as a table; ``front`` and ``rows`` are the points, and
+    ``save`` writes a page, JSON or CSV.
+    """
+    if isinstance(model, Mapping):
+        subjects = {str(name): _subject(str(name), given) for name, given in model.items()}
+        if example_inputs is not None or calibration is not None:
+            raise InvalidInput(
+                "a dict of models has their inputs and calibration data in it: give each as "
+                "(model, example_inputs, calibration)"
+            )
+    elif example_inputs is None:
+        raise InvalidInput("give the example inputs of the model")
+    else:
+        name = getattr(model, "_get_name", lambda: "model")()
+        subjects = {name: _subject(name, (model, example_inputs, calibration))}
+    return run_tune(
+        subjects, {"target": target, "scheme": scheme, "sizes": sizes}, options, mixed,
+        tuple(goals), judging_of(data, metric, transform, decode, "sqnr"),
+        None if data is None else _stream(data), limit, db, Workers(jobs, ray, progress=progress),
+    )  # fmt: skip
+
+
+def _subject(name: str, given: Any) -> Subject:
+    from tosaic.search.networks import Subject
+
+    if not isinstance(given, tuple) or not 2 <= len(given) <= 3:
+        raise InvalidInput(f"'{name}' is no tuple of a model, example inputs and calibration data")
+    return Subject(*given)
+
+
+def run_tune(
+    subjects: Mapping[str, Subject], words: Mapping[str, Several], options: Mapping[str, Any],
+    mixed: int, goals: tuple[float, ...], judging: Judging, stream: Any, limit: int | None,
+    db: Place, workers: Workers,
+) -> Sweep:  # fmt: skip
+    """A sweep over subjects by name."""
+    from tosaic.quant.schemes import scheme_of
+    from tosaic.search.judge import FLOAT
+    from tosaic.search.networks import networks_of
+    from tosaic.search.store import Store
+    from tosaic.search.tune import Space, run_sweep
+
+    _check_limit(limit)
+    if mixed < 0:
+        raise InvalidInput("mixed is a number of forms, at least 0")
+    several = {name: _texts(name, value) for name, value in words.items()}
+    for name in several["scheme"]:
+        if name != FLOAT:
+            scheme_of(name)  # which refuses what it does not know
+    chosen = {name: _values(value) for name, value in options.items()}
+    with closing(Store(db)) as store, workers.executor(store) as executor:
+        networks = tuple(
+            network
+            for name, subject in subjects.items()
+            for network in networks_of(store, name, subject, several["sizes"])
+        )
+        space = Space(networks, several["target"], chosen, several["scheme"], mixed, goals)
+        return run_sweep(store, executor, space, judging, stream, limit, told=workers.told)
+
+
+@in_turn
+def evaluate(
+    model: Any,
+    example_inputs: Any = None,
+    artifacts: Artifact | Mapping[str, Artifact] | None = None,
+    *,
+    data: Any,
+    metric: Any = "top1",
+    engine: Several = (),
+    transform: Callable[[Any], Any] | None = None,
+    decode: Callable[[Any], Any] | None = None,
+    limit: int | None = None,
+    device: str | None = None,
+    db: Place | None = None,
+    jobs: int | None = None,
+    ray: str | None = None,
+    progress: Told | None = None,
+) -> Evaluation:
+    """Judge a model and what it was compiled to on a data set, in one pass over it.
+
+    ``artifacts`` is one, or several by name; with the result of ``tune`` as the ``model``, they are
+    all of its points. ``data`` is an iterable of pairs of an input and a label or a function that
+    gives one, a folder, ``.tar`` shards or ``hf:name:split``; it may be larger than memory.
+    ``metric`` is "top1", "top5", "map", "map50", "wer", "sqnr", or a function of one output and its
+    label. ``transform`` makes the model's inputs of a picture's pixels, or of what an iterable
+    gives, ``decode`` what the metric reads of an output.
+
+    Each ``engine`` runs all artifacts: "tosa", or one of the target's own, which is the default.
+    ``device="cuda"`` is where the interpreter runs. With the file ``db`` an evaluation goes on
+    after an interruption. The result prints as a table with intervals of 95 % confidence;
+    ``scores`` and ``disagreements`` hold the same, and ``save`` writes a page, JSON or CSV.
+    """
+    from tosaic.search.networks import forms_of, forms_of_sweep
+    from tosaic.search.tune import Sweep
+
+    engines = _texts("engine", engine)
+    judging, stream = judging_of(data, metric, transform, decode, "top1"), _stream(data)
+    workers = Workers(jobs, ray, progress=progress)
+    if isinstance(model, Sweep):
+        if artifacts is not None or db is not None:
+            raise InvalidInput("a sweep has its artifacts, and a file that keeps the results")
+        return run_evaluate(
+            lambda store: forms_of_sweep(store, engines, device),
+            judging, stream, limit, model.database, True, device, workers,
+        )  # fmt: skip
+    if example_inputs is None or not artifacts:
+        raise InvalidInput("give the example inputs of the model, and what it was compiled to")
+    named = artifacts if isinstance(artifacts, Mapping) else {"": artifacts}
+    return run_evaluate(
+        lambda store: forms_of(store, model, example_inputs, named, engines, device),
+        judging, stream, limit, db, False, device, workers,
+    )  # fmt: skip
+
+
+def run_evaluate(
+    make: Callable[[Store], list[Form]], judging: Judging, stream: Any, limit: int | None,
+    db: Place | None, must_exist: bool, device: str | None, workers: Workers,
+) -> Evaluation:  # fmt: skip
+    """What ``make`` puts into a store, judged on a stream."""
+    from tosaic.search.evaluate import evaluate as judged
+    from tosaic.search.store import Store
+
+    _check_limit(limit)
+    with ExitStack() as opened:
+        if db is None:
+            db = Path(opened.enter_context(tempfile.TemporaryDirectory())) / "results.db"
+        store = opened.enter_context(closing(Store(db, must_exist)))
+        forms = make(store)
+        if device and workers.jobs is None:  # one process has the device
+            workers = replace(workers, jobs=1)
+        executor = opened.enter_context(workers.executor(store))
+        found = judged(store, executor, stream, forms, judging, limit, workers.told)
+    problem = next((score.problem for score in found.scores if score.problem), "")
+    if problem and all(score.problem for score in found.scores):
+        raise InvalidInput(problem)
+    return found
+
+
+def judging_of(data: Any, metric: Any, transform: Any, decode: Any, otherwise: str) -> Judging:
+    """How forms are judged: with labelled data by classes, without by what ``otherwise`` is."""
+    from tosaic.search.functions import own
+    from tosaic.search.judge import Judging as Made
+    from tosaic.search.metrics import metric_of
+
+    judged = metric_of(metric if metric is not None else "top1" if data is not None else otherwise)
+    if data is None and not judged.is_relative:
+        raise InvalidInput(f"{judged.name} needs a labelled data set: give it with data")
+    return Made(judged, own(transform), own(decode))
+
+
+def _stream(data: Any) -> Any:
+    from tosaic.search.datasets import stream_of
+
+    return stream_of(data)
+
+
+def _check_limit(limit: int | None) -> None:
+    if limit is not None and limit < 1:
+        raise InvalidInput("the limit is at least 1")
+
+
+def _texts(name: str, value: Any) -> tuple[str, ...]:
+    """One name or several; a text may have several, as on the command line."""
+    texts = list(value) if isinstance(value, Iterable) and not isinstance(value, str) else [value]
+    if any(not isinstance(text, str) for text in texts):
+        raise InvalidInput(f"{name} is a text, or several")
+    parts = [part.strip() for text in texts for part in text.split(",")]
+    return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _values(value: Any) -> tuple[Any, ...]:
+    return tuple(value) if isinstance(value, (list, tuple, set, frozenset)) else (value,)

@@ -1,0 +1,1 @@
+"""Networks in the manner of published architectures, small, with drawn statistics."""
