@@ -14,7 +14,7 @@ from tosaic.errors import Unpredictable
 from tosaic.interp.device import placed
 from tosaic.interp.kernel import TORCH, Context, Run, kernel
 from tosaic.interp.operands import specialise
-from tosaic.ir.graph import Op
+from tosaic.ir.graph import Array, Op
 from tosaic.spec import dtypes as d
 from tosaic.spec.table import ENUMS
 
@@ -76,8 +76,11 @@ def cast_from(op: Op, context: Context) -> Run:
 
 @kernel("CAST_TO_BLOCK_SCALED")
 def cast_to(op: Op, context: Context) -> Run:
+    return _to_blocks(op.outs[0].dtype, _block(op))
+
+
+def _to_blocks(kind: d.DType, size: int) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """The least scale in which the largest of a block rounds to a number of the type."""
-    kind, size = op.outs[0].dtype, _block(op)
     rounded = _rounding(kind)
     most_bits = _LARGEST[kind] / 2 ** _TOP[kind] * (1 << _MANTISSA[kind])
 
@@ -93,6 +96,20 @@ def cast_to(op: Op, context: Context) -> Run:
         return rounded(scaled.flatten(-2).reshape(x.shape)), code.to(torch.uint8).view(torch.int8)
 
     return run
+
+
+def block_constant(values: Array, kind: d.DType) -> tuple[Array, Array]:
+    """Data and scales of real numbers in whole blocks, as a file has them."""
+    data, scale = _to_blocks(kind, d.BLOCK)(torch.from_numpy(values.astype(np.float64)))
+    bits = data.view(torch.int8).numpy().view(np.uint8)
+    return bits.view(kind.array), scale.numpy().view(np.uint8)
+
+
+def block_rounded(x: Tensor, kind: d.DType) -> Tensor:
+    """Real numbers as a block-scaled type has them, in float64; the last block may be shorter."""
+    short = -x.shape[-1] % d.BLOCK
+    data, scale = _to_blocks(kind, d.BLOCK)(F.pad(x.double(), (0, short)))
+    return (_values(kind)(data) * _scales(scale, d.BLOCK))[..., : x.shape[-1]]
 
 
 def _rounding(kind: d.DType) -> Callable[[Tensor], Tensor]:
