@@ -92,23 +92,47 @@ def _to_blocks(kind: d.DType, size: int) -> Callable[[Tensor], tuple[Tensor, Ten
         exponent = exponent - 1 - _TOP[kind] + carries.int()
         code = torch.where(most == 0, 0, (exponent + _BIAS).clamp(0, _NAN - 1))
         code = torch.where(most.isfinite(), code, _NAN)
-        scaled = blocks * torch.exp2(_BIAS - code.double())[..., None]
-        return rounded(scaled.flatten(-2).reshape(x.shape)), code.to(torch.uint8).view(torch.int8)
+        return _in_scales(blocks, code, rounded).reshape(x.shape), _held(code)
 
     return run
 
 
+def _in_scales(blocks: Tensor, code: Tensor, rounded: Callable[[Tensor], Tensor]) -> Tensor:
+    return rounded((blocks * torch.exp2(_BIAS - code.double())[..., None]).flatten(-2))
+
+
+def _held(code: Tensor) -> Tensor:
+    return code.to(torch.uint8).view(torch.int8)
+
+
+def nearest_blocks(x: Tensor, kind: d.DType) -> tuple[Tensor, Tensor]:
+    """Data and scales of constants: of three scales a block has that of the least square error.
+
+    What a block-scaled type holds already keeps its numbers.
+    """
+    blocks = x.double().reshape(*x.shape[:-1], -1, d.BLOCK)
+    least = _code(_to_blocks(kind, d.BLOCK)(x)[1])
+    values, rounded = _values(kind), _rounding(kind)
+    best, error = least, torch.full(least.shape, torch.inf, dtype=torch.float64)
+    for offset in (0, -1, 1):
+        code = torch.where(least == _NAN, _NAN, (least + offset).clamp(0, _NAN - 1))
+        real = values(_in_scales(blocks, code, rounded)) * _scales(_held(code), d.BLOCK)
+        own = (real.reshape(blocks.shape) - blocks).square().sum(-1)
+        best, error = torch.where(own < error, code, best), torch.minimum(own, error)
+    return _in_scales(blocks, best, rounded).reshape(x.shape), _held(best)
+
+
 def block_constant(values: Array, kind: d.DType) -> tuple[Array, Array]:
     """Data and scales of real numbers in whole blocks, as a file has them."""
-    data, scale = _to_blocks(kind, d.BLOCK)(torch.from_numpy(values.astype(np.float64)))
+    data, scale = nearest_blocks(torch.from_numpy(values.astype(np.float64)), kind)
     bits = data.view(torch.int8).numpy().view(np.uint8)
     return bits.view(kind.array), scale.numpy().view(np.uint8)
 
 
-def block_rounded(x: Tensor, kind: d.DType) -> Tensor:
+def block_rounded(x: Tensor, kind: d.DType, constant: bool = False) -> Tensor:
     """Real numbers as a block-scaled type has them, in float64; the last block may be shorter."""
-    short = -x.shape[-1] % d.BLOCK
-    data, scale = _to_blocks(kind, d.BLOCK)(F.pad(x.double(), (0, short)))
+    whole = F.pad(x.double(), (0, -x.shape[-1] % d.BLOCK))
+    data, scale = nearest_blocks(whole, kind) if constant else _to_blocks(kind, d.BLOCK)(whole)
     return (_values(kind)(data) * _scales(scale, d.BLOCK))[..., : x.shape[-1]]
 
 

@@ -18,6 +18,7 @@ from tosaic.runtime.printed import Printed, grid
 from tosaic.spec.dtypes import fits_int4
 
 _FLOAT = "float"
+BLOCK_LAYERS = ("tosaic.mx_linear.default", "tosaic.mx_conv2d.default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +95,8 @@ class Quantization(Printed):
 
 def quantization_of(program: Program) -> Quantization | None:
     """What a program says of its quantization; None if it has none."""
-    if not any(torchapi.target_name(node) == QUANTIZE for node in program.calls):
+    names = {torchapi.target_name(node) for node in program.calls}
+    if QUANTIZE not in names and not names & set(BLOCK_LAYERS):
         return None
     return Quantization(tuple(_call(program, n) for n in program.calls if _counts(program, n)))
 
@@ -118,6 +120,8 @@ def _call(program: Program, node: fx.Node) -> QuantizedCall:
         rule, reason = choice.rule, choice.reason
         scheme = _FLOAT if choice.scheme is None else choice.scheme.name
     place = torchapi.location(node)
+    if torchapi.target_name(node) in BLOCK_LAYERS and not scheme:
+        scheme = f"mx {node.args[-1]}"  # as the model had it
     return QuantizedCall(
         node.name, torchapi.target_name(node), place.module.removeprefix("L['self']."),
         scheme or _inferred(result, weight), rule, reason, result, weight,

@@ -15,7 +15,8 @@ from tosaic.lowering.target import Target
 from tosaic.passes.engine import Call, Pass, Replacement, run, visit
 from tosaic.passes.fold_affine import linear_of_matmul
 from tosaic.passes.fold_batch_norm import LAYERS, fold_norm_into_layer
-from tosaic.passes.match import rank_of
+from tosaic.passes.fold_constants import fold_constants
+from tosaic.passes.match import rank_of, values_of
 from tosaic.quant.schemes import BlockScheme
 from tosaic.quant.selection import Schemes, check_names, choice_of
 from tosaic.spec.dtypes import BLOCK
@@ -36,7 +37,7 @@ def with_block_layers(source: Imported, schemes: Schemes, target: Target) -> Imp
         return _block_layer(node, schemes)
 
     to_blocks = Pass("block_layers", lambda part: visit(part.graph, [block_layers], LAYERS))
-    run(module, (linear_of_matmul, fold_norm_into_layer, to_blocks))
+    run(module, (fold_constants, linear_of_matmul, fold_norm_into_layer, to_blocks))
     return source.with_model(module)
 
 
@@ -44,26 +45,28 @@ def _block_layer(node: fx.Node, schemes: Schemes) -> Replacement:
     choice = choice_of(node, schemes)
     if not isinstance(choice.scheme, BlockScheme):
         return None
-    bound, name = torchapi.bound_arguments(node), torchapi.target_name(node)
-    element = choice.scheme.element.name
-    if name == "aten.linear.default":
-        node.meta[CHOICE] = choice
-        operands = (bound["input"], bound["weight"], bound["bias"], element)
-        return Call(torchapi.MX_LINEAR, operands)
+    bound, element = torchapi.bound_arguments(node), choice.scheme.element.name
     reason = _refusal(node, bound)
     node.meta[CHOICE] = choice.refused(reason) if reason else choice
-    return None if reason else _convolution(node, bound, element)
+    if reason:
+        return None
+    if torchapi.target_name(node) == "aten.linear.default":
+        operands = (bound["input"], bound["weight"], bound["bias"], element)
+        return Call(torchapi.MX_LINEAR, operands)
+    return _convolution(node, bound, element)
 
 
 def _refusal(node: fx.Node, bound: dict[str, Any]) -> str:
-    """Why a convolution stays in float; "" if it does not."""
+    """Why a layer stays in float; "" if it does not."""
+    if values_of(bound["weight"]) is None:
+        return "its weights are computed, and are rounded when the model is compiled"
     axes = rank_of(bound["weight"]) - 2
     if "transpose" in torchapi.target_name(node) or bound.get("transposed"):
         return "TOSA has no transposed convolution in block-scaled types"
     if axes == 3:
         return "TOSA has no convolution over three axes in block-scaled types"
     share = bound["weight"].meta["val"].shape[1]
-    if int(bound["groups"]) > 1 and share < BLOCK:
+    if int(bound.get("groups", 1)) > 1 and share < BLOCK:
         return f"its groups have {share} channels, and {BLOCK} of them share a scale"
     return ""
 

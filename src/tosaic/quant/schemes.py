@@ -221,8 +221,8 @@ class BlockScheme:
         missing = [name for name in ("FP", *self._extensions) if name not in has]
         if missing:
             raise InvalidInput(
-                f"the scheme {self.name} needs TOSA 1.1 with {' and '.join(missing)}, which {env} "
-                "does not have: compile for TOSA-1.1+FP+mxfp, or take another scheme"
+                f"the scheme {self.name} is for TOSA 1.1 with block-scaled types, and {env} has no "
+                f"{', '.join(missing)}: compile for TOSA-1.1+FP+mxfp, or take another scheme"
             )
 
 

@@ -118,6 +118,17 @@ def schemes_of(given: Any) -> Schemes:
     )
 
 
+def integer_schemes(given: Any) -> Schemes:
+    """The same for a quantizer, which observes and rounds to integers alone."""
+    schemes = schemes_of(given)
+    if schemes.has_blocks:
+        raise InvalidInput(
+            "block-scaled schemes (mxfp8 …) need no observers, calibration or training: give them "
+            "to tosaic.compile, for sizes that are fixed where other parts are integers"
+        )
+    return schemes
+
+
 def mark(graph: fx.Graph, schemes: Schemes) -> None:
     """Let every call know its choice.
 

@@ -28,7 +28,7 @@ _library.define(  # type: ignore[no-untyped-call]
 @torch.library.impl(_library, "mx_linear", "CompositeExplicitAutograd")
 def _linear(input: Tensor, weight: Tensor, bias: Tensor | None, element: str) -> Tensor:
     kind = dtype(element)
-    made = F.linear(block_rounded(input, kind), block_rounded(weight, kind)).float()
+    made = F.linear(block_rounded(input, kind), block_rounded(weight, kind, True)).float()
     return (made if bias is None else made + bias).to(input.dtype)
 
 
@@ -45,7 +45,7 @@ def _conv2d(
     kind = dtype(element)
     shares = input.unflatten(-3, (groups, -1))  # blocks end with their group
     x = block_rounded(shares.movedim(-3, -1), kind).movedim(-1, -3).flatten(-4, -3)
-    w = block_rounded(weight.movedim(1, -1), kind).movedim(-1, 1)
+    w = block_rounded(weight.movedim(1, -1), kind, True).movedim(-1, 1)
     more = None if bias is None else bias.double()
     made = F.conv2d(x, w, more, list(stride), list(padding), list(dilation), groups)
     return made.float().to(input.dtype)
