@@ -231,3 +231,30 @@ def test_observers_have_nothing_to_do() -> None:
     for quantize in (tosaic.quantize, tosaic.prepare_qat):
         with pytest.raises(InvalidInput, match="give them to tosaic.compile"):
             quantize(model, (x,), scheme="mxfp8")
+
+
+@pytest.mark.parametrize(("kind", "near"), [(torch.float8_e4m3fn, 60), (torch.float4_e2m1fn_x2, 20)])
+def test_what_torchao_has_converted_is_taken_as_it_is(kind: torch.dtype, near: int) -> None:
+    from torchao.prototype.mx_formats import MXDynamicActivationMXWeightConfig
+    from torchao.quantization import quantize_
+    from torchao.quantization.quantize_.common.kernel_preference import KernelPreference
+
+    model, x = linears()
+    with torch.no_grad():
+        right = model(x)
+    config = MXDynamicActivationMXWeightConfig(
+        activation_dtype=kind, weight_dtype=kind, kernel_preference=KernelPreference.EMULATED
+    )
+    model, x = model.bfloat16(), x.bfloat16()
+    quantize_(model, config)
+    with torch.no_grad():
+        theirs = model(x)
+    weight = model[0].weight
+    artifact = tosaic.compile(model, (x,), target="TOSA-1.1+FP+bf16+mxfp")
+    assert [op.name for op in artifact.graph.ops].count("MATMUL_T_BLOCK_SCALED") == 3
+    made = artifact.run(x)
+    assert decibels(theirs.float(), made.float()) > near
+    assert decibels(right, made.float()) > decibels(right, theirs.float()) - 0.5
+    assert model[0].weight is weight
+    with torch.no_grad():
+        assert torch.equal(model(x), theirs)
