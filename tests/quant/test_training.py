@@ -107,10 +107,16 @@ def test_wrong_uses_get_their_sentence() -> None:
         tosaic.quantize(converted, (x,))
 
 
-def test_int4_weights_that_are_trained_are_within_a_point_of_float_and_above_rounded_ones() -> None:
+def test_int4_weights_that_are_trained_lose_little_and_less_than_rounded_ones() -> None:
+    """By cross-entropy: of 640 pictures too few change sides to compare percents.
+
+    Seven trainings, by seed and instruction set: trained at most 1.05 of float, rounded 1.14 to
+    1.25; trained at most 0.89 of rounded.
+    """
     import qat_digits
 
     found = qat_digits.results()
-    assert found["float"] > 95
-    assert found["a8w4, trained"] >= found["float"] - 1
-    assert found["a8w4, trained"] > found["a8w4"]
+    (percent, exact), (_, rounded), (_, trained) = found.values()
+    assert percent > 95
+    assert trained < 1.12 * exact
+    assert trained < rounded

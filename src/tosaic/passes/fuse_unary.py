@@ -150,7 +150,8 @@ class Curves:
             return None
         order = _in_order(calls)
         read = {n: self.number(n) for call in calls for n in call.all_input_nodes}
-        one = {n: known.detach().reshape(()) for n, known in read.items() if known is not None}
+        one = {n: known.detach().reshape(()) for n, known in read.items()
+               if known is not None and known.numel() == 1}  # fmt: skip
         numbers = {n: k.double() if k.is_floating_point() else k for n, k in one.items()}
         given = tuple((call.args, call.kwargs) for call in order)
         return Curve(tuple(sources), tuple(order), given, numbers)

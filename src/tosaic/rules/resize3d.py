@@ -40,9 +40,7 @@ def _trilinear(
     planes = b.reshape(x, (batch, channels * depth, *x.shape[3:]))
     wide = mixed(b, planes, sizes[1:], factors[1:], 2, align_corners)
     lines = b.reshape(wide, (batch, channels, depth, sizes[1] * sizes[2]))
-    places = lines.shape[3]
-    at_corners = align_corners and places > 1
-    deep = mixed(b, lines, [sizes[0], places], [factors[0], None], 2, at_corners)
+    deep = mixed(b, lines, [sizes[0], lines.shape[3]], [factors[0], None], 2, align_corners)
     return b.reshape(deep, (batch, channels, *sizes))
 
 
@@ -51,6 +49,8 @@ _NEAR_VEC = [Sample(((1, 2, 3, 4, 5),), (None, [2.0, 2.0, 3.0]))]
 _MIX = [
     Sample(((1, 2, 3, 4, 5),), ([6, 8, 10], False)),
     Sample(((1, 2, 3, 4, 5),), ([5, 7, 9], True)),
+    Sample(((1, 2, 3, 4, 5),), ([1, 1, 1], True)),
+    Sample(((1, 2, 3, 4, 5),), ([2, 1, 1], True)),
     Sample(((2, 2, 4, 3, 5),), ([5, 7, 4], False)),
 ]
 _MIX_VEC = [Sample(((1, 2, 3, 4, 5),), (None, False, [2.0, 2.0, 2.0]))]
