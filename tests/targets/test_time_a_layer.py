@@ -75,7 +75,7 @@ def test_three_times_the_layers_take_about_three_times_as_long(name: str) -> Non
 def test_checking_a_stream_searches_no_coefficients_of_fast_kernels(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A search takes 100 µs a channel: in a network of many channels it was a third of a compile."""
+    """A search takes 100 µs a channel: with many channels it was a third of a compile."""
     searched: list[Rescale] = []
     plain = Rescale.prepare
 
