@@ -18,7 +18,8 @@ from tosaic.cli.examples import example
 PICTURE = Path(__file__).parents[1] / "docs" / "images" / "terminal.svg"
 
 
-def main() -> None:
+def drawn() -> str:
+    """The picture, of what is compiled now."""
     model, inputs, data = example("cnn")
     art = tosaic.compile(model, inputs, target="ethos-u55-128", calibration=data)
     console = Console(record=True, width=100, file=io.StringIO(), highlight=False)
@@ -28,7 +29,11 @@ def main() -> None:
     # A picture asks nothing of a network: the reader's own fixed-width font does.
     text = re.sub(r"@font-face \{.*?\}\s*", "", text, flags=re.DOTALL)
     text = re.sub(r"<!--.*?-->\s*", "", text, flags=re.DOTALL)
-    PICTURE.write_text(text.replace("Fira Code, monospace", "monospace"), encoding="utf-8")
+    return text.replace("Fira Code, monospace", "monospace")
+
+
+def main() -> None:
+    PICTURE.write_text(drawn(), encoding="utf-8")
 
 
 if __name__ == "__main__":
