@@ -5,16 +5,17 @@ from __future__ import annotations
 import copy
 from pathlib import Path
 
+import ml_dtypes
 import pytest
 import torch
 import torch.nn.functional as F
-from judges.reference import run_reference
 from torch import Tensor, nn
 from torchao.prototype.mx_formats.config import ScaleCalculationMode
 from torchao.prototype.mx_formats.constants import DTYPE_FP6_E2M3, DTYPE_FP6_E3M2
 from torchao.prototype.mx_formats.mx_tensor import to_dtype, to_mx
 
 import tosaic
+from judges.reference import run_reference
 from tosaic.errors import InvalidInput
 
 TARGET = "TOSA-1.1+FP+mxfp"
@@ -231,3 +232,35 @@ def test_observers_have_nothing_to_do() -> None:
     for quantize in (tosaic.quantize, tosaic.prepare_qat):
         with pytest.raises(InvalidInput, match="give them to tosaic.compile"):
             quantize(model, (x,), scheme="mxfp8")
+
+
+@pytest.mark.parametrize("kind", [torch.float8_e4m3fn, torch.float4_e2m1fn_x2])
+def test_what_torchao_has_converted_is_taken_as_it_is(kind: torch.dtype) -> None:
+    from torchao.prototype.mx_formats import MXDynamicActivationMXWeightConfig
+    from torchao.quantization import quantize_
+    from torchao.quantization.quantize_.common.kernel_preference import KernelPreference
+
+    model, x = linears()
+    with torch.no_grad():
+        right = model(x)
+    config = MXDynamicActivationMXWeightConfig(
+        activation_dtype=kind, weight_dtype=kind, kernel_preference=KernelPreference.EMULATED
+    )
+    model, x = model.bfloat16(), x.bfloat16()
+    quantize_(model, config)
+    with torch.no_grad():
+        theirs = model(x)
+    weight = model[0].weight
+    artifact = tosaic.compile(model, (x,), target="TOSA-1.1+FP+bf16+mxfp")
+    products = [op for op in artifact.graph.ops if op.name == "MATMUL_T_BLOCK_SCALED"]
+    for op, layer in zip(products, (model[0], model[2], model[4]), strict=True):
+        data, scale = (op.ins[i].const.array[0] for i in (2, 3))
+        if kind is torch.float4_e2m1fn_x2:
+            data = data.view(ml_dtypes.float4_e2m1fn)
+        real = data.astype(float) * (2.0 ** (scale.astype(float) - 127)).repeat(32, -1)
+        assert torch.equal(torch.from_numpy(real).float(), layer.weight.dequantize(torch.float32))
+    made = artifact.run(x)
+    assert decibels(right, made.float()) > decibels(right, theirs.float()) - 0.5
+    assert model[0].weight is weight
+    with torch.no_grad():
+        assert torch.equal(model(x), theirs)

@@ -78,9 +78,7 @@ def _real32(b: Lowering, x: Value) -> Value:
 
 
 @rule("tosaic.mx_linear.default", integers=(), why=_WHY)
-def mx_linear(
-    b: Lowering, input: Value, weight: Value, bias: Value | None, element: str
-) -> Value:
+def mx_linear(b: Lowering, input: Value, weight: Value, bias: Value | None, element: str) -> Value:
     """MATMUL_T_BLOCK_SCALED of the input's rows and the weights."""
     return _finished(b, _product(b, input, weight, d.dtype(element)), bias, input)
 

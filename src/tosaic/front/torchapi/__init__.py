@@ -2,7 +2,7 @@
 
 from tosaic.front.torchapi.forwards import in_order
 from tosaic.front.torchapi.fourier import FFT2D
-from tosaic.front.torchapi.mx import MX_CONV2D, MX_LINEAR
+from tosaic.front.torchapi.mx import ELEMENTS, MX_CONV2D, MX_LINEAR, as_block_layers
 from tosaic.front.torchapi.nodes import (
     argument_names,
     attribute,
@@ -76,6 +76,7 @@ from tosaic.front.torchapi.trees import (
 )
 
 __all__ = [
+    "ELEMENTS",
     "FFT2D",
     "MX_CONV2D",
     "MX_LINEAR",
@@ -88,6 +89,7 @@ __all__ = [
     "aliases",
     "argument_names",
     "arguments_of",
+    "as_block_layers",
     "attribute",
     "bound_arguments",
     "by_position",
