@@ -36,7 +36,7 @@ def with_block_layers(source: Imported, schemes: Schemes, target: Target) -> Imp
     def block_layers(node: fx.Node) -> Replacement:
         return _block_layer(node, schemes)
 
-    to_blocks = Pass("block_layers", lambda part: visit(part.graph, [block_layers], LAYERS))
+    to_blocks = Pass("block_layers", lambda part: visit(part.graph, [block_layers], tuple(LAYERS)))
     run(module, (fold_constants, linear_of_matmul, fold_norm_into_layer, to_blocks))
     return source.with_model(module)
 

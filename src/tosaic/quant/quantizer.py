@@ -43,9 +43,9 @@ from tosaic.quant.selection import (
     check_names,
     choices,
     integer_schemes,
+    integers_of,
     is_marked,
     mark,
-    resolved,
 )
 from tosaic.quant.shared_observers import observe_biases, share_observers
 from tosaic.quant.support import Trial, joined_sums
@@ -245,7 +245,7 @@ class TosaicQuantizer:
         """What is chosen for a call; what comes into a region is as most is."""
         choice = self._made.get(node) or node.meta.get(CHOICE)
         if choice is None and node.op == "placeholder":
-            return resolved(self.schemes.global_)
+            return integers_of(self.schemes.global_)
         if choice is not None and choice.scheme is not None and self._is_long(node):
             return SCHEMES["a16w8"]
         return None if choice is None else choice.scheme

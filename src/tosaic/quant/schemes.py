@@ -250,10 +250,8 @@ BLOCK_SCHEMES = {
 LONG = Scheme("a32w8", torch.int32, -(2**30) + 1, 2**30 - 1, torch.per_tensor_symmetric)
 
 
-def scheme_of(name: str) -> Scheme | BlockScheme:
-    """The scheme of that name."""
-    if name in BLOCK_SCHEMES:
-        return BLOCK_SCHEMES[name]
+def scheme_of(name: str) -> Scheme:
+    """The scheme of integers of that name."""
     if name not in SCHEMES:
         is_float = re.fullmatch(r"(b?fp?|b?float)\d*", str(name)) is not None
         way = "; a model in float needs no scheme and a target with FP" if is_float else ""

@@ -15,7 +15,7 @@ from tosaic.front.calls import fuses_activation
 from tosaic.front.precision import CHOICE, UNNAMED, Choice
 from tosaic.front.registry import RULES
 from tosaic.quant.annotations import ANNOTATION
-from tosaic.quant.schemes import BlockScheme, Scheme, scheme_of
+from tosaic.quant.schemes import BLOCK_SCHEMES, BlockScheme, Scheme, scheme_of
 from tosaic.spec.env import Env
 
 Part = str | Scheme | BlockScheme | None
@@ -216,7 +216,14 @@ def resolved(part: Any) -> Scheme | BlockScheme | None:
     """The scheme of a name; None for float."""
     if part is None or isinstance(part, (Scheme, BlockScheme)):
         return part
-    return scheme_of(part if isinstance(part, str) else type(part).__name__)
+    name = part if isinstance(part, str) else type(part).__name__
+    return BLOCK_SCHEMES.get(name) or scheme_of(name)
+
+
+def integers_of(part: Part) -> Scheme | None:
+    """The same where block-scaled layers are calls already, and other parts of theirs float."""
+    found = resolved(part)
+    return found if isinstance(found, Scheme) else None
 
 
 def _no_block(part: Part) -> Part:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
+from functools import partial
 
 import numpy as np
 
@@ -78,9 +79,7 @@ def _real32(b: Lowering, x: Value) -> Value:
 
 
 @rule("tosaic.mx_linear.default", integers=(), why=_WHY)
-def mx_linear(
-    b: Lowering, input: Value, weight: Value, bias: Value | None, element: str
-) -> Value:
+def mx_linear(b: Lowering, input: Value, weight: Value, bias: Value | None, element: str) -> Value:
     """MATMUL_T_BLOCK_SCALED of the input's rows and the weights."""
     return _finished(b, _product(b, input, weight, d.dtype(element)), bias, input)
 
@@ -100,13 +99,8 @@ def mx_conv2d(
         data = piece(b, x, 3, g * share, (g + 1) * share)
         own = piece(b, kernel, 0, g * count, (g + 1) * count)
         more = bias and piece(b, bias, 0, g * count, (g + 1) * count)
-        parts.append(
-            first(
-                b,
-                lambda: _whole(b, data, own, more, kind, pads, stride, dilation),
-                lambda: _by_taps(b, data, own, more, kind, pads, stride, dilation),
-            )
-        )
+        operands = b, data, own, more, kind, pads, stride, dilation
+        parts.append(first(b, partial(_whole, *operands), partial(_by_taps, *operands)))
     y = side_by_side(b, parts, 3)
     y = y if y.dtype is input.dtype else b.CAST(y, out=input.dtype)
     return channels_first(b, y, 2, input.type.rank)

@@ -77,7 +77,6 @@ from tosaic.front.torchapi.trees import (
 
 __all__ = [
     "ELEMENTS",
-    "as_block_layers",
     "FFT2D",
     "MX_CONV2D",
     "MX_LINEAR",
@@ -90,6 +89,7 @@ __all__ = [
     "aliases",
     "argument_names",
     "arguments_of",
+    "as_block_layers",
     "attribute",
     "bound_arguments",
     "by_position",

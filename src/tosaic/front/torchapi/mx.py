@@ -36,7 +36,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None, element: str) ->
     return (made if bias is None else made + bias).to(input.dtype)
 
 
-@torch.library.register_fake("tosaic::mx_linear", lib=_library)
+@torch.library.register_fake("tosaic::mx_linear", lib=_library)  # type: ignore[untyped-decorator]
 def _like_linear(input: Tensor, weight: Tensor, bias: Tensor | None, element: str) -> Tensor:
     return input.new_empty((*input.shape[:-1], weight.shape[0]))
 
@@ -47,7 +47,7 @@ def _conv2d(
     padding: Sequence[int], dilation: Sequence[int], groups: int, element: str,
 ) -> Tensor:  # fmt: skip
     kind = dtype(element)
-    shares = input.unflatten(-3, (groups, -1))  # blocks end with their group
+    shares = input.unflatten(-3, (groups, -1))  # type: ignore[no-untyped-call]  # blocks end with their group
     x = block_rounded(shares.movedim(-3, -1), kind).movedim(-1, -3).flatten(-4, -3)
     w = block_rounded(weight.movedim(1, -1), kind, True).movedim(-1, 1)
     more = None if bias is None else bias.double()
@@ -55,7 +55,7 @@ def _conv2d(
     return made.float().to(input.dtype)
 
 
-@torch.library.register_fake("tosaic::mx_conv2d", lib=_library)
+@torch.library.register_fake("tosaic::mx_conv2d", lib=_library)  # type: ignore[untyped-decorator]
 def _like_conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], groups: int, element: str,
@@ -88,7 +88,7 @@ def as_block_layers(model: torch.nn.Module) -> Iterator[None]:
         for layer, name, value in found:
             _check(layer, name, value)
             assert isinstance(layer, torch.nn.Linear)
-            real = value.dequantize(torch.float32)  # type: ignore[union-attr]
+            real = value.dequantize(torch.float32)  # type: ignore[union-attr,call-arg]
             layer._parameters[name] = torch.nn.Parameter(real, requires_grad=False)
             if value.act_quant_kwargs is not None:  # type: ignore[union-attr]
                 element = ELEMENTS[value.elem_dtype]  # type: ignore[union-attr]
