@@ -20,7 +20,6 @@ from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
 from tosaic.sim.cortexm import qemu
 from tosaic.targets.cortexm.cores import CORES
 from tosaic.targets.cortexm.host import Host
-from tosaic.targets.cortexm.memory import Storage, live_bound
 from tosaic.targets.cortexm.program import Chain
 
 needs_gcc = pytest.mark.skipif(not has_compiler(), reason="gcc is not installed")
@@ -145,10 +144,6 @@ def test_tensors_that_live_together_lie_apart() -> None:
             for b in plan.storages:
                 if a is not b and a.memory == b.memory and a.start <= b.end and b.start <= a.end:
                     assert a.offset + a.size <= b.offset or b.offset + b.size <= a.offset
-
-
-def test_the_bound_is_the_most_that_lives() -> None:
-    assert live_bound([Storage(8, 4, 0, 2), Storage(4, 4, 2, 3), Storage(8, 4, 3, 3)]) == 12
 
 
 @needs_gcc

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from itertools import product
 
 import numpy as np
 import pytest
@@ -19,11 +21,6 @@ from tosaic.spec.dtypes import I8, I16, I32, DType
 from tosaic.spec.env import everything
 
 WIDTH = 12
-
-
-@pytest.fixture(autouse=True)
-def switched_on(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tosaic.interp.plan.STATIC", True)
 
 
 class Random:
@@ -138,6 +135,64 @@ def test_random_small_graphs_equal_the_reference_model(seed: int) -> None:
                 np.testing.assert_array_equal(ours, right)
                 assert ours.dtype == right.dtype
     assert all(run._kernels is not None for run in runs(model))
+
+
+def small(build: Callable[[Builder, Value], Sequence[Value]], shape: tuple[int, ...]) -> None:
+    """A graph of one int8 input, padded to a run, beside the reference model on three inputs."""
+    b = Builder(everything(level="none"), Graph("main"))
+    x = b.input(I8, shape, "x")
+    more = widened(b, x)
+    for _ in range(8):
+        more = b.MAXIMUM(more, b.const(np.full((1,) * len(shape), -9), I32), nan_mode="PROPAGATE")
+    b.output(*build(b, x), more)
+    model = Model(b.graph)
+    assert len(runs(model)) == 1
+    for seed in range(3):
+        given = np.random.default_rng(seed).integers(-128, 128, shape).astype(np.int8)
+        for ours, right in zip(model.run(given), run_reference(write(b.graph), [given])):
+            np.testing.assert_array_equal(ours, right)
+
+
+def widened(b: Builder, x: Value) -> Value:
+    zero = b.const([-96], I8), b.const([0], I32)
+    return b.RESCALE(x, b.const([1 << 30], I32), b.const([30], I8), *zero, scale32=True,
+                     rounding_mode="SINGLE_ROUND", per_channel=False, out=I32)  # fmt: skip
+
+
+def test_reductions_of_reversed_values() -> None:
+    def build(b: Builder, x: Value) -> list[Value]:
+        made = list[Value]()
+        for turned, axis in product([b.REVERSE(x, axis=axis) for axis in (0, 1)], (0, 1)):
+            made.append(b.REDUCE_MAX(turned, axis=axis, nan_mode="PROPAGATE"))
+            made.append(b.REDUCE_MIN(turned, axis=axis, nan_mode="PROPAGATE"))
+        return made
+
+    small(build, (7, 4))
+
+
+def test_equal_functions_of_values_with_other_bounds() -> None:
+    def build(b: Builder, x: Value) -> list[Value]:
+        low = b.REVERSE(b.CLAMP(x, min_val=-9, max_val=9, nan_mode="PROPAGATE"), axis=0)
+        zero = b.const([0], I8)
+        four = b.const([1 << 30], I32), b.const([28], I8), zero, zero
+        return [b.RESCALE(v, *four, scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
+                          out=I8) for v in (low, x)]  # fmt: skip
+
+    small(build, (4, 4))
+
+
+def test_functions_of_parts_that_are_no_views_of_the_result() -> None:
+    def build(b: Builder, x: Value) -> list[Value]:
+        turned = b.TRANSPOSE(x, perms=[1, 0])
+        narrow = b.CLAMP(turned, min_val=-99, max_val=99, nan_mode="PROPAGATE")
+        flat = b.RESHAPE(b.TRANSPOSE(narrow, perms=[1, 0]), b.shape((1, 24)))
+        return [
+            narrow,
+            widened(b, flat),
+            widened(b, b.SLICE(flat, b.shape((0, 3)), b.shape((1, 9)))),
+        ]
+
+    small(build, (4, 6))
 
 
 def test_threads_share_a_model() -> None:

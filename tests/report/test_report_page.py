@@ -235,3 +235,17 @@ def test_model_explorer_gets_the_same_nodes_and_edges(mixed: Made, tmp_path: Pat
         for n in graph["nodes"] for e in n["incomingEdges"]
     ]  # fmt: skip
     assert sorted(edges) == sorted(data["edges"])
+
+
+def test_the_step_of_a_loop_costs_as_often_as_it_is_called() -> None:
+    x = torch.randn(1, 100, 8, generator=torch.Generator().manual_seed(0))
+    net = torch.nn.Sequential(torch.nn.LSTM(8, 16, batch_first=True)).eval()
+    art = tosaic.compile(net, (x,), target="ethos-u55-128", calibration=[(x,)])
+    assert any(delegate.calls == 100 for delegate in art.report.delegates)
+    data = page_of(art, "", None).data()
+    assert data["report"]["cycles"] == art.report.cycles
+    assert data["report"]["sram"] == art.report.sram
+    assert sum(n.get("macs", 0) for n in data["nodes"]) == art.report.macs >= 100 * 4 * 16 * 24
+    told = [(d.calls, made.operators) for d, made in zip(art.report.delegates, art.delegates)]
+    wanted = sum(calls * cost.cycles for calls, costs in told for cost in costs)
+    assert sum(n.get("cycles", 0) for n in data["nodes"]) == wanted > 0

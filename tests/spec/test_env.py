@@ -39,7 +39,8 @@ def test_a_specification_prints_as_it_is_written(text: str) -> None:
         ("TOSA-1.0+INT+8k", "TOSA-1.0+INT"),
         (
             "TOSA-1.1+FP+mxfp",
-            "TOSA-1.1+FP+mx+mxfp4e2m1+mxfp6e2m3+mxfp6e3m2+mxfp8e4m3+mxfp8e5m2+mxint8+mxfpconv",
+            "TOSA-1.1+FP+fp8e4m3+fp8e5m2+mx+mxfp4e2m1+mxfp6e2m3+mxfp6e3m2+mxfp8e4m3+mxfp8e5m2"
+            "+mxint8+mxfpconv",
         ),
     ],
 )

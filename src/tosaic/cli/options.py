@@ -22,7 +22,8 @@ def _targets(incomplete: str) -> list[str]:
 
 def _schemes(incomplete: str) -> list[str]:
     kinds = ("int8", "a16w8", "a8w4")
-    known = (*kinds, *(f"{kind}_per_tensor" for kind in kinds))
+    blocks = ("mxfp8", "mxfp8_e5m2", "mxfp6_e2m3", "mxfp6_e3m2", "mxfp4", "mxint8")
+    known = (*kinds, *(f"{kind}_per_tensor" for kind in kinds), *blocks)
     return [name for name in known if name.startswith(incomplete)]
 
 
@@ -66,7 +67,7 @@ Data = Annotated[
 Scheme = Annotated[
     str | None,
     typer.Option(
-        help="int8 (default), a16w8, a8w4, auto, or a .json of `tosaic tune`",
+        help="int8 (default), a16w8, a8w4, mxfp8 …, auto, or a .json of `tosaic tune`",
         autocompletion=_schemes,
     ),
 ]

@@ -14,7 +14,7 @@ from tosaic.errors import Unpredictable
 from tosaic.interp.device import placed
 from tosaic.interp.kernel import TORCH, Context, Run, kernel
 from tosaic.interp.operands import specialise
-from tosaic.ir.graph import Op
+from tosaic.ir.graph import Array, Op
 from tosaic.spec import dtypes as d
 from tosaic.spec.table import ENUMS
 
@@ -76,8 +76,11 @@ def cast_from(op: Op, context: Context) -> Run:
 
 @kernel("CAST_TO_BLOCK_SCALED")
 def cast_to(op: Op, context: Context) -> Run:
+    return _to_blocks(op.outs[0].dtype, _block(op))
+
+
+def _to_blocks(kind: d.DType, size: int) -> Callable[[Tensor], tuple[Tensor, Tensor]]:
     """The least scale in which the largest of a block rounds to a number of the type."""
-    kind, size = op.outs[0].dtype, _block(op)
     rounded = _rounding(kind)
     most_bits = _LARGEST[kind] / 2 ** _TOP[kind] * (1 << _MANTISSA[kind])
 
@@ -89,10 +92,48 @@ def cast_to(op: Op, context: Context) -> Run:
         exponent = exponent - 1 - _TOP[kind] + carries.int()
         code = torch.where(most == 0, 0, (exponent + _BIAS).clamp(0, _NAN - 1))
         code = torch.where(most.isfinite(), code, _NAN)
-        scaled = blocks * torch.exp2(_BIAS - code.double())[..., None]
-        return rounded(scaled.flatten(-2).reshape(x.shape)), code.to(torch.uint8).view(torch.int8)
+        return _in_scales(blocks, code, rounded).reshape(x.shape), _held(code)
 
     return run
+
+
+def _in_scales(blocks: Tensor, code: Tensor, rounded: Callable[[Tensor], Tensor]) -> Tensor:
+    return rounded((blocks * torch.exp2(_BIAS - code.double())[..., None]).flatten(-2))
+
+
+def _held(code: Tensor) -> Tensor:
+    return code.to(torch.uint8).view(torch.int8)
+
+
+def nearest_blocks(x: Tensor, kind: d.DType) -> tuple[Tensor, Tensor]:
+    """Data and scales of constants: of three scales a block has that of the least square error.
+
+    What a block-scaled type holds already keeps its numbers.
+    """
+    blocks = x.double().reshape(*x.shape[:-1], -1, d.BLOCK)
+    least = _code(_to_blocks(kind, d.BLOCK)(x)[1])
+    values, rounded = _values(kind), _rounding(kind)
+    best, error = least, torch.full(least.shape, torch.inf, dtype=torch.float64)
+    for offset in (0, -1, 1):
+        code = torch.where(least == _NAN, _NAN, (least + offset).clamp(0, _NAN - 1))
+        real = values(_in_scales(blocks, code, rounded)) * _scales(_held(code), d.BLOCK)
+        own = (real.reshape(blocks.shape) - blocks).square().sum(-1)
+        best, error = torch.where(own < error, code, best), torch.minimum(own, error)
+    return _in_scales(blocks, best, rounded).reshape(x.shape), _held(best)
+
+
+def block_constant(values: Array, kind: d.DType) -> tuple[Array, Array]:
+    """Data and scales of real numbers in whole blocks, as a file has them."""
+    data, scale = nearest_blocks(torch.from_numpy(values.astype(np.float64)), kind)
+    bits = data.view(torch.int8).numpy().view(np.uint8)
+    return bits.view(kind.array), scale.numpy().view(np.uint8)
+
+
+def block_rounded(x: Tensor, kind: d.DType, constant: bool = False) -> Tensor:
+    """Real numbers as a block-scaled type has them, in float64; the last block may be shorter."""
+    whole = F.pad(x.double(), (0, -x.shape[-1] % d.BLOCK))
+    data, scale = nearest_blocks(whole, kind) if constant else _to_blocks(kind, d.BLOCK)(whole)
+    return (_values(kind)(data) * _scales(scale, d.BLOCK))[..., : x.shape[-1]]
 
 
 def _rounding(kind: d.DType) -> Callable[[Tensor], Tensor]:

@@ -27,8 +27,6 @@ _RUNS: dict[str, Callable[[Group, Context, list[Value]], Run]] = {
     "rows": RowChain, "static": StaticRun,
 }  # fmt: skip
 Registers = list[Tensor | None]
-# Off: some graphs with reversed values have other results than the reference model.
-STATIC = False
 
 
 @dataclass(slots=True)
@@ -68,7 +66,7 @@ class Plan:
         taken = groups(self.graph)
         gpu = self._device != CPU  # with caches and kernels of its own
         found = in_places(self.graph, taken) if gpu else row_chains(self.graph, taken)
-        found = static_runs(found, self.context.bounds) if STATIC and not gpu else found
+        found = static_runs(found, self.context.bounds) if not gpu else found
         passing = set() if gpu else carried(self.graph, list(dict.fromkeys(taken.values())))
         uses, kept = self.graph.uses(), set(self.graph.outputs)
         self.steps: list[Step] = []

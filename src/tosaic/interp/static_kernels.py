@@ -101,12 +101,10 @@ class Static:
         out = op.outs[0]
         if op.name in VIEWS:
             x = self._array(op.ins[0])
-            self._arrays[out] = made = _view(op, x)
+            self._arrays[out] = made = self._view(op, x)
             if np.may_share_memory(made, x):
                 base, path = self._bases.get(op.ins[0], (op.ins[0], ()))
                 self._bases[out] = base, (*path, op)
-            else:
-                self._arrays[out] = self._reshaped(x, out.shape)
             return (op,)
         chain = self._chain(op)
         if chain is not None:
@@ -133,14 +131,28 @@ class Static:
             self._arrays[out] = self._unary(op, self._array(op.ins[0]))
         return (op,)
 
+    def _view(self, op: Op, x: Ints) -> Ints:
+        """An operator of ``VIEWS`` on an array: a view of it, or of a copy that each run makes."""
+        if op.name == "RESHAPE":
+            return self._reshaped(x, op.outs[0].shape)
+        if op.name == "TRANSPOSE":
+            return x.transpose(op.attrs["perms"])
+        if op.name == "REVERSE":  # copied: NumPy 2.1 reduces negative strides wrongly
+            return self._copied(np.flip(x, op.attrs["axis"]))
+        if op.name == "SLICE":
+            starts, sizes = numbers_of(op.ins[1]), op.outs[0].shape
+            return x[tuple(slice(a, a + n) for a, n in zip(starts, sizes))]
+        return x
+
     def _reshaped(self, x: Ints, shape: tuple[int, ...]) -> Ints:
         """The same elements in another shape, copied where no view has it."""
         made = x.reshape(shape)
-        if np.may_share_memory(made, x):
-            return made
+        return made if np.may_share_memory(made, x) else self._copied(x).reshape(shape)
+
+    def _copied(self, x: Ints) -> Ints:
         apart = np.zeros(x.shape, np.int64)
         self._call(np.copyto, apart, x)
-        return apart.reshape(shape)
+        return apart
 
     def _operand(self, value: Value, shape: tuple[int, ...]) -> Ints:
         return self._whole(self._array(value), shape) if value.is_const else self._array(value)
@@ -161,18 +173,20 @@ class Static:
     def _shared(self, op: Op, chain: tuple[Op, ...]) -> Ints:
         """The result of a chain; that of several parts of a value is computed of all of it."""
         base, path = self._bases.get(op.ins[0], (op.ins[0], ()))
-        key = tuple(map(self._meaning, chain))
-        if path and not base.is_const:
+        first, ends = self._meaning(op), self._context.bounds.of(op.ins[0])
+        # Kernels leave out what the bounds of their operand make needless, so these are part of it.
+        key = ends, *map(self._meaning, chain)
+        if path and not base.is_const and _within(self._context.bounds.of(base), ends):
             whole = self._array(base)
             alike = [u for v, (root, _) in self._bases.items() if root is base
-                     for u in self._uses.get(v, ()) if self._meaning(u) == key[0]]  # fmt: skip
-            readers = self._readers(base, key[0])
+                     for u in self._uses.get(v, ()) if self._meaning(u) == first]  # fmt: skip
+            readers = self._readers(base, first)
             if sum(u.outs[0].type.size for u in alike + readers) * 2 > whole.size:
                 found = self._done.get((base, key))
                 if found is None:
                     found = self._done[base, key] = self._computed(chain, whole, key)
-                for view in path:
-                    found = _view(view, found)
+                for view in path:  # what is a view of the base need not be one of the result
+                    found = self._view(view, found)
                 return found
         return self._computed(chain, self._array(op.ins[0]), key)
 
@@ -279,19 +293,6 @@ class Static:
         self._call(np.copyto, out.reshape(made.shape), made, "unsafe")
 
 
-def _view(op: Op, x: Ints) -> Ints:
-    if op.name == "RESHAPE":
-        return x.reshape(op.outs[0].shape)
-    if op.name == "TRANSPOSE":
-        return x.transpose(op.attrs["perms"])
-    if op.name == "REVERSE":
-        return np.flip(x, op.attrs["axis"])
-    if op.name == "SLICE":
-        starts, sizes = numbers_of(op.ins[1]), op.outs[0].shape
-        return x[tuple(slice(a, a + n) for a, n in zip(starts, sizes))]
-    return x
-
-
 def _rescaling(op: Op, bounds: Ends) -> list[tuple[Callable[..., Any], Any]]:
     """The least of multiplying, adding, shifting and saturating, each with its numbers."""
     multiplier, shift, (input_zp,), (output_zp,) = (numbers_of(v) for v in op.ins[1:])
@@ -313,6 +314,10 @@ def _rescaling(op: Op, bounds: Ends) -> list[tuple[Callable[..., Any], Any]]:
         (np.minimum, high, scaled.max() > high),
     ]
     return [(function, numbers) for function, numbers, needed in calls if needed]
+
+
+def _within(inner: Ends, outer: Ends) -> bool:
+    return outer[0] <= inner[0] and inner[1] <= outer[1]
 
 
 def _twos(numbers: Ints) -> Ints:

@@ -48,8 +48,20 @@ def fold_batch_norm(node: fx.Node) -> Replacement:
     norm = _constant_norm(node)
     if norm is None:
         return None
-    result = _into_layer(norm) or as_layer(norm)
-    for user in list(node.users):
+    return _in_place(norm, _into_layer(norm) or as_layer(norm))
+
+
+@node_pass(*_NORMS)
+def fold_norm_into_layer(node: fx.Node) -> Replacement:
+    """The same where there is a layer before the norm; other norms stay."""
+    norm = _constant_norm(node)
+    layer = norm and _into_layer(norm)
+    return _in_place(norm, layer) if norm and layer else None
+
+
+def _in_place(norm: Norm, result: fx.Node) -> fx.Node:
+    """What readers of a norm read instead, also those that take it out of several results."""
+    for user in list(norm.node.users):
         if torchapi.target_name(user) == "getitem":
             replace(user, result)
     return result

@@ -45,7 +45,8 @@ def import_model(
         if any(name.startswith(_OBSERVER) for name, _ in model.named_children()):
             raise InvalidInput("the model is prepared, and not converted yet: see tosaic.convert")
         examples = _beside(model, example_inputs)
-        model = torchapi.captured(model, examples, dynamic_shapes)
+        with torchapi.as_block_layers(model):
+            model = torchapi.captured(model, examples, dynamic_shapes)
     elif dynamic_shapes is not None:
         raise InvalidInput("dynamic_shapes is for an nn.Module: the program is exported already")
     if not isinstance(model, ExportedProgram):

@@ -161,6 +161,8 @@ def program_from(
     if source.is_quantized:
         if scheme is not None:
             raise InvalidInput("the model is quantized already; give it without a scheme")
+    elif scheme is not None and _in_blocks(scheme):
+        return _with_block_layers(source, example_inputs, target, scheme, calibration, io)
     elif "INT" in target.env.profiles and (scheme is not None or "FP" not in target.env.profiles):
         say("quantizing")
         from tosaic.quant.flow import quantized  # for those who quantize
@@ -184,6 +186,28 @@ def program_from(
     if source.is_quantized:
         source = on_cheapest_side(with_ends(source, ends), target)
     return program_of(source)
+
+
+def _in_blocks(scheme: Any) -> bool:
+    from tosaic.quant.selection import schemes_of
+
+    return schemes_of(scheme).has_blocks
+
+
+def _with_block_layers(
+    source: Imported, example_inputs: tuple[Any, ...], target: Target, scheme: Any,
+    calibration: Any, io: Any,
+) -> Program:  # fmt: skip
+    """Block-scaled layers first; the rest in float, or in what other schemes say."""
+    from tosaic.quant.block_layers import with_block_layers
+    from tosaic.quant.selection import schemes_of
+
+    schemes = schemes_of(scheme)
+    others = schemes.without_blocks()
+    with phase(QUANTIZE):
+        source = with_attention(source) if others is None else source
+        source = with_block_layers(source, schemes, target)
+    return program_from(source, example_inputs, target, others, calibration, io)
 
 
 def _printed(source: Imported) -> str:

@@ -18,6 +18,7 @@ from tosaic.runtime.printed import Printed, grid
 from tosaic.spec.dtypes import fits_int4
 
 _FLOAT = "float"
+BLOCK_LAYERS = ("tosaic.mx_linear.default", "tosaic.mx_conv2d.default")
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,9 +95,14 @@ class Quantization(Printed):
 
 def quantization_of(program: Program) -> Quantization | None:
     """What a program says of its quantization; None if it has none."""
-    if not any(torchapi.target_name(node) == QUANTIZE for node in program.calls):
+    if not any(map(_is_chosen, program.calls)):
         return None
     return Quantization(tuple(_call(program, n) for n in program.calls if _counts(program, n)))
+
+
+def _is_chosen(node: fx.Node) -> bool:
+    name = torchapi.target_name(node)
+    return name == QUANTIZE or name in BLOCK_LAYERS or CHOICE in node.meta
 
 
 def _counts(program: Program, node: fx.Node) -> bool:
@@ -118,10 +124,19 @@ def _call(program: Program, node: fx.Node) -> QuantizedCall:
         rule, reason = choice.rule, choice.reason
         scheme = _FLOAT if choice.scheme is None else choice.scheme.name
     place = torchapi.location(node)
+    if torchapi.target_name(node) in BLOCK_LAYERS:
+        scheme = _block_scheme(str(node.args[-1]))
     return QuantizedCall(
         node.name, torchapi.target_name(node), place.module.removeprefix("L['self']."),
         scheme or _inferred(result, weight), rule, reason, result, weight,
     )  # fmt: skip
+
+
+def _block_scheme(element: str) -> str:
+    """The scheme of a block-scaled layer, be it that the model came with it."""
+    from tosaic.quant.schemes import BLOCK_SCHEMES  # for those who quantize
+
+    return next(s.name for s in BLOCK_SCHEMES.values() if s.element.name == element)
 
 
 def _inferred(result: Integers | None, weight: Integers | None) -> str:

@@ -424,8 +424,12 @@ def macs(op: Op) -> int:
 
 
 def _of_convolution(op: Op) -> int:
-    weight = op.operand("weight").type
+    weight = op.ins[2 if op.name == "CONV2D_BLOCK_SCALED" else 1].type
     return op.outs[0].type.size * weight.size // weight.shape[0]
+
+
+def _of_matmul(op: Op) -> int:
+    return op.outs[0].type.size * op.ins[0].shape[2]
 
 
 def _of_depthwise(op: Op) -> int:
@@ -438,8 +442,8 @@ def _of_transposed(op: Op) -> int:
 
 
 _MACS: dict[str, Callable[[Op], int]] = {
-    **dict.fromkeys(("CONV2D", "CONV3D"), _of_convolution),
-    **dict.fromkeys(("MATMUL", "MATMUL_T"), lambda op: op.outs[0].type.size * op.ins[0].shape[2]),
+    **dict.fromkeys(("CONV2D", "CONV3D", "CONV2D_BLOCK_SCALED"), _of_convolution),
+    **dict.fromkeys(("MATMUL", "MATMUL_T", "MATMUL_T_BLOCK_SCALED"), _of_matmul),
     "TRANSPOSE_CONV2D": _of_transposed,
     "DEPTHWISE_CONV2D": _of_depthwise,
 }

@@ -237,8 +237,12 @@ def _see(
 
 
 def quantizes(source: Imported, target: Target, scheme: Any) -> bool:
-    """Whether the program is quantized for a target."""
+    """Whether the program is quantized for a target, which a block-scaled scheme alone is not."""
+    from tosaic.quant.selection import schemes_of  # for those who quantize
+
     has = target.env.profiles
+    if scheme is not None and schemes_of(scheme).without_blocks() is None:
+        return False
     return not source.is_quantized and "INT" in has and (scheme is not None or "FP" not in has)
 
 

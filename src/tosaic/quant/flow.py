@@ -8,7 +8,6 @@ from typing import Any
 
 import torch
 from torch import Tensor, fx
-from torch.export import ExportedProgram
 
 from tosaic.boundary.ports import Ends
 from tosaic.errors import InvalidInput
@@ -154,7 +153,6 @@ def _from_stored(
 
 def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule:
     """The program that is observed: refused calls as parts, batch norms in layers with biases."""
-    assert isinstance(source.model, ExportedProgram)
     with torch.no_grad():
         module = torchapi.module_of(source.model)
         check_parameters(module)
@@ -196,7 +194,6 @@ def given(
 def _with_state(source: Imported, data: Iterable[Any]) -> Iterator[tuple[Any, ...]]:
     """Inputs in one flat list, with the state that the inputs before them have left."""
     states = [first.clone() for _, first in source.changes.states]
-    assert isinstance(source.model, ExportedProgram)
     module = torchapi.module_of(source.model)
     for item in data:
         arguments = tuple(item) if isinstance(item, (list, tuple)) else (item,)

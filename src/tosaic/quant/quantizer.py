@@ -42,10 +42,10 @@ from tosaic.quant.selection import (
     Schemes,
     check_names,
     choices,
+    integer_schemes,
     is_marked,
     mark,
     resolved,
-    schemes_of,
 )
 from tosaic.quant.shared_observers import observe_biases, share_observers
 from tosaic.quant.support import Trial, joined_sums
@@ -79,7 +79,7 @@ class TosaicQuantizer:
         join_torchao()
         self.target = target
         self.sums_ride = not training and (target is None or target.traits.sums_ride)
-        self.schemes = schemes_of(scheme)
+        self.schemes = integer_schemes(scheme)
         if target is not None:
             self.schemes.check(target.env)
         self.training = training

@@ -192,6 +192,40 @@ def _products(
     return scales, torch.zeros(scales.shape, dtype=torch.int32)
 
 
+@dataclass(frozen=True, slots=True)
+class BlockScheme:
+    """Linear and convolution layers in a block-scaled (MX) type; everything else stays in float.
+
+    Weights are rounded when the model is compiled, activations when it runs. Blocks of 32 input
+    channels share a scale, so nothing is calibrated.
+    """
+
+    name: str
+    element: d.DType
+
+    @property
+    def _extensions(self) -> tuple[str, ...]:
+        if self.element is d.MXI8:
+            return "mx", "mxint8"
+        name = self.element.name.replace("f", "fp", 1)
+        return *((name,) if self.element.is_float else ()), "mx", f"mx{name}"
+
+    @property
+    def env(self) -> str:
+        """What a layer needs to lower to; ``mxfp`` is all block-scaled types and operators."""
+        return "+".join(("TOSA-1.1", "FP", *self._extensions, "mxfpconv"))
+
+    def check(self, env: Env) -> None:
+        """InvalidInput if a specification lacks the type."""
+        has = env.profiles | env.extensions
+        missing = [name for name in ("FP", *self._extensions) if name not in has]
+        if missing:
+            raise InvalidInput(
+                f"the scheme {self.name} is for TOSA 1.1 with block-scaled types, and {env} has no "
+                f"{', '.join(missing)}: compile for TOSA-1.1+FP+mxfp, or take another scheme"
+            )
+
+
 def _per_tensor(scheme: Scheme) -> Scheme:
     return replace(scheme, name=f"{scheme.name}_per_tensor", per_channel=False)
 
@@ -203,18 +237,29 @@ _PER_CHANNEL = (
 )
 SCHEMES = {s.name: s for s in (*_PER_CHANNEL, *map(_per_tensor, _PER_CHANNEL))}
 
+BLOCK_SCHEMES = {
+    name: BlockScheme(name, element)
+    for name, element in (
+        ("mxfp8", d.F8E4M3), ("mxfp8_e5m2", d.F8E5M2), ("mxfp6_e2m3", d.F6E2M3),
+        ("mxfp6_e3m2", d.F6E3M2), ("mxfp4", d.F4E2M1), ("mxint8", d.MXI8),
+    )
+}  # fmt: skip
+
 
 # Parts of spectra and their magnitudes: the larger bits stay free, so that 2^30.5 fits.
 LONG = Scheme("a32w8", torch.int32, -(2**30) + 1, 2**30 - 1, torch.per_tensor_symmetric)
 
 
-def scheme_of(name: str) -> Scheme:
+def scheme_of(name: str) -> Scheme | BlockScheme:
     """The scheme of that name."""
+    if name in BLOCK_SCHEMES:
+        return BLOCK_SCHEMES[name]
     if name not in SCHEMES:
         is_float = re.fullmatch(r"(b?fp?|b?float)\d*", str(name)) is not None
         way = "; a model in float needs no scheme and a target with FP" if is_float else ""
         raise InvalidInput(
-            f"there is no scheme {name!r}; there are {', '.join(SCHEMES)} and auto{way}"
+            f"there is no scheme {name!r}; there are {', '.join((*SCHEMES, *BLOCK_SCHEMES))} and "
+            f"auto{way}"
         )
     return SCHEMES[name]
 

@@ -15,10 +15,10 @@ from tosaic.front.calls import fuses_activation
 from tosaic.front.precision import CHOICE, UNNAMED, Choice
 from tosaic.front.registry import RULES
 from tosaic.quant.annotations import ANNOTATION
-from tosaic.quant.schemes import Scheme, scheme_of
+from tosaic.quant.schemes import BlockScheme, Scheme, scheme_of
 from tosaic.spec.env import Env
 
-Part = str | Scheme | None
+Part = str | Scheme | BlockScheme | None
 
 
 @runtime_checkable
@@ -78,9 +78,26 @@ class Schemes:
     @property
     def env(self) -> str:
         """A specification with what all schemes need."""
-        found = [scheme.env for part in self._parts() if (scheme := resolved(part)) is not None]
+        found = [s.env for s in map(resolved, self._parts()) if isinstance(s, Scheme)]
         names = dict.fromkeys(name for env in found or ["TOSA-1.0+INT"] for name in env.split("+"))
         return "+".join(names)
+
+    @property
+    def has_blocks(self) -> bool:
+        """Whether layers of some part are block-scaled."""
+        return any(isinstance(resolved(part), BlockScheme) for part in self._parts())
+
+    def without_blocks(self) -> Schemes | None:
+        """The same for a program whose layers are block-scaled already; None if all is float."""
+
+        def left(parts: Mapping[Any, Part]) -> dict[Any, Part]:
+            return {key: _no_block(part) for key, part in parts.items()}
+
+        made = replace(
+            self, global_=_no_block(self.global_), module_names=left(self.module_names),
+            module_types=left(self.module_types), nodes=left(self.nodes),
+        )  # fmt: skip
+        return made if any(part is not None for part in made._parts()) else None
 
     def check(self, env: Env) -> None:
         """InvalidInput if a specification lacks what one of the schemes needs."""
@@ -93,12 +110,23 @@ def schemes_of(given: Any) -> Schemes:
     """What a user gives as a scheme: a name, a scheme, or several for the parts of a model."""
     if isinstance(given, Schemes):
         return given
-    if isinstance(given, (str, Scheme)):
+    if isinstance(given, (str, Scheme, BlockScheme)):
         return Schemes(given)
     raise InvalidInput(
         f"a scheme is a name, or tosaic.Schemes(...) for the parts of a model, not "
         f"{type(given).__name__}"
     )
+
+
+def integer_schemes(given: Any) -> Schemes:
+    """The same for a quantizer, which observes and rounds to integers alone."""
+    schemes = schemes_of(given)
+    if schemes.has_blocks:
+        raise InvalidInput(
+            "block-scaled schemes (mxfp8 …) need no observers, calibration or training: give them "
+            "to tosaic.compile, for sizes that are fixed where other parts are integers"
+        )
+    return schemes
 
 
 def mark(graph: fx.Graph, schemes: Schemes) -> None:
@@ -184,11 +212,15 @@ def _moves(node: fx.Node) -> bool:
     return rule is not None and rule.policy == "SHARED"
 
 
-def resolved(part: Any) -> Scheme | None:
+def resolved(part: Any) -> Scheme | BlockScheme | None:
     """The scheme of a name; None for float."""
-    if part is None or isinstance(part, Scheme):
+    if part is None or isinstance(part, (Scheme, BlockScheme)):
         return part
     return scheme_of(part if isinstance(part, str) else type(part).__name__)
+
+
+def _no_block(part: Part) -> Part:
+    return None if isinstance(resolved(part), BlockScheme) else part
 
 
 def _is_operator(node: fx.Node, key: Any) -> bool:

@@ -190,6 +190,7 @@ class _Maker:
             at.update({value: (index, output) for output, value in enumerate(op.outs)})
         if delegates:
             self._costs(number, first)
+        self._times(self.artifact.report.delegates[number].calls, first)
         for node, value in zip(piece.outputs, graph.outputs):
             if value in at:
                 self.made[node] = at[value]
@@ -207,6 +208,12 @@ class _Maker:
             for memory, moved in cost.moved.items():
                 if moved:
                     node.moved[memory] = node.moved.get(memory, 0) + moved
+
+    def _times(self, calls: int, first: int) -> None:
+        """Costs of one inference: those of the step of a loop as often as it is called."""
+        for node in self.network.nodes[first:]:
+            node.cycles, node.macs = calls * node.cycles, calls * node.macs
+            node.moved = {memory: calls * moved for memory, moved in node.moved.items()}
 
 
 def _node(op: Op, place: str, graph: int) -> Node:

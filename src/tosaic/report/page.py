@@ -62,8 +62,8 @@ class Page:
     fall: str = ""
 
     def data(self) -> Any:
-        """The same as plain data, for JSON."""
-        return plain(self)
+        """The same as plain data, for JSON, with the report's totals of all graphs."""
+        return {**plain(self), "report": self.report.data()}
 
 
 def page_of(artifact: Artifact, title: str, comparison: Comparison | None) -> Page:

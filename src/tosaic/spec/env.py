@@ -69,8 +69,9 @@ EXTENSIONS = {
         Extension("mxfpconv", "EXT-MXFP-CONV", _FP, (1, 1)),
     )
 }
-# One word for all block-scaled formats, as ExecuTorch's users write it.
-_GROUPS = {"mxfp": frozenset(name for name in EXTENSIONS if name.startswith("mx"))}
+# One word for all block-scaled formats, as ExecuTorch's users write it; constants of 8-bit floats
+# need extensions of their own.
+_GROUPS = {"mxfp": frozenset(name for name in EXTENSIONS if name.startswith(("mx", "fp8")))}
 _ALIASES = {"variable": "var", "controlflow": "cf"}
 _FEATURE_ORDER = (*PROFILES, *EXTENSIONS)
 

@@ -2,6 +2,7 @@
 
 from tosaic.front.torchapi.forwards import in_order
 from tosaic.front.torchapi.fourier import FFT2D
+from tosaic.front.torchapi.mx import ELEMENTS, MX_CONV2D, MX_LINEAR, as_block_layers
 from tosaic.front.torchapi.nodes import (
     argument_names,
     attribute,
@@ -75,7 +76,11 @@ from tosaic.front.torchapi.trees import (
 )
 
 __all__ = [
+    "ELEMENTS",
+    "as_block_layers",
     "FFT2D",
+    "MX_CONV2D",
+    "MX_LINEAR",
     "SCAN",
     "WRITTEN_AS",
     "Effects",

@@ -13,7 +13,7 @@
   const canvas = el("canvas", { id: "sqnr", role: "img", "aria-label": "Signal-to-noise ratio by layer" });
   stage.append(canvas);
   body.append(stage);
-  const pad = { left: 68, right: 16, top: 16, bottom: 124 }, NAMES = 84;
+  const pad = { left: 68, right: 16, top: 16, bottom: 132 }, NAMES = 92;
   const finite = told.map((m) => m.layer.sqnr).filter((x) => x !== null);
   const top = Math.ceil((Math.max(20, ...finite) + 4) / 10) * 10, low = Math.min(0, Math.floor(Math.min(0, ...finite) / 10) * 10);
   const most = Math.max(0.01, ...told.map((m) => m.layer.saturation));
@@ -100,7 +100,7 @@
   body.append(el("div", { class: "scroll" }, el("table", {}, el("thead", {}, el("tr", {}, heads)), rows)));
   const hidden = layers.length - told.length;
   const ends = data.outputs.map((o) => `${o.name} ${decibels(o.sqnr)}`).join(", ");
-  body.append(el("p", { class: "hint" }, `Signal-to-noise ratio of each value against the original in float; 20 dB is an error of a tenth. ${ends ? "Outputs: " + ends + "." : ""}${hidden ? ` ${hidden} calls that only move values are left out.` : ""}`));
+  body.append(el("p", { class: "hint" }, `Signal-to-noise ratio of each value against the original in float; 20 dB is an error of a tenth. ${ends ? "Outputs: " + ends + "." : ""}${hidden ? ` ${hidden === 1 ? "1 call that only moves values is" : `${hidden} calls that only move values are`} left out.` : ""}`));
 
   // Values and what the integers cover of them.
   const seen = told.filter((m) => m.layer.values);

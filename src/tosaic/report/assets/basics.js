@@ -85,9 +85,12 @@ function weight(node) {
 }
 const lineOf = (loc) => loc && loc.file ? loc.file + ":" + loc.line : "";
 
+// What a device's costs count: cycles, or instructions of a CPU.
+const UNIT = (data.report.delegates.find((d) => d.estimate) || { estimate: { unit: "cycles" } }).estimate.unit;
+const capital = (word) => word[0].toUpperCase() + word.slice(1);
 // What to measure cost by: cycles where a device has them.
 const METRICS = [
-  ["cycles", "Cycles", (i) => i.cycles, (n) => short(n) + " cycles"],
+  ["cycles", capital(UNIT), (i) => i.cycles, (n) => `${short(n)} ${UNIT}`],
   ["traffic", "Memory traffic", (i) => i.traffic, bytes],
   ["macs", "Multiplications", (i) => i.macs, (n) => short(n)],
   ["weights", "Weights", (i) => i.weights, bytes],

@@ -39,7 +39,7 @@
   function costs(item) {
     const rows = [];
     const row = (name, value) => rows.push(el("dt", {}, name), el("dd", {}, value));
-    if (item.cycles) row("Cycles", `${whole(item.cycles)}, ${percent(item.cycles / totals.cycles)}`);
+    if (item.cycles) row(capital(UNIT), `${whole(item.cycles)}, ${percent(item.cycles / totals.cycles)}`);
     if (item.macs) row("Multiplications", short(item.macs));
     if (item.cycles && item.macs && data.peak_macs) row("Of the multipliers", percent(item.macs / item.cycles / data.peak_macs) + " used");
     for (const [memory, n] of Object.entries(item.moved)) row(memory === "tensors" ? "Reads and writes" : memory, bytes(n));

@@ -303,7 +303,7 @@ const graph = (() => {
   function tipOf(item) {
     const lines = [nameOf(item) + (item.module ? "  " + item.module : "")];
     if (item.members.length > 1) lines.push(item.members.length + " operators");
-    if (item.cycles) lines.push(whole(item.cycles) + " cycles");
+    if (item.cycles) lines.push(`${whole(item.cycles)} ${UNIT}`);
     return lines.join("\n");
   }
 

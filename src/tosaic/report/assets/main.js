@@ -13,16 +13,17 @@
   const items = views.layers.items.filter((i) => i.place !== "port" && !/^(de)?quantize$/.test(i.label));
   const inside = items.filter((i) => i.place !== "cpu").length, place = told.length ? "device" : "tosa";
   card(told.length ? "On the device" : "In TOSA graphs", percent(items.length ? inside / items.length : 0, inside === items.length ? 0 : 1), "", `${inside} of ${items.length} layers` + (data.report.delegates.length > 1 ? `, ${data.report.delegates.length} graphs` : ""), meter([[inside / Math.max(items.length, 1), `var(--${place})`], [1 - inside / Math.max(items.length, 1), "var(--cpu)"]]));
-  const cycles = sum(told.map((n) => n.cycles)), macs = sum(data.report.delegates.map((d) => d.macs));
+  const { cycles, macs } = data.report;
   if (cycles) {
-    const use = macs / cycles / (data.peak_macs || 1);
+    const use = macs / cycles / data.peak_macs;
     const clock = told[0].clock, runs = clock ? clock / cycles : 0;
     if (clock) card("Time", (1e3 * cycles / clock).toPrecision(3), "ms", `${runs >= 10 ? short(runs) : runs.toPrecision(2)} inferences a second at ${Math.round(clock / 1e6)} MHz`);
-    card("Cycles", short(cycles), "", `by ${told[0].by}'s estimate`);
-    card("Multipliers in use", percent(use, use < 0.1 ? 1 : 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
+    card(capital(UNIT), short(cycles), "", `by ${told[0].by}'s estimate`);
+    if (data.peak_macs) card("Multipliers in use", percent(use, use < 0.1 ? 1 : 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
+    else card("Multiplications", short(macs));
     const scratch = Math.max(...told.map((n) => n.scratch));
-    const sram = data.report.sram > scratch ? `; SRAM as its cache ${bytes(data.report.sram)}` : "";
-    card("Scratch memory", ...bytes(scratch).split(" "), `${whole(scratch)} bytes${sram}`);
+    const { sram } = data.report, rest = sram === scratch ? "" : ` as the cache of ${whole(scratch)} in DRAM`;
+    card("SRAM", ...bytes(sram).split(" "), `${whole(sram)} bytes${rest}`);
     const parts = {};
     for (const n of told) for (const [part, size] of Object.entries(n.flash_parts)) parts[part] = (parts[part] || 0) + size;
     card("Flash", ...bytes(sum(told.map((n) => n.flash))).split(" "), Object.entries(parts).map(([part, size]) => `${part} ${bytes(size)}`).join(", ") || "weights and constants");

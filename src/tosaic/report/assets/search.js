@@ -22,7 +22,7 @@
     input.setAttribute("aria-expanded", String(open));
     const shown = hits.slice(0, 50).map((entry, i) => el("li", { role: "option", id: "hit" + i, "aria-selected": String(i === at), onpointerdown: (event) => { event.preventDefault(); choose(i); } },
       el("i", { class: "dot", style: { background: `var(--${entry.item.place})` } }), el("span", {}, el("b", {}, entry.title), el("small", {}, entry.item.module || lineOf(entry.item.loc))),
-      el("small", {}, entry.item.cycles ? short(entry.item.cycles) + " cycles" : entry.view === "operators" ? "operator" : "")));
+      el("small", {}, entry.item.cycles ? `${short(entry.item.cycles)} ${UNIT}` : entry.view === "operators" ? "operator" : "")));
     if (open && !hits.length) shown.push(el("li", { class: "none" }, "Nothing has all of these words."));
     if (hits.length > 50) shown.push(el("li", { class: "none" }, `and ${hits.length - 50} more`));
     list.replaceChildren(...shown);

@@ -13,7 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import ToolFailed
-from tosaic.targets.cortexm.memory import Plan, Storage
+from tosaic.targets.cortexm.memory import Plan
+from tosaic.targets.cortexm.packing import Storage
 from tosaic.targets.cortexm.program import Branch, Chain, Item, Program, Step
 from tosaic.targets.cortexm.views import Buffer, View
 

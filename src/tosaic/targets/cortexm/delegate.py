@@ -22,7 +22,8 @@ from tosaic.targets.cortexm.blob import spread
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.host import Host
 from tosaic.targets.cortexm.lowering import Lowerer
-from tosaic.targets.cortexm.memory import Memories, Plan, Storage, plan
+from tosaic.targets.cortexm.memory import Memories, Plan, plan
+from tosaic.targets.cortexm.packing import Storage
 from tosaic.targets.cortexm.program import PRODUCTS, Program, State, Step, macs
 from tosaic.targets.cortexm.source import Source, Writer
 from tosaic.targets.cortexm.streaming import stream

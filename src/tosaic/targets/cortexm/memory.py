@@ -3,30 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from random import Random
+from dataclasses import dataclass
 
 from tosaic.errors import InvalidInput
+from tosaic.targets.cortexm.packing import Storage, arrange, live_bound
 from tosaic.targets.cortexm.program import Branch, Chain, Item, Loop, Program, Step
 from tosaic.targets.cortexm.views import Buffer
 
-_TRIES = 200
-
-
-@dataclass(slots=True, eq=False)
-class Storage:
-    """A place in the arena that one buffer has, or several one after another."""
-
-    size: int
-    align: int
-    start: int
-    end: int
-    buffers: list[Buffer] = field(default_factory=list)
-    offset: int = 0
-    number: int = 0
-    memory: int = 0
-    touched: int = 0  # bytes that steps read and write there
-
+_WORK = 4_000  # of a search whether one storage more fits a memory
 
 Memories = Sequence[tuple[str, int]]
 
@@ -106,7 +90,7 @@ def spread(storages: Sequence[Storage], memories: Memories) -> tuple[tuple[str, 
     for storage in sorted(storages, key=lambda s: (-s.touched / s.size, -s.size, s.start)):
         for number, (_, limit) in enumerate(memories):
             tried = [*inside[number], storage]
-            if live_bound(tried) <= limit and arrange(tried, 0, 4) <= limit:
+            if live_bound(tried) <= limit and arrange(tried, limit, _WORK) <= limit:
                 inside[number].append(storage)
                 storage.memory = number
                 break
@@ -116,9 +100,13 @@ def spread(storages: Sequence[Storage], memories: Memories) -> tuple[tuple[str, 
                 f"a tensor of {storage.size:,} bytes fits no memory beside the others ({room}); "
                 "give more, or memory='small'"
             )
-    return tuple(
-        (name, arrange(part, live_bound(part))) for (name, _), part in zip(memories, inside)
-    )
+    return tuple((name, _arranged(part, limit)) for (name, limit), part in zip(memories, inside))
+
+
+def _arranged(storages: Sequence[Storage], limit: int) -> int:
+    """Offsets at the bound, or as they were found to fit."""
+    size = arrange(storages, live_bound(storages))
+    return size if size <= limit else arrange(storages, limit, _WORK)
 
 
 class _Lives:
@@ -190,67 +178,3 @@ def _rounded(size: int) -> int:
 
 def _align(buffer: Buffer) -> int:
     return 8 if buffer.ctype == "int64_t" else 4
-
-
-def live_bound(storages: Sequence[Storage]) -> int:
-    """The most bytes that live at one time: no arena is smaller."""
-    changes: dict[int, int] = {}
-    for s in storages:
-        changes[s.start] = changes.get(s.start, 0) + s.size
-        changes[s.end + 1] = changes.get(s.end + 1, 0) - s.size
-    most = now = 0
-    for time in sorted(changes):
-        now += changes[time]
-        most = max(most, now)
-    return most
-
-
-def arrange(storages: list[Storage], bound: int, tries: int = _TRIES) -> int:
-    """Offsets for all storages; orders are tried until one meets the bound."""
-    orders = [
-        sorted(storages, key=lambda s: (-s.size, s.start)),
-        sorted(storages, key=lambda s: (s.start, -s.size)),
-        sorted(storages, key=lambda s: (-(s.end - s.start), -s.size)),
-        sorted(storages, key=lambda s: (-s.size * (s.end - s.start + 1), s.start)),
-    ]
-    best: tuple[int, list[int]] | None = None
-    tried, drawn = 0, Random(0)
-    while orders:
-        order = orders.pop(0)
-        size = _first_fit(order)
-        if best is None or size < best[0]:
-            best = size, [s.offset for s in storages]
-        if best[0] <= bound:
-            break
-        tried += 1
-        if not orders and tried < tries:
-            # What lies highest is placed before everything else; then sizes count for about.
-            high = max(order, key=lambda s: s.offset + s.size)
-            orders.append([high, *(s for s in order if s is not high)])
-        elif not orders and tried < 3 * tries:
-            about = {id(s): s.size * drawn.uniform(1.0, 1.6) for s in storages}
-            orders.append(sorted(storages, key=lambda s: -about[id(s)]))
-    if best is None:
-        return 0
-    for storage, offset in zip(storages, best[1]):
-        storage.offset = offset
-    return best[0]
-
-
-def _first_fit(order: Sequence[Storage]) -> int:
-    placed: list[Storage] = []
-    total = 0
-    for s in order:
-        offset = 0
-        for other in placed:  # by offset
-            if other.end < s.start or s.end < other.start:
-                continue
-            offset = -(-offset // s.align) * s.align
-            if offset + s.size <= other.offset:
-                break
-            offset = max(offset, other.offset + other.size)
-        s.offset = -(-offset // s.align) * s.align
-        total = max(total, s.offset + s.size)
-        place = next((i for i, o in enumerate(placed) if o.offset > s.offset), len(placed))
-        placed.insert(place, s)
-    return total

@@ -12,7 +12,8 @@ from tosaic.targets.cortexm.blob import Blob
 from tosaic.targets.cortexm.cores import Core
 from tosaic.targets.cortexm.header import header
 from tosaic.targets.cortexm.loops import NAME, literal
-from tosaic.targets.cortexm.memory import Plan, Storage
+from tosaic.targets.cortexm.memory import Plan
+from tosaic.targets.cortexm.packing import Storage
 from tosaic.targets.cortexm.program import Branch, Chain, Item, Program, Stage, State, Step
 from tosaic.targets.cortexm.views import SIZES, Buffer, View
 
