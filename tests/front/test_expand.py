@@ -9,7 +9,8 @@ import torch
 from torch import Tensor, fx, nn
 from torch.nn import functional as F
 
-import tosaic.rules  # noqa: F401  (fills the registry)
+import tosaic
+import tosaic.rules  # (fills the registry)
 from tosaic.front import torchapi
 from tosaic.front.registry import RULES
 from tosaic.passes.decompose import expand
@@ -97,3 +98,21 @@ def test_named_operators_are_expanded_though_they_are_taken() -> None:
 
 def _flat(value: Any) -> list[Tensor]:
     return list(torchapi.flatten(value)[0])
+
+
+class Contraction(nn.Module):
+    def forward(self, a: Tensor, b: Tensor) -> Tensor:
+        return torch.einsum("bik,bki->bi", a, b) + 1
+
+
+def test_a_call_that_stays_says_which_part_of_it_is_refused() -> None:
+    """An einsum in 16 bits lacks the product of matrices inside of it, not a rule of its own."""
+    torch.manual_seed(0)
+    data = [(torch.randn(1, 4, 8), torch.randn(1, 8, 4)) for _ in range(2)]
+    art = tosaic.compile(
+        Contraction(), data[0], target="ethos-u55-128", scheme="a16w8", calibration=data
+    )
+    (refused,) = art.partition.refused
+    assert refused.op == "aten.einsum.default"
+    assert refused.reason.startswith("its part aten.bmm.default: MATMUL")
+    assert "no rule" not in refused.reason

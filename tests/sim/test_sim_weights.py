@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -168,9 +170,54 @@ def test_a_stream_that_ends_velas_codec_is_refused_as_ever() -> None:
     lost = 0
     for place in range(1, 200, 12):
         damaged = bytes(stream[:place]) + bytes([stream[place] ^ 0x81]) + bytes(stream[place + 1 :])
-        if decode_weights(damaged) is None:
+        if decode_weights([damaged]) is None:
             lost += 1
             with pytest.raises(InvalidInput):
                 codec.decode(damaged, 1 << 20)
     assert lost
     assert np.array_equal(codec.decode(bytes(stream), 50_000), clean)
+
+
+@pytest.mark.parametrize("accelerator", ["ethos-u55-128", "ethos-u65-256", "ethos-u85-256"])
+def test_weights_that_are_decoded_ahead_are_those_of_a_run(
+    accelerator: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All streams that a run decodes are known before it, copies by DMA or not."""
+    rng = np.random.default_rng(3)
+    is_u85 = "u85" in accelerator  # which has standard streams for depthwise convolutions
+    op = "DEPTHWISE_CONV2D" if is_u85 else "CONV2D"
+    weights = rng.integers(-127, 128, (3, 3, 64, 1) if is_u85 else (96, 3, 3, 64)).astype(np.int8)
+    result = run_vela(conv(0, weights, op, 1, "i8"), VelaConfig(accelerator))
+    needed: dict[bytes, mlw.Weights] = {}
+
+    def decode(data: bytes, limit: int) -> mlw.Weights:
+        return needed.setdefault(data, mlw.decode(data, limit))
+
+    given = rng.integers(-128, 128, (1, 12, 12, 64)).astype(np.int8)
+    expected = ethosu.load(result, decode).run(given)
+    simulation = ethosu.load(result, decode)
+    assert needed
+    assert needed.keys() == {data for data, _ in simulation.weight_streams()}
+    monkeypatch.setattr(codec, "_FEW", 0)
+    needed.clear()
+    with codec.decoding_ahead(simulation):
+        found = simulation.run(given)
+    assert not needed, "the decoder of the simulation was asked"
+    assert all(map(np.array_equal, found, expected))
+
+
+def test_weights_are_decoded_without_the_codec_where_it_ends(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    asked: list[bytes] = []
+    stream = bytes(mlw_codec.encode(list(range(-50, 50)) * 100))
+    store = SimpleNamespace(decode=lambda data, limit: asked.append(data))
+    simulation = SimpleNamespace(
+        program=SimpleNamespace(store=store), weight_streams=lambda: [(stream, 20_000)]
+    )
+    monkeypatch.setattr(codec, "decode_weights", lambda streams: None)
+    kept = store.decode
+    with codec.decoding_ahead(cast(Any, simulation)):
+        store.decode(stream, 20_000)
+    assert asked == [stream]
+    assert store.decode is kept

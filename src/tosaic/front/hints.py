@@ -8,6 +8,7 @@ from torch import fx
 
 MARK = "tosaic.mark"
 CALL = "tosaic.call"  # the name of the exported call that a call was made of
+LACKS = "tosaic.lacks"  # which part of a call that has no rule is refused, and why
 HELD = "tosaic.held"  # whether an input of a program is one of its parameters or buffers
 
 

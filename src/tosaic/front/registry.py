@@ -10,7 +10,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
+from torch import fx
+
 from tosaic.errors import Unsupported
+from tosaic.front import torchapi
+from tosaic.front.hints import LACKS
 from tosaic.spec.dtypes import I8, I16, DType
 
 Lowered = Callable[..., Any]
@@ -105,3 +109,11 @@ def rule_of(target: str) -> Rule:
     if found is None:
         raise Unsupported(f"there is no rule for {target}")
     return found
+
+
+def rule_for(call: fx.Node) -> Rule:
+    """The rule of a call; if there is none, Unsupported says which of its parts is refused."""
+    target = torchapi.target_name(call)
+    if target not in RULES and LACKS in call.meta:
+        raise Unsupported(call.meta[LACKS])
+    return rule_of(target)

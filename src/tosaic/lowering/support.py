@@ -10,7 +10,7 @@ from torch import SymInt, Tensor, fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.registry import rule_of
+from tosaic.front.registry import rule_for
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.mask import is_mask, mask_input
 from tosaic.lowering.builder import TYPES, Lowering
@@ -71,7 +71,7 @@ class Trial:
         try:
             for call in calls:
                 b.wanted = wanted if call is calls[-1] else None
-                rule = rule_of(torchapi.target_name(call))
+                rule = rule_for(call)
                 result = known[call] = rule.lower(b, **self._arguments(b, call, known))
             for value in result if isinstance(result, (list, tuple)) else [result]:
                 if wanted is None or value is None or value.quant is None or is_mask(value):

@@ -15,7 +15,7 @@ from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE, fuses_activation, label, origin
 from tosaic.front.program import Program, from_module
-from tosaic.front.registry import RULES, rule_of
+from tosaic.front.registry import RULES, rule_for, rule_of
 from tosaic.ir.graph import Graph, Quant, Value
 from tosaic.lowering.alternatives.mask import mask_input
 from tosaic.lowering.alternatives.stepwise import segments, stepwise
@@ -125,7 +125,7 @@ class Walker:
         for operand in node.all_input_nodes:
             if operand in self.unsigned or (operand in self.codes and is_unsigned(operand)):
                 raise Unsupported(f"it reads uint8 ({label(origin(operand))}), and {ONLY_OUTSIDE}")
-        rule = rule_of(target)
+        rule = rule_for(node)
         if self._reads_codes(node):
             if rule.policy != "SHARED":
                 raise Unsupported("it computes with the integers of a quantized value themselves")

@@ -8,14 +8,14 @@ of our own making.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 from torch import fx
 
 from tosaic.front import torchapi
 from tosaic.front.functionalize import is_functional
-from tosaic.front.hints import CALL
+from tosaic.front.hints import CALL, LACKS
 from tosaic.front.precision import CHOICE
 from tosaic.ir.traits import PLAIN, Traits
 from tosaic.passes.canonicalize import canonical_overloads
@@ -29,7 +29,8 @@ _HOME = (CALL, "stack_trace", "nn_module_stack", CHOICE)
 _DEEPEST = 4  # parts of parts of parts: deeper, a call is made of things that no rule knows
 
 
-Refuses = Callable[[fx.Node], bool]
+Refuses = Callable[[fx.Node], str]
+"""Why a call is refused; nothing if it is taken."""
 
 
 def expand(
@@ -41,6 +42,7 @@ def expand(
 ) -> int:
     """Replace calls that are refused by their parts, where all of these are taken; count them.
 
+    A call that stays says in its meta data which part of it is refused, to the innermost.
     ``only`` names operators that are always replaced, since what is inside them matters.
     ``constants`` are the nodes that are known to be; parts that are join them. ``traits`` say
     how recurrent layers are written.
@@ -53,7 +55,10 @@ def expand(
         if torchapi.is_scan(node):
             continue  # of a region, which is expanded by itself
         if torchapi.target_name(node) in only or refuses(node):
+            how.lacks.clear()
             parts = _parts(node, how, _DEEPEST)
+            if parts is None and how.lacks:
+                node.meta[LACKS] = how.lacks[0]
             if parts is not None:
                 _replace(module, node, parts, how.known)
                 replaced += 1
@@ -65,11 +70,22 @@ def expand(
 
 @dataclass(frozen=True, slots=True)
 class _How:
-    """What is refused, which nodes are constants, and how recurrent layers are written."""
+    """What is refused, which nodes are constants, and how recurrent layers are written.
+
+    ``lacks`` are the sentences about parts that are refused to the last.
+    """
 
     refuses: Refuses
     known: set[fx.Node]
     traits: Traits
+    lacks: list[str] = field(default_factory=list)
+
+    def refused_part(self, part: fx.Node, node: fx.Node, why: str, count: int) -> None:
+        """Keep why a part is refused, unless something inside of it said so."""
+        if len(self.lacks) == count:
+            name = torchapi.target_name(part)
+            is_other = name != torchapi.target_name(node)
+            self.lacks.append(f"its part {name}: {why}" if is_other else why)
 
 
 def _parts(node: fx.Node, how: _How, depth: int) -> fx.GraphModule | None:
@@ -111,11 +127,12 @@ def _take(
             if not _take(body, node, (), how, depth):
                 return False
             body.recompile()
-        elif how.refuses(part):
-            if torchapi.target_name(part) == torchapi.target_name(node):
-                return False
-            inner = _parts(part, how, depth - 1)
+        elif why := how.refuses(part):
+            count, inner = len(how.lacks), None
+            if torchapi.target_name(part) != torchapi.target_name(node):
+                inner = _parts(part, how, depth - 1)
             if inner is None:
+                how.refused_part(part, node, why, count)
                 return False
             _replace(traced, part, inner, how.known)
     return True

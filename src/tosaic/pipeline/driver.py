@@ -240,8 +240,11 @@ def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
     known, own = constants(module.graph), set(module.graph.nodes)
     trial = Trial(target, known)
 
-    def refuses(node: fx.Node) -> bool:
-        return node.name in names if node in own else trial.refusal(node) is not None
+    def refuses(node: fx.Node) -> str:
+        if node in own:
+            return "it is refused" if node.name in names else ""
+        refusal = trial.refusal(node)
+        return "" if refusal is None else refusal.reason
 
     count = expand(module, refuses, constants=known, traits=target.traits)
     return source.with_model(module) if count else source

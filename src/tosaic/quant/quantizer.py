@@ -97,9 +97,10 @@ class TosaicQuantizer:
         known, self._made = constants(module.graph), {}
         trials, plain = self._trials(known), self._float_trial(known)
 
-        def refuses(node: fx.Node, count: int) -> bool:
+        def refuses(node: fx.Node, count: int) -> str:
             judges = trials[:count] if self._scheme(node) is not None else plain
-            return node not in known and bool(judges) and all(j.refusal(node) for j in judges)
+            told = [] if node in known else [judge.refusal(node) for judge in judges]
+            return told[0].reason if told and told[0] and all(told) else ""
 
         traits = replace(self._device.traits, longest_unrolled=self.longest_unrolled)
         told = [lambda n, c=c: refuses(n, c + 1) for c in range(len(trials))]

@@ -17,6 +17,7 @@ from tosaic.interp.rescale import PAYS, Rescale
 from tosaic.sim.ethosu import mlw, scales
 from tosaic.sim.ethosu.arrays import value_range
 from tosaic.sim.ethosu.machine import Machine
+from tosaic.sim.ethosu.memory import Block
 from tosaic.sim.ethosu.operation import Coded, Operation, Window
 from tosaic.sim.ethosu.output import hand_on, place
 from tosaic.sim.ethosu.registers import Rounding
@@ -44,7 +45,7 @@ class Store:
         return self.volumes[key]
 
     def _decode(self, layer: Layer, coded: Coded, streams: tuple[bytes, ...]) -> Volume:
-        order = OrderU85(layer) if layer.config.is_u85 else OrderU55(layer)
+        order = _order(layer)
         cores = range(order.streams)
         if coded.fast:
             assert isinstance(order, OrderU85)
@@ -58,8 +59,16 @@ class Store:
             raise InvalidInput(
                 f"{order.streams} cores have work and there are {len(streams)} weight streams"
             )
-        # A stream is filled up to whole slices: a little more than its count may come.
-        return order.volume([self.decode(s, order.count(i) + 4096) for i, s in enumerate(streams)])
+        return order.volume([self.decode(s, _limit(order, i)) for i, s in enumerate(streams)])
+
+
+def _order(layer: Layer) -> OrderU55 | OrderU85:
+    return OrderU85(layer) if layer.config.is_u85 else OrderU55(layer)
+
+
+def _limit(order: OrderU55 | OrderU85, core: int) -> int:
+    """Values in a core's stream at most: it is filled up to whole slices."""
+    return order.count(core) + 4096
 
 
 class ConvolutionRun:
@@ -78,6 +87,13 @@ class ConvolutionRun:
     def macs(self) -> int:
         height, width, depth = self.operation.output.shape
         return height * width * depth * int(np.prod(self.layer.shape[1:]))
+
+    def limits(self) -> list[tuple[Block, int]]:
+        """Where each standard stream of weights lies, and the most values that it has."""
+        if self.coded.fast:
+            return []
+        order = _order(self.layer)
+        return [(block, _limit(order, core)) for core, block in enumerate(self.coded.weights)]
 
     def __call__(self, machine: Machine) -> None:
         blocks = (*self.coded.weights, *self.operation.scales)

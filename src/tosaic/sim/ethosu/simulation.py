@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -13,10 +13,11 @@ from tosaic.errors import InvalidInput
 from tosaic.runtime.memory import reused_memory
 from tosaic.sim.ethosu import mlw
 from tosaic.sim.ethosu.arrays import Array, DType, value_range
-from tosaic.sim.ethosu.convolution import Decoder, Store
+from tosaic.sim.ethosu.convolution import ConvolutionRun, Decoder, Store
+from tosaic.sim.ethosu.dma import Transfer
 from tosaic.sim.ethosu.image import Image, image, size_of
 from tosaic.sim.ethosu.machine import Machine
-from tosaic.sim.ethosu.memory import INTERNAL, Memory, Region
+from tosaic.sim.ethosu.memory import INTERNAL, Memory, Region, Span
 from tosaic.sim.ethosu.program import Program, Step, execute
 from tosaic.sim.ethosu.stream import Config, decode
 from tosaic.sim.ethosu.trace import Trace, disassemble, record
@@ -28,6 +29,8 @@ OUTSTANDING = {"U55": (1, 2), "U65": (2, 2), "U85": (2, 2)}
 waits for the oldest, and Vela counts on it."""
 TABLES = 2048
 """Bytes of U85's memory for lookup tables."""
+_COPIES = 16
+"""Copies before a command among which those of its weights are looked for."""
 
 
 class Simulation:
@@ -117,6 +120,32 @@ class Simulation:
         if self.program.start().command.index <= command_index:
             execute(self.program, machine, lambda step: _is_last(step, command_index))
         return {n: r.data[: r.size].copy() for n, r in machine.memory.regions.items()}
+
+    def weight_streams(self) -> Iterator[tuple[bytes, int]]:
+        """Compressed weights in the order of their commands, each with the most values it has.
+
+        They lie where the image has them, or a copy brings them from there; those that nothing
+        tells without a run are left out.
+        """
+        copies: deque[Transfer] = deque(maxlen=_COPIES)
+        for step in self.program.steps():
+            if step.transfer is not None and step.transfer.index is None:
+                copies.appendleft(step.transfer)
+            elif isinstance(step.run, ConvolutionRun):
+                for block, limit in step.run.limits():
+                    start, stop = self._stored(block.span, copies)
+                    if start < stop:
+                        yield self.image.weights[start:stop], limit
+
+    def _stored(self, span: Span, copies: Iterable[Transfer]) -> tuple[int, int]:
+        """Where bytes that a command reads lie in the image; nothing if that is not known."""
+        for copy in copies:
+            source, target = copy.source.span, copy.target.span
+            if span.region == target.region and target.start <= span.start < target.stop:
+                moved = source.start - target.start
+                span = Span(source.region, span.start + moved, span.stop + moved)
+                break
+        return (span.start, span.stop) if span.region == self.image.weights_region else (0, 0)
 
     def disassemble(self) -> str:
         """The commands in words, a line each."""

@@ -20,6 +20,7 @@ from tosaic.runtime.timing import CHECK, phase
 from tosaic.targets.ethosu.dataflow import Misread, check_dataflow
 from tosaic.targets.ethosu.delegate import Delegate, compile_graph, origins
 from tosaic.targets.ethosu.vela import VelaConfig
+from tosaic.targets.ethosu.weight_codec import decoding_ahead
 
 RANDOM = 2  # inputs beside the one that calibration saw
 _DRAWN = 8  # inputs in all, where the graph has no result for some
@@ -92,9 +93,14 @@ def expected_of(model: Model, graph: Graph, given: Sequence[Array] | None = None
 
 def check_stream(made: Delegate, expected: Expected) -> Iterator[str]:
     """What was checked of a stream, in sentences; WrongResult if it differs from its graph."""
-    yield _check_dataflow(made)
-    for arrays, wanted in expected.cases:
-        compare(made, arrays, wanted)
+    try:
+        ahead = decoding_ahead(made.simulation)
+    except TosaicError as problem:  # no stream at all
+        raise WrongResult(str(problem)) from None
+    with ahead:
+        yield _check_dataflow(made)
+        for arrays, wanted in expected.cases:
+            compare(made, arrays, wanted)
     yield _told(expected)
 
 

@@ -63,7 +63,7 @@ class Job:
     """A file for Vela, with the fields that ``vela_worker.compile_with`` or its like reads."""
 
     file: bytes
-    fields: Mapping[str, str]
+    fields: Mapping[str, Any]
 
     @property
     def seconds(self) -> float:
@@ -266,10 +266,13 @@ def stop() -> None:
     _POOL.stop()
 
 
-def decode_weights(stream: bytes) -> bytes | None:
-    """Weights of 16 bits from a compressed stream, by Vela's codec; None where it does not."""
-    (found,) = run([Job(stream, {"codec": _extension("mlw_codec")})])
-    return found[1][0] if isinstance(found, tuple) and found[1] else None
+def decode_weights(streams: Sequence[bytes]) -> list[bytes] | None:
+    """Weights of 16 bits from compressed streams, by Vela's codec; None where it does not."""
+    fields = {"codec": _extension("mlw_codec"), "streams": [len(stream) for stream in streams]}
+    (found,) = run([Job(b"".join(streams), fields)])
+    if isinstance(found, WorkerLost) or len(found[1]) != len(streams):
+        return None
+    return found[1]
 
 
 def run(jobs: Sequence[Job]) -> list[Answer | WorkerLost]:

@@ -93,17 +93,24 @@ def compile_with(regor: Any, job: dict[str, Any], file: bytes) -> Message:
 
 
 def decode_with(job: dict[str, Any], file: bytes) -> Message:
-    """Weights as Vela's codec decodes them, in 16 bits; it ends the process where it cannot."""
+    """Weights of the streams that a file joins, as Vela's codec decodes them, in 16 bits.
+
+    The codec ends the process where it cannot.
+    """
     import ctypes
 
+    weights, start = [], 0
     try:
         codec, found = ctypes.CDLL(job["codec"]), ctypes.c_void_p()
-        count = codec.mlw_decode(file, len(file), ctypes.byref(found), 0)
-        weights = ctypes.string_at(found, 2 * count)
-        codec.mlw_free_outbuf(found)
+        for size in job["streams"]:
+            stream = file[start : start + size]
+            start += size
+            count = codec.mlw_decode(stream, size, ctypes.byref(found), 0)
+            weights.append(ctypes.string_at(found, 2 * count))
+            codec.mlw_free_outbuf(found)
     except (AttributeError, OSError) as problem:  # another Vela
         return {"refused": str(problem)}, []
-    return {}, [weights]
+    return {}, weights
 
 
 def _places(tensors: Any) -> list[list[Any]]:
