@@ -17,6 +17,7 @@ from tosaic.front import torchapi
 from tosaic.front.functionalize import is_functional
 from tosaic.front.hints import CALL, LACKS
 from tosaic.front.precision import CHOICE
+from tosaic.front.registry import RULES
 from tosaic.ir.traits import PLAIN, Traits
 from tosaic.passes.canonicalize import canonical_overloads
 from tosaic.passes.decompositions import WRITTEN
@@ -82,7 +83,8 @@ class _How:
 
     def refused_part(self, part: fx.Node, node: fx.Node, why: str, count: int) -> None:
         """Keep why a part is refused, unless something inside of it said so."""
-        if len(self.lacks) == count:
+        # A part without a rule says less than the call, whose name the user has written.
+        if len(self.lacks) == count and torchapi.target_name(part) in RULES:
             name = torchapi.target_name(part)
             is_other = name != torchapi.target_name(node)
             self.lacks.append(f"its part {name}: {why}" if is_other else why)
