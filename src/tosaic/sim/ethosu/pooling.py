@@ -43,7 +43,8 @@ class PoolingRun:
             is_narrow = values.dtype.itemsize <= 2 and depth < 1 << 15  # and 32 bits hold the sum
             kind = np.int32 if is_narrow else np.int64
             total: Ints = values.sum(axis=2, keepdims=True, dtype=kind).astype(np.int64)
-            return total - operation.ifm.zero_point * depth
+            total -= operation.ifm.zero_point * depth
+            return total
         shifted: Ints = values.astype(np.int64) - operation.ifm.zero_point
         if self.mode in (Pooling.ARGMAX_X, Pooling.ARGMAX_Y):
             return self._largest(shifted)
