@@ -317,7 +317,7 @@ def enlarged_for_two(m: Maker) -> tuple[Value, ...]:
 
 
 def chosen_from_itself(m: Maker) -> tuple[Value, Value]:
-    """SELECT of a tensor and itself, which was in another shape between, and the tensor in one axis."""
+    """SELECT of a tensor and itself, which another consumer reads in one axis."""
     x = m.input(I8, (4, 5, 8, 7))
     flat, between = (m.b.RESHAPE(x, m.b.shape(s)) for s in ((1120,), (4, 5, 8, 1, 7)))
     mask = m.b.GREATER(m.input(I32, (1, 1, 8, 1)), m.b.const([[[[0]]]], I32))
