@@ -273,8 +273,8 @@ SHAPES = (
     Form("Sums of 48 bits have room where one RESCALE reads them, and no other.",
          _accumulate_for_each_reader, products=OLDER,
          test="test_sums_of_48_bits_that_two_read_are_made_for_each"),
-    Form("No block suits a REVERSE of channels that is fused with a CONV2D or MATMUL, which may end "
-         "the process.", _shift_before_reverse, products=LARGE,
+    Form("No block suits a REVERSE of channels that is fused with a convolution or MATMUL, which "
+         "ends the process.", _shift_before_reverse, products=LARGE,
          test="test_channels_that_are_turned_round_are_not_fused_with_their_product"),
 )  # fmt: skip
 # Of the whole graph, regions included, after all else.
