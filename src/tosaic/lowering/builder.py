@@ -37,6 +37,8 @@ TYPES: dict[torch.dtype, d.DType] = {
     torch.float16: d.F16,
     torch.bfloat16: d.BF16,
     torch.float32: d.F32,
+    torch.float8_e4m3fn: d.F8E4M3,
+    torch.float8_e5m2: d.F8E5M2,
 }
 
 
@@ -71,8 +73,9 @@ class Lowering(Builder):
 
         def make() -> np.ndarray[Any, Any]:
             plain = source.cpu()
-            if kind is d.BF16:
-                return plain.view(torch.int16).numpy().view(kind.array)
+            if kind.array.__module__ != np.__name__:  # bfloat16 and 8-bit floats
+                bits = {8: torch.int8, 16: torch.int16}[kind.bits]
+                return plain.contiguous().view(bits).numpy().view(kind.array)
             return np.asarray(plain.numpy(), dtype=kind.array)
 
         return self.const(make, kind, quant=quant, shape=tuple(source.shape))

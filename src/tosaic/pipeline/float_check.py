@@ -30,7 +30,8 @@ from tosaic.pipeline.execution import Values
 
 Lower = Callable[[Mapping[str, str]], Partition]
 # Relative to the largest magnitude, well above what sums in another order lose.
-_TOLERANCES = {torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 0.1}
+_TOLERANCES = {torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 0.1,
+               torch.float8_e4m3fn: 0.125, torch.float8_e5m2: 0.25}  # fmt: skip
 _FEW = 0.01  # of the elements may differ: at a jump, where rounding decides
 _ROUNDINGS = 1000  # as much as PyTorch's own rounding loses may be lost
 _CANDIDATES = 8
@@ -130,10 +131,10 @@ def _differs(ours: Any, right: Any, more: float = 0.0) -> bool:
         return True
     if not right.is_floating_point():
         return int((ours != right).sum()) > _FEW * right.numel()
-    known = right.isfinite()
-    largest = float(right.detach()[known].abs().max()) if bool(known.any()) else 0.0
-    bound = _TOLERANCES.get(right.dtype, 1e-3) * largest + more
-    error = (ours.double() - right.double()).abs()
+    tolerance, wide = _TOLERANCES.get(right.dtype, 1e-3), right.detach().double()
+    known = wide.isfinite()
+    largest = float(wide[known].abs().max()) if bool(known.any()) else 0.0
+    bound, error = tolerance * largest + more, (ours.double() - wide).abs()
     return int((known & ~(error <= bound)).sum()) > _FEW * right.numel()
 
 
