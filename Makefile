@@ -49,7 +49,7 @@ help:
 	@echo "make browser      install Chromium, in which the tests open the report (Debian, Ubuntu)"
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make smoke        the wheel in a fresh environment: compile, run, report (REQUIREMENTS=lowest)"
-	@echo "make strange      60 odd modules on four targets: compile, run, .pte, report"
+	@echo "make strange      99 odd modules on four targets: compile, run, .pte, report"
 	@echo "make architectures  44 published architectures on the NPUs, bit by bit beside TOSA"
 	@echo "make peer-scripts the Arm backend's own example scripts, with our prefix"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"
@@ -80,11 +80,11 @@ vulkan:
 
 # Generated C runs on emulated cores in the tests where there are QEMU and the cores' compiler.
 emulator:
-	@command -v gcc && command -v arm-none-eabi-gcc && command -v qemu-system-arm && \
+	@command -v gcc && command -v clang && command -v arm-none-eabi-gcc && command -v qemu-system-arm && \
 	  command -v aarch64-linux-gnu-gcc && command -v qemu-aarch64 && \
 	  command -v cmake && command -v cppcheck || \
 	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
-	    gcc libc6-dev libglib2.0-dev gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm \
+	    gcc clang libc6-dev libglib2.0-dev gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm \
 	    gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake ninja-build cppcheck; }
 
 # Both without asking: by root alone, and no matter whether it works.

@@ -262,9 +262,10 @@ class TosaicQuantizer:
         return scheme.activation(self.training)
 
     def _widened(self, node: fx.Node) -> Scheme:
-        """The scheme of a call, with 16 bits if it asks for them."""
-        scheme = self._scheme(node)
-        assert scheme is not None
+        """The scheme of a call's result, with 16 bits if it asks for them."""
+        own = self._scheme(node)
+        assert own is not None
+        scheme = own.result
         if mark_of(node).carried:
             return SCHEMES["a16w8"]
         wide = mark_of(node).wide or exceeds(node, scheme)
@@ -298,7 +299,7 @@ class TosaicQuantizer:
             return LONG.activation() if self._is_long(call) or is_function else usual
         if mark_of(operand).carried and not self._carries(operand, call):
             return usual
-        same = source is None or source.activation(self.training) is usual
+        same = source is None or source.result.activation(self.training) is usual
         given = usual
         if same:
             is_seen = operand in self._specs
@@ -404,9 +405,7 @@ class TosaicQuantizer:
         return step is None or not is_real(node) or self._steps.of(node) == step
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
-        source, weight, bias = (
-            operands_of(node, kind) for kind in ("activation", "weight", "bias")
-        )
+        source, weight, bias = (operands_of(node, k) for k in ("activation", "weight", "bias"))
         axis, scheme = role_of(node, "weight").axis, self._scheme(node)
         assert scheme is not None
         inputs: dict[fx.Node, Any] = {n: self._read(n, node) for n in source}
