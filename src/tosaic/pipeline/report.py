@@ -264,12 +264,14 @@ def _costs(graph: Graph, made: Estimate) -> Costs:
     """Cycles by module as the compiler has them; multiplications are those of the graph."""
     cycles, products = Counter[str](), Counter[str]()
     bounds: dict[str, Counter[str]] = {}
+    for op in graph.walk():
+        products[_module(op.loc)] += macs(op)
     for cost in made.operators:
         name = _module(cost.loc)
         cycles[name] += cost.cycles
-        bounds.setdefault(name, Counter())[cost.bound] += cost.cycles
-    for op in graph.walk():
-        products[_module(op.loc)] += macs(op)
+        # A pool takes the time of multipliers, too, and multiplies nothing.
+        bound = cost.bound if cost.bound != "MACs" or products[name] else "elements"
+        bounds.setdefault(name, Counter())[bound] += cost.cycles
     named = dict.fromkeys([*cycles, *(name for name, count in products.items() if count)])
     costs = [
         Cost(name, cycles[name], products[name], bounds[name].most_common(1)[0][0]
