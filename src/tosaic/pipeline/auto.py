@@ -29,6 +29,7 @@ from tosaic.quant.calibration import Calibration
 _HELD_OUT = 4  # one of so many calibration inputs is for verification
 _JUDGED = 16  # inputs that points are measured with at most
 _STEPS = 8  # forms between int8 and a16w8
+_STEP = 1.1  # of the error at least, from a form that fits to the next
 _NEAR = 0.97  # of the noise that a goal allows
 _DEAREST = 8.0  # cycles of an element that is cast
 
@@ -128,7 +129,10 @@ def _between(
         if is_known or (fits and noise >= _NEAR * aim):
             return
         following = aim * error / noise if noise else top
+        following = max(following, _STEP * bottom) if fits else following
         most = following if bottom < following < top else (bottom * top) ** 0.5
+        if top < _STEP * bottom:
+            return
 
 
 def _learn(allocation: Allocation, low: Tried, tried: Tried) -> None:
