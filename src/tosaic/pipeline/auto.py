@@ -28,7 +28,7 @@ from tosaic.pipeline import driver
 from tosaic.pipeline.allocation import cheapest
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.goals import ChosenCall, Goal, Point, Precision
-from tosaic.pipeline.report import macs
+from tosaic.pipeline.macs import macs
 from tosaic.pipeline.sensitivity import Sensitivities, sensitivities
 from tosaic.quant.calibrate import iterable
 from tosaic.quant.calibration import Calibration
