@@ -80,11 +80,11 @@ vulkan:
 
 # Generated C runs on emulated cores in the tests where there are QEMU and the cores' compiler.
 emulator:
-	@command -v gcc && command -v arm-none-eabi-gcc && command -v qemu-system-arm && \
+	@command -v gcc && command -v clang && command -v arm-none-eabi-gcc && command -v qemu-system-arm && \
 	  command -v aarch64-linux-gnu-gcc && command -v qemu-aarch64 && \
 	  command -v cmake && command -v cppcheck || \
 	  { $(SUDO) apt-get update -q && $(SUDO) apt-get install -q -y --no-install-recommends \
-	    gcc libc6-dev libglib2.0-dev gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm \
+	    gcc clang libc6-dev libglib2.0-dev gcc-arm-none-eabi libnewlib-arm-none-eabi qemu-system-arm \
 	    gcc-aarch64-linux-gnu libc6-dev-arm64-cross qemu-user cmake ninja-build cppcheck; }
 
 # Both without asking: by root alone, and no matter whether it works.

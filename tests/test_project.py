@@ -29,8 +29,12 @@ KINDS = {
 
 
 def texts() -> Iterator[Path]:
-    """Every text file of the project, generated and installed ones aside."""
-    yield from (path for path in ROOT.iterdir() if path.is_file() and path.suffix in KINDS)
+    """Every text file of the project, generated and installed ones and git's own aside."""
+    yield from (
+        path
+        for path in ROOT.iterdir()
+        if path.is_file() and path.suffix in KINDS and path.name != ".git"  # of a worktree
+    )
     for folder in FOLDERS:
         for path in (ROOT / folder).rglob("*"):
             generated = "__pycache__" in path.parts or any("egg-info" in p for p in path.parts)

@@ -118,6 +118,14 @@ def test_the_folder_is_the_same_each_time_and_names_no_place(tmp_path: Path) -> 
             assert not re.search(rb"/(root|home|tmp|work|usr)/", data)
 
 
+@pytest.mark.parametrize("memory", ["fast", "small"])
+def test_the_c_says_which_module_a_call_is_of(memory: str, tmp_path: Path) -> None:
+    compiled("cortex-m4", memory=memory)[0].save(tmp_path)
+    text = (tmp_path / "net.c").read_text()
+    for name, operator in (("stem", "CONV2D"), ("depth", "DEPTHWISE_CONV2D"), ("head", "CONV2D")):
+        assert re.search(rf"/\* {name}: {operator} \*/\n +net_\w+\(", text)
+
+
 def test_c_needs_nothing_but_memcpy_and_memset(tmp_path: Path) -> None:
     if not shutil.which("gcc") or not shutil.which("nm"):
         pytest.skip("gcc is not installed")

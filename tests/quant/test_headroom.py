@@ -26,8 +26,25 @@ def _seen(loudness: list[float]) -> Statistics:
 def test_few_inputs_leave_more_room_than_many_and_uneven_ones_more_than_even_ones() -> None:
     even = [1 + 0.01 * (i % 5) for i in range(64)]
     uneven = [math.exp(0.5 * math.sin(i)) for i in range(64)]
-    rooms = [room_for_unseen(_seen(peaks), STEPS) for peaks in (even[:2], even, uneven[:8], uneven)]
-    assert rooms[0] > 2.5 > rooms[2] > rooms[3] > rooms[1]
+    two_even, all_even, eight_uneven, all_uneven = (
+        room_for_unseen(_seen(peaks), STEPS) for peaks in (even[:2], even, uneven[:8], uneven)
+    )
+    assert two_even > all_even
+    assert eight_uneven > all_uneven > all_even
+
+
+@pytest.mark.parametrize("count", [2, 4, 8, 16])
+def test_the_largest_of_a_hundred_unseen_inputs_seldom_exceeds_a_range(count: int) -> None:
+    exceeded = 0
+    for seed in range(100):
+        draw = torch.Generator().manual_seed(seed)
+        peaks = (0.5 * torch.randn(count + 100, generator=draw)).exp().tolist()
+        seen = Statistics()
+        for peak in peaks[:count]:
+            seen.see(torch.tensor([peak, -0.2]))
+            seen.close()
+        exceeded += max(peaks[count:]) > room_for_unseen(seen, STEPS) * max(peaks[:count])
+    assert exceeded <= 10
 
 
 def test_small_values_beside_large_ones_keep_their_steps() -> None:

@@ -96,7 +96,8 @@ class Ranges:
             return _of_type(_example(node))
         if tensor.dtype.is_floating_point and tensor.numel() > _FEW:
             return ALL
-        low, high = (float(end) for end in torch.aminmax(tensor.detach()))
+        known = tensor.detach().float() if tensor.dtype.itemsize == 1 else tensor.detach()
+        low, high = (float(end) for end in torch.aminmax(known))
         return ALL if math.isnan(low) else (low, high)
 
     def check(self, node: fx.Node) -> None:

@@ -1,7 +1,8 @@
-"""Calls that convert integer operands to real numbers, as PyTorch promotes them."""
+"""Calls that convert operands: integers to real numbers, 8-bit floats to those that compute."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,9 +14,11 @@ from tosaic.front.calls import QUANTIZE, fuses_activation, joins
 from tosaic.front.precision import left_in_float
 from tosaic.front.program import Program
 from tosaic.ir.graph import Value
-from tosaic.lowering.alternatives.cast import to_real
+from tosaic.lowering.alternatives.cast import float_cast, to_real
+from tosaic.lowering.alternatives.data_movement import first
 from tosaic.lowering.alternatives.mask import is_mask
 from tosaic.lowering.builder import Lowering
+from tosaic.spec import dtypes as d
 
 
 class Reals:
@@ -67,6 +70,38 @@ class Reals:
         if argument not in self.made:
             self.made[argument] = to_real(self.b, argument)
         return self.made[argument]
+
+
+def by_rule(b: Lowering, lower: Callable[..., Any], arguments: dict[str, Any]) -> Any:
+    """What a rule makes; 8-bit floats that it has no form for become float32, and it them again."""
+    kinds = [v.dtype for v in _values(list(arguments.values())) if v.dtype.is_float8]
+    if not kinds:
+        return lower(b, **arguments)
+
+    def through_float32() -> Any:
+        wide = {name: _each(value, narrow_to_wide) for name, value in arguments.items()}
+        return _each(lower(b, **wide), wide_to_narrow)
+
+    def narrow_to_wide(value: Value) -> Value:
+        return float_cast(b, value, d.F32) if value.dtype.is_float8 else value
+
+    def wide_to_narrow(value: Value) -> Value:
+        return float_cast(b, value, kinds[0]) if value.dtype is d.F32 else value
+
+    return first(b, lambda: lower(b, **arguments), through_float32)
+
+
+def _values(argument: Any) -> list[Value]:
+    if isinstance(argument, (list, tuple)):
+        return [value for item in argument for value in _values(item)]
+    return [argument] if isinstance(argument, Value) else []
+
+
+def _each(argument: Any, change: Callable[[Value], Value]) -> Any:
+    """An argument with its values changed."""
+    if isinstance(argument, (list, tuple)):
+        return [_each(item, change) for item in argument]
+    return change(argument) if isinstance(argument, Value) else argument
 
 
 def _has_meaning(argument: Any) -> bool:

@@ -21,7 +21,7 @@ from tosaic.lowering.alternatives.mask import mask_input
 from tosaic.lowering.alternatives.stepwise import segments, stepwise
 from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.lowering.int64_ranges import Interval, Ranges
-from tosaic.lowering.reals import Reals
+from tosaic.lowering.reals import Reals, by_rule
 from tosaic.lowering.result_check import check_result
 from tosaic.passes.fold_constants import folded
 from tosaic.passes.fuse_unary import Curve, curves_of
@@ -133,7 +133,7 @@ class Walker:
         real = self._reals.operands(node, arguments)
         self.b.wanted = self._wanted(node) if real is None else None
         self.b.items = self._wanted_items(node)
-        result = rule.lower(self.b, **(arguments if real is None else real))
+        result = by_rule(self.b, rule.lower, arguments if real is None else real)
         if isinstance(result, (list, tuple)):
             self._check_items(node, result)
         elif self.b.wanted is not None and isinstance(result, Value):

@@ -30,7 +30,8 @@ from tosaic.pipeline.execution import Values
 
 Lower = Callable[[Mapping[str, str]], Partition]
 # Relative to the largest magnitude, well above what sums in another order lose.
-_TOLERANCES = {torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 0.1}
+_TOLERANCES = {torch.float32: 1e-3, torch.float16: 3e-2, torch.bfloat16: 0.1,
+               torch.float8_e4m3fn: 0.125, torch.float8_e5m2: 0.25}  # fmt: skip
 _FEW = 0.01  # of the elements may differ: at a jump, where rounding decides
 _ROUNDINGS = 1000  # as much as PyTorch's own rounding loses may be lost
 _CANDIDATES = 8
@@ -130,10 +131,10 @@ def _differs(ours: Any, right: Any, more: float = 0.0) -> bool:
         return True
     if not right.is_floating_point():
         return int((ours != right).sum()) > _FEW * right.numel()
-    known = right.isfinite()
-    largest = float(right.detach()[known].abs().max()) if bool(known.any()) else 0.0
-    bound = _TOLERANCES.get(right.dtype, 1e-3) * largest + more
-    error = (ours.double() - right.double()).abs()
+    tolerance, wide = _TOLERANCES.get(right.dtype, 1e-3), right.detach().double()
+    known = wide.isfinite()
+    largest = float(wide[known].abs().max()) if bool(known.any()) else 0.0
+    bound, error = tolerance * largest + more, (ours.double() - wide).abs()
     return int((known & ~(error <= bound)).sum()) > _FEW * right.numel()
 
 
@@ -164,17 +165,27 @@ def _at_fault(
 
 
 def _rounding(node: fx.Node, values: Values) -> float:
-    """A bound of what rounding may lose: by PyTorch's own results in more bits."""
-    given = {n: _wide(values[n]) for n in node.all_input_nodes if n in values}
+    """A bound of what rounding may lose, by results in more bits.
+
+    Those differ from PyTorch's own, and from results of operands that are rounded otherwise: the
+    spread of numbers that are nearly equal is all rounding.
+    """
     with suppress(RuntimeError, ValueError, IndexError, TypeError, TosaicError), torch.no_grad():
-        fine, right = torchapi.evaluate(node, given), values[node]
+        fine, moved = (
+            torchapi.evaluate(node, {n: _wide(values[n], by) for n in node.all_input_nodes
+                                     if n in values}) for by in (0.0, 1.0)
+        )  # fmt: skip
+        right = values[node]
         if isinstance(fine, Tensor) and isinstance(right, Tensor) and fine.is_floating_point():
-            lost = (fine - right.double()).abs()
+            lost = torch.maximum((fine - right.double()).abs(), (fine - moved).abs())
             known = lost[lost.isfinite()]
             return _ROUNDINGS * float(known.max()) if known.numel() else 0.0
     return 0.0
 
 
-def _wide(value: Any) -> Any:
-    is_real = isinstance(value, Tensor) and value.is_floating_point()
-    return value.double() if is_real else value
+def _wide(value: Any, by: float) -> Any:
+    """A tensor in more bits, every other element larger by so many roundings."""
+    if not isinstance(value, Tensor) or not value.is_floating_point():
+        return value
+    wide, step = value.double(), by * torch.finfo(value.dtype).eps
+    return wide * (1 + step * (torch.arange(wide.numel()).reshape(wide.shape) % 2))

@@ -51,9 +51,8 @@ def run_over(
         try:
             run.run(*leaves, enable_io_processing=False)
         except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as problem:
-            raise InvalidInput(
-                f"calibration input {watch.count} does not run: {first_line(problem)}"
-            ) from problem
+            why = watch.unlike(leaves) or first_line(problem)
+            raise InvalidInput(f"calibration input {watch.count} does not run: {why}") from problem
         run.end_input(batch_size(leaves))
     if watch.count == 0:
         raise InvalidInput("the calibration data is empty: give at least one input")

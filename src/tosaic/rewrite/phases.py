@@ -18,6 +18,7 @@ from tosaic.rewrite import (
     arithmetic,
     data_movement,
     epilogue,
+    float8_operands,
     fold_affine,
     fold_constants,
     fold_pads,
@@ -68,6 +69,7 @@ MODULES = (
     im2col,
     sink_below_concat,
     peak_memory,
+    float8_operands,
 )
 register(MODULES)
 

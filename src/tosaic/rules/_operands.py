@@ -8,12 +8,13 @@ from typing import Any
 
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Quant, Value
+from tosaic.lowering.alternatives.cast import float_cast
 from tosaic.lowering.alternatives.mask import Mask, number_of
 from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
 Operand = Value | float
-_ORDER = (d.BOOL, d.I8, d.I16, d.I32, d.BF16, d.F16, d.F32)  # the later one wins
+_ORDER = (d.BOOL, d.I8, d.I16, d.I32, d.F8E4M3, d.F8E5M2, d.BF16, d.F16, d.F32)  # the later wins
 
 
 def operands(b: Lowering, *given: Operand) -> list[Value]:
@@ -38,8 +39,10 @@ def operands(b: Lowering, *given: Operand) -> list[Value]:
 def converted(b: Lowering, x: Value, kind: d.DType) -> Value:
     """The value in another type."""
     if x.dtype is d.BOOL and kind.is_float:
-        return number_of(b, x, kind)
-    return x if x.dtype is kind else b.CAST(x, out=kind)
+        return (
+            float_cast(b, number_of(b, x, d.F32), kind) if kind.is_float8 else number_of(b, x, kind)
+        )
+    return float_cast(b, x, kind)
 
 
 def _plain(b: Lowering, value: float, kind: d.DType) -> Value:

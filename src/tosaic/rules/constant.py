@@ -86,6 +86,8 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
             lambda: b.with_quant(b.CAST(x, out=kind), None),
             lambda: inverted(b, compared(b, "==", x, zero)),
         )
+    if x.dtype.is_float8 and not kind.is_float:
+        return _cast(b, converted(b, x, d.F32), kind)
     if x.dtype.is_float and kind is d.BOOL:
         return b.with_quant(b.LOGICAL_NOT(b.EQUAL(x, b.number(0, x))), None)
     if x.dtype.is_float and kind.is_int:
@@ -93,9 +95,7 @@ def _cast(b: Lowering, x: Value, kind: d.DType) -> Value:
         return b.with_quant(b.CAST(whole, out=kind), None)
     if {x.dtype, kind} == {d.F16, d.BF16}:
         return _cast(b, _cast(b, x, d.F32), kind)
-    if x.dtype is d.BOOL and kind.is_float:
-        return number_of(b, x, kind)
-    return b.with_quant(b.CAST(x, out=kind), None)
+    return b.with_quant(converted(b, x, kind), None)
 
 
 def _real(b: Lowering, x: Value) -> Value:

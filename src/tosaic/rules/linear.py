@@ -5,12 +5,15 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import torch
+
 from tosaic.errors import Unsupported
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
-from tosaic.lowering.builder import Lowering
+from tosaic.lowering.alternatives.cast import float_cast
+from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.lowering.fixed_point import Fixed
-from tosaic.rules._operands import scale_of
+from tosaic.rules._operands import converted, plus, scale_of, times
 from tosaic.rules._sums import accumulator, by_weights, finished, offsets, product, zero_point
 from tosaic.spec import dtypes as d
 
@@ -111,7 +114,7 @@ def multiply(b: Lowering, x: Value, y: Value) -> Value:
     left, right = batched(b, x, batch), batched(b, y, batch)
     z = b.MATMUL(left, right, zero_point(b, left), zero_point(b, right), out=accumulator(left))
     if z.dtype.is_float and z.dtype is not x.dtype:
-        z = b.CAST(z, out=x.dtype)
+        z = float_cast(b, z, x.dtype)
     sums = finished(b, b.with_quant(z, product(left, right, 2)), x.shape[-1], 30)
     return b.reshape(sums, (*batch, x.shape[-2], y.shape[-1]))
 
@@ -147,6 +150,23 @@ def matmul(b: Lowering, self: Value, other: Value) -> Value:
     rows = () if self.type.rank == 1 else z.shape[-2:-1]
     columns = () if other.type.rank == 1 else z.shape[-1:]
     return b.reshape(z, (*z.shape[:-2], *rows, *columns))
+
+
+@rule("aten._scaled_mm.default", policy="NONE")
+def scaled_mm(
+    b: Lowering, self: Value, mat2: Value, scale_a: Value, scale_b: Value,
+    bias: Value | None = None, scale_result: Value | None = None,
+    out_dtype: torch.dtype | None = None, use_fast_accum: bool = False,
+) -> Value:  # fmt: skip
+    """A product of 8-bit floats in float32, times a scale of each row and of each column."""
+    if scale_result is not None:
+        raise Unsupported("PyTorch's processors do not agree on what a scale of the result does")
+    sums = multiply(b, *(float_cast(b, v, d.F32) for v in (self, mat2)))
+    for factor in (scale_a, scale_b):
+        sums = times(b, sums, factor)
+    if bias is not None:
+        sums = plus(b, sums, converted(b, bias, d.F32))
+    return float_cast(b, sums, self.dtype if out_dtype is None else TYPES[out_dtype])
 
 
 def _plus(b: Lowering, self: Value, x: Value, y: Value, beta: float, alpha: float) -> Value:

@@ -29,6 +29,7 @@ from tosaic.spec import dtypes as d
 
 # A pool with uneven windows is made of so many even ones at most.
 MOST_PIECES = 64
+_FEW_FLOAT8 = 146  # numbers of float8_e4m3fn whose sum float16 holds
 Pair = tuple[int, ...]
 _NONE: Pads = [(0, 0), (0, 0)]
 
@@ -36,6 +37,8 @@ _NONE: Pads = [(0, 0), (0, 0)]
 def _mean_of_windows(b: Lowering, x: Value, kernel: Pair, stride: Pair, pads: Pads) -> Value:
     """Means over [N, H, W, C], which do not count the padding, in the parameters given."""
     zero, acc = zero_point(b, x), d.I32 if x.dtype.is_int else d.F32
+    if x.dtype is d.F8E4M3 and math.prod(kernel) <= _FEW_FLOAT8:
+        acc = d.F16
 
     def pool(b: Lowering, x: Value, kernel: Pair, stride: Pair, pads: Pads = _NONE) -> Value:
         around = listed(pads)

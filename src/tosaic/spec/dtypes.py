@@ -41,6 +41,10 @@ class DType:
         return self.kind == "float"
 
     @property
+    def is_float8(self) -> bool:
+        return self.is_float and self.bits == 8
+
+    @property
     def range(self) -> tuple[int, int]:
         """Smallest and largest value of an integer or boolean type; int4 leaves out -8."""
         if self.kind == "bool":
@@ -52,6 +56,8 @@ class DType:
 
 _F8E4M3 = ml_dtypes.float8_e4m3fn
 _F8E5M2 = ml_dtypes.float8_e5m2
+
+MOST_E4M3 = 448.0  # the largest number of float8_e4m3fn, which has no infinities
 
 BOOL = DType("bool", 1, "bool", 8, np.bool_, "i1")
 I4 = DType("i4", 2, "int", 4, np.int8, "i4")

@@ -46,6 +46,18 @@ def to_real(b: Lowering, x: Value) -> Value:
     return b.mul(y, _along(b, quant.scale, quant.axis, y))
 
 
+def float_cast(b: Lowering, x: Value, kind: d.DType) -> Value:
+    """The same numbers in another type, as PyTorch casts; 8-bit floats by way of float32."""
+    if x.dtype is kind:
+        return x
+    for narrow, other in ((x.dtype, kind), (kind, x.dtype)):
+        if narrow.is_float8 and (other.is_float8 or not other.is_float):
+            return float_cast(b, float_cast(b, x, d.F32), kind)
+    if kind is d.F8E4M3:  # PyTorch saturates where TOSA, without infinities, has NaN
+        x = b.CLAMP(x, min_val=-d.MOST_E4M3, max_val=d.MOST_E4M3)
+    return b.CAST(x, out=kind)
+
+
 def _along(b: Lowering, numbers: Any, axis: int | None, like: Value) -> Value:
     """One number, or one for each channel, to be broadcast."""
     shape = [-1 if index == axis else 1 for index in range(like.type.rank)]

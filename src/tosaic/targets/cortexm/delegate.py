@@ -24,7 +24,7 @@ from tosaic.targets.cortexm.host import Host
 from tosaic.targets.cortexm.lowering import Lowerer
 from tosaic.targets.cortexm.memory import Memories, Plan, plan
 from tosaic.targets.cortexm.packing import Storage
-from tosaic.targets.cortexm.program import PRODUCTS, Program, State, Step, macs
+from tosaic.targets.cortexm.program import Program, State, Step, macs
 from tosaic.targets.cortexm.source import Source, Writer
 from tosaic.targets.cortexm.streaming import stream
 
@@ -97,7 +97,7 @@ class Network(Compiled):
         places = {op: i for i, op in enumerate(self.graph.ops)}
         operators = []
         for step, time in self.plan.times.items():
-            op = _main_op(step)
+            op = step.main_op
             operators.append(
                 OperatorCost(
                     self.source.functions[step], op.name if op else "", op.loc if op else None,
@@ -203,17 +203,12 @@ def compile_graph(
     )  # fmt: skip
 
 
-def _main_op(step: Step) -> Op | None:
-    """The operator that a step is shown as: its product, or its last one."""
-    return next((op for op in step.ops if op.name in PRODUCTS), step.ops[-1] if step.ops else None)
-
-
 def _blob(step: Step) -> int:
     return len(step.call.blob) if step.call else 0
 
 
 def _place(step: Step) -> str:
-    op = _main_op(step)
+    op = step.main_op
     module = op.loc.module if op is not None and op.loc is not None else ""
     return f"{step.kind} ({module})" if module else step.kind
 

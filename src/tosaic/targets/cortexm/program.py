@@ -55,6 +55,12 @@ class Step:
     def scratch(self) -> int:
         return self.call.scratch if self.call else 0
 
+    @property
+    def main_op(self) -> Op | None:
+        """The operator that a step is shown as: its product, or its last one."""
+        last = self.ops[-1] if self.ops else None
+        return next((op for op in self.ops if op.name in PRODUCTS), last)
+
 
 @dataclass(slots=True, eq=False)
 class Branch:

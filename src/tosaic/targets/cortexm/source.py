@@ -90,9 +90,12 @@ class Writer:
         )
 
     def lines(self, items: Sequence[Item], indent: str) -> list[str]:
-        found: list[str] = []
+        found, shown = list[str](), ""
         for item in items:
             if isinstance(item, Step):
+                if (told := _comment(item)) != shown:
+                    found.append(f"{indent}{told}")
+                    shown = told
                 found.append(f"{indent}{self.call(item)};")
             elif isinstance(item, Branch):
                 found.append(f"{indent}if ({self.pointer(item.condition)}[0]) {{")
@@ -128,6 +131,7 @@ class Writer:
                     count = f"r * {need.stride} + {literal(need.reach)}"
                     rows = f"tk_min({need.height}, {count})"
                     lines.append(f"        {names[need.stage]}(io, arena, done, {rows});")
+            lines.append(f"        {_comment(stage.step)}")
             lines.append(f"        {self.call(stage.step, self._slots(chain, stage))};")
             lines += [f"        done[{len(names)}] = r + 1;", "    }", "}"]
             self.chains.append("\n".join(lines) + "\n")
@@ -217,6 +221,14 @@ def weights_of(name: str, blob: Blob, core: Core, sources: Sequence[str]) -> dic
         f"{name}_weights.S": _assembly(name, blob).encode(),
         "CMakeLists.txt": _cmake(name, core, sources).encode(),
     }
+
+
+def _comment(step: Step) -> str:
+    """The module that a step is of, and its operator of TOSA, as a comment of C."""
+    op = step.main_op
+    module = op.loc.module if op is not None and op.loc is not None else ""
+    told = ": ".join(filter(None, (re.sub(r"[^\w.\-\[\]]", "_", module), op.name if op else "")))
+    return f"/* {told or step.kind} */"
 
 
 def _cast(place: str, ctype: str, is_const: bool) -> str:

@@ -211,7 +211,8 @@ def _rescale(rates: Rates, apart: float, op: Op) -> float:
     if op.ins[0].dtype in (I32, I48) and made is not None and made.name in _PRODUCTS:
         split = op.attrs["per_channel"] or not rates.load
         return size * apart if split and made.name == "TRANSPOSE_CONV2D" else 0.0
-    return size * rates.copy if op.ins[0].dtype is I8 and op.outs[0].dtype is I8 else 0.0
+    is_cast = op.ins[0].dtype is I8 and op.outs[0].dtype in (I8, I16)
+    return size * rates.copy if is_cast else 0.0
 
 
 def _turned55(op: Op) -> float:

@@ -41,11 +41,15 @@
 #if defined(__clang__)
 #define TK_SHARED static __attribute__((noinline, unused))
 #elif defined(__GNUC__)
-/* Inline assembly takes every register, the frame pointer among them, in builds for debugging, too. */
+/* Inline assembly needs more registers than builds for debugging leave it. */
 #define TK_SHARED static __attribute__((noinline, unused, optimize("O2", "omit-frame-pointer")))
 #else
 #define TK_SHARED static
 #endif
+
+/* Assembly that computes in r7, too: Clang's frame pointer, which no operand or clobber may name. Its
+ * operands have registers of their own. */
+#define TK_WITH_R7(text) "push {r7}\n\t" text "\n\tpop {r7}"
 
 /* An address that the compiler does not know. GCC 12 may compute with the address of a symbol until
  * a pointer looks like 0 to it, and drops functions that read there as if they had no effect. */

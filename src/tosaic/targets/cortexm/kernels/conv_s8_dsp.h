@@ -56,7 +56,7 @@ struct tk_block_dsp {
         register const uint8_t *w __asm__("r0") = packed;                                           \
         register struct tk_block_dsp *b __asm__("r1") = block;                                      \
         __asm__ volatile(                                                                           \
-            "1:\n\t"                                                                                \
+            TK_WITH_R7("1:\n\t"                                                                     \
             "ldr r8, [r1, #16]\n\t"                                                                 \
             "ldr r2, [r0], #4\n\t"                                                                  \
             "ldr r1, [r1, #12]\n\t"                                                                 \
@@ -75,10 +75,10 @@ struct tk_block_dsp {
             "ldr r11, [r1, #20]\n\t" store                                                          \
             "stm r1, {r8, r9, r10}\n\t"                                                             \
             "cmp r0, r11\n\t"                                                                       \
-            "bne 1b"                                                                                \
+            "bne 1b")                                                                               \
             : "+r"(w), "+r"(b)                                                                      \
             :                                                                                       \
-            : "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc",      \
+            : "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", "lr", "cc",            \
             "memory");                                                                              \
     }
 TK_BLOCK(tk_block_quick_dsp, TK_PAIR(""), TK_SPLIT, "", "", TK_SATURATE, TK_STORE("strb", "1"))

@@ -21,12 +21,12 @@ struct tk_block_mve {
 
 #if TK_MVE
 #define TK_STEP(mac)                                                                                \
-    "vldrb.8 q3, [r7], #16\n\tvldrb.8 q0, [r1], #16\n\t" mac " r0, q0, q3\n\t"                      \
+    "vldrb.8 q3, [r9], #16\n\tvldrb.8 q0, [r1], #16\n\t" mac " r0, q0, q3\n\t"                      \
     "vldrb.8 q1, [r3], #16\n\t" mac " r2, q1, q3\n\tvldrb.8 q2, [r5], #16\n\t" mac                  \
-    " r4, q2, q3\n\tvldrb.8 q3, [r7], #16\n\t" mac " r6, q0, q3\n\t" mac " r8, q1, q3\n\t" mac      \
+    " r4, q2, q3\n\tvldrb.8 q3, [r9], #16\n\t" mac " r6, q0, q3\n\t" mac " r8, q1, q3\n\t" mac      \
     " r10, q2, q3\n\t"
 #define TK_TWO_CHANNELS(skip, again)                                                                \
-    "ldm r12, {r1, r3, r5, r9}\n\t" TK_STEP("vmladav.s8") "wls lr, r9, " skip "f\n" again           \
+    "ldm r12, {r1, r3, r5, lr}\n\t" TK_STEP("vmladav.s8") "wls lr, lr, " skip "f\n" again           \
     ":\n\t" TK_STEP("vmladava.s8") "le lr, " again "b\n" skip ":\n\t"
 
 #define TK_EARLIER_MVE                                                                              \
@@ -42,29 +42,29 @@ struct tk_block_mve {
         "vmov q4[2], q4[0], r0, r6\n\tvmov q5[2], q5[0], r2, r8\n\tvmov q6[2], q6[0], r4, r10\n\t"  \
             TK_TWO_CHANNELS("5", "4")                                                               \
         "vmov q4[3], q4[1], r0, r6\n\tvmov q5[3], q5[1], r2, r8\n\tvmov q6[3], q6[1], r4, r10\n\t"  \
-        "vldrw.32 q0, [r7], #16\n\tvldrw.32 q1, [r7], #16\n\tvldrw.32 q2, [r7], #16\n\t"            \
+        "vldrw.32 q0, [r9], #16\n\tvldrw.32 q1, [r9], #16\n\tvldrw.32 q2, [r9], #16\n\t"            \
         "ldm r11, {r1, r3, r5, r6, r8}\n\t"                                                         \
         "vadd.i32 q4, q4, q0\n\tvadd.i32 q5, q5, q0\n\tvadd.i32 q6, q6, q0\n\t"                     \
         before "vqdmulh.s32 q4, q4, q1\n\tvqdmulh.s32 q5, q5, q1\n\tvqdmulh.s32 q6, q6, q1\n\t"     \
         "vrshl.s32 q4, q4, q2\n\tvrshl.s32 q5, q5, q2\n\tvrshl.s32 q6, q6, q2\n\t"                  \
         "ldr r0, [r12, #40]\n\t"                                                                    \
-        "vdup.32 q3, r8\n\t"                                                                    \
+        "vdup.32 q3, r8\n\t"                                                                        \
         "vadd.i32 q4, q4, r6\n\tvadd.i32 q5, q5, r6\n\tvadd.i32 q6, q6, r6\n\t"                     \
         "vmax.s32 q4, q4, q3\n\tvmax.s32 q5, q5, q3\n\tvmax.s32 q6, q6, q3\n\t"                     \
         "vmin.s32 q4, q4, q7\n\tvmin.s32 q5, q5, q7\n\tvmin.s32 q6, q6, q7\n\t"                     \
         store                                                                                       \
-        "cmp r7, r0\n\t"                                                                            \
+        "cmp r9, r0\n\t"                                                                            \
         "stm r11, {r1, r3, r5}\n\t"                                                                 \
         "bne 1b"                                                                                    \
         : "+r"(w), "+r"(b)                                                                          \
         :                                                                                           \
-        : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "lr", "cc", "memory", \
+        : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r10", "r11", "lr", "cc", "memory",       \
         TK_VECTORS)
 
 /* All channels from `packed` to the block's end, for three pixels. */
 TK_SHARED void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t *packed)
 {
-    register const uint8_t *w __asm__("r7") = packed;
+    register const uint8_t *w __asm__("r9") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;
     TK_BLOCK_MVE("", TK_STORE_MVE("vstrb.32", "4"));
 }
@@ -72,7 +72,7 @@ TK_SHARED void tk_block_quick_mve(struct tk_block_mve *block, const uint8_t *pac
 /* The same with sums that are shifted to the left before. */
 TK_SHARED void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t *packed)
 {
-    register const uint8_t *w __asm__("r7") = packed;
+    register const uint8_t *w __asm__("r9") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;
     TK_BLOCK_MVE(TK_EARLIER_MVE, TK_STORE_MVE("vstrb.32", "4"));
 }
@@ -80,7 +80,7 @@ TK_SHARED void tk_block_exact_mve(struct tk_block_mve *block, const uint8_t *pac
 /* The same with results of int16. */
 TK_SHARED void tk_block_int16_mve(struct tk_block_mve *block, const uint8_t *packed)
 {
-    register const uint8_t *w __asm__("r7") = packed;
+    register const uint8_t *w __asm__("r9") = packed;
     register struct tk_block_mve *b __asm__("r12") = block;
     TK_BLOCK_MVE(TK_EARLIER_MVE, TK_STORE_MVE("vstrh.32", "8"));
 }

@@ -36,7 +36,7 @@ struct tk_channel_dsp {
 #define TK_TWO_SATURATED "ssat r2, #8, r2\n\tssat r4, #8, r4\n\t"
 #define TK_TWO_BOUND "ldrd r7, r8, [r1, #32]\n\t" TK_BOUND("r2") TK_BOUND("r4")
 #define TK_DEPTHWISE_REGISTERS                                                                      \
-    "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory"
+    "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", "lr", "cc", "memory"
 
 /* The sums of some columns, then what is done with them, until the line ends. */
 #define TK_DEPTHWISE(name, columns, rest)                                                           \
@@ -45,14 +45,14 @@ struct tk_channel_dsp {
         register const int32_t *p __asm__("r0") = line;                                             \
         register struct tk_channel_dsp *k __asm__("r1") = channel;                                  \
         __asm__ volatile(                                                                           \
-            "1:\n\t"                                                                                \
+            TK_WITH_R7("1:\n\t"                                                                     \
             "ldm r1!, {r6, r7, r8, r9, r10, r11}\n\t"                                               \
             "ldr r2, [r1]\n\t"                                                                      \
             "ldrd r12, lr, [r0], #32\n\t" columns                                                   \
             "ldm r1, {r6, r7, r8, r9, r10, r11, r12, lr}\n\t" rest                                  \
             "cmp r0, lr\n\t"                                                                        \
             "sub r1, r1, #24\n\t"                                                                   \
-            "bne 1b"                                                                                \
+            "bne 1b")                                                                               \
             : "+r"(p), "+r"(k)                                                                      \
             :                                                                                       \
             : TK_DEPTHWISE_REGISTERS);                                                              \

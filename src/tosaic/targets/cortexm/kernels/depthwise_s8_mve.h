@@ -34,7 +34,7 @@ struct tk_lines_mve {
     "vqdmulh.s32 q0, q0, r3\n\tvrshl.s32 q0, r5\n\tvadd.i32 q0, q0, r7\n\t"
 #define TK_QUICK_MVE TK_SCALE_MVE("") "vqmovnb.s32 q0, q0\n\tvqmovnb.s16 q0, q0\n\tvstrb.32 q0, [r9, q2]\n\t"
 #define TK_EXACT_MVE                                                                                \
-    TK_SCALE_MVE("lsrs r0, r5, #8\n\tvshl.s32 q0, r0\n\t")                                        \
+    TK_SCALE_MVE("lsrs r0, r5, #8\n\tvshl.s32 q0, r0\n\t")                                          \
     "vldrw.32 q3, [r12, #64]\n\tvmax.s32 q0, q0, q3\n\tvldrw.32 q3, [r12, #80]\n\t"                 \
     "vmin.s32 q0, q0, q3\n\tvpst\n\tvstrbt.32 q0, [r9, q2]\n\t"
 #define TK_STRIDE_1_MVE                                                                             \
@@ -48,13 +48,13 @@ struct tk_lines_mve {
     "vldrw.32 q0, [q1, #128]!\n\tvldrw.32 q3, [q1, #128]!\n\tvmladav.s8 r0, q0, q4\n\t"             \
     "vmladav.s8 r2, q0, q6\n\tvmladav.s8 r4, q3, q4\n\tvmladav.s8 r6, q3, q6\n\t"
 #define TK_LINES_MVE(name, step, store)                                                             \
-    TK_SHARED void name(struct tk_lines_mve *lines, const uint8_t *packed, const int8_t *line)  \
+    TK_SHARED void name(struct tk_lines_mve *lines, const uint8_t *packed, const int8_t *line)      \
     {                                                                                               \
         register struct tk_lines_mve *k __asm__("r12") = lines;                                     \
         register const uint8_t *w __asm__("r11") = packed;                                          \
         register const int8_t *p __asm__("r10") = line;                                             \
         __asm__ volatile(                                                                           \
-            "ldr r0, [r12, #20]\n\t"                                                                \
+            TK_WITH_R7("ldr r0, [r12, #20]\n\t"                                                     \
             "vldrw.32 q2, [r12, #48]\n\t"                                                           \
             "ldrd r7, r8, [r12, #24]\n\t"                                                           \
             "vmsr p0, r0\n"                                                                         \
@@ -82,10 +82,10 @@ struct tk_lines_mve {
             "vsub.i32 q1, q1, r4\n\t" step store "ldr r2, [r12, #12]\n"                             \
             "3:\n\t"                                                                                \
             "cmp r11, r2\n\t"                                                                       \
-            "bne 1b"                                                                                \
+            "bne 1b")                                                                               \
             : "+r"(k), "+r"(w), "+r"(p)                                                             \
             :                                                                                       \
-            : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "lr", "cc", "memory",     \
+            : "r0", "r1", "r2", "r3", "r4", "r5", "r6", "r8", "r9", "lr", "cc", "memory",           \
             TK_VECTORS);                                                                            \
     }
 TK_LINES_MVE(tk_lines_1_quick_mve, TK_STRIDE_1_MVE, TK_QUICK_MVE)

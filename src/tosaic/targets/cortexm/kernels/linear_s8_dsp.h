@@ -34,7 +34,7 @@ struct tk_row_dsp {
         register const uint8_t *w __asm__("r0") = packed;                                           \
         register struct tk_row_dsp *b __asm__("r1") = row;                                          \
         __asm__ volatile(                                                                           \
-            "1:\n\t"                                                                                \
+            TK_WITH_R7("1:\n\t"                                                                     \
             "ldr lr, [r1, #8]\n\t"                                                                  \
             "ldr r2, [r0], #4\n\t"                                                                  \
             "ldr r1, [r1, #4]\n\t"                                                                  \
@@ -58,10 +58,10 @@ struct tk_row_dsp {
             "ldr r5, [r1, #12]\n\t" op " r2, [r4], #" size "\n\t" op " r3, [r4], #" size "\n\t"     \
             "str r4, [r1]\n\t"                                                                      \
             "cmp r0, r5\n\t"                                                                        \
-            "bne 1b"                                                                                \
+            "bne 1b")                                                                               \
             : "+r"(w), "+r"(b)                                                                      \
             :                                                                                       \
-            : "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12", "lr", "cc",      \
+            : "r2", "r3", "r4", "r5", "r6", "r8", "r9", "r10", "r11", "r12", "lr", "cc",            \
             "memory");                                                                              \
     }
 TK_ROW(tk_row_limited_dsp, TK_WORD, "subs r3, r3, r2\n\tadd r3, r4, r3, asr #8\n\t", "strb", "1")

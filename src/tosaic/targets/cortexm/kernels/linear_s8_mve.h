@@ -9,40 +9,40 @@
 
 #if TK_MVE
 #define TK_ROW_STEP(mac)                                                                            \
-    "vldrb.8 q0, [r1], #16\n\tvldrb.8 q1, [r7], #16\n\t" mac " r0, q0, q1\n\t"                      \
-    "vldrb.8 q2, [r7], #16\n\t" mac " r2, q0, q2\n\tvldrb.8 q3, [r7], #16\n\t" mac                  \
-    " r4, q0, q3\n\tvldrb.8 q4, [r7], #16\n\t" mac " r6, q0, q4\n\t"
+    "vldrb.8 q0, [r1], #16\n\tvldrb.8 q1, [r5], #16\n\t" mac " r0, q0, q1\n\t"                      \
+    "vldrb.8 q2, [r5], #16\n\t" mac " r2, q0, q2\n\tvldrb.8 q3, [r5], #16\n\t" mac                  \
+    " r4, q0, q3\n\tvldrb.8 q4, [r5], #16\n\t" mac " r6, q0, q4\n\t"
 
 /* All channels from `packed` to `end` of a row of `more` vectors and one. */
 #define TK_ROW_MVE(name, store)                                                                     \
-    TK_SHARED void name(const int8_t *x, int8_t *y, const uint8_t *packed,                      \
+    TK_SHARED void name(const int8_t *x, int8_t *y, const uint8_t *packed,                          \
         const uint8_t *end, int32_t more, const int32_t *zp_lo_hi)                                  \
     {                                                                                               \
-        register const uint8_t *w __asm__("r7") = packed;                                           \
+        register const uint8_t *w __asm__("r5") = packed;                                           \
         register int8_t *to __asm__("r3") = y;                                                      \
         register const int8_t *from __asm__("r10") = x;                                             \
         register int32_t steps __asm__("r11") = more;                                               \
         register const uint8_t *last __asm__("r8") = end;                                           \
         register const int32_t *limits __asm__("r12") = zp_lo_hi;                                   \
         __asm__ volatile(                                                                           \
-            "ldrd r9, r5, [r12]\n\t"                                                                \
+            "ldrd r9, r6, [r12]\n\t"                                                                \
             "ldr r12, [r12, #8]\n\t"                                                                \
-            "vdup.32 q6, r5\n\t"                                                                    \
+            "vdup.32 q6, r6\n\t"                                                                    \
             "vdup.32 q7, r12\n"                                                                     \
             "1:\n\t"                                                                                \
             "mov r1, r10\n\t" TK_ROW_STEP("vmladav.s8") "wls lr, r11, 3f\n"                         \
             "2:\n\t" TK_ROW_STEP("vmladava.s8") "le lr, 2b\n"                                       \
             "3:\n\t"                                                                                \
-            "vldrw.32 q1, [r7], #16\n\tvldrw.32 q2, [r7], #16\n\tvldrw.32 q3, [r7], #16\n\t"        \
+            "vldrw.32 q1, [r5], #16\n\tvldrw.32 q2, [r5], #16\n\tvldrw.32 q3, [r5], #16\n\t"        \
             "vmov q0[2], q0[0], r0, r4\n\tvmov q0[3], q0[1], r2, r6\n\t"                            \
             "vadd.i32 q0, q0, q1\n\tvshr.u32 q4, q3, #8\n\tvshl.s32 q0, q0, q4\n\tvqdmulh.s32 q0, q0, q2\n\tvrshl.s32 q0, q0, q3\n\t"\
-            "cmp r7, r8\n\t"                                                                        \
+            "cmp r5, r8\n\t"                                                                        \
             "vadd.i32 q0, q0, r9\n\tvmax.s32 q0, q0, q6\n\tvmin.s32 q0, q0, q7\n\t"                 \
             store                                                                                   \
             "bne 1b"                                                                                \
             : "+r"(w), "+r"(to), "+r"(limits)                                                       \
             : "r"(from), "r"(steps), "r"(last)                                                      \
-            : "r0", "r1", "r2", "r4", "r5", "r6", "r9", "lr", "cc", "memory", TK_VECTORS);          \
+            : "r0", "r1", "r2", "r4", "r6", "r9", "lr", "cc", "memory", TK_VECTORS);                \
     }
 TK_ROW_MVE(tk_row_int8_mve, "vstrb.32 q0, [r3], #4\n\t")
 TK_ROW_MVE(tk_row_int16_mve, "vstrh.32 q0, [r3], #8\n\t")

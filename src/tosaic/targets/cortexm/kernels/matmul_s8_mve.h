@@ -15,7 +15,7 @@
 #define TK_ROWS_MVE(name, store)                                                                    \
     TK_SHARED void name(struct tk_block_mve *block, const uint8_t *packed)                      \
     {                                                                                               \
-        register const uint8_t *w __asm__("r7") = packed;                                           \
+        register const uint8_t *w __asm__("r9") = packed;                                           \
         register struct tk_block_mve *b __asm__("r12") = block;                                     \
         TK_BLOCK_MVE(TK_ROW_TERMS_MVE TK_EARLIER_MVE, store);                                       \
     }
