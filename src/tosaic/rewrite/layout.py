@@ -23,6 +23,7 @@ from tosaic.spec.env import Env
 from tosaic.spec.ops_elementwise import BROADCASTS
 
 Perms = tuple[int, ...]
+_CLEAR = 0.97  # of the cycles: what later phases do to either graph is not known yet
 _JUDGED = 600  # operators of a graph, at most, that the judge compares as a whole
 UNARY = {
     "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
@@ -74,7 +75,9 @@ def sink_transposes(
     for each in tried:  # what it makes possible counts as well: forms that formulas take
         Matcher(each, env, allowed, cost, True, traits=traits).run()
     there, then = judge(tried)
-    return cheap if there is not None and then is not None and then.beats(there) else best
+    if there is None or then is None or then.cycles > _CLEAR * there.cycles:
+        return best
+    return cheap
 
 
 def _ins(op: Op) -> Sequence[Value]:
