@@ -404,9 +404,7 @@ class TosaicQuantizer:
         return step is None or not is_real(node) or self._steps.of(node) == step
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
-        source, weight, bias = (
-            operands_of(node, kind) for kind in ("activation", "weight", "bias")
-        )
+        source, weight, bias = (operands_of(node, k) for k in ("activation", "weight", "bias"))
         axis, scheme = role_of(node, "weight").axis, self._scheme(node)
         assert scheme is not None
         inputs: dict[fx.Node, Any] = {n: self._read(n, node) for n in source}
