@@ -265,11 +265,10 @@ class TosaicQuantizer:
         """The scheme of a call's result, with 16 bits if it asks for them."""
         own = self._scheme(node)
         assert own is not None
-        scheme = own.result
         if mark_of(node).carried:
             return SCHEMES["a16w8"]
-        wide = mark_of(node).wide or exceeds(node, scheme)
-        return wider(scheme, self.target) if wide else scheme
+        wide = mark_of(node).wide or exceeds(node, own.result)
+        return wider(own.result, self.target) if wide else own.result
 
     def _spec(self, node: fx.Node) -> Any:
         """How the result of a call is observed."""
@@ -405,9 +404,7 @@ class TosaicQuantizer:
         return step is None or not is_real(node) or self._steps.of(node) == step
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
-        source, weight, bias = (
-            operands_of(node, kind) for kind in ("activation", "weight", "bias")
-        )
+        source, weight, bias = (operands_of(node, k) for k in ("activation", "weight", "bias"))
         axis, scheme = role_of(node, "weight").axis, self._scheme(node)
         assert scheme is not None
         inputs: dict[fx.Node, Any] = {n: self._read(n, node) for n in source}
