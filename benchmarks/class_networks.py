@@ -309,6 +309,7 @@ CASES: dict[str, Case] = {
     "hardswish_se": Case("channels", lambda: Uneven(nn.Hardswish, True, False), pictures),
     "silu_se": Case("channels", lambda: Uneven(nn.SiLU, True, False), pictures),
     "silu": Case("channels", lambda: Uneven(nn.SiLU, False, False), pictures),
+    "relu": Case("channels", lambda: Uneven(nn.ReLU, False, False), pictures),
     "affine": Case("channels", lambda: Uneven(nn.Hardswish, False, True), pictures),
     "outlier": Case("residual", lambda: Residual("outlier"), sequences),
     "soft_cap": Case("residual", lambda: Residual("soft cap"), sequences),
