@@ -219,6 +219,8 @@ def test_multiplications_of_the_headline_and_of_the_modules_agree():
     (told,) = (delegate.estimate for delegate in report.delegates)
     assert sum(cost.macs for cost in told.modules) == report.macs
     assert {cost.bound for cost in told.modules} <= {"MACs", "elements", "SRAM", "flash"}
+    assert "elements" in {cost.bound for cost in told.modules if not cost.macs}  # its pool
+    assert {bool(cost.macs) for cost in told.modules if cost.bound == "MACs"} == {True}
     assert f"{report.macs:,} multiply-accumulates" in str(report)
     assert "inferences a second" in str(report)
 

@@ -144,6 +144,26 @@ def device(request, monkeypatch) -> str:
     return "made-up"
 
 
+class Wide(Compiled):
+    """A device on which 8 bits take longest."""
+
+    @property
+    def estimate(self) -> Estimate:
+        bytes_ = sum(op.ins[0].dtype.bits == 8 for op in self.graph.ops if op.name == "CONV2D")
+        return Estimate("a made-up compiler", cycles=100 + 10 * bytes_, scratch=1)
+
+
+@pytest.mark.parametrize("device", [Wide], indirect=True)
+def test_16_bits_are_taken_where_they_cost_less_than_8(net, data, device) -> None:
+    for goal in (tosaic.Goal(sqnr=5), tosaic.Goal(cycles=105)):
+        told = _compile(net, data, goal, target=device).report.precision
+        assert told.reached
+        assert told.points[-1].cost == 100
+    told = _compile(net, data, tosaic.Goal(cycles=99), target=device).report.precision
+    assert not told.reached
+    assert "out of reach: a16w8 is beyond it" in told.sentence
+
+
 @pytest.mark.parametrize("device", [Silent], indirect=True)
 def test_a_device_without_estimates_is_measured_by_work(net, data, device) -> None:
     told = _compile(net, data, tosaic.Goal(sqnr=48), target=device).report.precision
@@ -212,6 +232,14 @@ def test_the_solver_takes_the_cheapest_calls_that_leave_little_enough() -> None:
     assert solver.cheapest(7.0) == _every("a")
     assert solver.cheapest(3.0) == _every("a", "b")
     assert solver.cheapest(0.0) == _every("a", "b", "c", "d")
+
+
+def test_16_bits_that_cost_less_are_taken_whatever_the_error() -> None:
+    roundings = Rounding(None, ("a",), 1.0), Rounding("a", ("b",), 1.0), Rounding("b", (), 1.0)
+    solver = Allocation(Sensitivities(roundings, ()), {"a": -5.0, "b": 3.0})
+    assert solver.cheapest(3.0) == _every("a")
+    assert solver.cheapest(2.0) == _every("a")
+    assert solver.cheapest(0.5) == _every("a", "b")
 
 
 def _small_program(seed: int) -> tuple[Sensitivities, dict[str, float]]:

@@ -65,7 +65,7 @@ class Allocation:
             calls = {call for call, own in self.groups.items() if own == first}
             if calls & self.found.layers:
                 self.layers.add(first)
-            elif len(calls) == 1 and calls <= self.found.uneven:
+            elif len(calls) == 1 and calls <= self.found.uneven and self.costs[first] >= 0:
                 self.uneven.add(first)
 
     def widths(self, reads: Iterable[str], gives: Iterable[str]) -> Widths:
@@ -101,12 +101,9 @@ class Allocation:
     def price(self, widths: Widths) -> float:
         """Extra costs of calls, without those of casts."""
         return sum(
-            self._cost(group) for group in self.costs
+            self.costs[group] for group in self.costs
             if group in widths.reads or (group in widths.gives and group not in self.layers)
         )  # fmt: skip
-
-    def _cost(self, group: str) -> float:
-        return max(self.costs[group], 0.0)
 
     def cheapest(self, most: float) -> Widths:
         """The choice that leaves so much error at most, and costs least.
@@ -123,7 +120,7 @@ class Allocation:
         if self._known and self._known[0] == self.cast:
             return self._known[1]
         total = self.error(Widths())
-        scale = sum(map(self._cost, self.costs)) / total if total else 1.0
+        scale = sum(map(abs, self.costs.values())) / total if total else 1.0
         cuts = [Widths()]
         for step in range(_PRICES + 1):
             cut = self._cut((scale or 1.0) * 10 ** (_DECADES * (2 * step / _PRICES - 1)))
@@ -171,10 +168,10 @@ class Allocation:
         def above(least: int, *others: tuple[int, float]) -> None:
             rows.append([(least, -1.0), *others])
 
-        fewest = _FEWEST * (max(map(self._cost, self.costs), default=0.0) or 1.0)
+        fewest = _FEWEST * (max(self.costs.values(), default=0.0) or 1.0)
         reads, gives = dict[str, int](), dict[str, int]()
         for group in self.costs:
-            cost = self._cost(group)
+            cost = self.costs[group]
             if group in self.layers:
                 reads[group], gives[group] = variable(cost + fewest), variable(fewest)
             elif group in self.uneven:

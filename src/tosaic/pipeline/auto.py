@@ -29,6 +29,7 @@ from tosaic.quant.calibration import Calibration
 _HELD_OUT = 4  # one of so many calibration inputs is for verification
 _JUDGED = 16  # inputs that points are measured with at most
 _STEPS = 8  # forms between int8 and a16w8
+_STEP = 1.1  # of the error at least, from a form that fits to the next
 _NEAR = 0.97  # of the noise that a goal allows
 _DEAREST = 8.0  # cycles of an element that is cast
 
@@ -64,18 +65,19 @@ def compile_auto(
     found, extra = Sensitivities((), ()), dict[str, float]()
     if goal.is_budget and not forms.is_estimated:
         raise InvalidInput(f"{target.name} has no estimate of cycles or SRAM: name a device")
-    if goal.is_budget and not forms.fits(low):
-        return _finished(forms, low, extra, found, "out of reach: int8 is beyond it")
     high = forms.costed(forms.measured(forms.every, "a16w8"))
-    if forms.fits(low) and not goal.is_budget:
-        if forms.fits(high) and high.left <= low.left and high.point.cost < low.point.cost:
-            return _finished(forms, high, extra, found, "int8 reaches it, and 16 bits cost less")
+    is_cheaper = high.left <= low.left and high.point.cost < low.point.cost
+    if not goal.is_budget and forms.fits(low) and not (is_cheaper and forms.fits(high)):
         return _finished(forms, low, extra, found, "int8 reaches it")
     if goal.is_budget and forms.fits(high) and high.point.sqnr >= low.point.sqnr:
         return _finished(forms, high, extra, found, "a16w8 is within it")
     extra = forms.extra_costs(low, high)
+    if goal.is_budget and _is_beyond(forms, low, high, extra):
+        best = min((low, high), key=lambda t: t.point.sram if goal.sram else t.point.cost)
+        sentence = f"out of reach: {best.point.name} is beyond it"
+        return _finished(forms, best, extra, found, sentence)
     found = forms.sensitivities(is_over)
-    if not goal.is_budget and not forms.fits(high):
+    if not goal.is_budget and not forms.fits(high) and not forms.fits(low):
         best = max((low, high), key=lambda t: (t.point.score or 0, t.point.sqnr))
         bound = f"{best.point.sqnr:.1f} dB" if high.point.score is None else f"{best.point.score:g}"
         return _finished(forms, best, extra, found, f"out of reach: {bound} is the most")
@@ -84,15 +86,27 @@ def compile_auto(
     sentence = f"{len(best.widths.calls)} of {count} calls have 16 bits"
     if best is high:
         sentence = f"all {count} calls have 16 bits, which cost less than some of them"
+    if not forms.fits(best):
+        sentence = f"out of reach: {best.point.cost:,.0f} cycles are the fewest"
     if is_over():
         sentence += "; the time was over before the search was"
     return _finished(forms, best, extra, found, sentence)
+
+
+def _is_beyond(forms: Forms, low: Tried, high: Tried, extra: Mapping[str, float]) -> bool:
+    """Whether no form keeps within a budget, as far as costs of calls tell."""
+    if forms.fits(low) or forms.fits(high):
+        return False
+    least = low.point.cost + sum(min(cost, 0.0) for cost in extra.values())
+    return forms.goal.cycles is None or forms.goal.cycles < least
 
 
 def _best(forms: Forms, low: Tried, high: Tried) -> Tried:
     """The cheapest form that reaches the goal, or the most accurate one within the budget."""
     left = max(low.left, high.left)
     fitting = [t for t in forms.tried.values() if forms.fits(t) and forms.costed(t).left <= left]
+    if not fitting:
+        return min(forms.tried.values(), key=lambda t: forms.costed(t).point.cost)
     if forms.goal.is_budget:
         return max(fitting, key=lambda t: (t.point.sqnr, -t.point.cost))
     return min(fitting, key=lambda t: (t.point.cost, -t.point.sqnr))
@@ -110,8 +124,8 @@ def _between(
     aim = None if goal.sqnr is None else max(10 ** (-goal.sqnr / 10) - high.noise, 0.0)
     bottom, top = 1e-4 * total, total
     most = (bottom * top) ** 0.5 if aim is None else aim / part
-    for _ in range(_STEPS):
-        if is_over():
+    for _ in range(3 * _STEPS):
+        if is_over() or top < _STEP * bottom or len(forms.tried) > _STEPS:
             return
         widths = allocation.cheapest(most)
         is_known = widths in forms.tried
@@ -119,16 +133,19 @@ def _between(
         fits = forms.fits(tried)
         is_finer = fits is not goal.is_budget  # more error is allowed for what fits a goal
         bottom, top = (max(bottom, most), top) if is_finer else (bottom, min(top, most))
-        if fits and not is_known:
+        if (fits or goal.is_budget) and not is_known:
             _learn(allocation, low, forms.costed(tried))
-        if aim is None:
-            most = (bottom * top) ** 0.5
+        noise = max(tried.noise - high.noise, 0.0)
+        if fits and aim is not None and noise >= _NEAR * aim:
+            if allocation.cheapest(most) in forms.tried:
+                return
             continue
-        error, noise = allocation.error(widths), max(tried.noise - high.noise, 0.0)
-        if is_known or (fits and noise >= _NEAR * aim):
-            return
-        following = aim * error / noise if noise else top
-        most = following if bottom < following < top else (bottom * top) ** 0.5
+        following = (bottom * top) ** 0.5
+        if aim is not None and not is_known and noise:
+            stepped = aim * allocation.error(widths) / noise
+            stepped = max(stepped, _STEP * bottom) if fits else stepped
+            following = stepped if bottom < stepped < top else following
+        most = following
 
 
 def _learn(allocation: Allocation, low: Tried, tried: Tried) -> None:

@@ -25,7 +25,7 @@ from tosaic.pipeline import driver
 from tosaic.pipeline.allocation import Widths
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.goals import Goal, Point
-from tosaic.pipeline.report import macs
+from tosaic.pipeline.macs import macs
 from tosaic.pipeline.sensitivity import Sensitivities, sensitivities
 from tosaic.quant.flow import given, quantized
 from tosaic.quant.inputs import Arguments

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -109,8 +110,10 @@ class Comparison(Printed):
         table = grid("value", "operator", *numbers, "where", numbers=numbers)
         for layer in (*self.layers, *self.outputs):
             table.add_row(
-                layer.name, layer.op, f"{layer.sqnr:.1f}", f"{layer.max_error:.3g}",
-                f"{layer.saturation:.1%}" if layer.saturation else "", layer.where,
+                layer.name, layer.op.removeprefix("aten.").removesuffix(".default"),
+                f"{layer.sqnr:.1f}", f"{layer.max_error:.3g}",
+                f"{layer.saturation:.1%}" if layer.saturation else "",
+                re.sub(r"[^ ]*[\\/]", "", layer.where),  # a file without its folders
             )  # fmt: skip
         yield table
         fall = self.fall

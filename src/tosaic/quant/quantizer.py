@@ -265,11 +265,10 @@ class TosaicQuantizer:
         """The scheme of a call's result, with 16 bits if it asks for them."""
         own = self._scheme(node)
         assert own is not None
-        scheme = own.result
         if mark_of(node).carried:
             return SCHEMES["a16w8"]
-        wide = mark_of(node).wide or exceeds(node, scheme)
-        return wider(scheme, self.target) if wide else scheme
+        wide = mark_of(node).wide or exceeds(node, own.result)
+        return wider(own.result, self.target) if wide else own.result
 
     def _spec(self, node: fx.Node) -> Any:
         """How the result of a call is observed."""

@@ -67,8 +67,9 @@ class Scheme:
 
     @property
     def rounds_by_data(self) -> bool:
-        """Whether weights are coarser than activations, so that how they are rounded decides."""
-        return self.weight_high - self.weight_low < (self.high - self.low) // 2
+        """Whether weights are coarser than what is read or given: how they are rounded decides."""
+        widest = max(each.high - each.low for each in (self, self.result))
+        return self.weight_high - self.weight_low < widest // 2
 
     @property
     def env(self) -> str:
