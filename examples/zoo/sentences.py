@@ -6,18 +6,21 @@ from functools import cache
 import torch
 from torch import Tensor
 
-_SETS = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
+SETS = ("breast_cancer", "diabetes", "digits", "iris", "linnerud", "wine")
+
+
+def told_of(name: str) -> tuple[str, ...]:
+    """Sentences of five words and more on a data set, in their order."""
+    from sklearn import datasets
+
+    text = getattr(datasets, f"load_{name}")().DESCR
+    plain = (re.sub(r"\s+", " ", p).strip() for p in re.split(r"(?<=[.:])\s+|\n\s*\n", text))
+    return tuple(p for p in plain if len(re.findall(r"[a-z]{2,}", p)) >= 5 and "==" not in p)
 
 
 @cache
 def sentences() -> tuple[str, ...]:
-    """Sentences of five words and more, in their order."""
-    from sklearn import datasets
-
-    texts = (getattr(datasets, f"load_{name}")().DESCR for name in _SETS)
-    split = (part for text in texts for part in re.split(r"(?<=[.:])\s+|\n\s*\n", text))
-    plain = (re.sub(r"\s+", " ", part).strip() for part in split)
-    return tuple(p for p in plain if len(re.findall(r"[a-z]{2,}", p)) >= 5 and "==" not in p)
+    return tuple(each for name in SETS for each in told_of(name))
 
 
 def chosen(count: int, seed: int) -> list[str]:

@@ -8,6 +8,8 @@ import sys
 from pathlib import Path
 
 import pytest
+import torch
+from torch import nn
 
 from tosaic import __version__
 from tosaic.cli import main
@@ -136,6 +138,50 @@ def test_what_cannot_be_saved_has_its_report_and_its_error_in_one_object(net, tm
     assert data["refused"]
     assert data["error"]["exit_code"] == 2
     assert data["error"]["message"] in told.err
+
+
+def test_help_has_a_short_name(capsys):
+    assert code_of("-h") == 0
+    assert "compile" in capsys.readouterr().out
+    assert code_of("compile", "-h") == 0
+    assert "--calibration" in capsys.readouterr().out
+
+
+DATA = """
+import torch
+from torch import nn
+
+def model():
+    return nn.Linear(4, 4), (torch.randn(2, 4),)
+
+def named():
+    yield {"input": torch.randn(2, 4)}
+
+def misnamed():
+    yield {"inputs": torch.randn(2, 4)}
+"""
+
+
+def test_calibration_by_name_is_taken_on_the_command_line(tmp_path, capsys):
+    (tmp_path / "data.py").write_text(DATA)
+    words = ["compile", f"{tmp_path}/data.py", "-q", "--calibration", f"{tmp_path}/data.py"]
+    assert code_of(*words[:-1], words[-1] + ":named") == 0
+    assert code_of(*words[:-1], words[-1] + ":misnamed") == 2
+    assert "nothing is named 'inputs'; the model takes input" in capsys.readouterr().err
+
+
+def test_words_that_do_not_go_together_are_told_before_anything_runs(tmp_path, capsys):
+    torch.save(nn.Linear(2, 2), tmp_path / "whole.pt")
+    (tmp_path / "page.html").mkdir()
+    page = str(tmp_path / "page.html")
+    for words, sentence in (
+        (["compile", "cnn", "--goal", "sqnr=30"], "--goal and --budget are for --scheme auto"),
+        (["compile", "cnn", "--report", "page.htm"], "a report is an .html file, not 'page.htm'"),
+        (["compile", "cnn", "--calibration", f"{tmp_path}/whole.pt"], "save tensors alone"),
+        (["tune", "cnn", "-t", "ethos-u55-128", "-o", page], "page.html' is a folder"),
+    ):
+        assert code_of(*words) == 2
+        assert sentence in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(("start", "found"), [("a16", ["a16w8", "a16w8_per_tensor"]), ("x", [])])

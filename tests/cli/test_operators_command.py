@@ -74,3 +74,18 @@ def test_names_of_operators_are_not_folded(capsys):
     with pytest.raises(SystemExit):
         main(["ops", "conv_transpose2d"])
     assert "aten.conv_transpose2d.input " in capsys.readouterr().out
+
+
+def test_a_row_has_an_answer_for_each_kind_of_target(capsys):
+    with pytest.raises(SystemExit):
+        main(["ops", "conv_transpose2d"])
+    lines = capsys.readouterr().out.splitlines()
+    (row,) = [line.split() for line in lines if "aten.conv_transpose2d.input" in line]
+    assert row == ["aten.conv_transpose2d.input", *["yes"] * 5]
+    titles = [column.title for column in columns_for(None)]
+    here, wide = titles.index("U55 and U65 int8"), titles.index("U55 and U65 int16")
+    rows = known(columns_for(None), lambda _: True)
+    apart = [r.op for r in rows if list(map(str, r.answers))[here : wide + 1] == ["yes", "no"]]
+    with pytest.raises(SystemExit):
+        main(["ops", apart[0]])
+    assert " int16 no " in capsys.readouterr().out

@@ -59,6 +59,55 @@ def test_a_calibration_dict_binds_by_name_not_by_order():
     assert plain.bytes == named.bytes
 
 
+class OfTwo(nn.Module):
+    def forward(self, first, second):
+        return first - second
+
+
+class OfDict(nn.Module):
+    def forward(self, parts):
+        return parts["a"] * 2 + parts["b"]
+
+
+@pytest.mark.parametrize("wrap", [lambda d: {"parts": d}, lambda d: (d,), lambda d: d])
+def test_dicts_within_calibration_inputs_bind_by_name(wrap):
+    net, example = OfDict(), ({"a": A, "b": 9 * B},)
+    plain = tosaic.compile(net, example, calibration=[example])
+    named = tosaic.compile(net, example, calibration=[wrap({"b": 9 * B, "a": A})])
+    assert plain.bytes == named.bytes
+    with pytest.raises(InvalidInput, match="calibration input 1"):
+        tosaic.compile(net, example, calibration=[wrap({"b": 9 * B, "c": A})])
+
+
+def test_a_calibration_dict_in_a_tuple_stands_for_no_tensor():
+    sentence = "input 1 is not nested like the example: image is one value, not dict"
+    with pytest.raises(InvalidInput, match=sentence):
+        tosaic.compile(Gated(), (A, B), calibration=[({"foo": A}, B)])
+
+
+@pytest.mark.parametrize(
+    ("given", "found"),
+    [
+        (A.double(), r"input is float64\[2,8\] there, and float32\[2,8\] in the example"),
+        (A.long(), r"input is int64\[2,8\] there"),
+        (A.T, r"input is float32\[8,2\] there, and float32\[2,8\] in the example inputs"),
+    ],
+)
+def test_calibration_inputs_that_do_not_run_are_told_beside_the_example(given, found):
+    with pytest.raises(InvalidInput, match=f"calibration input 2 does not run: {found}"):
+        tosaic.compile(nn.Linear(8, 8), (A,), calibration=[(A,), (given,)])
+
+
+def test_inputs_to_compare_on_are_given_by_name_and_have_no_nan():
+    net = Gated()
+    art = tosaic.compile(net, (A, B), calibration=[(A, B)])
+    assert tosaic.compare(net, art, [{"mask": B, "image": A}]) == tosaic.compare(net, art, [(A, B)])
+    with pytest.raises(InvalidInput, match="input 2 to compare on has NaN in it"):
+        tosaic.compare(net, art, [(A, B), (A * torch.nan, B)])
+    with pytest.raises(InvalidInput, match="it is of another model"):
+        tosaic.compare(OfTwo(), art, [(A, B)])
+
+
 def test_labels_of_a_loader_are_left_out_with_a_note():
     net = nn.Sequential(nn.Linear(8, 8))
     pairs = torch.utils.data.TensorDataset(A, torch.tensor([1, 0]))
@@ -67,7 +116,11 @@ def test_labels_of_a_loader_are_left_out_with_a_note():
     with pytest.warns(UserWarning, match=left_out) as seen:
         art = tosaic.compile(net, (A,), calibration=loader)
     assert {warning.filename for warning in seen} == {__file__}  # the user's line
-    assert art.bytes == tosaic.compile(net, (A,), calibration=[(A,)]).bytes
+    plain = tosaic.compile(net, (A,), calibration=[(A,)])
+    assert art.bytes == plain.bytes
+    with pytest.warns(UserWarning, match=left_out):
+        boxes = tosaic.compile(net, (A,), calibration=[(A, {"boxes": B, "labels": B})])
+    assert boxes.bytes == plain.bytes
 
 
 @pytest.mark.parametrize("value", ["inf", "-inf", "nan"])
@@ -166,6 +219,8 @@ def test_multiplications_of_the_headline_and_of_the_modules_agree():
     (told,) = (delegate.estimate for delegate in report.delegates)
     assert sum(cost.macs for cost in told.modules) == report.macs
     assert {cost.bound for cost in told.modules} <= {"MACs", "elements", "SRAM", "flash"}
+    assert "elements" in {cost.bound for cost in told.modules if not cost.macs}  # its pool
+    assert {bool(cost.macs) for cost in told.modules if cost.bound == "MACs"} == {True}
     assert f"{report.macs:,} multiply-accumulates" in str(report)
     assert "inferences a second" in str(report)
 

@@ -10,7 +10,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-import tosaic.rules  # noqa: F401  (fills the registry)
+import tosaic
+import tosaic.rules
 from judges.programs import Function, compiled
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
@@ -258,3 +259,35 @@ def test_numbers_that_a_small_integer_has_not_are_refused(target: str) -> None:
     x = torch.arange(-4, 5, dtype=torch.int8)
     art = compiled(Function(lambda x: (x >> 1, x + x)), (x,), target)
     assert [torch.equal(*pair) for pair in zip(art.run(x), (x >> 1, x + x))] == [True, True]
+
+
+class Computed(nn.Module):
+    """Reads a number out of a tensor, as ``x * float(x.max())``."""
+
+    def __init__(self, function: Any) -> None:
+        super().__init__()
+        self.function, self.norm = function, nn.LayerNorm(8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        return self.function(self.norm, x, x.abs().max().item())
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+FP", "ethos-u55-128"])
+@pytest.mark.parametrize(
+    "function",
+    [
+        lambda norm, x, k: x * k,
+        lambda norm, x, k: norm(x) * k + k,
+        lambda norm, x, k: norm(x + k),
+        lambda norm, x, k: x * int(k),
+        lambda norm, x, k: x * (k > 1),
+        lambda norm, x, k: k - norm(k * x),
+    ],
+)
+def test_numbers_that_are_read_out_of_tensors_stay_in_pytorch(function: Any, target: str) -> None:
+    x, net = torch.randn(2, 4, 8), Computed(function).eval()
+    art = tosaic.compile(net, (x,), target=target, calibration=[x])
+    assert "aten.item.default" in {refusal.op for refusal in art.report.refused}
+    with torch.no_grad():
+        real = net(x)
+    assert (art.run(x) - real).abs().max() <= real.abs().max() * (1e-5 if "FP" in target else 0.05)

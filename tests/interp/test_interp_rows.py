@@ -163,3 +163,17 @@ def test_bounds_hold_what_comes() -> None:
             low, high = bounds.of(value)
             assert low <= int(array.min()), value
             assert int(array.max()) <= high, value
+
+
+@pytest.mark.parametrize("points", [(0, 0), (-128, 127), (5, -9)])
+def test_bounds_of_a_product_are_its_extremes(points: tuple[int, int]) -> None:
+    b = Builder(everything(level="none"), Graph("main"))
+    left, right = b.input(I8, (1, 4, 9), "a"), b.input(I8, (1, 9, 4), "b")
+    product = b.MATMUL(left, right, *(b.const([zp], I8) for zp in points))
+    b.graph.outputs.append(product)
+    bounds = Bounds()
+    bounds.add(b.graph)
+    ends = np.array([-128, 127, -128, 127], np.int8)
+    given = np.repeat(ends, 9).reshape(1, 4, 9), np.tile(ends[[0, 0, 1, 1]], 9).reshape(1, 9, 4)
+    (found,) = Model(b.graph).run(*given)
+    assert bounds.of(product) == (int(found.min()), int(found.max()))

@@ -8,6 +8,7 @@ import pytest
 from npu.configurations import ACCELERATORS, configuration
 from npu.families import VacuousReference, check_spread, families
 from npu.runner import failures
+from tosaic.sim.ethosu import output
 
 _GRAPHS = 4  # of each family on each kind of machine; `make simulate` runs more
 _ALL = [(f.name, machine) for machine in ACCELERATORS for f in families(machine)]
@@ -16,6 +17,14 @@ _ALL = [(f.name, machine) for machine in ACCELERATORS for f in families(machine)
 @pytest.mark.parametrize(("name", "machine"), _ALL)
 def test_simulation_is_bit_exact(name: str, machine: str) -> None:
     assert not failures(name, machine, _GRAPHS)
+
+
+@pytest.mark.parametrize("machine", ACCELERATORS)
+def test_maps_in_many_parts_are_bit_exact(machine: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large maps are finished part by part; here that is each row or column of all maps."""
+    monkeypatch.setattr(output, "_BLOCK", 1)
+    for family in families(machine):
+        assert not failures(family.name, machine, 1)
 
 
 @pytest.mark.parametrize("machine", ACCELERATORS)

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 from npu.configurations import Configuration, compile_stream
+from npu.convolutions import convolve
 from npu.maker import UNIT, Maker
 from npu.test_simulator_pieces import problem
 from npu.wrong_forms import U55, U85
@@ -19,6 +20,7 @@ from tosaic.targets.ethosu.target import ETHOS_U
 from tosaic.targets.ethosu.vela_workarounds import apply_workarounds
 
 U65 = Configuration("u65-256", "Ethos_U65_High_End", "Dedicated_Sram_384KB")
+LARGE = [Configuration(f"u85-{n}", "Ethos_U85_SYS_DRAM_Mid", "Sram_Only") for n in (1024, 2048)]
 EACH = pytest.mark.parametrize("machine", [U55, U65, U85], ids=["u55", "u65", "u85"])
 OLDER = pytest.mark.parametrize("machine", [U55, U65], ids=["u55", "u65"])
 
@@ -119,6 +121,58 @@ def test_a_piece_of_a_rescaled_tensor_in_another_shape_that_is_read_twice(
     graph = assert_repaired(m, machine, m.b.MUL(x, x, m.zero(I8)))
     names = ["RESCALE", "RESHAPE", "SLICE", "RESHAPE", "SLICE", "MUL"]
     assert [op.name for op in graph.ops] == names
+
+
+@OLDER
+@pytest.mark.parametrize("name", ["MAXIMUM", "MINIMUM"])
+def test_two_pieces_of_a_tensor_in_another_shape(machine: Configuration, name: str) -> None:
+    """As in a maximum by halves; each piece has a RESHAPE of its own."""
+    m = Maker((7,), u85=False)
+    x = m.b.RESHAPE(m.rescale(m.input(I16, (8, 3, 1)), (1271712275, 31), I16), m.b.shape((4, 6)))
+    halves = [m.b.SLICE(x, m.b.shape((0, n)), m.b.shape((4, 3))) for n in (0, 3)]
+    most = m.b.op(name, *(m.rescale(half, UNIT, I32) for half in halves))
+    graph = assert_repaired(m, machine, m.rescale(most, UNIT, I16))
+    assert [op.name for op in graph.ops].count("RESHAPE") == 2
+
+
+@EACH
+@pytest.mark.parametrize("kind", [I8, I16])
+def test_a_result_between_a_transposition_and_a_sum(machine: Configuration, kind: DType) -> None:
+    """Vela turns what it sums so that the sum is over channels, which is turned back here."""
+    m = Maker((7,), machine is U85)
+    turned = m.b.TRANSPOSE(m.input(kind, (9, 12, 6)), perms=(0, 2, 1))
+    sums = m.b.REDUCE_SUM(m.rescale(turned, UNIT, I32), axis=1)
+    graph = m.finish(turned, sums)
+    assert len(compile_stream(flatbuffer.write(graph), machine).outputs) == 1
+    assert not problem(prepared(graph, machine), m.data, machine)
+
+
+@OLDER
+def test_sums_of_48_bits_that_two_read_are_made_for_each(machine: Configuration) -> None:
+    m = Maker((7,), u85=False)
+    x, weight = m.input(I16, (1, 4, 3, 5), reach=900), m.draw(I8, (5, 1, 1, 5), reach=3)
+    acc = m.b.CONV2D(x, m.b.const(weight, I8), m.zero(I48), m.zero(I16), m.zero(I8),
+                     pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I48)  # fmt: skip
+    parts = [m.rescale(acc, (22857, shift), I16, scale32=False) for shift in (16, 17)]
+    graph = m.finish(*parts)
+    assert "could not run on NPU" in problem(graph, m.data, machine)
+    assert not problem(prepared(graph, machine), m.data, machine)
+
+
+@pytest.mark.parametrize("machine", LARGE, ids=["u85-1024", "u85-2048"])
+@pytest.mark.parametrize("kind", [I8, I16])
+def test_channels_that_are_turned_round_are_not_fused_with_their_product(
+    machine: Configuration, kind: DType
+) -> None:
+    m = Maker((7,), u85=True)
+    x = m.input(kind, (1, 3, 4, 5), reach=100)
+    acc = convolve(m, x, m.draw(I8, (9, 1, 1, 5)), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1))
+    y = m.settle(acc, kind, per_channel=False, rounding="SINGLE_ROUND")
+    graph = m.finish(m.b.REVERSE(y, axis=3))
+    assert "block configuration" in problem(graph, m.data, machine)
+    env = ETHOS_U[f"ethos-{machine.accelerator}"].env
+    apply_workarounds(graph, env, machine.accelerator)
+    assert not problem(graph, m.data, machine)
 
 
 def test_two_rescales_by_one_of_a_48_bit_sum_are_kept_apart() -> None:

@@ -285,6 +285,45 @@ def crossed_tiles(m: Maker) -> Value:
     return m.b.SUB(*wide)
 
 
+def tiles_beside(m: Maker) -> Value:
+    """A scaled TILE in another shape, before another tensor."""
+    x = m.b.RESHAPE(m.b.TILE(m.input(I8, (9,)), m.b.shape((4,))), m.b.shape((1, 4, 3, 3)))
+    return m.b.CONCAT(
+        m.rescale(x, (1755154905, 31), I8, (0, -12)), m.input(I8, (1, 4, 4, 3)), axis=2
+    )
+
+
+def surrounded_piece(m: Maker, channels: int) -> Value:
+    """A depthwise convolution of a piece with a PAD around it."""
+    x = m.b.PAD(sliced(m, batch=3 - channels), m.b.shape((0, 0, 1, 0, 1, 1, 0, 0)), m.zero(I8))
+    acc = convolve(m, x, m.draw(I8, (2, 2, 4, channels)), op="DEPTHWISE_CONV2D", pad=(0, 0, 0, 0),
+                   stride=(1, 1), dilation=(1, 1))  # fmt: skip
+    return narrowed(m, acc)
+
+
+def scaled_and_crossed(m: Maker) -> tuple[Value, Value]:
+    """A tensor in another shape, and its differences from another, both scaled and broadcast."""
+    x, y = m.input(I8, (10, 1, 3)), m.input(I8, (1, 4, 1))
+    return m.b.RESHAPE(x, m.b.shape((30,))), m.b.SUB(widened(m, x), widened(m, y))
+
+
+def enlarged_for_two(m: Maker) -> tuple[Value, ...]:
+    """Two products with what a transposed convolution gives, in another shape."""
+    acc = convolve(m, m.input(I8, (1, 7, 2, 8)), m.draw(I8, (1, 4, 4, 8)), op="TRANSPOSE_CONV2D",
+                   out_pad=(0, 0, 0, 0), stride=(1, 1))  # fmt: skip
+    x = m.b.RESHAPE(narrowed(m, acc), m.b.shape((1, 1, 10, 5)))
+    factors = [m.rescale(m.input(I8, (1, 1, 10, 1)), UNIT, I32, (n, 0)) for n in (0, 1)]
+    return tuple(m.b.MUL(factor, widened(m, x), m.zero(I8)) for factor in factors)
+
+
+def chosen_from_itself(m: Maker) -> tuple[Value, Value]:
+    """SELECT of a tensor and itself, which another consumer reads in one axis."""
+    x = m.input(I8, (4, 5, 8, 7))
+    flat, between = (m.b.RESHAPE(x, m.b.shape(s)) for s in ((1120,), (4, 5, 8, 1, 7)))
+    mask = m.b.GREATER(m.input(I32, (1, 1, 8, 1)), m.b.const([[[[0]]]], I32))
+    return flat, m.b.SELECT(mask, x, m.b.RESHAPE(between, m.b.shape(x.shape)))
+
+
 def raised(m: Maker, x: Value) -> Value:
     """A loop adds 5 to a value three times."""
     test, body = m.b.child("test"), m.b.child("body")
@@ -340,6 +379,18 @@ FORMS = {
         lambda m: m.b.CONCAT(m.input(I8, (1, 3, 6, 4)), m.b.REDUCE_MAX(
             m.input(I8, (1, 5, 6, 4)), axis=1), axis=1), (U55,)),
     "a RESCALE to int32 into a CONCAT": Piece(last_wide, (U55,)),
+    "a RESCALE of tiles into a CONCAT": Piece(tiles_beside, BOTH),
+    "a convolution of a piece that a PAD surrounds, in batches": Piece(
+        lambda m: surrounded_piece(m, 1), BOTH),
+    "two channels for one of a piece that a PAD surrounds": Piece(
+        lambda m: surrounded_piece(m, 2), BOTH),
+    "differences of scaled tensors with two shapes": Piece(scaled_and_crossed, (U55,)),
+    "what is enlarged, in another shape for two": Piece(enlarged_for_two, (U55,)),
+    "a choice of a tensor and itself": Piece(chosen_from_itself, (U85,)),
+    "an int48 by 1, scaled with 32 bits": Piece(
+        lambda m: m.rescale(by_one(m), (2129610698, 30), I16), (U85,)),
+    "a table of two channels for one": Piece(
+        lambda m: m.table(many_for_one(m, m.input(I8, (1, 4, 5, 3)))), (SMALL,)),
     "two channels for one into a CONCAT": Piece(many_beside, (U55,)),
     "sizes of sums into a CONCAT": Piece(magnitudes, (U85,)),
     "turned bits of the largest into a CONCAT": Piece(

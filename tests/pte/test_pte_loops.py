@@ -76,10 +76,11 @@ def test_a_file_runs_its_loop_again_and_again(name: str, tmp_path: Any) -> None:
         assert all(map(torch.equal, runner.run(given), art.run(given)))
 
 
-def test_a_file_is_as_large_for_any_number_of_steps() -> None:
+@pytest.mark.parametrize("name", NETS)
+def test_a_file_is_as_large_for_any_number_of_steps(name: str) -> None:
     sizes, delegates = [], []
     for steps in (60, 300):
-        art, _, _ = compiled("lstm", steps, None)
+        art, _, _ = compiled(name, steps, None)
         data = plain_file(art, LinuxOptions())
         assert data is not None
         sizes.append(len(data))

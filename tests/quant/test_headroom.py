@@ -1,6 +1,7 @@
 """Ranges of 16 bits hold for inputs that calibration has not seen, and cut off nothing it has."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -26,8 +27,25 @@ def _seen(loudness: list[float]) -> Statistics:
 def test_few_inputs_leave_more_room_than_many_and_uneven_ones_more_than_even_ones() -> None:
     even = [1 + 0.01 * (i % 5) for i in range(64)]
     uneven = [math.exp(0.5 * math.sin(i)) for i in range(64)]
-    rooms = [room_for_unseen(_seen(peaks), STEPS) for peaks in (even[:2], even, uneven[:8], uneven)]
-    assert rooms[0] > 2.5 > rooms[2] > rooms[3] > rooms[1]
+    two_even, all_even, eight_uneven, all_uneven = (
+        room_for_unseen(_seen(peaks), STEPS) for peaks in (even[:2], even, uneven[:8], uneven)
+    )
+    assert two_even > all_even
+    assert eight_uneven > all_uneven > all_even
+
+
+@pytest.mark.parametrize("count", [2, 4, 8, 16])
+def test_the_largest_of_a_hundred_unseen_inputs_seldom_exceeds_a_range(count: int) -> None:
+    exceeded = 0
+    for seed in range(100):
+        draw = torch.Generator().manual_seed(seed)
+        peaks = (0.5 * torch.randn(count + 100, generator=draw)).exp().tolist()
+        seen = Statistics()
+        for peak in peaks[:count]:
+            seen.see(torch.tensor([peak, -0.2]))
+            seen.close()
+        exceeded += max(peaks[count:]) > room_for_unseen(seen, STEPS) * max(peaks[:count])
+    assert exceeded <= 10
 
 
 def test_small_values_beside_large_ones_keep_their_steps() -> None:
@@ -48,6 +66,35 @@ def test_sixteen_bits_cut_off_nothing_that_was_seen(seed: int) -> None:
     observer(values)
     scale, _ = observer.calculate_qparams()
     assert float(scale) * 32767 >= float(values.abs().max())
+
+
+def _highest(reader: Callable[[torch.Tensor], torch.Tensor] | None) -> float:
+    observer = RangeObserver(
+        dtype=torch.int16, quant_min=-32767, quant_max=32767, qscheme=torch.per_tensor_symmetric
+    )
+    observer.reader = reader
+    observer(torch.randn(4000, generator=torch.Generator().manual_seed(0)) * 3)
+    observer.seen.close()
+    return float(observer.calculate_qparams()[0]) * 32767
+
+
+def test_a_range_leaves_no_more_room_than_a_table_of_its_reader_can_draw() -> None:
+    assert _highest(torch.sin) < _highest(None)
+    assert _highest(lambda x: x * 0.5) == _highest(None)
+
+
+def test_gelu_behind_two_calibration_inputs_keeps_forty_decibels_in_sixteen_bits() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 8)).eval()
+    net[0].weight.data *= 8
+    data = [torch.randn(1, 16) for _ in range(2)]
+    made = tosaic.compile(
+        net, (data[0],), target="TOSA-1.0+INT+int16", scheme="a16w8", calibration=data
+    )
+    inputs = torch.randn(64, 16)
+    real = net(inputs).detach()
+    error = (made.run(inputs) - real).square().sum()
+    assert 10 * torch.log10(real.square().sum() / error) > 40
 
 
 def test_stored_calibration_keeps_the_peaks_of_single_inputs(tmp_path) -> None:

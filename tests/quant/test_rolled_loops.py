@@ -7,8 +7,11 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from zoo.silero_vad import SileroVAD
+from zoo.voices import CONTEXT, FRAME
 
 import tosaic
+from tosaic.executorch.package import LinuxOptions, plain_file
 from tosaic.front import torchapi
 from tosaic.passes.importer import import_model
 from tosaic.passes.roll_loops import roll_loops
@@ -89,13 +92,31 @@ class Decoder(nn.Module):
         return torch.cat(seen, 1)
 
 
-NETS = {"decoder": Decoder, "scan": Scan, "cells": Cells, "backwards": Backwards}
+class Windows(nn.Module):
+    """Silero VAD over the windows of a recording."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = SileroVAD()
+
+    def forward(self, windows: Tensor) -> tuple[Tensor, Tensor]:
+        h, c, seen = torch.zeros(1, 128), torch.zeros(1, 128), []
+        for window in windows.unbind(1):
+            speech, h, c = self.net(window, h, c)
+            seen.append(speech)
+        return torch.cat(seen, 1), h
 
 
-def net(name: str) -> tuple[nn.Module, Tensor]:
+NETS = {"decoder": Decoder, "scan": Scan, "cells": Cells, "backwards": Backwards,
+        "windows": Windows}  # fmt: skip
+
+
+def net(name: str, rounds: int = ROUNDS) -> tuple[nn.Module, Tensor]:
     torch.manual_seed(3)
     made = NETS[name]().eval()
-    return made, torch.tensor([[3]]) if name == "decoder" else torch.randn(1, ROUNDS, 8)
+    if name == "windows":
+        return made, torch.randn(1, rounds, CONTEXT + FRAME) * 0.1
+    return made, torch.tensor([[3]]) if name == "decoder" else torch.randn(1, rounds, 8)
 
 
 def several(result: Any) -> tuple[Tensor, ...]:
@@ -136,6 +157,20 @@ def test_a_rolled_loop_has_the_bits_of_its_rounds(name: str, tmp_path: Any) -> N
     with torch.no_grad():
         for one, real in zip(ours, several(model(x))):
             assert (one - real).abs().max() < 0.06 * real.abs().max()
+
+
+@pytest.mark.parametrize("name", ["scan", "cells", "backwards", "windows"])
+def test_a_file_is_as_large_for_any_number_of_rounds(name: str) -> None:
+    sizes = []
+    for rounds in (ROUNDS, 4 * ROUNDS):
+        model, x = net(name, rounds)
+        art: Any = tosaic.compile(
+            model, (x,), target="ethos-u85-256", calibration=[x], unroll=False
+        )
+        data = plain_file(art, LinuxOptions())
+        assert data is not None
+        sizes.append(len(data))
+    assert abs(sizes[1] - sizes[0]) < 0.02 * sizes[0]
 
 
 class OwnScan(nn.Module):

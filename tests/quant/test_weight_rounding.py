@@ -48,3 +48,18 @@ def test_stored_and_live_calibration_give_the_same_bytes(scheme: str, tmp_path: 
             for given in (data, tmp_path / "ranges.json")
         ]
         assert made[0].bytes == made[1].bytes
+
+
+@pytest.mark.parametrize("scheme", ["int8", "a16w8"])
+def test_results_that_see_padding_alone_stay_zero(scheme: str) -> None:
+    """No bias makes up for weights there; inputs far from zero would make it a large one."""
+    torch.manual_seed(3)
+    layer = nn.Conv1d(3, 3, 1, stride=2, padding=1, bias=False)
+    data = [torch.randn(1, 3, 5) - 8 for _ in range(4)]
+    art = tosaic.compile(
+        layer, (data[0],), target="TOSA-1.0+INT+int16", scheme=scheme, calibration=data
+    )
+    found = art.run(data[0])
+    assert torch.count_nonzero(layer(data[0])[..., 0]) == 0
+    assert torch.count_nonzero(found[..., 0]) == 0
+    assert torch.count_nonzero(found[..., 1]) == 3

@@ -188,6 +188,7 @@ def test_a_refusal_shows_the_users_line_and_what_to_do(mixed: Made) -> None:
     assert "leave it on the CPU" in refused["advice"]
     (line,) = [line for line in refused["lines"] if line["is_it"]]
     assert "torch.special.bessel_j0(x)" in line["text"]
+    assert min(len(n["text"]) - len(n["text"].lstrip()) for n in refused["lines"] if n["text"]) == 0
     assert data["nodes"][refused["node"]]["op"] == refused["op"]
 
 

@@ -150,6 +150,22 @@ def shuffled(b: Builder, random: Random) -> Value:
     return b.RESHAPE(b.TRANSPOSE(apart, perms=perms), b.shape(size))
 
 
+def grouped(b: Builder, random: Random) -> Value:
+    """PyTorch's channel_shuffle of an image whose channels are last."""
+    groups, each = int(random.choice([2, 3, 4])), int(random.choice([4, 8, 12]))
+    x = conv(b, random, b.input(I8, (1, 8, 9, 16)), groups * each, (1, 1))
+    apart = b.RESHAPE(x, b.shape((72, groups, each)))
+    y = b.RESHAPE(b.TRANSPOSE(apart, perms=(0, 2, 1)), b.shape(x.shape))
+    return b.CONCAT(x, y, axis=1)
+
+
+def parted(b: Builder, random: Random) -> Value:
+    """Rows of a few parts, which Vela transposes very slowly for Ethos-U85."""
+    parts = int(random.integers(2, 4))
+    x = b.input(I8, (768, parts, 16))
+    return b.TRANSPOSE(rescale(b, x, random, bits=1), perms=(1, 0, 2))
+
+
 def spread(b: Builder, random: Random) -> Value:
     """Several results for each channel of a depthwise convolution, as rows and columns."""
     x = b.input(I8, (1, 8, 8, 8))
@@ -291,6 +307,8 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (bent, "ethos-u85-256", lambda old, new: new["MAX_POOL2D"] == 2),
     (shuffled, "ethos-u55-128", lambda old, new: new["CONV2D"] + new["TRANSPOSE"] > 1),
     (shuffled, "ethos-u85-256", lambda old, new: new["CONV2D"] > 1),
+    (grouped, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
+    (parted, "ethos-u85-256", lambda old, new: new["CONCAT"] == 1),
     (spread, "ethos-u55-128", lambda old, new: not new["TRANSPOSE"]),
     (spread, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
     (gapped, "ethos-u55-128", lambda old, new: new["CONCAT"] == 1),

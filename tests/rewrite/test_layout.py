@@ -12,7 +12,7 @@ from tosaic.ir import verify
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Value
 from tosaic.rewrite import remove_dead, sink_transposes
-from tosaic.rewrite.layout import regrouped
+from tosaic.rewrite.layout import _Sinker, regrouped
 from tosaic.spec.dtypes import F32, I32, DType
 from tosaic.spec.env import Env
 
@@ -189,6 +189,22 @@ def test_a_pixel_shuffle_between_convolutions_costs_one_transposition() -> None:
     made = rewritten(b.graph)
     assert count(b.graph) == 5
     assert count(made) == 2  # the input's, and the shuffle
+
+
+def test_a_channel_shuffle_between_convolutions_leaves_channels_last() -> None:
+    b = Builder(ENV)
+    y = conv(b, b.input(F32, (1, 3, 4, 4), "x"), 8)
+    for _ in range(2):
+        left, right = (b.SLICE(y, b.shape((0, n, 0, 0)), b.shape((1, 4, 4, 4))) for n in (0, 4))
+        groups = b.RESHAPE(b.CONCAT(left, conv(b, right, 4), axis=1), b.shape((1, 2, 4, 4, 4)))
+        y = b.RESHAPE(b.TRANSPOSE(groups, perms=(0, 2, 1, 3, 4)), b.shape((1, 8, 4, 4)))
+    b.output(b.REDUCE_SUM(b.REDUCE_SUM(y, axis=2), axis=3))
+    graph = remove_dead(b.graph)
+    sinker = _Sinker(graph, ENV, None, {v for op in graph.ops for v in op.outs}, within=True)
+    made = sinker.attempt()
+    shuffles = [op.attrs["perms"] for op in made.ops if op.name == "TRANSPOSE"]
+    assert len(shuffles) == 3  # the input's, and one for each shuffle
+    assert all(perms[-2:] == (4, 3) for perms in shuffles[1:])
 
 
 def test_a_transposed_constant_is_a_constant() -> None:

@@ -83,6 +83,25 @@ def test_a_dilated_convolution_may_read_and_write_every_so_many_rows(
     assert not isinstance(trial(graph, VelaConfig(target), m.data), Fault)
 
 
+@pytest.mark.parametrize("stride", [(2, 1), (4, 1), (1, 2), (3, 2)])
+def test_a_transposed_convolution_may_write_every_so_many_rows(stride: tuple[int, int]) -> None:
+    m = Maker((7,), u85=True)
+    x, kernel = m.input(I8, (1, 4, 5, 3)), m.draw(I8, (20, 5, 4, 3))
+    acc = convolve(m, x, kernel, op="TRANSPOSE_CONV2D", out_pad=(0, 0, -1, -1), stride=stride)
+    graph = m.finish(m.settle(acc, I8, per_channel=True, rounding="SINGLE_ROUND"))
+    assert not isinstance(trial(graph, VelaConfig("ethos-u85-256"), m.data), Fault)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_copy_of_constants_may_be_read_for_the_constants(target: str) -> None:
+    b = Builder("TOSA-1.0+INT")
+    numbers = b.RESHAPE(b.const(np.arange(28), "i8"), b.shape((28,)))
+    piece = b.SLICE(numbers, b.shape((11,)), b.shape((4,)))
+    column, row = b.RESHAPE(piece, b.shape((4, 1))), b.RESHAPE(piece, b.shape((4,)))
+    b.output(column, b.TILE(row, b.shape((2,))))
+    assert not isinstance(trial(b.graph, VelaConfig(target)), Fault)
+
+
 def test_where_vela_says_nothing_of_its_commands_the_report_says_that() -> None:
     made = compile_graph(twins((0, 0)), VelaConfig(TARGETS[0]))
     bare = replace(made, result=replace(made.result, database={}), checks=[])

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 import tosaic
 import tosaic.rules
@@ -80,8 +81,29 @@ RIGHT: dict[str, tuple[Any, Tensor]] = {
     "half precision": (lambda x: (x @ x.T).softmax(1) * 100, noise(9, 9).half()),
     "nothing": (lambda x: x[:0] * 2, noise(3, 4)),
     "a number": (lambda x: x * 2, torch.tensor(0.5)),
+    "spread of nearly equal numbers": (
+        lambda x: (x.std(1), x.var(0), x.std()),
+        torch.full((5, 7), 8.3) + 1e-6 * noise(5, 7),
+    ),
+    "the norm of nearly equal numbers": (
+        lambda x: F.layer_norm(x, (7,)),
+        torch.full((5, 7), -1234.567) + 1e-4 * noise(5, 7),
+    ),
     "sums of many": (lambda x: (x * 1e3).sum(1) - (x * 1e3).flip(1).sum(1), noise(4, 5000)),
 }
+
+
+SMALL = torch.tensor([0.0, 1e-7, -1e-6, 3e-4, -0.05, 0.0625, 0.0626, 0.07])
+KEPT = {"log1p": SMALL, "asinh": SMALL, "atanh": SMALL, "expm1": SMALL, "sinh": SMALL,
+        "acosh": 1 + SMALL.abs()}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", KEPT)
+def test_functions_keep_the_digits_of_small_numbers(name: str) -> None:
+    """log(1 + x) as it stands loses them to the 1."""
+    function, x = getattr(torch, name), KEPT[name]
+    found = compiled(Function(function), (x,), FLOAT).run(x)
+    torch.testing.assert_close(found.double(), function(x.double()), rtol=3e-6, atol=0.0)
 
 
 @pytest.mark.parametrize("name", RIGHT)

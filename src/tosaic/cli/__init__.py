@@ -33,6 +33,7 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
 app = typer.Typer(
     name="tosaic", pretty_exceptions_enable=False, add_completion=True,
     help="Takes PyTorch models to Arm edge devices.",
+    context_settings={"help_option_names": ["-h", "--help"]},
 )  # fmt: skip
 
 

@@ -44,11 +44,25 @@ def ops(
         show_data({r.op: dict(zip(names, map(str, r.answers))) for r in rows})
         return
     if target is None:
-        show_table(("operator", *names), [(r.op, *map(str, r.answers)) for r in rows])
+        kinds = [name.rpartition(" ")[0] or "TOSA" for name in names]
+        cells = [(r.op, *_by_kind(names, kinds, list(map(str, r.answers)))) for r in rows]
+        show_table(("operator", *dict.fromkeys(kinds)), cells)
         return
     reasons = [next((a.reason for a in r.answers if a.reason), "") for r in rows]
     cells = [(r.op, *map(str, r.answers), why) for r, why in zip(rows, reasons)]
     show_table(("operator", *names, "the first reason"), cells)
+
+
+def _by_kind(names: list[str], kinds: list[str], answers: list[str]) -> Iterator[str]:
+    """An answer for each kind of target: one for all types, or those of types that differ."""
+    for kind in dict.fromkeys(kinds):
+        told = {n.rpartition(" ")[2]: a for n, k, a in zip(names, kinds, answers) if k == kind}
+        same = len(set(told.values())) == 1
+        yield (
+            answers[kinds.index(kind)]
+            if same
+            else ", ".join(f"{dtype} {answer}" for dtype, answer in told.items() if answer != "yes")
+        )
 
 
 def _matches(op: str, pattern: str) -> bool:

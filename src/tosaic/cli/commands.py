@@ -53,10 +53,12 @@ def compile(
 
     if _lists_phases(print_after):
         return
-    for path in filter(None, (output, report)):
-        _check_output(path, target)
     if report is not None and report.suffix != ".html":
         raise InvalidInput(f"a report is an .html file, not '{report}'")
+    if (goal is not None or budget is not None) and scheme != "auto":
+        raise InvalidInput("--goal and --budget are for --scheme auto")
+    for path in filter(None, (output, report)):
+        _check_output(path, target)
     _warn_of_plain_tosa(context, output, target)
     given = o.target_options(option, vela_ini, system_config, memory_mode, max_scratch, max_flash)
     with busy("loading the model", quiet), printing(print_after):

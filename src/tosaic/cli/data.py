@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from tosaic.search.datasets import Stream
 
 
-def data(source: str) -> Iterable[tuple[Any, ...]]:
+def data(source: str) -> Iterable[Any]:
     """Sets of arguments: ``.npz`` and ``.npy`` files, a folder of them, ``.pt``, ``file.py:name``.
 
     A ``.npy`` file is one input; an ``.npz`` file is one set, its arrays in their order; a folder
@@ -103,7 +103,7 @@ class _Iterated:
         file, _, name = source.rpartition(":")
         self.source, self.found = source, named(Path(file), name)
 
-    def __iter__(self) -> Iterator[tuple[Any, ...]]:
+    def __iter__(self) -> Iterator[Any]:
         found = called(self.source, self.found) if callable(self.found) else self.found
         if not isinstance(found, Iterable):
             kind = type(found).__name__
@@ -119,8 +119,11 @@ class _Iterated:
 _END = object()
 
 
-def _arguments(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, (tuple, list)) else (value,)
+def _arguments(value: Any) -> Any:
+    """A set of arguments: in order, by name, or one alone."""
+    if isinstance(value, (tuple, list)):
+        return tuple(value)
+    return value if isinstance(value, dict) else (value,)
 
 
 def _read(path: Path, what: str, reader: Callable[[], Any]) -> Any:
@@ -128,7 +131,10 @@ def _read(path: Path, what: str, reader: Callable[[], Any]) -> Any:
     try:
         return reader()
     except Exception as problem:  # noqa: BLE001  (NumPy's and torch's readers trust their input)
-        raise InvalidInput(f"'{path}' holds no {what}: {first_line(problem)}") from None
+        why = first_line(problem)
+        if "eights only load failed" in why:
+            why = "it has objects of Python beside, which may run code; save tensors alone"
+        raise InvalidInput(f"'{path}' holds no {what}: {why}") from None
 
 
 def _arrays(path: Path) -> tuple[Any, ...]:

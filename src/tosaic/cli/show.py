@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from tosaic.runtime.printed import Printed
 
 _PATIENCE = 2.0  # seconds before a line says what goes on
-_NAME = 36  # letters of the first column that are not folded
+_NAME = 44  # letters of the first column that are not folded
 
 
 def console(stderr: bool = False) -> Any:

@@ -34,6 +34,7 @@ _MODULES = {
         "get_vgf_snorm_quantization_config",
     ),
     "backends": ("EthosUBackend", "TOSABackend", "VgfBackend"),
+    "mxfp": ("MXFPOpConfig", "to_mxfp"),
     "recipes": ("ArmRecipeProvider", "ArmRecipeType"),
 }
 paths.install()

@@ -35,6 +35,8 @@ PATHS: dict[str, tuple[str, ...]] = {
     "tosa.specification": ("TosaSpecification",),
     "quantizer.arm_quantizer": (*_QUANTIZERS, *_CONFIGS),
     "quantizer.quantization_config": _CONFIGS,
+    "ao_ext": ("MXFPOpConfig", "to_mxfp"),
+    "ao_ext.mxfp": ("MXFPOpConfig", "to_mxfp"),
     "common": ("ArmCompileSpec",),
     "common.arm_compile_spec": ("ArmCompileSpec",),
     "util": ("create_partitioner", "create_quantizer"),

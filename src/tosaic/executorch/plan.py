@@ -159,7 +159,7 @@ def whole_graph(exported: ExportedProgram, spec: ArmCompileSpec) -> Graph:
 def compiled_artifact(exported: ExportedProgram, spec: ArmCompileSpec) -> Artifact:
     """The whole program as an artifact: what the target takes, and PyTorch round it."""
     program = program_of(import_model(exported, ()))
-    found, delegates = compiled(program, spec.device)
+    found, delegates, _ = compiled(program, spec.device)
     return Artifact(program, found, spec.target, delegates, made_for=spec.device)
 
 

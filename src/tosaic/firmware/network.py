@@ -139,7 +139,9 @@ def _made(
     if isinstance(compiled, Delegate):
         return compiled.result
     if not isinstance(compiled, Code):
-        raise InvalidInput(f"{artifact.target} makes nothing that firmware can hold")
+        raise InvalidInput(
+            f"{artifact.target} makes nothing that firmware can hold: name an NPU or a core"
+        )
     small = artifact.device.options.get("memory") == "small"
     return compile_graph(_graph(piece), core, name, small)
 

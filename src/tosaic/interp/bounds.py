@@ -130,6 +130,16 @@ def _reduce_sum(bounds: Bounds, op: Op) -> Ends:
     return low * length, high * length
 
 
+@_rule("MATMUL")
+def _matmul(bounds: Bounds, op: Op) -> Ends | None:
+    a, b, a_zp, b_zp = op.ins
+    if not (a_zp.is_const and b_zp.is_const):
+        return None
+    sides = [[end - bounds.of(zp)[0] for end in bounds.of(v)] for v, zp in ((a, a_zp), (b, b_zp))]
+    terms = [x * y * a.shape[2] for x in sides[0] for y in sides[1]]
+    return min(terms), max(terms)
+
+
 @_rule("ARITHMETIC_RIGHT_SHIFT")
 def _shift_right(bounds: Bounds, op: Op) -> Ends:
     low, high = bounds.of(op.ins[0])

@@ -264,19 +264,31 @@ class Lowering(Builder):
 
     def widened(self, x: Value, bits: int = 0, ratio: float = 1.0) -> Value:
         """int32 without a zero point, scaled up by ``ratio`` times 2^bits."""
-        given = self._quant_of(x)
         y = self.rescale(x, [ratio * 2.0**bits], 0, d.I32)
-        return self.with_quant(y, Quant(given.one_scale / ratio / 2.0**bits))
+        return self.with_quant(y, Quant(self._quant_of(x).one_scale / ratio / 2.0**bits))
 
     def _quant_of(self, x: Value) -> Quant:
         if x.quant is None:
             raise Unsupported(f"{x.dtype} has no scale here: the value before it is not quantized")
         return x.quant
 
+    def alike(self, a: Value, b: Value) -> tuple[Value, Value]:
+        """Two operands in one type, for one operation of a device: int8 beside int16 as that."""
+        if {a.dtype, b.dtype} != {d.I8, d.I16}:
+            return a, b
+        return self._as_int16(a), self._as_int16(b)
+
+    def _as_int16(self, x: Value) -> Value:
+        if x.dtype is d.I16 or x.is_const:
+            return x
+        made = self.levels(x, d.I16, self._quant_of(x).one_zero)
+        return self.with_quant(made, Quant(self._quant_of(x).one_scale))
+
     def aligned(self, a: Value, b: Value, weight: float = 1.0) -> tuple[Value, Value]:
         """Two quantized operands of a sum in one scale, as int32; the second times ``weight``."""
         if d.I32 in (a.dtype, b.dtype):
             return self._aligned_accumulators(a, b, weight)
+        a, b = self.alike(a, b)
         first, second = self._quant_of(a).one_scale, self._quant_of(b).one_scale * weight
         first, second = second if _is_zero(a) else first, first if _is_zero(b) else second
         bits = 0 if first == second else min(self._sum_bits.get(v.dtype, 0) for v in (a, b))

@@ -80,18 +80,25 @@ class Estimate:
 
 @dataclass(frozen=True, eq=False)
 class Compiled:
-    """One graph as a target's compiler gives it: the bytes for the device, and what was checked."""
+    """One graph as a target's compiler gives it: the bytes for the device, and what was checked.
+
+    ``results`` are those of the graph for the input that calibration saw, where a check ran it.
+    """
 
     graph: Graph
     tosa: bytes
     data: bytes = b""
     checks: list[str] = field(default_factory=list)
     known_model: Model | None = None
+    results: list[Array] = field(default_factory=list)
 
     def __getstate__(self) -> dict[str, Any]:
         """Without what is made anew when it is asked for: engines, the interpreter."""
         kept = {f.name for f in fields(self)}
-        return {k: v for k, v in vars(self).items() if k in kept} | {"known_model": None}
+        return {k: v for k, v in vars(self).items() if k in kept} | {
+            "known_model": None,
+            "results": [],
+        }
 
     @cached_property
     def model(self) -> Model:

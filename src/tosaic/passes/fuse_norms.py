@@ -132,7 +132,8 @@ def _parameter(value: Any, length: int, axis_from_end: int) -> fx.Node | None:
 def _read_norm(node: Any) -> _Norm | None:
     """A norm that is there already, its rows perhaps brought to the end and back."""
     turned, inner = False, node
-    rank = node.meta["val"].dim() if isinstance(node, fx.Node) else 0
+    example = node.meta.get("val") if isinstance(node, fx.Node) else None
+    rank = example.dim() if isinstance(example, Tensor) else 0  # a number may be computed, too
     axis = rank - 1
     if name_of(node) == "aten.permute.default" and len(node.users) == 1:
         inner, turned = before(node.args[0]), True

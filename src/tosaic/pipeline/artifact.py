@@ -31,6 +31,7 @@ from tosaic.ir.graph import Graph
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.target import Engine, Target
 from tosaic.pipeline import batches, execution, formats, streaming
+from tosaic.pipeline.accuracy import OutputAccuracy, Reference, accuracy_of, warn_if_low
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
@@ -58,6 +59,8 @@ class Artifact:
     made_for: Target | None = None
     precision: Precision | None = None  # what automatic precision has chosen, and why
     timing: Timing = field(default_factory=current)
+
+    reference: Reference | None = None  # the float model's results for an example
 
     def __repr__(self) -> str:
         return f"<tosaic Artifact: {self.report.headline}>"
@@ -145,8 +148,33 @@ class Artifact:
         return report_of(
             self.target, self.partition, self.delegates, self.boundary,
             quantization_of(self.program), self.settings, versions(self.device.packages), sizes,
-            self.precision, self.timing,
+            self.precision, self.timing, self.accuracy,
         )  # fmt: skip
+
+    def compare_with(self, reference: Reference | None, values: execution.Values) -> None:
+        """Keep the float model's results; with all values of a run beside them, say if it is far.
+
+        Steps of loops stand for others in such a run.
+        """
+        self.reference = reference
+        has_loops = any(piece.parts for piece in self.partition.pieces)
+        if reference is not None and not has_loops and self.program.results <= values.keys():
+            self.accuracy = accuracy_of(reference, self.program, self.boundary.outputs, values)
+            warn_if_low(self.accuracy)
+
+    @cached_property
+    def accuracy(self) -> tuple[OutputAccuracy, ...]:
+        """How near the outputs are to those of the float model on one example, where it is known.
+
+        If the compilation had no reason to run the graphs, this runs them.
+        """
+        if self.reference is None:
+            return ()
+        values = dict(self.reference.values)
+        with torch.no_grad():
+            for piece in self.partition.pieces:
+                execution.one(piece, self._by("tosa"), values)
+        return accuracy_of(self.reference, self.program, self.boundary.outputs, values)
 
     @property
     def settings(self) -> dict[str, str]:

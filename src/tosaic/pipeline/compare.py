@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import zip_longest
@@ -16,6 +17,7 @@ from tosaic.boundary.arguments import first_values, given_values
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
+from tosaic.front.examples import in_order
 from tosaic.front.hints import CALL
 from tosaic.front.precision import CHOICE
 from tosaic.front.program import Program, program_of
@@ -108,8 +110,10 @@ class Comparison(Printed):
         table = grid("value", "operator", *numbers, "where", numbers=numbers)
         for layer in (*self.layers, *self.outputs):
             table.add_row(
-                layer.name, layer.op, f"{layer.sqnr:.1f}", f"{layer.max_error:.3g}",
-                f"{layer.saturation:.1%}" if layer.saturation else "", layer.where,
+                layer.name, layer.op.removeprefix("aten.").removesuffix(".default"),
+                f"{layer.sqnr:.1f}", f"{layer.max_error:.3g}",
+                f"{layer.saturation:.1%}" if layer.saturation else "",
+                re.sub(r"[^ ]*[\\/]", "", layer.where),  # a file without its folders
             )  # fmt: skip
         yield table
         fall = self.fall
@@ -134,11 +138,13 @@ def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = Fa
     if not isinstance(artifact, Artifact):
         kind = type(artifact).__name__
         raise InvalidInput(f"compare takes the model, then what compile gave of it, not {kind}")
-    sets = list(_sets(inputs))
+    sets = list(_sets(model, inputs))
     if not sets:
         raise InvalidInput("there are no inputs to compare on: give at least one tuple")
-    for given in sets:
-        given_values(artifact.program, given, {})  # a sentence for what does not fit
+    for number, given in enumerate(sets, 1):
+        values = given_values(artifact.program, given, {})  # a sentence for what does not fit
+        if any(bool(v.value.isnan().any()) for v in values if isinstance(v.value, Tensor)):
+            raise InvalidInput(f"input {number} to compare on has NaN in it: leave it out")
     original, marks = _original(model, artifact, sets[0])
     names = {node.name: node for node in (*original.inputs, *original.calls)}
     target = target_of(artifact.target)
@@ -147,6 +153,8 @@ def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = Fa
         take_unsigned(piece, target)
     exposed = Artifact(artifact.program, found, artifact.target, made_for=target)
     pairs = _pairs(artifact.program, names)
+    if not pairs and artifact.program.calls:
+        raise InvalidInput("no value of the artifact is one of the model's: it is of another model")
     sums = {node: _Sums() for node, _, _ in pairs}
     seen = {node: Histogram() for node, _, _ in pairs if histograms}
     ends = [_Sums() for _ in artifact.program.outputs]
@@ -174,13 +182,15 @@ def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = Fa
     return Comparison(tuple(layers), tuple(outputs))
 
 
-def _sets(inputs: Any) -> Iterator[tuple[Any, ...]]:
+def _sets(model: Any, inputs: Any) -> Iterator[tuple[Any, ...]]:
+    """Sets of arguments: in order, by name, or one alone."""
     if isinstance(inputs, Tensor):
         inputs = (inputs,)
     if isinstance(inputs, tuple) and not any(isinstance(i, (tuple, list)) for i in inputs):
         yield inputs
         return
     for item in inputs:
+        item = in_order(model, item)
         yield tuple(item) if isinstance(item, (tuple, list)) else (item,)
 
 

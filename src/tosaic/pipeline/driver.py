@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import partial
 from types import MappingProxyType
 from typing import Any
@@ -13,7 +13,7 @@ from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.ports import ends_of, names_of, with_ends
-from tosaic.errors import InvalidInput, ToolFailed, ToolMissing
+from tosaic.errors import InvalidInput
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
 from tosaic.front.examples import checked_examples
@@ -29,10 +29,13 @@ from tosaic.lowering.target import Compiled, Target
 from tosaic.passes.decompose import expand
 from tosaic.passes.importer import import_model, with_attention
 from tosaic.pipeline import execution, phases
+from tosaic.pipeline.accuracy import reference_of
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.definedness import prove_defined
+from tosaic.pipeline.emission import Failed, emitted
 from tosaic.pipeline.float_check import agree, float_faults
 from tosaic.pipeline.goals import Goal
+from tosaic.pipeline.quantization import is_quantized
 from tosaic.runtime.phases import ended
 from tosaic.runtime.progress import say
 from tosaic.runtime.timing import (
@@ -102,21 +105,31 @@ def compile_model(
         seen = list(calibration[:1])
     elif isinstance(calibration, Iterable) and not isinstance(calibration, (Tensor, str, dict)):
         calibration = _remembered(calibration, seen)
-    program = program_for(model, example_inputs, chosen, scheme, calibration, dynamic_shapes, io)
-    return artifact_of(
-        program, chosen, [*seen, example_inputs], {"scheme": scheme, "io": io, **options}
-    )
+    example_inputs = checked_examples(example_inputs)
+    source = _imported(model, example_inputs, chosen, scheme, dynamic_shapes)
+    program = program_from(source, example_inputs, chosen, scheme, calibration, io)
+    examples = [*seen, example_inputs]
+    original = None if source.is_quantized else program_of(source)
+    return artifact_of(program, chosen, examples, {"scheme": scheme, "io": io, **options}, original)
 
 
 def artifact_of(
-    program: Program, chosen: Target, examples: Sequence[Any], used: Mapping[str, Any]
-) -> Artifact:
-    """What a program compiles to; InvalidInput where nothing of it runs on the target."""
-    found, delegates = compiled(program, chosen, examples)
+    program: Program, chosen: Target, examples: Sequence[Any], used: Mapping[str, Any],
+    original: Program | None = None,
+) -> Artifact:  # fmt: skip
+    """What a program compiles to; InvalidInput where nothing of it runs on the target.
+
+    With the ``original`` in float, a quantized one is compared with it on the first example.
+    """
+    found, delegates, values = compiled(program, chosen, examples)
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ": it has no calls"
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")
-    return Artifact(program, found, chosen.name, delegates, used, chosen)
+    made = Artifact(program, found, chosen.name, delegates, used, chosen)
+    if original is not None and chosen.check and is_quantized(program):
+        with phase(CHECK):
+            made.compare_with(reference_of(original, program, examples), values)
+    return made
 
 
 def _remembered(data: Iterable[Any], first: list[Any]) -> Iterator[Any]:
@@ -138,12 +151,19 @@ def program_for(
 ) -> Program:
     """The model as calls, quantized by a scheme, or where the target has integers alone."""
     example_inputs = checked_examples(example_inputs)
+    source = _imported(model, example_inputs, target, scheme, dynamic_shapes)
+    return program_from(source, example_inputs, target, scheme, calibration, io)
+
+
+def _imported(
+    model: Any, example_inputs: tuple[Any, ...], target: Target, scheme: Any, dynamic_shapes: Any
+) -> Imported:
     say("exporting the model")
     has_fft = target.env.has("fft") and scheme is None
     with phase(IMPORT):
         source = import_model(model, example_inputs, dynamic_shapes, has_fft)
     ended(phases.IMPORT, partial(_printed, source))
-    return program_from(source, example_inputs, target, scheme, calibration, io)
+    return source
 
 
 def program_from(
@@ -252,8 +272,8 @@ def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
 
 def compiled(
     program: Program, target: Target, examples: Sequence[Any] = ()
-) -> tuple[Partition, tuple[Compiled, ...]]:
-    """The program in pieces, and its graphs compiled for the target.
+) -> tuple[Partition, tuple[Compiled, ...], execution.Values]:
+    """The program in pieces, its graphs compiled for the target, and values that are known of it.
 
     What a target refuses is known beforehand. Should its compiler refuse a graph nevertheless, or
     compile it wrongly, the call that it fails at stays in PyTorch, with the reason. The graphs are
@@ -276,12 +296,13 @@ def compiled(
             kept |= wrong
             continue
         if target.emit is None:
-            return found, ()
+            return found, (), {}
         say(f"compiling for {target.name}")
         with phase(EMIT):
-            made = _emitted(program, target, found, examples)
-        if not isinstance(made, _Failed):
-            return found, made
+            values = execution.start(program, examples) or {}
+            made = emitted(target, found, values)
+        if not isinstance(made, Failed):
+            return found, made, values
         call = _offender(program, target, kept, found, made.piece, examples)
         kept[_kept_name(call, made.piece)] = made.reason
 
@@ -320,70 +341,6 @@ def _ended(phase: str, piece: Piece, target: Target) -> None:
     ended(phase, partial(print_graph, piece.graph), check)
 
 
-@dataclass(frozen=True, slots=True)
-class _Failed:
-    """A piece whose graph does not compile, or not rightly."""
-
-    piece: Piece
-    reason: str
-
-
-def _emitted(
-    program: Program, target: Target, found: Partition, examples: Sequence[Any],
-    mends: bool = True,
-) -> tuple[Compiled, ...] | _Failed:  # fmt: skip
-    """What the graphs compile to, in order: each checked with what the pieces before it give."""
-    values = execution.start(program, examples) or {}
-    try:
-        return tuple(_in_order(target, found.pieces, values, len(found.graphs), mends))
-    except _Stopped as stopped:
-        return stopped.failed
-
-
-class _Stopped(Exception):
-    """Ends the compilation of graphs at the first that fails."""
-
-    def __init__(self, failed: _Failed) -> None:
-        super().__init__(failed.reason)
-        self.failed = failed
-
-
-def _in_order(
-    target: Target, pieces: Sequence[Piece], values: execution.Values, left: int, mends: bool
-) -> Iterator[Compiled]:
-    """The graphs of pieces compiled; values go on as long as graphs are ``left`` that need them."""
-    for piece in pieces:
-        if not left:
-            return
-        if piece.parts:
-            first, made = execution.first_step(piece, values), list[Compiled]()
-            for each in _in_order(target, piece.parts, first, left, mends):
-                made.append(each)
-                yield each
-            left -= len(made)
-            if left:
-                models = {id(each.graph): each.model for each in made}
-                execution.try_loop(piece, models, values)
-            continue
-        if piece.graph is None:
-            execution.try_call(piece, values)
-            continue
-        given = execution.try_operands(piece, values)
-        try:
-            emit = (piece.host or target).emit
-            assert emit is not None
-            made_now = emit(piece.graph, given, mends)
-        except ToolMissing:
-            raise
-        except ToolFailed as failure:
-            raise _Stopped(_Failed(piece, failure.reason)) from failure
-        piece.checks += made_now.checks
-        yield made_now
-        left -= 1
-        if left:
-            execution.try_graph(piece, made_now.model, given, values)
-
-
 def _offender(
     program: Program, target: Target, kept: Mapping[str, str], found: Partition, piece: Piece,
     examples: Sequence[Any],
@@ -417,5 +374,5 @@ def _fails(
     if any(piece.undefined for piece in tried.walk()):
         return True
     return target.emit is not None and isinstance(
-        _emitted(program, target, tried, examples, mends=False), _Failed
+        emitted(target, tried, execution.start(program, examples) or {}, mends=False), Failed
     )

@@ -95,9 +95,14 @@ class Quantization(Printed):
 
 def quantization_of(program: Program) -> Quantization | None:
     """What a program says of its quantization; None if it has none."""
-    if not any(map(_is_chosen, program.calls)):
+    if not is_quantized(program):
         return None
     return Quantization(tuple(_call(program, n) for n in program.calls if _counts(program, n)))
+
+
+def is_quantized(program: Program) -> bool:
+    """Whether anything of a program computes in integers or block-scaled types by a scheme."""
+    return any(map(_is_chosen, program.calls))
 
 
 def _is_chosen(node: fx.Node) -> bool:

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 import linecache
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
-from tosaic.ir.graph import Graph, Loc, Op, Quant, Unsigned, Value
+from tosaic.ir.graph import Graph, Loc, Quant, Unsigned, Value
 from tosaic.lowering.partition import Partition, Piece, Refusal, called
 from tosaic.lowering.target import Compiled, Estimate
+from tosaic.pipeline.accuracy import OutputAccuracy, listed
 from tosaic.pipeline.checked import checked
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.interface import Boundary as Interface
+from tosaic.pipeline.macs import macs
 from tosaic.runtime.printed import Printed, grid, plain
 from tosaic.runtime.timing import Timing
 
@@ -111,6 +113,7 @@ class Report(Printed):
     timing: Timing = field(default_factory=Timing)
     sizes: dict[str, Report] = field(default_factory=dict)  # of each size, if there are several
     hosted: list[Refusal] = field(default_factory=list)  # calls that the host is faster at
+    accuracy: tuple[OutputAccuracy, ...] = ()  # beside float, on one example
 
     @property
     def cycles(self) -> int | None:
@@ -221,8 +224,10 @@ class Report(Printed):
                 yield from _cost_tables(number, delegate.estimate, delegate.place)
         if (rest := len(self.delegates) - _GRAPHS) > 0:
             yield f"{rest} more graphs, which the page (.html) and the data (--json) have."
-        for graphs, sentence in checked([delegate.checks for delegate in self.delegates]):
-            yield f"{graphs.capitalize()}, {sentence}."
+        for graphs, told in checked([delegate.checks for delegate in self.delegates]):
+            yield f"{graphs.capitalize()}, {told}."
+        if self.accuracy:
+            yield f"SQNR against float on one example: {listed(self.accuracy)}."
         if self.quantization is not None:
             yield f"{self.quantization.summary}\n"
         if self.precision is not None:
@@ -245,6 +250,7 @@ def report_of(
     target: str, partition: Partition, compiled: Sequence[Compiled], boundary: Interface,
     quantization: Quantization | None, settings: dict[str, str], versions: dict[str, str],
     sizes: dict[str, int], precision: Precision | None, timing: Timing,
+    accuracy: tuple[OutputAccuracy, ...] = (),
 ) -> Report:  # fmt: skip
     """A report on the graphs of a partition, with estimates where a compiler has made them."""
     known = ((each.graph, each.estimate) for each in compiled)
@@ -256,7 +262,7 @@ def report_of(
     ]
     return Report(
         target, tuple(made), list(partition.refused), boundary, quantization, settings, versions,
-        sizes, precision, timing, hosted=list(partition.hosted),
+        sizes, precision, timing, hosted=list(partition.hosted), accuracy=accuracy,
     )  # fmt: skip
 
 
@@ -264,12 +270,14 @@ def _costs(graph: Graph, made: Estimate) -> Costs:
     """Cycles by module as the compiler has them; multiplications are those of the graph."""
     cycles, products = Counter[str](), Counter[str]()
     bounds: dict[str, Counter[str]] = {}
+    for op in graph.walk():
+        products[_module(op.loc)] += macs(op)
     for cost in made.operators:
         name = _module(cost.loc)
         cycles[name] += cost.cycles
-        bounds.setdefault(name, Counter())[cost.bound] += cost.cycles
-    for op in graph.walk():
-        products[_module(op.loc)] += macs(op)
+        # A pool takes the time of multipliers, too, and multiplies nothing.
+        bound = cost.bound if cost.bound != "MACs" or products[name] else "elements"
+        bounds.setdefault(name, Counter())[bound] += cost.cycles
     named = dict.fromkeys([*cycles, *(name for name, count in products.items() if count)])
     costs = [
         Cost(name, cycles[name], products[name], bounds[name].most_common(1)[0][0]
@@ -415,35 +423,3 @@ def _interface_table(boundary: Interface) -> Any:
 
 def _count(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
-
-
-def macs(op: Op) -> int:
-    """Multiplications of a convolution or a matrix product."""
-    known = _MACS.get(op.name)
-    return known(op) if known is not None and op.outs else 0
-
-
-def _of_convolution(op: Op) -> int:
-    weight = op.ins[2 if op.name == "CONV2D_BLOCK_SCALED" else 1].type
-    return op.outs[0].type.size * weight.size // weight.shape[0]
-
-
-def _of_matmul(op: Op) -> int:
-    return op.outs[0].type.size * op.ins[0].shape[2]
-
-
-def _of_depthwise(op: Op) -> int:
-    weight = op.operand("weight").shape
-    return op.outs[0].type.size * weight[0] * weight[1]
-
-
-def _of_transposed(op: Op) -> int:
-    return op.ins[0].type.size * op.operand("weight").type.size // op.ins[0].shape[-1]
-
-
-_MACS: dict[str, Callable[[Op], int]] = {
-    **dict.fromkeys(("CONV2D", "CONV3D", "CONV2D_BLOCK_SCALED"), _of_convolution),
-    **dict.fromkeys(("MATMUL", "MATMUL_T", "MATMUL_T_BLOCK_SCALED"), _of_matmul),
-    "TRANSPOSE_CONV2D": _of_transposed,
-    "DEPTHWISE_CONV2D": _of_depthwise,
-}

@@ -39,7 +39,7 @@ from tosaic.runtime.warn import warn
 _CALLS = 10  # of a step of a recurrence, or more
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
-    "pass calibration=... for accuracy"
+    "give some (calibration) for accuracy"
 )
 
 

@@ -55,18 +55,32 @@ class Arguments:
             yield leaves
 
     def _leaves(self, item: Any, count: int) -> list[Any]:
-        flat = [torchapi.flatten((args, {})) for args in self._readings(item)]
-        for leaves, structure in flat:
-            if structure == self.structure:
+        readings, unlike = list(self._readings(item)), ""
+        for args in readings:
+            try:
+                leaves = torchapi.flatten_as((args, {}), self.structure)
+            except ValueError as problem:
+                unlike = unlike or first_line(problem)
+                continue
+            nested = [(n, v) for n, v in zip(self.placeholders, leaves) if _is_nested(v)]
+            if not nested:
                 return leaves
+            unlike = (
+                unlike or f"{nested[0][0].target} is one value, not {type(nested[0][1]).__name__}"
+            )
         if isinstance(item, Mapping) and set(item) != set(self.names):
             raise InvalidInput(self._misnamed(item, count))
-        for leaves, _ in flat:
-            if len(leaves) == len(self.placeholders):
+        for args in readings:
+            leaves, _ = torchapi.flatten((args, {}))
+            if len(leaves) == len(self.placeholders) and not _has_names(args):
                 return leaves
         first = self._without_labels(item, count)
         if first is not None:
             return first
+        if _has_names(readings[0]):  # which no order stands for
+            raise InvalidInput(
+                f"calibration input {count} is not nested like the example: {unlike}"
+            )
         wanted = f"{len(self.names)} ({', '.join(self.names)})"
         got = len(item) if isinstance(item, (tuple, list, Mapping)) else 1
         raise InvalidInput(
@@ -127,6 +141,17 @@ def _read(calibration: Iterable[Any]) -> Iterator[Any]:
         yield item
 
 
+def _is_nested(value: Any) -> bool:
+    return isinstance(value, (Mapping, tuple, list))
+
+
+def _has_names(value: Any) -> bool:
+    """Whether values in a structure are told apart by their names."""
+    if isinstance(value, (tuple, list)):
+        return any(map(_has_names, value))
+    return isinstance(value, Mapping)
+
+
 def with_tensors(leaves: Iterable[Any]) -> list[Any]:
     """Arrays as tensors, and all else as it is."""
     return [torch.as_tensor(v) if isinstance(v, np.ndarray) else v for v in leaves]
@@ -175,6 +200,18 @@ class InputWatch:
                 self.values[index] += count
         self.seen.add(digest.digest())
 
+    def unlike(self, leaves: Sequence[Any]) -> str | None:
+        """The first input of another type or shape than the example, as a sentence."""
+        for name, value, like in zip(self.names, leaves, self.example):
+            if not isinstance(value, Tensor) or not isinstance(like, Tensor):
+                continue
+            ours, theirs = _described(value), _described(like)
+            if ours != theirs:
+                return (
+                    f"{name} is {ours} there, and {theirs} in the example inputs: make them alike"
+                )
+        return None
+
     def doubts(self, against_example: bool) -> Iterator[str]:
         """Why the data may not be like what the network will see, a sentence each."""
         if self.count > 1 and 2 * len(self.seen) <= self.count:
@@ -207,6 +244,10 @@ class InputWatch:
                 f"input {self.names[index]} is {mine:.3g} in the calibration data and {other:.3g} "
                 "in the example (root mean square): one of them is not like what will come"
             )
+
+
+def _described(value: Tensor) -> str:
+    return f"{str(value.dtype).removeprefix('torch.')}[{','.join(map(str, value.shape))}]"
 
 
 def _energy(value: Tensor) -> tuple[float, int]:

@@ -8,8 +8,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tosaic.quant.headroom import room_after, room_for_unseen, sensor_bounds
-from tosaic.quant.observer_range import Expected, Reader, best_range, lost_share
+from tosaic.quant.break_points import on_grid
+from tosaic.quant.headroom import LEAST_ROOM, room_after, room_for_unseen, sensor_bounds
+from tosaic.quant.observer_range import Expected, Reader, best_range, lost_share, room_of_table
 from tosaic.quant.pt2e import UniformQuantizationObserverBase
 from tosaic.quant.statistics import Statistics
 
@@ -36,6 +37,9 @@ class RangeObserver(UniformQuantizationObserverBase):
     is expected of them is taken, within ``bounds`` that the call sets that makes the values, or
     those of a sensor's numbers.
 
+    ``points`` are numbers at which a reader jumps or ends, such as what it compares with: they are
+    on the grid, where that makes the steps little larger.
+
     ``step`` is a number that all values are multiples of. Then the scale is this step, or a
     fraction of it, as long as the integers can hold them all: no value is rounded.
 
@@ -49,6 +53,7 @@ class RangeObserver(UniformQuantizationObserverBase):
         self.seen, self.step = Statistics(), step
         self.reader: Reader | None = None
         self.bounds = -math.inf, math.inf  # that no value can exceed
+        self.points: tuple[float, ...] = ()  # at which calls that read the values jump or end
         self.is_input = False  # whether an input of the program is among the values
         self.row: int | None = None  # the axis of the softmax that alone reads the values
         self.room = 1.0  # how much larger the range is than what was seen asks for
@@ -91,8 +96,18 @@ class RangeObserver(UniformQuantizationObserverBase):
                 self._best() if not self.seen.is_empty else (-128 * _OF_ZERO, 127 * _OF_ZERO)
             )
             ends = torch.tensor(low * self.room), torch.tensor(high * self.room)
-            self._found = self._calculate_qparams(*ends)
+            self._found = self._on_grid(*self._calculate_qparams(*ends))
         return self._found
+
+    def _on_grid(self, scale: Tensor, zero: Tensor) -> tuple[Tensor, Tensor]:
+        """A scale of which break points are multiples."""
+        made = on_grid(float(scale), self.points) if self.points else float(scale)
+        if made == float(scale):
+            return scale, zero
+        if self.qscheme != torch.per_tensor_symmetric:
+            below = (int(zero) - self.quant_min) * float(scale) / made
+            zero = torch.full_like(zero, self.quant_min + round(below))
+        return torch.full_like(scale, made), zero
 
     def _whole_steps(self) -> tuple[Tensor, Tensor] | None:
         """A scale of which every multiple of the step in the range is one; None if too many are.
@@ -132,10 +147,11 @@ class RangeObserver(UniformQuantizationObserverBase):
             expected = Expected.of(self.seen, room_after(self.seen), bounds)
             return best_range(expected, steps, is_symmetric, self.reader)
         most = max(map(abs, self.seen.ends))
+        room = room_for_unseen(self.seen, steps)
         if self.reader is not None:
             most = best_range(Expected(self.seen), steps, True, self.reader)[1]
-        most *= room_for_unseen(self.seen, steps)
-        return -most, most
+            room = min(room, max(LEAST_ROOM, room_of_table(self.seen, most, self.reader)))
+        return -most * room, most * room
 
 
 def above(values: Tensor, row: int, below: float) -> Tensor:

@@ -262,13 +262,13 @@ class TosaicQuantizer:
         return scheme.activation(self.training)
 
     def _widened(self, node: fx.Node) -> Scheme:
-        """The scheme of a call, with 16 bits if it asks for them."""
-        scheme = self._scheme(node)
-        assert scheme is not None
+        """The scheme of a call's result, with 16 bits if it asks for them."""
+        own = self._scheme(node)
+        assert own is not None
         if mark_of(node).carried:
             return SCHEMES["a16w8"]
-        wide = mark_of(node).wide or exceeds(node, scheme)
-        return wider(scheme, self.target) if wide else scheme
+        wide = mark_of(node).wide or exceeds(node, own.result)
+        return wider(own.result, self.target) if wide else own.result
 
     def _spec(self, node: fx.Node) -> Any:
         """How the result of a call is observed."""
@@ -298,7 +298,7 @@ class TosaicQuantizer:
             return LONG.activation() if self._is_long(call) or is_function else usual
         if mark_of(operand).carried and not self._carries(operand, call):
             return usual
-        same = source is None or source.activation(self.training) is usual
+        same = source is None or source.result.activation(self.training) is usual
         given = usual
         if same:
             is_seen = operand in self._specs
@@ -404,9 +404,7 @@ class TosaicQuantizer:
         return step is None or not is_real(node) or self._steps.of(node) == step
 
     def _weighted(self, node: fx.Node, output: Any) -> None:
-        source, weight, bias = (
-            operands_of(node, kind) for kind in ("activation", "weight", "bias")
-        )
+        source, weight, bias = (operands_of(node, k) for k in ("activation", "weight", "bias"))
         axis, scheme = role_of(node, "weight").axis, self._scheme(node)
         assert scheme is not None
         inputs: dict[fx.Node, Any] = {n: self._read(n, node) for n in source}

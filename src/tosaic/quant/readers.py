@@ -11,6 +11,7 @@ from tosaic.front import torchapi
 from tosaic.front.roles import is_weighted
 from tosaic.passes.attention_masks import SOFTMAXES
 from tosaic.passes.fuse_unary import Curve
+from tosaic.quant.break_points import break_points
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.observer_range import Reader
 from tosaic.quant.result_bounds import bounds_of
@@ -33,7 +34,7 @@ def tell_readers(
     for observer, own in members.items():
         edges = [(node, user) for node in own for user in node.users if user not in own]
         observer.reader, observer.row = _common(module, edges, curves), _row(own, edges)
-        observer.bounds = bounds_of(module, own)
+        observer.bounds, observer.points = bounds_of(module, own), break_points(edges)
         observer.is_input = any(node.op == "placeholder" for node in own)
 
 

@@ -35,7 +35,8 @@ class Scheme:
     """Integers of activations and of weights.
 
     Weights have a scale for each output channel, or one for all. Their smallest integer is left
-    out: its negative would not fit. Steps of activations are ``eps`` at least.
+    out: its negative would not fit. Steps of activations are ``eps`` at least. Results are like
+    what a call reads, or as in the scheme that ``gives`` names.
     """
 
     name: str
@@ -47,6 +48,12 @@ class Scheme:
     weight_high: int = 127
     per_channel: bool = True
     eps: float = LEAST
+    gives: str = ""
+
+    @property
+    def result(self) -> Scheme:
+        """The scheme whose integers a call gives."""
+        return SCHEMES[self.gives] if self.gives else self
 
     @property
     def weight_kind(self) -> d.DType:
@@ -60,8 +67,9 @@ class Scheme:
 
     @property
     def rounds_by_data(self) -> bool:
-        """Whether weights are coarser than activations, so that how they are rounded decides."""
-        return self.weight_high - self.weight_low < (self.high - self.low) // 2
+        """Whether weights are coarser than what is read or given: how they are rounded decides."""
+        widest = max(each.high - each.low for each in (self, self.result))
+        return self.weight_high - self.weight_low < widest // 2
 
     @property
     def env(self) -> str:
@@ -70,7 +78,8 @@ class Scheme:
 
     @property
     def _extensions(self) -> list[str]:
-        has = {"int16": self.is_wide, "int4": self.weight_kind is d.I4}
+        is_wide = self.is_wide or self.result.is_wide
+        has = {"int16": is_wide, "int4": self.weight_kind is d.I4}
         return [name for name, needed in has.items() if needed]
 
     def check(self, env: Env) -> None:
@@ -235,7 +244,13 @@ _PER_CHANNEL = (
     Scheme("a16w8", torch.int16, -32767, 32767, torch.per_tensor_symmetric),
     Scheme("a8w4", torch.int8, -128, 127, torch.per_tensor_affine, -7, 7),
 )
-SCHEMES = {s.name: s for s in (*_PER_CHANNEL, *map(_per_tensor, _PER_CHANNEL))}
+_INT8, _INT16, _ = _PER_CHANNEL
+# Calls at the borders of parts with 16 bits: a convolution gives them as cheaply as 8.
+_BORDERS = (
+    replace(_INT8, name="int8_to_int16", gives="a16w8"),
+    replace(_INT16, name="int16_to_int8", gives="int8"),
+)
+SCHEMES = {s.name: s for s in (*_PER_CHANNEL, *map(_per_tensor, _PER_CHANNEL), *_BORDERS)}
 
 BLOCK_SCHEMES = {
     name: BlockScheme(name, element)

@@ -118,7 +118,10 @@ def rounded(weight: Tensor, steps: Tensor, limits: tuple[int, int], seen: Spread
 
 
 def taps_inside(layer: fx.Node, sizes: Sequence[int]) -> Tensor:
-    """The share of results for which each tap of a kernel lies inside of the input."""
+    """The share of results for which each tap of a kernel lies inside of the input.
+
+    None does where some results see padding alone: those are the bias, which has to stay as it is.
+    """
     shares, source = torch.ones(1, dtype=torch.float64), layer.all_input_nodes[0]
     while source.op == "call_module":  # an observer
         source = source.all_input_nodes[0]
@@ -132,7 +135,8 @@ def taps_inside(layer: fx.Node, sizes: Sequence[int]) -> Tensor:
     for count, size, step, gap, (low, high) in zip(shape[-axes:], sizes, strides, gaps, padding):
         ends = torch.arange(0, count + low + high - (size - 1) * gap, step) - low
         places = ends + gap * torch.arange(size)[:, None]
-        along = ((places >= 0) & (places < count)).double().mean(1)
+        inside = (places >= 0) & (places < count)
+        along = inside.double().mean(1) * bool(inside.any(0).all())
         shares = (shares[:, None] * along).flatten()
     return shares
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import re
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
@@ -101,5 +102,6 @@ def advice(reason: str, own: Sayings = ()) -> str:
 
 def _lines(file: str, line: int) -> tuple[Line, ...]:
     numbers = range(max(line - _AROUND, 1), line + _AROUND + 1)
-    found = [(number, linecache.getline(file, number)) for number in numbers]
-    return tuple(Line(n, text.rstrip("\n"), n == line) for n, text in found if text)
+    found = [(n, text.rstrip()) for n in numbers if (text := linecache.getline(file, n))]
+    plain = textwrap.dedent("\n".join(text for _, text in found)).split("\n")
+    return tuple(Line(n, text, n == line) for (n, _), text in zip(found, plain))

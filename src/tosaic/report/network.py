@@ -12,7 +12,7 @@ from tosaic.front import torchapi
 from tosaic.ir.graph import Graph, Loc, Op, Quant, Value
 from tosaic.lowering.partition import Piece
 from tosaic.pipeline.artifact import Artifact
-from tosaic.pipeline.report import macs
+from tosaic.pipeline.macs import macs
 
 DEVICE, TOSA, CPU, PORT = "device", "tosa", "cpu", "port"
 

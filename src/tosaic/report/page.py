@@ -154,6 +154,8 @@ def _facts(artifact: Artifact) -> Iterable[tuple[str, str]]:
         yield f"graph {number}, sha256 of its TOSA", hashlib.sha256(data).hexdigest()
     for graphs, sentence in checked([each.checks for each in artifact.report.delegates]):
         yield f"{graphs}, checked", sentence
+    for output in artifact.report.accuracy:
+        yield "quantized beside float, on one example", str(output)
     for name, size in artifact.report.file_sizes.items():
         yield f"size of {name}", f"{size:,} bytes"
     yield from artifact.report.versions.items()

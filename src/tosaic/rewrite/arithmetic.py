@@ -206,7 +206,7 @@ def merge_rescales(m: Matcher, op: Op) -> Value | None:
     before = m.made_by(op.ins[0], "RESCALE")
     if before is None or before.ins[0].dtype not in _FEW_BITS or not m.only(op.ins[0]):
         return None
-    if not (_is_plain(op) and _is_plain(before)):
+    if not (_is_plain(op) and _is_plain(before)) or _is_alike(m, before, op):
         return None
     wanted = _images(m, (before, op))
     if wanted is None:
@@ -228,6 +228,18 @@ def merge_rescales(m: Matcher, op: Op) -> Value | None:
     assert made is not None
     image = _images(m, (made,))
     return merged if image is not None and np.array_equal(image, wanted) else None
+
+
+def _is_alike(m: Matcher, before: Op, op: Op) -> bool:
+    """Whether int8 was made int16 for an operator whose other operand is of that type."""
+    if (before.ins[0].dtype, op.ins[0].dtype, op.outs[0].dtype) != (I8, I16, I32):
+        return False
+    for reader in m.readers(op.outs[0]):
+        if reader.name in ("ADD", "SUB", "MUL"):
+            others = [m.made_by(v, "RESCALE") for v in reader.ins[:2] if v is not op.outs[0]]
+            if any(made is not None and made.ins[0].dtype is I16 for made in others):
+                return True
+    return False
 
 
 def _fraction(op: Op) -> tuple[int, int]:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
+from functools import partial
 from types import MappingProxyType
 from typing import Any
 
@@ -16,11 +17,14 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.ir.traits import PLAIN, Traits
-from tosaic.rewrite.match import Allowed, Cost, remove_dead
+from tosaic.rewrite.candidates import Judge, cut
+from tosaic.rewrite.match import Allowed, Cost, Matcher, remove_dead
 from tosaic.spec.env import Env
 from tosaic.spec.ops_elementwise import BROADCASTS
 
 Perms = tuple[int, ...]
+_CLEAR = 0.97  # of the cycles: what later phases do to either graph is not known yet
+_JUDGED = 600  # operators of a graph, at most, that the judge compares as a whole
 UNARY = {
     "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
     "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
@@ -35,7 +39,7 @@ _REDUCE = {
 
 def sink_transposes(
     graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-    traits: Traits = PLAIN,
+    traits: Traits = PLAIN, judge: Judge | None = None,
 ) -> Graph:  # fmt: skip
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
@@ -45,30 +49,53 @@ def sink_transposes(
     The transposition of a value that several operators read sinks through each of them: often
     all cancel then. Where several of them end in the same one, the second try has it made early,
     once. Of an operator between values of two layouts, the third try turns the one that is not
-    transposed. The last leaves all transpositions of what several read where they are.
+    transposed. The fourth leaves all transpositions of what several read where they are. The last
+    makes only the part of a transposition that a reshape needs, as in a channel shuffle.
+
+    The fewest transpositions are best, unless others cost less and the judge agrees.
     """
     if not any(op.name == "TRANSPOSE" for op in graph.ops):
         return graph
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
-    best = _best(graph, env, allowed, shared, traits.narrow_channels)
-    if cost is not None and traits.narrow_channels and _moved(best)[0]:
-        other = _best(graph, env, allowed, shared, 0)
+    found = _attempts(graph, env, allowed, shared, traits.narrow_channels)
+    best = min(found, key=_moved)
+    if cost is None:
+        return best
+    if traits.narrow_channels and _moved(best)[0]:
+        others = _attempts(graph, env, allowed, shared, 0)
+        other = min(others, key=_moved)
         if _moved(other)[0] < _moved(best)[0] and _total(other, cost) < _total(best, cost):
-            return other
-    return best
+            best = other
+        found += others
+    cheap = min(found, key=lambda g: _total(g, cost))
+    if judge is None or cheap is best or len(graph.ops) > _JUDGED:
+        return best
+    tried = [cut(g.ops, _ins, set(g.outputs), set(g.ops)) for g in (best, cheap)]
+    for each in tried:  # what it makes possible counts as well: forms that formulas take
+        Matcher(each, env, allowed, cost, True, traits=traits).run()
+    there, then = judge(tried)
+    if there is None or then is None or then.cycles > _CLEAR * there.cycles:
+        return best
+    return cheap
 
 
-def _best(
+def _ins(op: Op) -> Sequence[Value]:
+    return op.ins
+
+
+def _attempts(
     graph: Graph, env: Env, allowed: Allowed | None, shared: set[Value], narrow: int
-) -> Graph:
-    eager = _Sinker(graph, env, allowed, shared, narrow)
+) -> list[Graph]:
+    sinker = partial(_Sinker, graph, env, allowed, shared, narrow)
+    eager = sinker()
     found = [graph, eager.attempt()]
     if _moved(found[-1])[0] > 1:
-        found.append(_Sinker(graph, env, allowed, shared, narrow, early=eager.demanded()).attempt())
-        found.append(_Sinker(graph, env, allowed, shared, narrow, bold=True).attempt())
-        found.append(_Sinker(graph, env, allowed, shared, narrow, fixed=shared).attempt())
-    return min(found, key=_moved)
+        found.append(sinker(early=eager.demanded()).attempt())
+        found.append(sinker(bold=True).attempt())
+        found.append(sinker(fixed=shared).attempt())
+        found.append(sinker(within=True).attempt())
+    return found
 
 
 def _total(graph: Graph, cost: Cost) -> float:
@@ -111,6 +138,20 @@ def regrouped(shape: Sequence[int], perms: Perms, wanted: Sequence[int]) -> Perm
     return tuple(axis for _, outs in sorted(ranked) for axis in outs)
 
 
+def within_groups(shape: Sequence[int], perms: Perms, wanted: Sequence[int]) -> Perms | None:
+    """The part of a transposition that a reshape to ``wanted`` needs at least, or None.
+
+    It puts the axes that the reshape merges next to one another, and leaves the rest as it is: of
+    channels in groups, the groups change places, and the channels stay last.
+    """
+    groups = groups_of([shape[p] for p in perms], wanted)
+    if groups is None:
+        return None
+    merged = [[perms[axis] for axis in ins] for ins, _ in groups if ins]
+    single = [axis for axis, size in enumerate(shape) if size == 1]
+    return (*single, *(axis for group in sorted(merged, key=min) for axis in group))
+
+
 def groups_of(
     shape: Sequence[int], wanted: Sequence[int]
 ) -> list[tuple[list[int], list[int]]] | None:
@@ -143,8 +184,9 @@ class _Sinker:
         early: Mapping[Value, Perms] = MappingProxyType({}),
         fixed: Collection[Value] = (),
         bold: bool = False,
+        within: bool = False,
     ) -> None:
-        self.graph, self.shared, self.bold = graph, shared, bold
+        self.graph, self.shared, self.bold, self.within = graph, shared, bold, within
         self.early, self.fixed, self.narrow = early, fixed, narrow
         self.turned: dict[tuple[Value, Perms], Value] = {}  # transpositions that were made
         new = Graph(graph.name, list(graph.inputs), version=graph.version)
@@ -263,6 +305,12 @@ class _Sinker:
         old, result = op.ins[0], op.outs[0]
         value, perms = self.seen(old)
         order = None if old in self.fixed else regrouped(value.shape, perms, result.shape)
+        if order is None and self.within and old not in self.fixed:
+            inner = within_groups(value.shape, perms, result.shape)
+            if inner is not None:
+                value = self.turned.get((value, inner)) or self.transposed(value, inner)
+                perms = tuple(inner.index(p) for p in perms)
+                order = regrouped(value.shape, perms, result.shape)
         if order is None:
             value, order = self.whole(old), tuple(range(result.type.rank))
         shape = [result.shape[axis] for axis in order]

@@ -225,11 +225,13 @@ class Matcher:
     def _candidates(self, op: Op) -> Iterator[Candidate]:
         """Forms of an operator, but for those that cost more by the target's formulas."""
         assert self.cost is not None
+        has_doubt = self.judge is not None and op.name == "TRANSPOSE"
+        margin = MARGIN * (self.traits.transpose_doubt if has_doubt else 1.0)
         for function in FORMS.get(op.name, ()):
             for value in self._emitted(self._called(function, op), op):
                 new = made_for(value, self.b.graph.ops)
                 gone = needless(self, op, new)
-                if sum(map(self.cost, new)) < MARGIN * sum(map(self.cost, gone)):
+                if sum(map(self.cost, new)) < margin * sum(map(self.cost, gone)):
                     yield Candidate(value, new, gone)
 
     def _judged(self, sites: list[Site]) -> list[Candidate | None]:

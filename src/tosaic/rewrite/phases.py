@@ -135,7 +135,12 @@ def _has_judge(m: Machine) -> bool:
 _MEMORY = {"saves_memory": True}
 PHASES = (
     Phase("simplify", lambda g, m: simplify(g, m.env, m.allowed, m.cost, traits=m.traits)),
-    Phase("sink_transposes", lambda g, m: sink_transposes(g, m.env, m.allowed, m.cost, m.traits)),
+    Phase(
+        "sink_transposes",
+        lambda g, m: sink_transposes(
+            g, m.env, m.allowed, m.cost, m.traits, m.judge if m.forms else None
+        ),
+    ),
     Phase(
         "lower_ranks", lambda g, m: lower_ranks(g, m.env, m.allowed, m.traits.most_axes),
         lambda m: m.traits.most_axes > 0,

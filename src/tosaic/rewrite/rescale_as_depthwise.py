@@ -6,7 +6,7 @@ import numpy as np
 
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.match import Matcher, form, one_number
-from tosaic.spec.dtypes import I8, I32
+from tosaic.spec.dtypes import I8, I16, I32
 
 _CHANNELS = (16, 8)  # of an image that stands for a tensor of any shape
 
@@ -15,7 +15,8 @@ _CHANNELS = (16, 8)  # of an image that stands for a tensor of any shape
 def scale_by_convolution(m: Matcher, op: Op) -> Value | None:
     """(x - zero) · 1, rescaled: the same numbers, the same rounding."""
     x, flags = op.ins[0], ("input_unsigned", "output_unsigned")
-    if x.dtype is not I8 or op.outs[0].dtype is not I8 or any(op.attrs[f] for f in flags):
+    kind = op.outs[0].dtype
+    if x.dtype is not I8 or kind not in (I8, I16) or any(op.attrs[f] for f in flags):
         return None
     zero = one_number(op.ins[3])
     fixed = op.attrs["per_channel"] or (x.type.rank == 4 and not m.only(x))
@@ -31,7 +32,7 @@ def scale_by_convolution(m: Matcher, op: Op) -> Value | None:
         dilation=(1, 1), acc_type=I32,
     )  # fmt: skip
     ends = [*op.ins[1:3], b.const([0], I32), op.ins[4]]
-    value: Value = b.RESCALE(sums, *ends, out=I8, **op.attrs)
+    value: Value = b.RESCALE(sums, *ends, out=kind, **op.attrs)
     return value if same else b.RESHAPE(value, b.shape(op.outs[0].shape))
 
 

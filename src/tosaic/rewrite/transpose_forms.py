@@ -13,6 +13,8 @@ from tosaic.rewrite.match import Matcher, form, rewrite, sizes
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
 _FEW = 16  # channels that a product may pick apart: its work grows with their number
+_CHANNELS = 256  # that a product may put in another order
+_PIECES = 4  # that a transposition may be cut into
 _SUMS = {I8: I32, I16: I48}  # types that a product can pick, and what it adds them up in
 _BLOCKS = (8, 4, 2, 1)  # neighbours that are moved together; more are more work for products
 
@@ -68,6 +70,46 @@ def turn_in_steps(m: Matcher, op: Op) -> Value | None:
         if before > 1:  # the block went to the very front, and back to its place
             value = _turned(m, value, (block, before, between * behind), (1, 0, 2))
     return m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
+
+
+@form("TRANSPOSE")
+def split_few(m: Matcher, op: Op) -> Value | None:
+    """[N, C, M] as [C, N, M] for small C: a SLICE for each channel, which are joined."""
+    extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
+    if perms != [1, 0, 2] or extents[1] > _PIECES:
+        return None
+    count, channels, size = extents
+    rows = m.b.RESHAPE(op.ins[0], m.b.shape(extents))
+    parts = [
+        m.b.RESHAPE(
+            m.b.SLICE(rows, m.b.shape((0, channel, 0)), m.b.shape((count, 1, size))),
+            m.b.shape((1, count, size)),
+        )
+        for channel in range(channels)
+    ]
+    return m.b.RESHAPE(m.b.CONCAT(*parts, axis=0), m.b.shape(op.outs[0].shape))
+
+
+@form("TRANSPOSE")
+def shuffle_channels(m: Matcher, op: Op) -> Value | None:
+    """[N, A, B] as [N, B, A] for few A · B: a product that puts channels in another order."""
+    order = channel_order(op)
+    if order is None or op.ins[0].dtype not in _SUMS:
+        return None
+    channels = len(order)
+    weights = np.zeros((channels, 1, 1, channels))
+    weights[range(channels), 0, 0, order] = 1
+    rows = m.b.RESHAPE(op.ins[0], m.b.shape((1, 1, op.ins[0].type.size // channels, channels)))
+    return m.b.RESHAPE(_picked(m, rows, weights), m.b.shape(op.outs[0].shape))
+
+
+def channel_order(op: Op) -> Array | None:
+    """Where each channel of a TRANSPOSE within the last axes was before, if they are few."""
+    extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
+    if perms != [0, 2, 1] or math.prod(extents[1:]) > _CHANNELS:
+        return None
+    order: Array = np.arange(math.prod(extents[1:])).reshape(extents[1:]).T.reshape(-1)
+    return order
 
 
 def _turned(m: Matcher, value: Value, shape: Sequence[int], perms: Sequence[int]) -> Value:

@@ -6,6 +6,7 @@ import math
 
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Value
+from tosaic.lowering.alternatives.lut import ROUNDING
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._operands import scale_of
@@ -34,6 +35,8 @@ def left_over(b: Lowering, x: Value, rounding: str, divisor: float = 1.0) -> Val
 def _fine(b: Lowering, x: Value, divisor: float) -> Fixed:
     """x / divisor with as many bits behind the point as int32 has."""
     scale = scale_of(x) / divisor
+    if abs(1 / scale - round(1 / scale)) <= ROUNDING / scale:
+        scale = 1 / round(1 / scale)  # which float32 has rounded
     most = largest(x) * scale
     bits = _BITS - max(math.ceil(math.log2(most)), 0)
     if bits < _FEWEST:

@@ -10,7 +10,7 @@ import torch
 from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Value
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._curve import curve, curves
+from tosaic.rules._curve import curve, curves, near_zero, polynomial
 from tosaic.rules._integer_floor import left_over
 from tosaic.rules._operands import minus, negated, plus, signed, times
 from tosaic.spec.dtypes import I8
@@ -57,18 +57,25 @@ curve("cosh", curves(-3.0, 3.0))(cosh_of)
 @curve("asinh", curves(-3.0, 3.0))
 def asinh(b: Lowering, x: Value) -> Value:
     """log(|x| + √(x² + 1)) with the sign of x."""
-    size = b.ABS(x)
-    return signed(b, x, b.LOG(plus(b, size, _root(b, plus(b, times(b, x, x), 1.0)))))
+    square = times(b, x, x)
+    far = signed(b, x, b.LOG(plus(b, b.ABS(x), _root(b, plus(b, square, 1.0)))))
+    near = times(b, x, polynomial(b, square, [1, -1 / 6, 3 / 40, -15 / 336]))
+    return near_zero(b, x, near, far)
 
 
 @curve("acosh", curves(1.3, 4.0, 16))
 def acosh(b: Lowering, x: Value) -> Value:
-    return b.LOG(plus(b, x, _root(b, plus(b, times(b, x, x), -1.0))))
+    above = plus(b, x, -1.0)
+    series = polynomial(b, above, [1, -1 / 12, 3 / 160, -5 / 896, 35 / 18432])
+    near = times(b, _root(b, times(b, above, 2.0)), series)
+    return near_zero(b, above, near, b.LOG(plus(b, x, _root(b, plus(b, times(b, x, x), -1.0)))))
 
 
 @curve("atanh", curves(-0.8, 0.8, 4))
 def atanh(b: Lowering, x: Value) -> Value:
-    return times(b, minus(b, b.LOG(plus(b, x, 1.0)), b.LOG(plus(b, negated(b, x), 1.0))), 0.5)
+    far = times(b, minus(b, b.LOG(plus(b, x, 1.0)), b.LOG(plus(b, negated(b, x), 1.0))), 0.5)
+    near = times(b, x, polynomial(b, times(b, x, x), [1, 1 / 3, 1 / 5, 1 / 7]))
+    return near_zero(b, x, near, far)
 
 
 @curve("acos", curves(-0.9, 0.9, 4))
@@ -141,11 +148,7 @@ def _arc(b: Lowering, x: Value) -> Value:
     large = b.GREATER(size, one)
     small = b.SELECT(large, b.RECIPROCAL(size), size)
     square = times(b, small, small)
-    coefficients = _arc_coefficients()
-    total = b.number(coefficients[-1], x)
-    for coefficient in reversed(coefficients[:-1]):
-        total = plus(b, times(b, total, square), coefficient)
-    angle = times(b, total, small)
+    angle = times(b, polynomial(b, square, _arc_coefficients()), small)
     return signed(b, x, b.SELECT(large, minus(b, b.number(math.pi / 2, x), angle), angle))
 
 

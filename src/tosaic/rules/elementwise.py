@@ -98,7 +98,7 @@ def _product(b: Lowering, x: Value, y: Value) -> Value:
     shift = b.const([0], d.I8)
     if x.quant is None or y.quant is None:
         return b.MUL(x, y, shift)
-    left, right = b.widened(x), b.widened(y)
+    left, right = (b.widened(each) for each in b.alike(x, y))
     return b.with_quant(b.MUL(left, right, shift), Quant(scale_of(left) * scale_of(right)))
 
 

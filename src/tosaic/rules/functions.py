@@ -12,7 +12,7 @@ from tosaic.front.registry import Sample, rule
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.lut import Function
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._curve import curve, curves
+from tosaic.rules._curve import curve, curves, near_zero, polynomial
 from tosaic.rules._integer_floor import whole
 from tosaic.rules._operands import minus, negated, plus, scale_of, times
 from tosaic.spec.dtypes import I8, I16, I32
@@ -40,7 +40,8 @@ def expm1(b: Lowering, x: Value) -> Value:
 
 @curve("log1p", curves(-0.3, 3.0, 2))
 def log1p(b: Lowering, x: Value) -> Value:
-    return b.LOG(plus(b, x, 1.0))
+    series = polynomial(b, x, [1, -1 / 2, 1 / 3, -1 / 4, 1 / 5, -1 / 6])
+    return near_zero(b, x, times(b, x, series), b.LOG(plus(b, x, 1.0)))
 
 
 @rule("aten.sqrt.default", samples=curves(0.0, 4.0, 4))

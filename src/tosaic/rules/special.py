@@ -16,7 +16,7 @@ from torch import Tensor
 
 from tosaic.ir.graph import Value
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._curve import curve, curves
+from tosaic.rules._curve import curve, curves, polynomial
 from tosaic.rules._operands import converted, minus, negated, plus, signed, times
 from tosaic.spec.dtypes import F32, I8
 
@@ -80,10 +80,7 @@ def _raised(b: Lowering, y: Value) -> tuple[Value, Value]:
 def _series(b: Lowering, z: Value, coefficients: tuple[float, ...]) -> Value:
     """A sum of odd powers of 1 / z."""
     inverse = b.RECIPROCAL(z)
-    square, total = times(b, inverse, inverse), b.number(coefficients[-1], z)
-    for coefficient in reversed(coefficients[:-1]):
-        total = plus(b, times(b, total, square), coefficient)
-    return times(b, total, inverse)
+    return times(b, polynomial(b, times(b, inverse, inverse), coefficients), inverse)
 
 
 def _fraction(b: Lowering, x: Value) -> Value:

@@ -85,7 +85,8 @@ class Evaluation(Printed):
             first = [str(d.index) for d in self.disagreements if d.form == form][:10]
             more = ", …" if count > len(first) else ""
             if count:
-                yield f"{form} disagrees on {count:,} inputs: {', '.join(first)}{more}"
+                noun = "input" if count == 1 else "inputs"
+                yield f"{form} disagrees on {count:,} {noun}: {', '.join(first)}{more}"
 
 
 def shown(metric: str, value: float) -> str:

@@ -185,9 +185,10 @@ def _judged(
 
 def _check_record(record: Any, metric: Metric, sample: Sample) -> None:
     """InvalidInput unless a metric without a sum of its own gives a number."""
-    if metric.total is None and not isinstance(record, (int, float)):
-        kind = type(record).__name__
-        raise InvalidInput(f"{metric.name} gives a {kind} for {sample.name}, and not a number")
+    is_number = isinstance(record, (int, float)) and record == record
+    if metric.total is None and not is_number:
+        what = record if isinstance(record, float) else f"a {type(record).__name__}"
+        raise InvalidInput(f"{metric.name} gives {what} for {sample.name}, and not a number")
 
 
 def _outputs(

@@ -34,6 +34,8 @@ def check_place(path: str | os.PathLike[str]) -> Path:
         raise InvalidInput(f"cannot write '{place}': the suffixes are .html, .json and .csv")
     if not place.parent.is_dir():
         raise InvalidInput(f"there is no folder '{place.parent}' to write to")
+    if place.is_dir():
+        raise InvalidInput(f"'{place}' is a folder")
     return place
 
 

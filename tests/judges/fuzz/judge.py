@@ -74,9 +74,10 @@ def judge(case: Case, configuration: str) -> Verdict:
 
 
 def _exports(loaded: Loaded) -> bool:
-    """Whether torch.export itself takes a program."""
+    """Whether torch.export itself takes a program, and what it makes of it runs."""
+    given = loaded.inputs(0)
     try:
-        torch.export.export(loaded.make(), loaded.inputs(0))
+        torch.export.export(loaded.make(), given).module()(*given)
     except Exception:  # noqa: BLE001 - whatever PyTorch raises
         return False
     return True
@@ -111,7 +112,8 @@ def _results(v: Verdict, case: Case, art: Artifact, scheme: str | None) -> None:
         listed.append(_unpredictable(error, "an input like calibration's"))
         return
     except Exception as error:  # noqa: BLE001 - a run may refuse nothing that fits
-        v.faults.append(internal("run", error))
+        refused = isinstance(error, InvalidInput) and not _exports(case.loaded)
+        (v.listed if refused else v.faults).append(internal("run", error))
         return
     expected = case.expected
     for mine, theirs in zip(got[0], expected[0], strict=True):

@@ -18,10 +18,10 @@ from typing import Any
 import torch
 
 import tosaic
-from judges.strange import arithmetic, state, structure
+from judges.strange import arithmetic, kinds, state, structure
 
 TARGETS = ("TOSA-1.0+FP", "TOSA-1.0+INT", "ethos-u55-128", "ethos-u85-256")
-CASES: dict[str, Any] = {**state.CASES, **structure.CASES, **arithmetic.CASES}
+CASES: dict[str, Any] = {**state.CASES, **structure.CASES, **arithmetic.CASES, **kinds.CASES}
 # The cases of which calls may stay on the CPU, and what a refusal must say. A target without the
 # integer profile, or without branches, may say so of any; all others compile whole.
 REASONS = {
@@ -30,9 +30,14 @@ REASONS = {
     "bits of bytes": "torch.uint8",
     "half, float and double": "torch.float64",
     "weights from a network": "is computed, and must be a constant",
+    "ring buffer": "32 bits of TOSA",
+    "companded integers": "have no bitwise logic",
+    "integers folded": "have no bitwise logic",
+    "beam search": "do not gather or scatter",
+    "Viterbi": "do not gather or scatter",
 }
 LEAST = {"bits of bytes": 5}  # decibels in 8 bits; some functions jump
-LACKS = ("needs the INT profile", "need extension cf")
+LACKS = ("needs the INT profile", "need extension cf", "with in = i32 needs TOSA 1.1")
 # Modules that PyTorch itself cannot export, and a part of the sentence that says so.
 IMPOSSIBLE = {
     "derivative": "torch.export loses derivatives",
@@ -62,6 +67,8 @@ def decibels(real: list[torch.Tensor], made: list[torch.Tensor], exact: bool) ->
         if not exact and not one.is_floating_point():
             continue  # which of two equal numbers is the largest, rounding decides
         error = (one.double() - other.double()).square().sum()
+        if error.isnan():
+            return -math.inf
         if error:
             signal = one.double().square().sum()
             least = min(least, float(10 * torch.log10(signal / error)))
@@ -98,7 +105,7 @@ def trial(name: str, target: str) -> tuple[bool, str]:
             art.save(Path(folder) / "net.pte")
         except tosaic.TosaicError as refusal:
             said.append(f"no .pte: {refusal}")
-            good &= bool(art.report.refused)
+            good &= bool(art.report.refused) or "ExecuTorch has no delegate" in str(refusal)
         else:
             # A state of its own, as it is in the file.
             again = tensors(tosaic.load(Path(folder) / "net.pte").run(*inputs))

@@ -35,9 +35,12 @@ def known_shape(tensor: Tensor) -> tuple[int, ...] | None:
 
 
 def same_shape(a: fx.Node, b: fx.Node) -> bool:
-    """Whether two tensors have the same sizes, whatever the input is."""
-    shape = known_shape(a.meta["val"])
-    return shape is not None and shape == known_shape(b.meta["val"])
+    """Whether two values are tensors of the same sizes, whatever the input is."""
+    examples = [node.meta["val"] for node in (a, b)]
+    if not all(isinstance(example, Tensor) for example in examples):
+        return False  # a number that is computed
+    first, second = map(known_shape, examples)
+    return first is not None and first == second
 
 
 def likely_size(size: Any) -> int | None:

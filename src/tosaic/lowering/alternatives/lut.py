@@ -15,10 +15,12 @@ from tosaic.ir.graph import Quant
 
 Function = Callable[[Tensor], Tensor]
 
+ROUNDING = 2.0**-24  # relative: what a scale in float32 is off at most
 NEAR = 1.5  # steps of int16 below which tables are equally good
 PLAIN = 1.0  # steps that a table may be worse whose results need no factor
 LIMIT = 128  # steps of int16, half a step of int8: worse tables are no int16 function
 FINE = 16  # steps of int16 beyond which more tables than one are worth their time
+_FEW_BITS = 12  # of the mantissa of a whole number, a half, a quarter
 _TABLES = 5  # of one function
 _SEGMENTS = 512  # of a table, each of 128 inputs
 
@@ -194,5 +196,16 @@ def _nodes(whole: Tensor, real: Tensor, factor: float) -> tuple[float, Tensor, f
 
 def _results(function: Function, inputs: Tensor, given: Quant, wanted: Quant) -> Tensor:
     """Real results in steps of the result."""
-    real = function((inputs.double() - given.one_zero) * given.one_scale)
+    real = function(reals(inputs, given))
     return real.double() / wanted.one_scale + wanted.one_zero
+
+
+def reals(inputs: Tensor, given: Quant) -> Tensor:
+    """What integers mean; a number of few bits where the product of float32 is one.
+
+    Functions break or end there: an asin of 1.0000001 is no number.
+    """
+    exact = (inputs.double() - given.one_zero) * given.one_scale
+    near = exact.float().double()
+    digits = torch.frexp(near)[0] * (1 << _FEW_BITS)
+    return torch.where(digits == digits.round(), near, exact)

@@ -17,6 +17,7 @@ import numpy as np
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import first
+from tosaic.lowering.alternatives.lut import ROUNDING
 from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
@@ -214,7 +215,7 @@ def _bound(name: str, scale: float, number: float) -> int:
     """
     steps = min(max(number / scale, -_NEVER), _NEVER)
     whole = round(steps)
-    if name == "==" or abs(steps - whole) <= 1e-6:
+    if name == "==" or abs(steps - whole) <= max(1e-6, abs(steps) * ROUNDING):
         return whole
     return math.floor(steps) if name in (">", "<=") else math.ceil(steps)
 

@@ -17,6 +17,7 @@ from torch import Tensor
 
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.lowering.alternatives.lut import reals
 from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
@@ -79,8 +80,8 @@ _I8, _I16 = ((kind.range[0], kind.range[1] + 1) for kind in (d.I8, d.I16))
 
 def _levels(function: Function, codes: Array, given: Quant, wanted: Quant, out: d.DType) -> Array:
     """The results for integers, without the zero point of theirs; what is no number is 0."""
-    real = torch.from_numpy((codes - given.one_zero) * float(given.one_scale))
-    steps = (function(real).double() / wanted.one_scale).nan_to_num(nan=0.0).round().numpy()
+    real = function(reals(torch.from_numpy(codes), given))
+    steps = (real.double() / wanted.one_scale).nan_to_num(nan=0.0).round().numpy()
     low, high = (end - wanted.one_zero for end in out.range)
     levels: Array = np.clip(steps, low, high).astype(np.int64)
     return levels

@@ -23,7 +23,7 @@
     else card("Multiplications", short(macs));
     const scratch = Math.max(...told.map((n) => n.scratch));
     const { sram } = data.report, rest = sram === scratch ? "" : ` as the cache of ${whole(scratch)} in DRAM`;
-    card("SRAM", ...bytes(sram).split(" "), `${whole(sram)} bytes${rest}`);
+    card("SRAM", ...bytes(sram).split(" "), (sram < 1024 ? "" : `${whole(sram)} bytes`) + rest);
     const parts = {};
     for (const n of told) for (const [part, size] of Object.entries(n.flash_parts)) parts[part] = (parts[part] || 0) + size;
     card("Flash", ...bytes(sum(told.map((n) => n.flash))).split(" "), Object.entries(parts).map(([part, size]) => `${part} ${bytes(size)}`).join(", ") || "weights and constants");

@@ -17,7 +17,7 @@
   const ports = (data.report.boundary ? [["in", data.report.boundary.inputs], ["out", data.report.boundary.outputs]] : [])
     .flatMap(([way, tensors]) => tensors.map((t) => ["Program", way, t.name, t.dtype, t.shape, t.scale, t.zero_point, t.dim_order]));
   const inner = data.report.delegates.flatMap((d, graph) => [["in", d.inputs], ["out", d.outputs]]
-    .flatMap(([way, tensors]) => tensors.map((t) => [`Graph ${graph}`, way, t.name, t.dtype, t.shape, t.quant && t.quant.scale, t.quant && t.quant.zero_point, null])));
+    .flatMap(([way, tensors]) => tensors.map((t) => [`Graph ${graph}` + (d.calls > 1 ? ` × ${whole(d.calls)}` : ""), way, t.name, t.dtype, t.shape, t.quant && t.quant.scale, t.quant && t.quant.zero_point, null])));
   const rows = [...ports, ...inner];
   const number = (n) => n === null || n === undefined ? "" : Array.isArray(n) ? `${n.length} of them` : real(n);
   const order = (axes) => axes && axes.some((axis, i) => axis !== i) ? ` (axes lie as ${axes.join(", ")})` : "";

@@ -223,5 +223,4 @@ class ProductRun:
             b_zp=operation.ifm2.zero_point,
             accumulator=torch.int32 if operation.accumulator == 32 else torch.int64,
         )  # fmt: skip
-        shaped = sums.reshape(height, width, depth).numpy().astype(np.int64)
-        hand_on(machine, operation, shaped)
+        hand_on(machine, operation, sums.reshape(height, width, depth).numpy())

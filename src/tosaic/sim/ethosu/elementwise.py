@@ -8,10 +8,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tosaic.errors import Unsupported
-from tosaic.sim.ethosu.arrays import Ints
+from tosaic.sim.ethosu.arrays import Array, Ints
 from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.operation import Operand, Operation
-from tosaic.sim.ethosu.output import finish
+from tosaic.sim.ethosu.output import Rows, finish_parts, part
 from tosaic.sim.ethosu.registers import Elementwise
 from tosaic.sim.ethosu.scaling import multiply, rescale, shift_right
 
@@ -76,27 +76,29 @@ class ElementwiseRun:
 
     def __call__(self, machine: Machine) -> None:
         operation = self.operation
-        a = self._input(machine, operation.ifm, 0)
-        if operation.ifm2 is None:
-            finish(machine, operation.output, np.broadcast_to(self._unary(a), self._shape))
-            return
-        b = self._input(machine, operation.ifm2, 1)
-        if operation.swapped:
-            a, b = b, a
-        result = self._shift(a, b) if self.mode in _SHIFTS else _BINARY[self.mode](a, b)
-        if self.mode in _COMPARISONS:
-            machine.condition = bool(result) if result.size == 1 else None
-        finish(machine, operation.output, np.broadcast_to(result, self._shape))
+        operands = [o for o in (operation.ifm, operation.ifm2) if o is not None]
+        loaded = [machine.load(operand) for operand in operands]
 
-    @property
-    def _shape(self) -> tuple[int, int, int]:
-        return self.operation.output.shape
+        def sums(rows: Rows) -> Ints:
+            pairs = zip(operands, loaded, strict=True)
+            given = [self._input(part(x, rows), o, i) for i, (o, x) in enumerate(pairs)]
+            found = self._computed(*(reversed(given) if operation.swapped else given))
+            if self.mode in _COMPARISONS:
+                machine.condition = bool(found) if all(x.size == 1 for x in loaded) else None
+            return found
 
-    def _input(self, machine: Machine, operand: Operand, index: int) -> Ints:
+        finish_parts(machine, operation.output, sums)
+
+    def _computed(self, a: Ints, b: Ints | None = None) -> Ints:
+        if b is None:
+            return self._unary(a)
+        return self._shift(a, b) if self.mode in _SHIFTS else _BINARY[self.mode](a, b)
+
+    def _input(self, values: Array, operand: Operand, index: int) -> Ints:
         small = operand.dtype.itemsize <= 2 and self.mode in _NARROW
-        values: Ints = machine.load(operand).astype(np.int32 if small else np.int64)
+        values = values.astype(np.int32 if small else np.int64)
         if operand.zero_point:
-            values = values - operand.zero_point
+            values -= operand.zero_point
         wide = self.operation.wide_operand
         if wide is not None and wide != index:
             return values << _PLAIN_SHIFT[operand.dtype.itemsize]

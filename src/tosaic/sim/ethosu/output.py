@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable, Iterator
+
 import numpy as np
 
 from tosaic.errors import InvalidInput
@@ -10,35 +13,70 @@ from tosaic.sim.ethosu.machine import Machine
 from tosaic.sim.ethosu.memory import INTERNAL, Block
 from tosaic.sim.ethosu.operation import Lookup, Operation, Output
 from tosaic.sim.ethosu.scales import Scales
-from tosaic.sim.ethosu.scaling import rescale
+from tosaic.sim.ethosu.scaling import limited, rescale
 
 _ALL = 1 << 18  # values from which the results of all 65,536 are cheaper
+_BLOCK = 1 << 16  # values of a part, whose sums and products the caches hold
+
+Rows = tuple[slice, ...]
+Table = Callable[[Array], Array]
+
+
+def parts_of(shape: tuple[int, int, int]) -> Iterator[Rows]:
+    """A map in parts of whole rows or columns, each of which stays in the caches."""
+    axis, size = int(shape[1] > shape[0]), math.prod(shape)
+    step = max(1, _BLOCK * shape[axis] // size) if size > 2 * _BLOCK else max(1, shape[axis])
+    for start in range(0, max(1, shape[axis]), step):
+        yield (*(slice(None),) * axis, slice(start, start + step))
+
+
+def part(values: Array, rows: Rows) -> Array:
+    """What an operand that is broadcast gives to a part."""
+    axis = len(rows) - 1
+    return values if values.shape[axis] == 1 else values[rows]
 
 
 def finish(machine: Machine, output: Output, sums: Ints, scales: Scales | None = None) -> None:
     """Scale the sums of an operation and hand its result on."""
+    if sums.shape != output.shape:
+        raise InvalidInput(f"the operation gives {sums.shape}, its output is {output.shape}")
+    finish_parts(machine, output, lambda rows: sums[rows], scales)
+
+
+def finish_parts(
+    machine: Machine, output: Output, sums_of: Callable[[Rows], Ints], scales: Scales | None = None
+) -> None:
+    """The same for sums that are made part by part, and may have one number for many results."""
+    table, whole = _table(machine, output), np.empty(output.shape, output.dtype)
+    for rows in parts_of(output.shape):
+        value = _limited(output, sums_of(rows), scales)
+        whole[rows] = value if table is None else table(value)
+    _lay(machine, output, whole)
+
+
+def _limited(output: Output, sums: Ints, scales: Scales | None) -> Ints:
+    """Rounding, scale, zero point and limits."""
     rounding = output.scaling.rounding
     if scales is not None and output.per_channel:
         scaled = rescale(sums, scales.multiplier, scales.shift, rounding)
     else:
         scaled = rescale(sums, output.scaling.multiplier, output.scaling.shift, rounding)
-    deliver(machine, output, scaled)
-
-
-def deliver(machine: Machine, output: Output, scaled: Ints) -> None:
-    """Zero point, limits, table and layout of what is scaled already."""
     value = scaled + output.zero_point if output.zero_point else scaled
     if output.limits is not None:
-        value = np.clip(value, *output.limits, out=value if value is not scaled else None)
-    place(machine, output, value)
+        value = limited(value if value is not sums else sums.copy(), *output.limits)
+    return value
 
 
 def place(machine: Machine, output: Output, value: Array) -> None:
     """Table and layout of what is within its limits."""
     if value.shape != output.shape:
         raise InvalidInput(f"the operation gives {value.shape}, its output is {output.shape}")
-    if output.lookup is not None:
-        value = _look_up(machine, output.lookup, value)
+    table = _table(machine, output)
+    _lay(machine, output, value if table is None else table(value))
+
+
+def _lay(machine: Machine, output: Output, value: Array) -> None:
+    """Write a result where it belongs, in its layout."""
     result = value.astype(output.dtype, copy=False)
     if output.chain is not None:
         machine.chains[output.chain] = result
@@ -57,22 +95,28 @@ def table_block(lookup: Lookup) -> Block:
     return Block(INTERNAL, lookup.start, (size,), (1,), 1)
 
 
-def _look_up(machine: Machine, lookup: Lookup, value: Array) -> Ints:
-    value = value.astype(np.int64, copy=False)
+def _table(machine: Machine, output: Output) -> Table | None:
+    """The lookup of an output as a function of its values, read from memory once."""
+    lookup = output.lookup
+    if lookup is None:
+        return None
     raw = machine.memory.view(table_block(lookup), np.dtype("u1"))
     if lookup.index.itemsize == 1:
-        table = np.ascontiguousarray(raw).view(lookup.entry)
+        table = np.ascontiguousarray(raw).view(lookup.entry).astype(output.dtype)
+        # By the bits of the value: from 0 on, then from the lowest.
         lowest, _ = value_range(lookup.index)
-        result: Ints = table[(value - lowest) & 0xFF].astype(np.int64)
-        return result
+        table = np.roll(table, lowest)
+        return lambda value: table.take(value.astype(np.uint8))
     # 512 pieces of 128 values: the value at the start of a piece, and the rise to its end.
     pieces = np.ascontiguousarray(raw).view(np.int16).reshape(512, 2).astype(np.int64)
     lowest, highest = value_range(np.dtype(np.int16))
-    if value.size > _ALL and lowest <= value.min() and value.max() <= highest:
-        # From 0 on, then from the lowest: a negative index counts from the end.
-        every = np.roll(np.arange(lowest, highest + 1), lowest)
-        return _interpolate(lookup, pieces, every).take(value)
-    return _interpolate(lookup, pieces, value)
+    within = output.limits is not None and lowest <= output.limits[0] <= output.limits[1] <= highest
+    if not within or math.prod(output.shape) <= _ALL:
+        return lambda value: _interpolate(lookup, pieces, value.astype(np.int64, copy=False))
+    # From 0 on, then from the lowest, by the bits of the value.
+    every = np.roll(np.arange(lowest, highest + 1), lowest)
+    results = _interpolate(lookup, pieces, every).astype(output.dtype)
+    return lambda value: results.take(value.astype(np.uint16))
 
 
 def _interpolate(lookup: Lookup, pieces: Ints, value: Ints) -> Ints:

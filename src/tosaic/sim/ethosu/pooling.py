@@ -38,10 +38,14 @@ class PoolingRun:
         values = upscaled(operation, machine.load(operation.ifm))
         if self.mode in (Pooling.MAX, Pooling.MIN):
             return self._extremes(values)
-        shifted: Ints = values.astype(np.int64) - operation.ifm.zero_point
         if self.mode is Pooling.REDUCE_SUM:
-            total: Ints = shifted.sum(axis=2, keepdims=True)
+            depth = values.shape[2]
+            is_narrow = values.dtype.itemsize <= 2 and depth < 1 << 15  # and 32 bits hold the sum
+            kind = np.int32 if is_narrow else np.int64
+            total: Ints = values.sum(axis=2, keepdims=True, dtype=kind).astype(np.int64)
+            total -= operation.ifm.zero_point * depth
             return total
+        shifted: Ints = values.astype(np.int64) - operation.ifm.zero_point
         if self.mode in (Pooling.ARGMAX_X, Pooling.ARGMAX_Y):
             return self._largest(shifted)
         sums = window_sums(shifted, self.window)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+import torch
 
 from tosaic.errors import Unsupported
 from tosaic.sim.ethosu.arrays import Ints
@@ -17,12 +18,14 @@ def rescale(values: Ints, multiplier: int | Ints, shift: int | Ints, rounding: R
         return values.astype(np.int64, copy=False)
     product = multiply(values, multiplier)
     right = np.asarray(shift)
+    if not right.any():
+        return _narrow(product)
     if rounding is Rounding.DOUBLE_SYMMETRIC:
         return _narrow(_double(product, values, right))
     if rounding is Rounding.NATURAL and product.dtype != object and right.min() > 0:
-        np.right_shift(product, right - 1, out=product)  # nobody else reads the products
-        product += 1
-        product >>= 1
+        # Products of 63 bits leave room for half a step; nobody else reads them.
+        whole, shifts = torch.from_numpy(product), torch.from_numpy(right.astype(np.int64))
+        whole.add_(1 << shifts - 1).bitwise_right_shift_(shifts)
         return product
     return _narrow(shift_right(product, right, rounding))
 
@@ -49,6 +52,11 @@ def multiply(values: Ints, multiplier: int | Ints) -> Ints:
     wide = values.size and largest * int(np.abs(factor).max()) >= _SAFE
     result: Ints = values.astype(object) * factor.astype(object) if wide else values * factor
     return result
+
+
+def limited(values: Ints, lowest: int, highest: int) -> Ints:
+    """The nearest of the integers from the lowest to the highest; PyTorch is faster than NumPy."""
+    return torch.from_numpy(values).clamp_(lowest, highest).numpy()
 
 
 def _narrow(result: Ints) -> Ints:

@@ -51,6 +51,8 @@ def trial(
         made = compile_graph(graph, config, lambda m: expected.append(expected_of(m, graph, given)))
         with phase(CHECK):
             made.checks.extend(check_stream(made, expected[0]))
+        if expected[0].seen:
+            made.results.extend(expected[0].cases[0][1])
         return made
     except WrongResult as failure:
         return Fault(failure, failure.ops)

@@ -14,6 +14,8 @@ from functools import partial
 import numpy as np
 
 from tosaic.ir.graph import Op, Value
+from tosaic.rewrite.axes import merged_axes
+from tosaic.rewrite.transpose_forms import channel_order
 from tosaic.spec.dtypes import I8, I16, I32, I48
 
 _PRODUCTS = ("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "MATMUL", "TRANSPOSE_CONV2D")
@@ -29,7 +31,9 @@ _COUNTED = 1 << 16  # weights, at most, of which those that are 0 are counted
 _TABLE_BYTES = {I8: 256, I16: 2048}  # a cycle each, unless the table is part of what computes
 _READ = 0.2  # a byte of a convolution's input
 _AXES = 3  # that change places in one operation or two
-_MIXED = 3.0  # an element of several axes that change places
+# An element of several axes that change places, at most: Vela takes a tenth of it for some shapes.
+_MIXED55, _MIXED85 = 10.0, 50.0
+_SPREAD = 3.0  # an element of a depthwise convolution with several results a channel
 _POOLED = 0.27  # of a copy: an element of a window
 _COMPARED = 0.5  # of a copy: the larger of two elements
 
@@ -82,7 +86,7 @@ def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
     if op.name == "DEPTHWISE_CONV2D":
         return _depthwise(rates, op)
     if op.name == "TRANSPOSE":
-        return turned(op) + _copied(rates, op.ins[0], "SLICE")
+        return min(turned(op), _shuffled(rates, op)) + _copied(rates, op.ins[0], "SLICE")
     if op.name == "CONCAT":
         return sum(_copied(rates, v, "", "SLICE", "RESHAPE", "CONCAT") for v in op.ins)
     if op.name in ("TABLE", "CLAMP"):
@@ -102,6 +106,15 @@ def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
     if op.name == "REDUCE_SUM" and not rates.load:
         return _summed85(op)
     return 0.0
+
+
+def _shuffled(rates: Rates, op: Op) -> float:
+    """A TRANSPOSE as the product that shuffles channels, where it is one."""
+    order = channel_order(op)
+    if order is None:
+        return math.inf
+    each = max(rates.result, _up(len(order), rates.depth) / rates.macs)
+    return op.outs[0].type.size * each + rates.keep * len(order) ** 2 * _EMPTY
 
 
 def _summed85(op: Op) -> float:
@@ -149,7 +162,7 @@ def _depthwise(rates: Rates, op: Op) -> float:
     elements = _up(math.prod(op.operand("weight").shape[:2]), 4)
     computed = op.outs[0].type.size * max(rates.result, elements * 8 / rates.macs)
     if op.operand("weight").shape[3] > 1:  # as many operations, and what puts them in order
-        computed += _MIXED * op.outs[0].type.size
+        computed += _SPREAD * op.outs[0].type.size
     return _stored(rates, op, computed)
 
 
@@ -198,7 +211,8 @@ def _rescale(rates: Rates, apart: float, op: Op) -> float:
     if op.ins[0].dtype in (I32, I48) and made is not None and made.name in _PRODUCTS:
         split = op.attrs["per_channel"] or not rates.load
         return size * apart if split and made.name == "TRANSPOSE_CONV2D" else 0.0
-    return size * rates.copy if op.ins[0].dtype is I8 and op.outs[0].dtype is I8 else 0.0
+    is_cast = op.ins[0].dtype is I8 and op.outs[0].dtype in (I8, I16)
+    return size * rates.copy if is_cast else 0.0
 
 
 def _turned55(op: Op) -> float:
@@ -210,8 +224,8 @@ def _turned55(op: Op) -> float:
     ranked = [sorted(perms).index(p) for p in perms]
     swaps = 1 if sum(i != p for i, p in enumerate(ranked)) == 2 else 2
     last = shape[max(perms)]
-    if len(perms) > _AXES:
-        return _MIXED * op.outs[0].type.size
+    if len(merged_axes(shape, perms)[0]) > _AXES:
+        return _MIXED55 * op.outs[0].type.size
     size = op.outs[0].type.size * op.ins[0].dtype.bits / 8
     return size * 0.375 * (swaps - 1 + _up(last, 8) / last)
 
@@ -219,8 +233,8 @@ def _turned55(op: Op) -> float:
 def _turned85(op: Op) -> float:
     """Elements are written one after the other; a row by itself is very slow."""
     shape = op.outs[0].shape
-    if sum(n != 1 for n in shape) > _AXES:
-        return _MIXED * op.outs[0].type.size
+    if len(merged_axes(op.ins[0].shape, op.attrs["perms"])[0]) > _AXES:
+        return _MIXED85 * op.outs[0].type.size
     last = next((n for n in reversed(shape) if n != 1), 1)
     rows = math.prod(shape[:-2])
     each = max(0.51, 8 / last) if rows > 1 else max(0.51, 150 / last)

@@ -51,22 +51,25 @@ class Misread(Exception):
 
 @dataclass(frozen=True, slots=True)
 class _Writer:
-    """Who has written bytes, and how they lie; a copy has the sources of what it copies, too."""
+    """Who has written bytes, and how they lie.
+
+    A copy has the sources of what it copies, too; there are none where it copies constants.
+    """
 
     source: Source | None
     layout: _Layout | None
-    copied: frozenset[Source] = frozenset()
+    copied: frozenset[Source] | None = None
 
     def is_among(self, allowed: frozenset[Source]) -> bool:
-        is_copy = self.source is None or bool(self.copied)
-        return self.source in allowed or (is_copy and self.copied <= allowed)
+        return self.source in allowed or (self.copied is not None and self.copied <= allowed)
 
 
 @dataclass(frozen=True, slots=True)
 class _Layout:
     """Bytes of an element; strides of bricks, 0 where there is one; whether bricks lie as rows.
 
-    A convolution with dilation reads and writes every so many rows, of which ``gap`` is a multiple.
+    A convolution with dilation and a transposed one with strides read and write every so many rows,
+    of which ``gap`` is a multiple.
     """
 
     element: int
@@ -139,7 +142,7 @@ class _Walk:
 
     def _label(
         self, source: Source | None, layout: _Layout | None = None,
-        copied: frozenset[Source] = frozenset(),
+        copied: frozenset[Source] | None = None,
     ) -> int:  # fmt: skip
         writer = _Writer(source, layout, copied)
         if writer not in self.writers:
@@ -196,17 +199,16 @@ class _Walk:
             self._constant(block, "scales")
         if output.lookup is not None:
             self._constant(table_block(output.lookup), "its table")
+        copied = self._sources(read) if moves else None
         if not operation.emit:
-            self.kept = self._label(op)
+            self.kept = self._label(op, copied=copied)
         if output.map is not None and operation.emit:
-            copied = self._sources(read) if moves else frozenset()
             layout = _layout(output.map, op)
             is_known = operation.kind != "POOL" or not layout.is_linear  # not halves of elements
             label = self._label(op, layout if is_known else None, copied)
             for block in output.map.exact:
                 self._view(block)[...] = label
         elif output.chain is not None:
-            copied = self._sources(read) if moves else frozenset()
             self.chains[output.chain] = self._label(op, copied=copied)
 
     def _read(self, operand: Operand, op: Op | None, moves: bool) -> set[int]:
@@ -376,7 +378,8 @@ def _distinct(labels: Labels) -> list[int]:
 
 def _layout(stored: FeatureMap, op: Op | None) -> _Layout:
     size = stored.dtype.itemsize
-    gap = op.attrs.get("dilation", (1, 1))[-2] if op is not None else 1
+    name = "stride" if op is not None and op.name == "TRANSPOSE_CONV2D" else "dilation"
+    gap = op.attrs.get(name, (1, 1))[-2] if op is not None else 1
     if not stored.brick:
         return _Layout(size)
     height, width, depth = stored.shape

@@ -39,7 +39,7 @@ _NPU = Traits(
 )  # fmt: skip
 # U85 multiplies matrices, and has weights in its memory, beside which the products of a few steps
 # of a recurrent layer are nothing.
-_U85 = replace(_NPU, matmul="transposes", steps_at_once=8, steps_a_call=4)
+_U85 = replace(_NPU, matmul="transposes", transpose_doubt=8.0, steps_at_once=8, steps_a_call=4)
 _TRAITS = {"u55": _NPU, "u65": _NPU, "u85": _U85}
 # ExecuTorch's portable kernels on a Cortex-M at the clock of the NPU: a call, with a margin for a
 # kernel that the image must have, then a loop that copies rows by the byte, or elements.

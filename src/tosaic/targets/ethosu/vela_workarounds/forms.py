@@ -17,6 +17,7 @@ from tosaic.spec.dtypes import TensorType
 from tosaic.spec.env import Env
 from tosaic.targets.ethosu.constraints import constant_factor, is_shifted_far
 from tosaic.targets.ethosu.vela_workarounds.rows import (
+    LARGE,
     OLDER,
     Form,
     Uses,
@@ -102,8 +103,9 @@ def _reshape_each_operand(graph: Graph, env: Env) -> None:
         places: dict[Value, dict[tuple[Op, int], None]] = {}
         for position, value in enumerate(op.ins):
             reader = op
-            if value.producer is not None and value.producer.name == "RESCALE":
-                reader, position, value = value.producer, 0, value.producer.ins[0]
+            for name in ("RESCALE", "SLICE"):
+                if value.producer is not None and value.producer.name == name:
+                    reader, position, value = value.producer, 0, value.producer.ins[0]
             if value.producer is not None and keeps_order(value.producer):
                 places.setdefault(value, {})[reader, position] = None
         for found in places.values():
@@ -161,6 +163,43 @@ def _round_once(graph: Graph, env: Env) -> None:
         (made,) = b.graph.ops
         made.outs, made.loc = op.outs, op.loc
         made.outs[0].producer = graph.ops[place] = made
+
+
+def _accumulate_for_each_reader(graph: Graph, env: Env) -> None:
+    """An operator of its own for each consumer of sums of 48 bits."""
+    uses, ops, seen = graph.uses(), list[Op](), set[Value]()
+    for op in graph.ops:
+        sums = op.ins[0] if op.ins else None
+        if sums is not None and sums.dtype is d.I48 and len(uses[sums]) > 1:
+            if sums in seen:
+                ops.append(_with_twin(op, 0))
+            seen.add(sums)
+        ops.append(op)
+    graph.ops = ops
+
+
+def _shift_before_reverse(graph: Graph, env: Env) -> None:
+    """A shift by nothing between a convolution or MATMUL and a REVERSE of its channels."""
+    ops: list[Op] = []
+    for op in graph.ops:
+        if op.name == "REVERSE" and _turns_channels(op):
+            b, value = Builder(env), op.ins[0]
+            nothing = b.const(np.zeros((1,) * value.type.rank), value.dtype)
+            op.ins[0] = b.ARITHMETIC_RIGHT_SHIFT(value, nothing, round=False)
+            op.ins[0].quant = value.quant
+            for made in b.graph.ops:
+                made.loc = op.loc
+            ops += b.graph.ops
+        ops.append(op)
+    graph.ops = ops
+
+
+def _turns_channels(reverse: Op) -> bool:
+    made = maker(reverse.ins[0])
+    while made is not None and made.name in ("RESCALE", "CLAMP", "TABLE"):
+        made = maker(made.ins[0])
+    behind = reverse.ins[0].shape[reverse.attrs["axis"] + 1 :]
+    return made is not None and made.name in ("CONV2D", "MATMUL") and all(n == 1 for n in behind)
 
 
 def _rewrite_equal_weights(graph: Graph, env: Env) -> None:
@@ -231,6 +270,12 @@ SHAPES = (
          _reshape_each_use, test="test_a_rescaled_tensor_that_two_consumers_read_in_another_shape"),
     Form("A MUL by a constant with a shift above 31 rounds twice.",
          _round_once, test="test_a_product_with_a_constant_and_a_long_shift_rounds_once"),
+    Form("Sums of 48 bits have room where one RESCALE reads them, and no other.",
+         _accumulate_for_each_reader, products=OLDER,
+         test="test_sums_of_48_bits_that_two_read_are_made_for_each"),
+    Form("No block suits a REVERSE of channels that is fused with a convolution or MATMUL, which "
+         "ends the process.", _shift_before_reverse, products=LARGE,
+         test="test_channels_that_are_turned_round_are_not_fused_with_their_product"),
 )  # fmt: skip
 # Of the whole graph, regions included, after all else.
 WEIGHTS = (

@@ -53,6 +53,14 @@ def _is_later_part(use: Use) -> bool:
     return use.op.name == "PAD" or use.position > 0
 
 
+def _is_of_pieces(use: Use) -> bool:
+    """A RESCALE of what is itself written in parts, for a CONCAT whose parts are no runs."""
+    made, axis = use.made, use.op.attrs.get("axis", 0)
+    if made is None or all(n == 1 for n in use.value.shape[:axis]):
+        return False
+    return source(made.ins[0]) in {"CONCAT", "PAD", "TILE"}
+
+
 def _is_function_of_windows(use: Use) -> bool:
     made = _before_rescale(use.value) if _is_later_part(use) else None
     if made is None or made.name not in {"ABS", "BITWISE_NOT", "CLZ"}:
@@ -89,9 +97,14 @@ def _is_one_of_several_pieces(use: Use) -> bool:
 
 def _is_padded_and_split(use: Use) -> bool:
     """Padded convolutions and pools of which Vela makes several."""
-    op = use.op
-    if use.position or not any(op.attrs["pad"][::2]):
-        return False
+    return use.position == 0 and any(use.op.attrs["pad"][::2]) and _is_split(use.op)
+
+
+def _is_padded_for_split(use: Use) -> bool:
+    return any(op.name in _CONVOLUTIONS and _is_split(op) for op in use.readers)
+
+
+def _is_split(op: Op) -> bool:
     far = max(op.attrs.get("dilation", (1,))) > 2 or max(op.attrs["stride"]) > 3
     return op.ins[0].shape[0] > 1 or far or _multiplies_channels(op)
 
@@ -143,6 +156,13 @@ def _has_other_type_before(use: Use) -> bool:
     return before is d.I48 and op.name in ("CONV3D", "TRANSPOSE_CONV2D", "NEGATE")
 
 
+def _is_scaled_from_48_bits(use: Use) -> bool:
+    if not _fuses_backward(use) or not use.op.attrs["scale32"]:
+        return False
+    firsts = [made for made in fused_into(use.value) if made.name == "RESCALE"]
+    return any(factor(f.outs[0]) == 1 and f.ins[0].dtype is d.I48 for f in firsts)
+
+
 def _saturates_once(use: Use) -> bool:
     scale, bits = factor(use.op.outs[0]), use.value.dtype.bits
     if scale is None or not _fuses_backward(use):
@@ -165,8 +185,8 @@ def _is_shaped_for_several(use: Use) -> bool:
     sums = made.ins[0]
     if sums.dtype is not d.I32:
         return False
-    is_left_out = readers is not given
-    return is_left_out or len(use.uses[sums]) > 1 or source(sums) not in {*_KERNELS, *_BINARY}
+    is_left_out, fused = readers is not given, {*_KERNELS, *_BINARY} - {"TRANSPOSE_CONV2D"}
+    return is_left_out or len(use.uses[sums]) > 1 or source(sums) not in fused
 
 
 def _is_read_by_others(use: Use) -> bool:
@@ -197,17 +217,31 @@ def _follows_table(value: Value, depth: int) -> bool:
 
 
 def _broadcasts_both(use: Use) -> bool:
-    if use.position > 1 or any(v.shape == use.op.outs[0].shape for v in use.op.ins[:2]):
-        return False
-    return _has_two_shapes(use)
+    return use.position < 2 and _is_crossed(use.op) and _has_two_shapes(use)
+
+
+def _is_crossed(op: Op) -> bool:
+    """Whether an operator of two operands broadcasts both."""
+    return op.name in _BINARY and all(v.shape != op.outs[0].shape for v in op.ins[:2])
+
+
+def _is_scaled_for_crossed(use: Use) -> bool:
+    readers = [*use.readers]
+    for reader in readers:
+        readers += use.uses.get(reader.outs[0], ()) if keeps_order(reader) else ()
+    return any(map(_is_crossed, readers)) and _has_two_shapes(use)
 
 
 def _has_two_shapes(use: Use) -> bool:
     """Whether a tensor is read by others, and by someone with another shape."""
     value, uses, made = use.value, use.uses, use.value.producer
-    if made is not None and keeps_order(made):
-        return len(uses[made.ins[0]]) > 1 or len(uses[value]) > 1
-    return len(uses[value]) > 1 and any(keeps_order(reader) for reader in uses[value])
+    if made is None or not keeps_order(made):
+        return len(uses[value]) > 1 and any(keeps_order(reader) for reader in uses[value])
+    while made is not None and keeps_order(made):
+        if len(uses[value]) > 1 or len(uses[made.ins[0]]) > 1:
+            return True
+        value, made = made.ins[0], made.ins[0].producer
+    return False
 
 
 _PARTS, _PIECES = "CONCAT PAD", "SLICE CONCAT PAD TILE"
@@ -216,6 +250,8 @@ OPERANDS = (
             _PARTS, "REDUCE_MAX REDUCE_MIN", test="a maximum into a CONCAT"),
     Operand("A RESCALE is written to its CONCAT where the first part belongs.",
             _PARTS, "RESCALE", _is_later_part, test="a RESCALE to int32 into a CONCAT"),
+    Operand("A RESCALE of a CONCAT, PAD or TILE is fused with each part, which forgets its CONCAT.",
+            "CONCAT", "RESCALE", _is_of_pieces, test="a RESCALE of tiles into a CONCAT"),
     Operand("A depthwise convolution with a channel multiplier forgets its place in a CONCAT.",
             _PARTS, when=lambda use: _multiplies_channels(_before_rescale(use.value)),
             test="two channels for one into a CONCAT"),
@@ -239,6 +275,9 @@ OPERANDS = (
     Operand("A padded convolution or pool that is split reads from the start of the whole.",
             "CONV2D DEPTHWISE_CONV2D AVG_POOL2D MAX_POOL2D", "SLICE", _is_padded_and_split,
             test="a padded convolution of a piece, in batches"),
+    Operand("A PAD that is fused with one that is split is forgotten, or the piece before it.",
+            "PAD", "SLICE", _is_padded_for_split,
+            test="a convolution of a piece that a PAD surrounds, in batches"),
     Operand("A product of matrices reads its first operand from the start of the whole.",
             "MATMUL", "SLICE", _is_first, products=OLDER, test="a product with a piece"),
     Operand("A piece of a tensor of five axes is at the wrong place when it has other axes.",
@@ -256,6 +295,9 @@ OPERANDS = (
     Operand("Where both operands are broadcast, each is read in another consumer's shape.",
             "ADD SUB MUL MAXIMUM MINIMUM", when=_broadcasts_both, products=OLDER,
             test="differences of a tensor with two shapes"),
+    Operand("Where both are scaled and broadcast, each is read in another consumer's shape.",
+            "RESCALE", when=_is_scaled_for_crossed, products=OLDER,
+            test="differences of scaled tensors with two shapes"),
     Operand("A RESCALE is fused with a NEGATE, whose result has no room for -(-128).",
             "RESCALE", when=_is_of_negated, test="less than nothing, scaled"),
     Operand("A RESCALE to more bits is fused with an operator that saturates to fewer.",
@@ -269,6 +311,9 @@ OPERANDS = (
             when=_has_other_type_before, test="an int48 by 1 in an enlarged image"),
     Operand("Two RESCALE of which one is by 1 become one, which saturates to the last type.",
             "RESCALE", when=_saturates_once, test="sums that saturate before a wider scale"),
+    Operand("A RESCALE with 32 bits and one of int48 by 1 become one, for which there are 16.",
+            "RESCALE", when=_is_scaled_from_48_bits, products=NEWER,
+            test="an int48 by 1, scaled with 32 bits"),
     Operand("A CLAMP or RESCALE that is fused with a shift limits bits that are shifted out.",
             "CLAMP RESCALE", " ".join(SHIFTS), lambda use: use.value.dtype is not d.I32,
             products=NEWER, test="limits behind a shift"),
@@ -281,6 +326,9 @@ OPERANDS = (
             test="limits behind a table turned round"),
     Operand("A table that is fused with a TRANSPOSE lies outside of the smaller internal memory.",
             "TABLE", "TRANSPOSE", products=SMALL, test="a table of a turned tensor"),
+    Operand("A table is outside of it, too, that is fused with two channels for one.",
+            "TABLE", when=lambda use: _multiplies_channels(_before_rescale(use.value)),
+            products=SMALL, test="a table of two channels for one"),
     Operand("A WHILE_LOOP overwrites a value that another operator has yet to read.",
             "WHILE_LOOP", when=_is_read_by_others, products=NEWER,
             test="a value that a loop changes and another reads"),

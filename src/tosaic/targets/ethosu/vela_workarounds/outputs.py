@@ -7,6 +7,7 @@ from tosaic.spec import dtypes as d
 from tosaic.targets.ethosu.vela_workarounds.rows import Output, Uses
 
 _SAME = {"RESHAPE", "IDENTITY", "TRANSPOSE"}
+_TURNS = {"TRANSPOSE", "REDUCE_SUM"}  # the latter to sum over channels
 _MOVES = {"RESHAPE", "TRANSPOSE", "RESCALE"}  # which Vela moves a TRANSPOSE through
 
 
@@ -49,7 +50,7 @@ def _moves_ones(op: Op) -> bool:
 
 def _is_turned(value: Value, uses: Uses) -> bool:
     return any(
-        op.name == "TRANSPOSE" or (op.name in _MOVES and _is_turned(op.outs[0], uses))
+        op.name in _TURNS or (op.name in _MOVES and _is_turned(op.outs[0], uses))
         for op in uses.get(value, ())
     )
 

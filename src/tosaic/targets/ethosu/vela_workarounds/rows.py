@@ -19,6 +19,7 @@ from tosaic.spec.env import Env
 
 Uses = Mapping[Value, Sequence[Op]]
 OLDER, NEWER, SMALL = ("u55", "u65"), ("u85",), ("u55-32", "u55-64")
+LARGE = ("u85-1024", "u85-2048")
 EVERY = (*OLDER, *NEWER)
 COPIED = {d.I8, d.I16, d.I32, d.BOOL}
 SHIFTS = ("LOGICAL_LEFT_SHIFT", "LOGICAL_RIGHT_SHIFT")
