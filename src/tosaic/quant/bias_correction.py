@@ -189,25 +189,32 @@ class _Layer:
             limits = self.weight.quant_min, self.weight.quant_max
             self.weight.levels = rounded(self.values, steps, limits, self.together)
         inside = taps_inside(self.node, tuple(self.values.shape[2:]))
-        lost = by_rows(partial(_lost, inside=inside), self.values,
-                       self.weight.rounded(self.values), steps)  # fmt: skip
-        mean = self._through(lost, given)
+        operands = self.values, self.weight.rounded(self.values), steps
+        bound = torchapi.bound_arguments(self.node)
+        inputs = given.reshape(int(bound.get("groups", 1)), -1)
+        if role_of(self.node, "weight").axis == 0:
+            if len(inputs) > 1:  # each output has the inputs of its group
+                inputs = inputs.repeat_interleave(len(self.values) // len(inputs), 0)
+            mean = by_rows(partial(_lost_through, inside=inside), *operands, inputs)
+        else:
+            lost = by_rows(partial(_lost, inside=inside), *operands)
+            mean = self._through(lost, inputs, list(bound["stride"]))
         self.bias.values = self.bias.values + mean.to(self.bias.values.dtype)
 
-    def _through(self, weight: Tensor, mean: Tensor) -> Tensor:
-        """The mean input through weights [O, I / groups], or [I, O / groups] if transposed."""
-        bound = torchapi.bound_arguments(self.node)
-        groups = int(bound.get("groups", 1))
-        inputs = mean.reshape(groups, -1)
-        if role_of(self.node, "weight").axis == 0:
-            grouped = weight.reshape(groups, -1, inputs.shape[1])
-            return (grouped * inputs[:, None]).sum(2).reshape(-1)
-        grouped = weight.reshape(groups, inputs.shape[1], -1)
+    def _through(self, weight: Tensor, inputs: Tensor, stride: list[int]) -> Tensor:
+        """The mean inputs through transposed weights [I, O / groups]."""
+        grouped = weight.reshape(*inputs.shape, -1)
         # An input's weights are spread over as many outputs as the layer is wider by.
-        stride = list(bound["stride"])
         times = math.prod(stride * (1 if len(stride) > 1 else self.values.dim() - 2))
         spread: Tensor = (grouped * inputs[:, :, None]).sum(1).reshape(-1) / times
         return spread
+
+
+def _lost_through(
+    values: Tensor, levels: Tensor, steps: Tensor, inputs: Tensor, inside: Tensor
+) -> Tensor:
+    """What rounding takes from the outputs, for mean inputs [1 or O, I / groups]."""
+    return _lost(values, levels, steps, inside).mul_(inputs).sum(1)
 
 
 def _lost(values: Tensor, levels: Tensor, steps: Tensor, inside: Tensor) -> Tensor:

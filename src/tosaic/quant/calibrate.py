@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from tosaic.errors import InvalidInput, first_line
@@ -117,7 +118,10 @@ def _see_parameters(prepared: fx.GraphModule) -> None:
 def check_parameters(module: fx.GraphModule) -> None:
     """NaN and infinity in what was trained are no numbers to quantize."""
     for name, parameter in module.named_parameters():
-        if not parameter.is_floating_point() or bool(parameter.detach().isfinite().all()):
+        if not parameter.is_floating_point() or not parameter.numel():
+            continue
+        ends = torch.stack(torch.aminmax(parameter.detach()))  # NaN, if there is one
+        if bool(ends.isfinite().all()):
             continue
         what = "NaN" if bool(parameter.detach().isnan().any()) else "infinity"
         raise InvalidInput(f"{name} has {what} in it: train the model again, or load another")
