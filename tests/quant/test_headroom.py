@@ -1,6 +1,7 @@
 """Ranges of 16 bits hold for inputs that calibration has not seen, and cut off nothing it has."""
 
 import math
+from collections.abc import Callable
 
 import pytest
 import torch
@@ -65,6 +66,35 @@ def test_sixteen_bits_cut_off_nothing_that_was_seen(seed: int) -> None:
     observer(values)
     scale, _ = observer.calculate_qparams()
     assert float(scale) * 32767 >= float(values.abs().max())
+
+
+def _highest(reader: Callable[[torch.Tensor], torch.Tensor] | None) -> float:
+    observer = RangeObserver(
+        dtype=torch.int16, quant_min=-32767, quant_max=32767, qscheme=torch.per_tensor_symmetric
+    )
+    observer.reader = reader
+    observer(torch.randn(4000, generator=torch.Generator().manual_seed(0)) * 3)
+    observer.seen.close()
+    return float(observer.calculate_qparams()[0]) * 32767
+
+
+def test_a_range_leaves_no_more_room_than_a_table_of_its_reader_can_draw() -> None:
+    assert _highest(torch.sin) < _highest(None)
+    assert _highest(lambda x: x * 0.5) == _highest(None)
+
+
+def test_gelu_behind_two_calibration_inputs_keeps_forty_decibels_in_sixteen_bits() -> None:
+    torch.manual_seed(0)
+    net = nn.Sequential(nn.Linear(16, 64), nn.GELU(), nn.Linear(64, 8)).eval()
+    net[0].weight.data *= 8
+    data = [torch.randn(1, 16) for _ in range(2)]
+    made = tosaic.compile(
+        net, (data[0],), target="TOSA-1.0+INT+int16", scheme="a16w8", calibration=data
+    )
+    inputs = torch.randn(64, 16)
+    real = net(inputs).detach()
+    error = (made.run(inputs) - real).square().sum()
+    assert 10 * torch.log10(real.square().sum() / error) > 40
 
 
 def test_stored_calibration_keeps_the_peaks_of_single_inputs(tmp_path) -> None:

@@ -162,7 +162,7 @@ def test_sums_that_do_not_ride_round_each_layer() -> None:
 
 def test_zeros_do_not_coarsen_a_sum() -> None:
     """A constant of zeros has no scale of its own: in int16 the sum has the precision of x."""
-    zeros, data = torch.zeros(7), [(0.01 * torch.randn(6, 7),) for _ in range(4)]
+    zeros, data = torch.zeros(7), [(0.01 * torch.randn(6, 7),) for _ in range(64)]
     for function in (lambda x: x + zeros, lambda x: torch.add(x, zeros + 1, alpha=0)):
         net = Function(function)
         art = tosaic.compile(

@@ -165,7 +165,7 @@ def test_a_range_of_one_point_is_met(value: float, scheme: str) -> None:
 
 
 def test_a_bias_beyond_32_bits_has_48_with_int16_activations() -> None:
-    layer = changed(conv(), lambda c: (c.weight.mul_(1e-3), c.bias.add_(50)))
+    layer = changed(conv(), lambda c: (c.weight.mul_(2e-3), c.bias.add_(50)))
     art = check(Net(lambda x, c: c(x), layer), "a16w8", SHAPE)
     (op,) = (op for op in art.graph.ops if op.name == "CONV2D")
     bias = op.ins[2]

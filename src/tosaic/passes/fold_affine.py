@@ -14,6 +14,8 @@ import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.hints import mark_of
+from tosaic.passes.channel_paths import Place, readers_of, scale_inputs, unshared
 from tosaic.passes.engine import Call, Replacement, graph_pass, node_pass, replace
 from tosaic.passes.fold_batch_norm import (
     LAYERS,
@@ -54,7 +56,7 @@ def fold_affine(layer: fx.Node) -> Replacement:
     """A layer takes the constants that its result is multiplied by and added to."""
     if not is_layer(layer):
         return None
-    axis = _channel_axis(layer)
+    axis = channel_axis(layer)
     steps = list(_steps(layer, axis))
     if all(_is_free(call, by) for call, _, by, _ in steps):
         return None
@@ -77,6 +79,51 @@ def affine_to_depthwise(module: fx.GraphModule) -> bool:
     if _PERMUTED in made:
         sink_permutes.apply(module)
     return any(made)
+
+
+@node_pass("aten.conv1d.default", "aten.conv2d.default")
+def fold_into_readers(node: fx.Node) -> Replacement:
+    """Layers that alone read factors and offsets of channels take them into their weights.
+
+    Zero padding is none of what is multiplied: where there is some, only factors pass.
+    """
+    bound = torchapi.bound_arguments(node)
+    if not is_layer(node) or not _is_pointwise(bound):
+        return None
+    places = readers_of(Place(node, 1), moves_only=True)
+    weight, offset = constant_of(bound["weight"]), constant_of(bound["bias"])
+    if not places or weight is None or any(mark_of(p.value).long for p in places):
+        return None
+    if offset is not None and bool(offset.any()) and any(map(_pads, places)):
+        return None
+    module, source = node.graph.owning_module, bound["input"]
+    assert module is not None
+    assert isinstance(source, fx.Node)
+    is_own = unshared(module)
+    if not all(is_own(p.value) for p in places):
+        return None
+    for place in places:
+        factor, plus = (
+            None if t is None else t.reshape(-1).repeat_interleave(place.inner)
+            for t in (weight, offset)
+        )
+        assert factor is not None
+        scale_inputs(place.value, factor, plus)
+    return source
+
+
+def _is_pointwise(bound: dict[str, Any]) -> bool:
+    """Whether a convolution multiplies each channel by a number of its own, and no more."""
+    weight = bound["weight"].meta["val"]
+    plain = all(int(n) == 1 for n in (*bound["stride"], *weight.shape[1:]))
+    padded = bound["padding"] if isinstance(bound["padding"], (list, tuple)) else ()
+    return plain and bool(padded) and not any(padded) and bound["groups"] == weight.shape[0]
+
+
+def _pads(place: Place) -> bool:
+    """Whether a layer reads zeros around its input."""
+    padding = torchapi.bound_arguments(place.value).get("padding", 0)
+    return padding != "valid" and any(padding) if isinstance(padding, (list, tuple, str)) else False
 
 
 _MADE, _PERMUTED = "made", "permuted"
@@ -188,7 +235,7 @@ def _along(constant: Any, axis: int, value: fx.Node) -> Tensor | None:
     return known.reshape(-1) if is_along else None
 
 
-def _channel_axis(layer: fx.Node) -> int:
+def channel_axis(layer: fx.Node) -> int:
     """Where the results of a layer have its channels."""
     rank = layer.meta["val"].dim()
     if torchapi.target_name(layer) == "aten.linear.default":

@@ -29,17 +29,22 @@ LAYERS = {
     "aten.convolution.default", "aten.conv_transpose1d.default", "aten.conv_transpose2d.input",
     "aten.conv_transpose3d.input",
 }  # fmt: skip
+MOMENTS = "tosaic.moments"  # of a layer's results: mean and deviation of each channel, float64
 _STATISTICS = "running_mean", "running_var", "weight", "bias"
 
 
 @dataclass(frozen=True, slots=True)
 class Norm:
-    """y = factor · x + offset for each channel of axis 1, in the place of a call."""
+    """y = factor · x + offset for each channel of axis 1, in the place of a call.
+
+    ``moments`` are the mean and the deviation of its results in training.
+    """
 
     node: fx.Node
     source: Any
     factor: Tensor
     offset: Tensor
+    moments: tuple[Tensor, Tensor] | None = None
 
 
 @node_pass(*_NORMS)
@@ -74,14 +79,14 @@ def add_bias(node: fx.Node) -> Replacement:
     values = values_of(bound["weight"])
     if bound["bias"] is not None or values is None:
         return None
-    behind = _is_transposed(node, bound)
+    behind = is_transposed(node, bound)
     channels = values.shape[1] * int(bound["groups"]) if behind else values.shape[0]
     made = torch.zeros(channels, dtype=values.dtype, device=values.device)
     (bound["bias"],) = parameters(node, bias=made)
     return Call(node.target, tuple(bound.values()))
 
 
-def _is_transposed(layer: fx.Node, bound: dict[str, Any]) -> bool:
+def is_transposed(layer: fx.Node, bound: dict[str, Any]) -> bool:
     return "transpose" in torchapi.target_name(layer) or bool(bound.get("transposed"))
 
 
@@ -97,7 +102,9 @@ def _constant_norm(node: fx.Node) -> Norm | None:
         return None
     eps = next(bound[name] for name in ("eps", "epsilon") if name in bound)
     factor = torch.rsqrt(variance + eps) * (1.0 if weight is None else weight)
-    return Norm(node, node.args[0], factor, (0.0 if bias is None else bias) - mean * factor)
+    offset = (0.0 if bias is None else bias) - mean * factor
+    moments = offset + mean * factor, variance.sqrt() * factor.abs()
+    return Norm(node, node.args[0], factor, offset, moments)
 
 
 def _into_layer(norm: Norm) -> fx.Node | None:
@@ -108,7 +115,13 @@ def _into_layer(norm: Norm) -> fx.Node | None:
     if torchapi.target_name(layer) == "aten.linear.default" and rank_of(layer) != 2:
         return None  # the norm is over axis 1, the layer over the last
     scale_layer(layer, norm.factor, norm.offset)
+    _remember(layer, norm)
     return layer
+
+
+def _remember(layer: fx.Node, norm: Norm) -> None:
+    if norm.moments is not None:
+        layer.meta[MOMENTS] = norm.moments
 
 
 def is_layer(node: fx.Node) -> bool:
@@ -130,6 +143,8 @@ def scale_layer(layer: fx.Node, factor: Tensor, offset: Tensor) -> None:
     nodes = parameters(layer, weight=made, bias=bias)
     bound |= dict(zip(("weight", "bias"), nodes))
     replace(layer, Call(layer.target, tuple(bound.values())))
+    if (moments := layer.meta.get(MOMENTS)) is not None:
+        layer.meta[MOMENTS] = moments[0] * factor + offset, moments[1] * factor.abs()
 
 
 def _multiplied(weight: Tensor, factors: Tensor) -> Tensor:
@@ -138,7 +153,7 @@ def _multiplied(weight: Tensor, factors: Tensor) -> Tensor:
 
 def _along_weight(factor: Tensor, layer: fx.Node, bound: dict[str, Any], weight: Tensor) -> Tensor:
     """Factors of output channels where the weights have them: transposed ones behind the inputs."""
-    if not _is_transposed(layer, bound):
+    if not is_transposed(layer, bound):
         return factor.reshape(-1, *[1] * (weight.dim() - 1))
     groups = int(bound["groups"])
     each = factor.reshape(groups, 1, -1).expand(-1, weight.shape[0] // groups, -1)
@@ -161,6 +176,7 @@ def as_layer(norm: Norm) -> fx.Node:
             rows = source, [example.shape[0], channels, -1]
             x = torchapi.new_call(node, aten.reshape.default, rows)
         y = torchapi.new_call(node, convolve, (x, *nodes, ones, zeros, ones, channels))
+        _remember(y, norm)
         if rank != example.dim():
             y = torchapi.new_call(node, aten.reshape.default, (y, list(example.shape)))
     return y

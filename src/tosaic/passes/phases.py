@@ -11,8 +11,14 @@ from tosaic.passes.canonicalize import canonical_overloads, own_scans, reshape_v
 from tosaic.passes.compose import compose
 from tosaic.passes.drop_noops import drop_inner_noops, drop_noops
 from tosaic.passes.engine import Pass
+from tosaic.passes.equalize_channels import equalize_channels
 from tosaic.passes.expand_complex import expand_complex, expand_complex_fft
-from tosaic.passes.fold_affine import affine_to_depthwise, fold_affine, linear_of_matmul
+from tosaic.passes.fold_affine import (
+    affine_to_depthwise,
+    fold_affine,
+    fold_into_readers,
+    linear_of_matmul,
+)
 from tosaic.passes.fold_batch_norm import add_bias, fold_batch_norm
 from tosaic.passes.fold_constants import fold_constants
 from tosaic.passes.functionalize_slices import drop_overwritten, functionalize_slices
@@ -65,4 +71,7 @@ def expression(decompose: Callable[[fx.GraphModule], bool], has_int16: bool = Fa
 
 def quantization(decompose: Callable[[fx.GraphModule], bool], has_int16: bool = False) -> Passes:
     """All passes between import and the observers of a quantizer that decomposes calls."""
-    return (reshape_views, *SIMPLIFY, *expression(decompose, has_int16), fold_batch_norm, add_bias)
+    return (
+        reshape_views, *SIMPLIFY, *expression(decompose, has_int16), fold_batch_norm,
+        fold_into_readers, equalize_channels, add_bias,
+    )  # fmt: skip

@@ -21,7 +21,7 @@ from tosaic.quant.statistics import NO_PEAK, OCTAVE, Statistics
 # A deviation of the logarithms before anything is seen, and how many inputs it counts as.
 _PRIOR, _WEIGHT = 0.5, 4.0
 _BEYOND = 3.2  # deviations of a normal one: one of 1,500 inputs has a larger peak
-_LEAST, _MOST = 1.25, 8.0
+LEAST_ROOM, _MOST = 1.25, 8.0
 _USUAL = 2.0  # where nothing is known of single inputs
 _SENSORS = (1.0, 255.0, 32768.0)
 _FEW_STEPS = 0.7  # the logarithm of the room that 8 bits leave after one input
@@ -34,7 +34,7 @@ def room_for_unseen(seen: Statistics, steps: int) -> float:
     wanted = _predicted([p for p in seen.peaks if p > NO_PEAK])
     largest = max(map(abs, seen.ends))
     affordable = seen.rms * math.sqrt(12) * steps / 2 / _NOISE / largest
-    return max(_LEAST, min(wanted, affordable, _MOST))
+    return max(LEAST_ROOM, min(wanted, affordable, _MOST))
 
 
 def room_after(seen: Statistics) -> float:

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor
 
 from tosaic.quant.break_points import on_grid
-from tosaic.quant.headroom import room_after, room_for_unseen, sensor_bounds
-from tosaic.quant.observer_range import Expected, Reader, best_range, lost_share
+from tosaic.quant.headroom import LEAST_ROOM, room_after, room_for_unseen, sensor_bounds
+from tosaic.quant.observer_range import Expected, Reader, best_range, lost_share, room_of_table
 from tosaic.quant.pt2e import UniformQuantizationObserverBase
 from tosaic.quant.statistics import Statistics
 
@@ -147,10 +147,11 @@ class RangeObserver(UniformQuantizationObserverBase):
             expected = Expected.of(self.seen, room_after(self.seen), bounds)
             return best_range(expected, steps, is_symmetric, self.reader)
         most = max(map(abs, self.seen.ends))
+        room = room_for_unseen(self.seen, steps)
         if self.reader is not None:
             most = best_range(Expected(self.seen), steps, True, self.reader)[1]
-        most *= room_for_unseen(self.seen, steps)
-        return -most, most
+            room = min(room, max(LEAST_ROOM, room_of_table(self.seen, most, self.reader)))
+        return -most * room, most * room
 
 
 def above(values: Tensor, row: int, below: float) -> Tensor:

@@ -17,6 +17,9 @@ Reader = Callable[[Tensor], Tensor]
 # Ends that are tried, as shares of the extremes: 16 in each octave. Those beside each other differ
 # so much in their cost that the last bits of what was observed seldom decide.
 _SHARES = 2.0 ** (-np.arange(113) / 16)
+_NODES = 513  # of a table of int16
+_DRAWN = 10 ** (50 / 20)  # what its lines are off below the root mean square of the results
+_ROOMS = 2.0 ** np.arange(3, 0, -0.25)
 _HALF_STEP = 1 / 512  # of the span: half of a step of int8
 
 
@@ -103,6 +106,23 @@ def lost_share(
     kept = passed.of(np.clip(values, low, high))
     changed = ~(np.abs(kept - passed.results) <= max(step, seen.width) * steepest)
     return float(seen.counts[changed].sum() / max(seen.counts.sum(), 1))
+
+
+def room_of_table(seen: Statistics, most: float, reader: Reader) -> float:
+    """How much larger than ``most`` a range of 16 bits may be for a table to draw its reader.
+
+    Nodes lie as far apart as the range is large, and the lines between them shall be off by a small
+    share of the results' root mean square.
+    """
+    values, counts = seen.centres, seen.numbers(zeros=False)
+    results = _read(reader, values)
+    power = float(counts @ _finite(results) ** 2)
+    for room in _ROOMS:
+        nodes = np.linspace(-room * most, room * most, _NODES)
+        missed = np.interp(values, nodes, _finite(_read(reader, nodes))) - results
+        if float(counts @ _finite(missed) ** 2) * _DRAWN**2 <= power:
+            return float(room)
+    return 1.0
 
 
 def _costs(given: Expected, lows: Array, highs: Array, steps: int, reader: Reader | None) -> Array:
