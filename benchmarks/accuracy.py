@@ -5,8 +5,9 @@ judged by, which calibration has not seen. Ours is the run of the compiled bytes
 converted program in PyTorch. The figure is the power of the float result over the power of the
 error, in decibels, for each output; of a network the outputs count together.
 
-With ``--schemes`` it is int16 activations and int4 weights beside int8 instead, on our side alone:
-int16 has to gain, int4 may cost, and training with rounding has to win back what it costs.
+With ``--schemes`` it is int16 activations, int4 weights and block-scaled types beside int8 instead,
+on our side alone: int16 has to gain, int4 may cost, and training with rounding has to win back what
+it costs.
 `--keep FOLDER` keeps the peer's answers, which take minutes each, and takes them from there the
 next time.
 """
@@ -41,6 +42,7 @@ AHEAD = 3.0  # decibels on average, over networks that have one of these
 ATTENTIVE = frozenset({"attention", "normalisation", "softmax"})
 GAIN = 6.0  # decibels of int16 activations over int8
 SCHEMES = {"int8": TARGET, "a16w8": f"{TARGET}+int16", "a8w4": f"{TARGET}+int4"}
+BLOCKS = dict.fromkeys(("mxfp8", "mxfp4"), "TOSA-1.1+FP+mxfp")  # which are not calibrated
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,7 +141,8 @@ def lead(rows: list[Row]) -> int:
 
 def by_scheme(names: list[str]) -> int:
     """A table of schemes, networks and digits; how many bounds are missed."""
-    print(f"{'network':20}" + "".join(f"{name:>9}" for name in SCHEMES) + f"{'gain':>9}")
+    columns = {**SCHEMES, **BLOCKS}
+    print(f"{'network':20}" + "".join(f"{name:>9}" for name in columns) + f"{'gain':>9}")
     missed = 0
     for name in names:
         if package := zoo.missing(name):
@@ -150,10 +153,9 @@ def by_scheme(names: list[str]) -> int:
         with torch.no_grad():
             real = [net.eval()(*each) for each in judged]
         found = {}
-        for scheme, target in SCHEMES.items():
-            art = tosaic.compile(
-                net, example, target=target, scheme=scheme, calibration=calibration
-            )
+        for scheme, target in columns.items():
+            data = None if scheme in BLOCKS else calibration
+            art = tosaic.compile(net, example, target=target, scheme=scheme, calibration=data)
             found[scheme] = decibels([art.run(*each) for each in judged], real)
         gain = found["a16w8"] - found["int8"]
         missed += gain < GAIN

@@ -134,6 +134,20 @@ def test_a_softmax_of_16_bits_has_other_numbers_for_longer_rows() -> None:
         )  # fmt: skip
 
 
+def test_the_least_size_of_a_range_is_fitted_too() -> None:
+    """A pool over all that is left: at other sizes than the least, other quotients fit as well."""
+    torch.manual_seed(0)
+    pool = nn.MaxPool2d(3, 2, ceil_mode=True)
+    layers = nn.Conv2d(3, 8, 3, 2), pool, nn.Conv2d(8, 8, 1), pool, pool, nn.AdaptiveAvgPool2d(1)
+    net, side = nn.Sequential(*layers).eval(), {2: 16 * Dim("h", min=3, max=10)}
+    made = tosaic.compile(
+        net, (torch.randn(1, 3, 96, 96),), target="TOSA-1.1+FP+shape", dynamic_shapes=(side,)
+    )
+    for height in (48, 64, 112, 160):
+        x = torch.randn(1, 3, height, 96)
+        torch.testing.assert_close(made.run(x), net(x))
+
+
 class Halves(nn.Module):
     """A python branch on the size: other operators for long inputs."""
 

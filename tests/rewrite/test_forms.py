@@ -159,6 +159,15 @@ def grouped(b: Builder, random: Random) -> Value:
     return b.CONCAT(x, y, axis=1)
 
 
+def picked(b: Builder, random: Random) -> Value:
+    """Channels at constant places between layers."""
+    x = conv(b, random, b.input(I8, (1, 12, 12, 8)), 16, (1, 1))
+    rows = b.RESHAPE(b.TRANSPOSE(x, perms=(0, 3, 1, 2)), b.shape((1, 16, 144)))
+    places = random.integers(0, 16, (1, int(random.integers(8, 24))))
+    some = b.RESHAPE(b.GATHER(rows, b.const(places, I32)), b.shape((1, places.size, 12, 12)))
+    return conv(b, random, b.TRANSPOSE(some, perms=(0, 2, 3, 1)), 16, (3, 3), pad=(1, 1, 1, 1))
+
+
 def parted(b: Builder, random: Random) -> Value:
     """Rows of a few parts, which Vela transposes very slowly for Ethos-U85."""
     parts = int(random.integers(2, 4))
@@ -308,6 +317,7 @@ TAKEN: list[tuple[Case, str, Callable[[Counter[str], Counter[str]], bool]]] = [
     (shuffled, "ethos-u55-128", lambda old, new: new["CONV2D"] + new["TRANSPOSE"] > 1),
     (shuffled, "ethos-u85-256", lambda old, new: new["CONV2D"] > 1),
     (grouped, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),
+    (picked, "ethos-u85-256", lambda old, new: not new["GATHER"]),
     (parted, "ethos-u85-256", lambda old, new: new["CONCAT"] == 1),
     (spread, "ethos-u55-128", lambda old, new: not new["TRANSPOSE"]),
     (spread, "ethos-u85-256", lambda old, new: not new["TRANSPOSE"]),

@@ -25,7 +25,8 @@ class Traits:
     Axes: ``transposed_axes`` are permuted in one operation, SLICE and broadcasts are free over
     ``view_axes``. The device's compiler is made for ``most_axes`` of a tensor; 0 is any number.
     ``kernel_rows`` and ``kernel_elements`` are those of a kernel in one piece, dilation included.
-    A form of TRANSPOSE is judged unless formulas have it ``transpose_doubt`` times as slow.
+    A form of TRANSPOSE or GATHER is judged unless it is ``transpose_doubt`` times as slow by
+    formulas, which know nothing of transpositions that cancel.
 
     Fusions: with ``fuses_widening`` a RESCALE or CAST to int32 is part of each consumer, with
     ``fuses_epilogue`` so is a TABLE or CLAMP behind the RESCALE of an accumulator. ``loads_tables``

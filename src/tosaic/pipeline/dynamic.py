@@ -150,13 +150,15 @@ def _random(value: Value, random: np.random.Generator) -> Array:
 
 
 def _fitted(sizes: Sizes) -> list[Values]:
-    """Sizes to fit to: the example's, others of each free size, and the end of the range."""
+    """Sizes to fit to: the example's, others of each free size, and the ends of the range."""
     free = sizes.free.free
     base = tuple(f.example for f in free)
     found = [base]
     for n, size in enumerate(free):
         found += [(*base[:n], other, *base[n + 1 :]) for other in _near(size)]
     found.append(tuple(_near(size)[-1] for size in free))
+    if any(f.low > 2 for f in free):  # a range that somebody has stated
+        found.append(tuple(f.low if f.low > 2 else f.example for f in free))
     high = tuple(f.high or f.example for f in free)
     shapes = sizes.free.shapes_at(high)
     if all(_count(shape) < _MOST for shape in shapes if shape is not None):

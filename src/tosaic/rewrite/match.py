@@ -225,7 +225,7 @@ class Matcher:
     def _candidates(self, op: Op) -> Iterator[Candidate]:
         """Forms of an operator, but for those that cost more by the target's formulas."""
         assert self.cost is not None
-        has_doubt = self.judge is not None and op.name == "TRANSPOSE"
+        has_doubt = self.judge is not None and op.name in ("TRANSPOSE", "GATHER")
         margin = MARGIN * (self.traits.transpose_doubt if has_doubt else 1.0)
         for function in FORMS.get(op.name, ()):
             for value in self._emitted(self._called(function, op), op):

@@ -103,6 +103,23 @@ def shuffle_channels(m: Matcher, op: Op) -> Value | None:
     return m.b.RESHAPE(_picked(m, rows, weights), m.b.shape(op.outs[0].shape))
 
 
+@form("GATHER")
+def gather_by_product(m: Matcher, op: Op) -> Value | None:
+    """Rows at constant places, if they are few: a product over rows that are channels."""
+    values, indices = op.ins
+    batch, count, size = values.shape
+    most = max(count, indices.shape[1])
+    if batch != 1 or indices.const is None or most > _CHANNELS or values.dtype not in _SUMS:
+        return None
+    places = indices.const.array.reshape(-1)
+    weights = np.zeros((len(places), 1, 1, count))
+    weights[range(len(places)), 0, 0, places] = 1
+    rows = m.b.TRANSPOSE(values, perms=(0, 2, 1))
+    picked = _picked(m, m.b.RESHAPE(rows, m.b.shape((1, 1, size, count))), weights)
+    last = m.b.RESHAPE(picked, m.b.shape((1, size, len(places))))
+    return m.b.TRANSPOSE(last, perms=(0, 2, 1))
+
+
 def channel_order(op: Op) -> Array | None:
     """Where each channel of a TRANSPOSE within the last axes was before, if they are few."""
     extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])

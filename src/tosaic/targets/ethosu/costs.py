@@ -33,6 +33,7 @@ _READ = 0.2  # a byte of a convolution's input
 _AXES = 3  # that change places in one operation or two
 # An element of several axes that change places, at most: Vela takes a tenth of it for some shapes.
 _MIXED55, _MIXED85 = 10.0, 50.0
+_GATHERED = 3.1  # an element of a GATHER
 _SPREAD = 3.0  # an element of a depthwise convolution with several results a channel
 _POOLED = 0.27  # of a copy: an element of a window
 _COMPARED = 0.5  # of a copy: the larger of two elements
@@ -103,6 +104,8 @@ def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
         return _rescale(rates, apart, op)
     if op.name == "MATMUL" and not rates.load:  # U85 turns the right one
         return rates.copy * op.ins[1].type.size
+    if op.name == "GATHER":
+        return _GATHERED * op.outs[0].type.size
     if op.name == "REDUCE_SUM" and not rates.load:
         return _summed85(op)
     return 0.0
