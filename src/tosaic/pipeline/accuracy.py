@@ -109,9 +109,9 @@ def warn_if_low(told: Sequence[OutputAccuracy]) -> None:
     if low is None or low.sqnr is None or low.sqnr >= LOW:
         return
     warn(
-        f"on an example the quantized network gives {low.name} with {_decibels(low.sqnr)} of SQNR "
-        "against float, too little for most uses; tosaic.compare names the layer where the ratio "
-        'falls; scheme="a16w8" or "auto" and more calibration inputs help most often'
+        f"on an example the quantized network's {low.name} has {_decibels(low.sqnr)} of SQNR "
+        "against float, too little for most uses: tosaic.compare names the layer where the ratio "
+        'falls; scheme="a16w8" or "auto", and more calibration inputs, help most often'
     )
 
 
