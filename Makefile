@@ -204,7 +204,7 @@ benchmark: $(STAMP)
 	  echo "== $$script"; $(BIN)/python $$script $(ARGS); done
 
 search: $(STAMP)
-	$(BIN)/python benchmarks/search.py $(or $(PART),front cluster sweep pictures)
+	$(BIN)/python benchmarks/search.py $(or $(PART),front kills cluster sweep pictures)
 
 clean:
 	rm -rf build dist .mypy_cache .pytest_cache .ruff_cache .hypothesis src/*.egg-info

@@ -1,10 +1,11 @@
 """Search and evaluation at scale: fronts, kills, a cluster, twenty networks, ten thousand pictures.
 
-``python benchmarks/search.py front`` tunes MobileNetV2 and a transformer, kills the process at
-random and compares the table of what goes on after that. ``cluster`` kills one of three nodes of a
-Ray cluster, ``sweep`` compiles twenty networks for three targets in two schemes, ``pictures``
-evaluates a folder. Without a word a small part of each is run. Networks are named in commands by
-this file.
+``python benchmarks/search.py front`` tunes MobileNetV2 and a transformer; ``kills`` does it again,
+kills the process at random and compares the table of what goes on after that. ``cluster`` kills one
+of three nodes of a Ray cluster, ``sweep`` compiles twenty networks for three targets in two
+schemes, ``pictures`` evaluates a folder. Without a word a small part of each is run. Networks are
+named in commands by this file. ``NETWORKS`` are others for fronts, ``JOBS`` is how many processes
+each command has.
 """
 
 from __future__ import annotations
@@ -22,6 +23,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
+from collections.abc import Iterator
 from contextlib import closing
 from functools import partial
 from pathlib import Path
@@ -84,7 +86,9 @@ def _digits(count: int, seed: int) -> Any:
 
 
 def command(*words: object) -> list[str]:
-    return [sys.executable, "-m", "tosaic.cli", *map(str, words)]
+    jobs = os.environ.get("JOBS", "")
+    more = ["--jobs", jobs] if jobs and "--jobs" not in words else []
+    return [sys.executable, "-m", "tosaic.cli", *map(str, words), *more]
 
 
 def environment() -> dict[str, str]:
@@ -140,12 +144,24 @@ def _told_of_kills(found: list[int], same: bool) -> str:
     )
 
 
-def front(name: str, options: tuple[object, ...], kills: int) -> None:
-    words = ("tune", f"{HERE}:{name}", *options, "-q")
+def _fronts(small: bool) -> Iterator[tuple[str, tuple[object, ...]]]:
+    """Networks of which there are fronts, and the words that say what is tried."""
+    if small:
+        yield "ds_cnn", ("-t", "ethos-u55-128", "--mixed", 1)
+        return
+    more = ("-t", "ethos-u55-128,ethos-u55-256,ethos-u85-256")
+    more += ("--memory-mode", "Sram_Only,Shared_Sram")
+    for name in NETWORKS or ("mobilenet_v2", "bert"):
+        yield name, (*more, "--mixed", 3)
+
+
+def _tuned(name: str, words: tuple[object, ...]) -> None:
+    """A front of a network in one run."""
     files = [FOLDER / f"{name}.{suffix}" for suffix in ("db", "csv", "html", "json")]
     outputs = [w for path in files[1:] for w in ("-o", path)]
     files[0].unlink(missing_ok=True)
-    wall, cpu = run(*words, "--db", files[0], *outputs)
+    words = ("tune", f"{HERE}:{name}", *words, "-q", "--db", files[0], *outputs)
+    wall, cpu = run(*words)
     rows = json.loads(files[3].read_text())["rows"]
     best = [row for row in rows if row["is_on_front"]]
     checked = sum(bool(row["checks"]) for row in best)
@@ -154,21 +170,25 @@ def front(name: str, options: tuple[object, ...], kills: int) -> None:
         f"that was checked; {wall:.0f} s by the clock, {cpu:.0f} s of processors"
     )
     of_each = Counter(row["target"] for row in best)
-    print("  " + ", ".join(f"{target}: {count}" for target, count in of_each.items()))
-    if kills:
-        again, database = (FOLDER / f"{name}.killed.{suffix}" for suffix in ("csv", "db"))
-        found = killed(kills, _results(files[0]), database, *words, "-o", again)
-        print("  " + _told_of_kills(found, again.read_bytes() == files[1].read_bytes()))
+    print("  " + ", ".join(f"{target}: {count}" for target, count in of_each.items()), flush=True)
 
 
 def fronts(small: bool) -> None:
-    if small:
-        front("ds_cnn", ("-t", "ethos-u55-128", "--mixed", 1), 2)
-        return
-    more = ("-t", "ethos-u55-128,ethos-u55-256,ethos-u85-256")
-    more += ("--memory-mode", "Sram_Only,Shared_Sram")
-    for name in NETWORKS or ("mobilenet_v2", "bert"):
-        front(name, (*more, "--mixed", 3), 10)
+    for name, words in _fronts(small):
+        _tuned(name, words)
+
+
+def kills(small: bool) -> None:
+    """The fronts again, killed at random, beside the tables that there are."""
+    for name, words in _fronts(small):
+        table, database = FOLDER / f"{name}.csv", FOLDER / f"{name}.db"
+        if not table.is_file():
+            _tuned(name, words)
+        again, other = (FOLDER / f"{name}.killed.{suffix}" for suffix in ("csv", "db"))
+        words = ("tune", f"{HERE}:{name}", *words, "-q", "-o", again)
+        found = killed(2 if small else 10, _results(database), other, *words)
+        told = _told_of_kills(found, again.read_bytes() == table.read_bytes())
+        print(f"{name}: {told}", flush=True)
 
 
 def cluster(small: bool) -> None:
@@ -299,7 +319,7 @@ def _memory(pid: int) -> float:
     return total
 
 
-PARTS = {"front": fronts, "cluster": cluster, "sweep": sweep, "pictures": pictures}
+PARTS = {"front": fronts, "kills": kills, "cluster": cluster, "sweep": sweep, "pictures": pictures}
 
 
 def main() -> None:

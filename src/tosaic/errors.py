@@ -28,6 +28,10 @@ class InvalidInput(TosaicError):
     """What the caller passed in does not fit: a value, a shape, a name, an option."""
 
 
+class UnknownOption(InvalidInput):
+    """A target has no option of that name."""
+
+
 class InvalidGraph(TosaicError):
     """A graph or a file breaks a rule of TOSA or of the file format."""
 

@@ -120,12 +120,16 @@ def test_a_network_with_a_state_is_judged_input_by_input() -> None:
 
 @pytest.mark.parametrize(
     ("given", "sentence"),
-    [({"target": ()}, "nothing to compile"), ({"target": "ethos-u55-63"}, "ethos-u55-63"),
+    [({"target": ()}, "nothing to compile: no target"), ({"target": "ethos-u55-63"}, "u55-63"),
      ({"metric": "top1"}, "needs a labelled data set"), ({"mixed": -1}, "at least 0"),
      ({"target": 5}, "target is a text"), ({"sizes": "0x9"}, "no size"), ({"jobs": 0}, "jobs"),
      ({"scheme": ["int8", "int3"]}, "int3"),
      ({"calibration": "r.json"}, "give the data"), ({"calibration": []}, "is empty"),
-     ({"db": "nowhere/s.db"}, "no folder 'nowhere'"), ({"limit": 0}, "limit is at least 1"),
+     ({"db": "nowhere/s.db"}, "no folder 'nowhere'"), ({"limit": 0}, "limit is a whole number"),
+     ({"jobs": "2"}, "jobs is a whole number"), ({"mixed": "3"}, "mixed is a whole number"),
+     ({"goals": "sqnr=30"}, "ratios in decibels"), ({"progress": 1}, "progress is a function"),
+     ({"sizes": "2x2"}, "Quarters at 2x2: "), ({"ray": "localhost:9"}, "no Ray cluster at"),
+     ({"ray": "somewhere"}, "auto or host:port"), ({"colour": 1}, "no option 'colour'"),
      ({"data": "nowhere", "metric": "top1"}, "no data set"), ({"decode": 3}, "function is wanted")],
 )  # fmt: skip
 def test_what_does_not_fit_is_a_sentence(
@@ -136,6 +140,53 @@ def test_what_does_not_fit_is_a_sentence(
     words = {"target": "ethos-u55-64", "calibration": data, "jobs": 1, "mixed": 0, **given}
     with pytest.raises(InvalidInput, match=sentence):
         tosaic.tune(net, example, **words)
+
+
+def test_an_option_is_for_the_targets_that_have_it(tmp_path: Path) -> None:
+    net, example, data = model()
+    swept = tosaic.tune(
+        net, example, target=["ethos-u55-64", "cortex-m4"], calibration=data[:2], scheme="int8",
+        mixed=0, jobs=1, db=tmp_path / "s.db", memory_mode=["Sram_Only", "Shared_Sram"],
+    )  # fmt: skip
+    assert [(row.target, row.options) for row in swept.rows] == [
+        ("ethos-u55-64", {"memory_mode": "Sram_Only"}),
+        ("ethos-u55-64", {"memory_mode": "Shared_Sram"}), ("cortex-m4", {}),
+    ]  # fmt: skip
+
+
+def test_results_beside_another_original_are_not_mistaken(tmp_path: Path) -> None:
+    net, example, data = model()
+    form = tosaic.compile(net, example, target="TOSA-1.0+INT", calibration=data)
+
+    class Less(torch.nn.Module):
+        def forward(self, x: Tensor) -> Tensor:
+            whole: Tensor = net(x)
+            return whole * 0.5
+
+    found = [
+        tosaic.evaluate(each, example, form, data=labelled, metric="sqnr", jobs=1, db=place)
+        for each, place in (
+            (net, tmp_path / "one.db"), (Less(), tmp_path / "one.db"), (Less(), tmp_path / "2.db")
+        )
+    ]  # fmt: skip
+    first, second, alone = (each.scores[1].score for each in found)
+    assert second == alone
+    assert second < first - 20
+
+
+@pytest.mark.parametrize(
+    ("given", "sentence"),
+    [({"device": "tpu"}, "device 'tpu' is not known"), ({"artifacts": [1]}, "list is no artifact"),
+     ({"data": [(torch.zeros(1, 8, 8), 0.5)]}, "a class is a whole number, not 0.5")],
+)  # fmt: skip
+def test_an_evaluation_that_does_not_fit_is_a_sentence(
+    given: dict[str, Any], sentence: str
+) -> None:
+    net, example, data = model()
+    form = tosaic.compile(net, example, target="TOSA-1.0+INT", calibration=data)
+    words = {"artifacts": form, "data": labelled, "jobs": 1, **given}
+    with pytest.raises(InvalidInput, match=sentence):
+        tosaic.evaluate(net, example, **words)
 
 
 def test_functions_that_compute_something_else_have_another_digest() -> None:

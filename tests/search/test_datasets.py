@@ -13,9 +13,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from torch.utils.data import DataLoader, Dataset, Subset, TensorDataset
 
 from tosaic.errors import InvalidInput
-from tosaic.search.datasets import decoded, fitted, stream_of
+from tosaic.search.datasets import stream_of
+from tosaic.search.inputs import decoded, fitted
 from tosaic.search.judge import CHUNK, chunks
 
 PIL = pytest.importorskip("PIL.Image", reason="Pillow is not installed: pip install pillow")
@@ -89,7 +91,80 @@ def test_pictures_become_what_a_model_takes() -> None:
         fitted((torch.zeros(5),), (torch.zeros(1, 1, 8, 8),), "it")
 
 
+def test_pictures_of_16_bits_keep_their_range_and_colours_become_luma() -> None:
+    deep = PIL.fromarray(np.array([[0, 13107], [39321, 65535]], np.uint16))
+    to = io.BytesIO()
+    deep.save(to, "PNG")
+    for picture in (deep, PIL.open(io.BytesIO(to.getvalue()))):
+        (sample,) = stream_of([(picture, 0)])()
+        (made,) = decoded(sample, None)
+        assert torch.allclose(made, torch.tensor([[[0.0, 0.2], [0.6, 1.0]]]))
+    red = PIL.new("RGB", (4, 4), (200, 100, 50))
+    (sample,) = stream_of([(red, 0)])()
+    (made,) = fitted(decoded(sample, None), (torch.zeros(1, 1, 4, 4),), "it")
+    assert torch.allclose(made * 255, torch.full_like(made, np.array(red.convert("L"))[0, 0]), 0.01)
+
+
+def test_what_torch_and_webdataset_give_is_a_data_set() -> None:
+    x, y = torch.arange(10.0).reshape(5, 2), torch.arange(5) % 3
+
+    class Named(Dataset[Any]):
+        def __len__(self) -> int:
+            return 5
+
+        def __getitem__(self, index: int) -> Any:
+            return {"image": x[index], "label": y[index], "path": f"{index}.png"}
+
+    whole = TensorDataset(x, y)
+    for source in (
+        whole, (x, y), (x.numpy(), y.numpy()), DataLoader(whole, 2), DataLoader(whole, 1),
+        DataLoader(whole, None), Named(), DataLoader(Named(), 3),
+        [{"npy": a.numpy(), "cls": int(b), "__key__": "k"} for a, b in zip(x, y)],
+    ):  # fmt: skip
+        found = list(stream_of(source)())
+        fit = [fitted(decoded(s, None), (x[:1],), s.name)[0] for s in found]
+        assert torch.equal(torch.cat(fit), x)
+        assert [np.ravel(s.label).tolist() for s in found] == [[0], [1], [2], [0], [1]]
+    assert [s.label for s in stream_of(Subset(whole, [4, 2]))()] == [1, 2]
+
+
+def test_columns_are_bound_by_the_names_of_inputs() -> None:
+    item = {"mask": [1, 1], "ids": [3, 4], "text": "two words", "label": 1}
+    (sample,) = stream_of([item])()
+    assert sample.label == 1
+    examples = (torch.zeros(1, 2, dtype=torch.int32),) * 2
+    made = fitted(decoded(sample, None), examples, "it", ("ids", "mask"))
+    assert [part.tolist() for part in made] == [[[3, 4]], [[1, 1]]]
+    assert [p.tolist() for p in fitted(decoded(sample, None), examples, "it", ("mask", "ids"))] == [
+        [[1, 1]], [[3, 4]],
+    ]  # fmt: skip
+    with pytest.raises(InvalidInput, match="it has mask, ids, and the model takes words, mask"):
+        fitted(decoded(sample, None), examples, "it", ("words", "mask"))
+    (pair,) = stream_of([({"b": torch.ones(2), "a": torch.zeros(2)}, 0)])()
+    both = (torch.zeros(1, 2), torch.zeros(1, 2))
+    assert fitted(decoded(pair, None), both, "it", ("a", "b"))[0].sum() == 0
+    sound = {"audio": {"array": np.ones(4), "sampling_rate": 16000}, "sentence": "one"}
+    (heard,) = stream_of([sound])()
+    assert heard.label == "one"
+    assert fitted(decoded(heard, None), (torch.zeros(1, 4),), "it")[0].tolist() == [[1.0] * 4]
+
+
+def test_pictures_of_a_data_set_and_of_a_folder_are_known_by_all_their_pixels() -> None:
+    large = np.zeros((80, 80), np.uint8)
+    other = large.copy()
+    other[40, 40] = 1
+    digests = {next(stream_of([(PIL.fromarray(pixels), 0)])()).digest for pixels in (large, other)}
+    assert len(digests) == 2
+
+
 def test_a_transform_gets_the_pixels() -> None:
+    seen: list[Any] = []
+    for source in ([(PIL.open(io.BytesIO(png(7, "RGB"))), 0)], [{"image": PIL.new("RGB", (6, 4))}]):
+        (sample,) = stream_of(source)()
+        decoded(sample, lambda pixels: seen.append(pixels) or torch.zeros(1))
+    assert [(pixels.shape, pixels.dtype) for pixels in seen] == [((4, 6, 3), np.uint8)] * 2
+    with pytest.raises(InvalidInput, match="the transform's result for 0 is no tensor"):
+        decoded(sample, lambda pixels: None)
     sample = next(iter(stream_of([(torch.arange(3), None)])()))
     assert decoded(sample, lambda x: x.float() * 2)[0].tolist() == [0, 2, 4]
 
@@ -154,7 +229,15 @@ def test_a_stream_without_end_is_read_as_far_as_it_is_used() -> None:
     assert len(first.samples) == read == CHUNK
 
 
-@pytest.mark.parametrize("items", [[1], [(1, 2, 3)], [{"sound": 1}], 5, [("text", 1)]])
-def test_what_is_no_data_set_is_a_sentence(items: Any) -> None:
-    with pytest.raises(InvalidInput):
+@pytest.mark.parametrize(
+    ("items", "sentence"),
+    [([1], "item 0 of the data set is no pair"), ([(1, 2, 3)], "is no pair"),
+     ([{"sound": "loud"}], "item 0 has sound, and no numbers in them"),
+     (5, "iterable of pairs, not int"), ([("text", 1)], "item 0 is no tensor"),
+     ({"train": [], "test": []}, "a dict of data sets: give one of train, test"),
+     (torch.zeros(3, 2), "a tensor has no labels"),
+     ((torch.zeros(3, 2), torch.zeros(2)), "3 inputs and 2 labels")],
+)  # fmt: skip
+def test_what_is_no_data_set_is_a_sentence(items: Any, sentence: str) -> None:
+    with pytest.raises(InvalidInput, match=sentence):
         list(stream_of(items)())

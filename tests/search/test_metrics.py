@@ -97,3 +97,7 @@ def test_a_function_of_the_users_own_is_a_metric_and_its_failure_a_sentence() ->
         metric_of("best")
     with pytest.raises(InvalidInput, match="none of the 3"):
         KNOWN["top1"].each(torch.ones(3), 7)
+    assert [KNOWN["top1"].each(torch.arange(3), label) for label in ([2], "2", 2.0)] == [1.0] * 3
+    for label in ("cat", 0.5, [0, 1], None):
+        with pytest.raises(InvalidInput, match="a class is a whole number, not"):
+            KNOWN["top1"].each(torch.ones(3), label)

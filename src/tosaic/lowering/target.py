@@ -10,7 +10,7 @@ from functools import cached_property
 from types import NoneType, UnionType
 from typing import Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, UnknownOption
 from tosaic.files import flatbuffer
 from tosaic.interp.model import Model
 from tosaic.ir.build import Constraint
@@ -252,7 +252,8 @@ def options_of(name: str, kind: type[T], given: Mapping[str, Any]) -> T:
         if option not in hints:
             near = get_close_matches(option, hints, 1)
             meant = f", perhaps {near[0]}" if near else ""
-            raise InvalidInput(f"{name} has no option {option!r}{meant}; it has {', '.join(hints)}")
+            known = ", ".join(hints)
+            raise UnknownOption(f"{name} has no option {option!r}{meant}; it has {known}")
         if value is not None:
             made[option] = _typed(option, value, _kinds(hints[option]))
     return kind(**made)
@@ -282,7 +283,7 @@ def with_check(target: Target, options: Mapping[str, Any]) -> Target:
     """A target that has no option but ``check``; None is as the target has it."""
     for option in options:
         if option != "check":
-            raise InvalidInput(f"{target.name} has no option {option!r}; it has check alone")
+            raise UnknownOption(f"{target.name} has no option {option!r}; it has check alone")
     told = options.get("check")
     return target if told is None else replace(target, check=bool(told))
 

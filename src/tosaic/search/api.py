@@ -6,6 +6,7 @@ nothing: PyTorch is loaded by the first call.
 
 from __future__ import annotations
 
+import math
 import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -56,6 +57,12 @@ class Workers:
         if self.progress is not None:
             self.progress(done.task.name)
 
+    def __post_init__(self) -> None:
+        if self.jobs is not None:
+            check_count("jobs", self.jobs, 1)
+        if self.progress is not None and not callable(self.progress):
+            raise InvalidInput(f"progress is a function of a text, not {self.progress!r}")
+
 
 @in_turn
 def tune(
@@ -65,7 +72,7 @@ def tune(
     target: Several,
     scheme: Several = (),
     mixed: int = 3,
-    goals: Iterable[float] = (),
+    goals: float | Iterable[float] = (),
     sizes: Several = (),
     calibration: Iterable[Any] | None = None,
     data: Any = None,
@@ -95,19 +102,26 @@ def tune(
     """
     if isinstance(model, Mapping):
         subjects = {str(name): _subject(str(name), given) for name, given in model.items()}
+        if not subjects:
+            raise InvalidInput("there is no model: the dict of them is empty")
         if example_inputs is not None or calibration is not None:
             raise InvalidInput(
                 "a dict of models has their inputs and calibration data in it: give each as "
                 "(model, example_inputs, calibration)"
             )
+    elif isinstance(model, (list, tuple)):
+        raise InvalidInput(
+            "give several models as a dict by name, each as (model, example_inputs, calibration)"
+        )
     elif example_inputs is None:
         raise InvalidInput("give the example inputs of the model")
     else:
-        name = getattr(model, "_get_name", lambda: "model")()
+        is_module = hasattr(model, "_get_name") and not isinstance(model, type)
+        name = type(model).__name__ if is_module else "model"
         subjects = {name: _subject(name, (model, example_inputs, calibration))}
     return run_tune(
         subjects, {"target": target, "scheme": scheme, "sizes": sizes}, options, mixed,
-        tuple(goals), judging_of(data, metric, transform, decode, "sqnr"),
+        goals, judging_of(data, metric, transform, decode, "sqnr"),
         None if data is None else _stream(data), limit, db, Workers(jobs, ray, progress=progress),
     )  # fmt: skip
 
@@ -122,7 +136,7 @@ def _subject(name: str, given: Any) -> Subject:
 
 def run_tune(
     subjects: Mapping[str, Subject], words: Mapping[str, Several], options: Mapping[str, Any],
-    mixed: int, goals: tuple[float, ...], judging: Judging, stream: Any, limit: int | None,
+    mixed: int, goals: Any, judging: Judging, stream: Any, limit: int | None,
     db: Place, workers: Workers,
 ) -> Sweep:  # fmt: skip
     """A sweep over subjects by name."""
@@ -133,8 +147,8 @@ def run_tune(
     from tosaic.search.tune import Space, run_sweep
 
     _check_limit(limit)
-    if mixed < 0:
-        raise InvalidInput("mixed is a number of forms, at least 0")
+    check_count("mixed", mixed, 0)
+    ratios = _ratios(goals)
     several = {name: _texts(name, value) for name, value in words.items()}
     for name in several["scheme"]:
         if name != FLOAT:
@@ -146,7 +160,7 @@ def run_tune(
             for name, subject in subjects.items()
             for network in networks_of(store, name, subject, several["sizes"])
         )
-        space = Space(networks, several["target"], chosen, several["scheme"], mixed, goals)
+        space = Space(networks, several["target"], chosen, several["scheme"], mixed, ratios)
         return run_sweep(store, executor, space, judging, stream, limit, told=workers.told)
 
 
@@ -247,8 +261,22 @@ def _stream(data: Any) -> Any:
 
 
 def _check_limit(limit: int | None) -> None:
-    if limit is not None and limit < 1:
-        raise InvalidInput("the limit is at least 1")
+    if limit is not None:
+        check_count("limit", limit, 1)
+
+
+def check_count(name: str, value: Any, least: int) -> None:
+    """Refuse what is no whole number, or too small."""
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise InvalidInput(f"{name} is a whole number, at least {least}, not {value!r}")
+
+
+def _ratios(value: Any) -> tuple[float, ...]:
+    """Decibels of goals, one or several."""
+    found = tuple(value) if isinstance(value, Iterable) and not isinstance(value, str) else (value,)
+    if any(not isinstance(each, (int, float)) or not math.isfinite(each) for each in found):
+        raise InvalidInput(f"goals are ratios in decibels, such as 30, not {value!r}")
+    return found
 
 
 def _texts(name: str, value: Any) -> tuple[str, ...]:

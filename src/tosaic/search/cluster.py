@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import logging
+import re
+import socket
 import sys
 import threading
 from collections.abc import Callable, Iterator, Mapping
@@ -14,6 +16,7 @@ from tosaic.errors import InvalidInput, first_line
 from tosaic.search.tasks import Done, Loaded, Outcome, Task, begin, execute
 
 _RETRIES = 3  # of a task whose worker or node was lost
+_PATIENCE = 10.0  # seconds for a connection
 
 
 class Cluster:
@@ -25,13 +28,11 @@ class Cluster:
         self._ray = _ray()
         self._owns = not self._ray.is_initialized()
         if self._owns:
+            _check_address(address)
             try:
                 self._ray.init(address=address, log_to_driver=False, logging_level="error")
             except (ConnectionError, ValueError, RuntimeError) as problem:
-                raise InvalidInput(
-                    f"there is no Ray cluster at '{address}' ({first_line(problem)}): start one "
-                    "with `ray start --head`, or leave --ray away"
-                ) from None
+                raise _no_cluster(address, first_line(problem)) from None
         self._stdout: Any = sys.stdout
         sys.stdout = _Stdout(self._stdout)
         self.workers = workers or int(self._ray.cluster_resources().get("CPU", 1))
@@ -95,6 +96,27 @@ class _Stdout:
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._real, name)
+
+
+def _no_cluster(address: str, why: str) -> InvalidInput:
+    return InvalidInput(
+        f"there is no Ray cluster at '{address}' ({why}): start one with `ray start --head`, or "
+        "run without Ray"
+    )
+
+
+def _check_address(address: str) -> None:
+    """Refuse a host on which nothing listens: Ray itself would wait for it without an end."""
+    found = re.fullmatch(r"(?:ray://)?(\[.+\]|[^:/]+):(\d{1,5})", address)
+    if found is None:
+        if address not in ("auto", "local"):
+            raise _no_cluster(address, "an address is auto or host:port")
+        return
+    try:
+        place = found[1].strip("[]"), int(found[2])
+        socket.create_connection(place, timeout=_PATIENCE).close()
+    except (OSError, OverflowError) as problem:
+        raise _no_cluster(address, first_line(problem)) from None
 
 
 def _ray() -> Any:

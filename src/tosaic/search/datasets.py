@@ -6,7 +6,6 @@ than memory. Files come from anywhere: sizes are limited, and nothing in them is
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import tarfile
@@ -20,19 +19,26 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
+from torch.utils.data import DataLoader
 
 from tosaic.errors import InvalidInput, first_line
+from tosaic.search.inputs import ARRAYS, LARGEST, PICTURES, pixels_of
 from tosaic.search.tasks import digest
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
-_ARRAYS = (".npy", ".npz")
 _LABELS = (".cls", ".txt", ".json")
-_LARGEST = 1 << 28  # bytes of one file, and pixels of one picture
+# Columns of a data set that hold the label, the first that is there.
+_LABEL_NAMES = (
+    "label", "labels", "y", "target", "class", "cls", "fine_label", "text", "sentence",
+    "transcription",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """One input as it is stored: the bytes of a file with its suffix, or tensors; and its label."""
+    """One input as it is stored: the bytes of a file with its suffix, or tensors; and its label.
+
+    Tensors are in order or by name; an array among them is a picture's pixels.
+    """
 
     name: str
     suffix: str
@@ -47,7 +53,8 @@ class Sample:
     def size(self) -> int:
         if isinstance(self.data, bytes):
             return len(self.data)
-        return sum(t.numel() * t.element_size() for t in self.data)
+        parts = self.data.values() if isinstance(self.data, Mapping) else self.data
+        return sum(part.nbytes for part in parts)
 
 
 Stream = Callable[[], Iterator[Sample]]
@@ -57,9 +64,11 @@ def stream_of(source: Any) -> Stream:
     """What gives the samples of a source from the beginning, each time it is called.
 
     A string is a folder, ``shards-{000..009}.tar`` or another pattern of tar files, or
-    ``hf:name:split``; anything else is an iterable of pairs, or of dicts by name.
+    ``hf:name:split``; anything else is an iterable of pairs or of dicts by name, a data set or a
+    loader of torch's, or a tensor of inputs with one of labels.
     """
     if not isinstance(source, (str, Path)):
+        _check_source(source)
         return lambda: _items(source)
     text = str(source)
     if text.startswith("hf:"):
@@ -85,10 +94,10 @@ def _files(folder: Path, within: tuple[Path, ...] = ()) -> Iterator[tuple[str, s
             for name, suffix, data in _files(path, within):
                 found = True
                 yield f"{path.name}/{name}", suffix, data
-        elif path.suffix.lower() in (*PICTURES, *_ARRAYS, *_LABELS):
+        elif path.suffix.lower() in (*PICTURES, *ARRAYS, *_LABELS):
             found = True
-            if path.stat().st_size > _LARGEST:
-                raise InvalidInput(f"'{path}' has more than {_LARGEST:,} bytes")
+            if path.stat().st_size > LARGEST:
+                raise InvalidInput(f"'{path}' has more than {LARGEST:,} bytes")
             yield path.stem, path.suffix.lower(), path.read_bytes()
     if not found:
         raise InvalidInput(f"'{folder}' has no pictures and no arrays")
@@ -119,8 +128,8 @@ def _members(path: str) -> Iterator[tuple[str, str, bytes]]:
                 stem, dot, suffix = file.partition(".")
                 if not member.isreg() or not dot:
                     continue
-                if member.size > _LARGEST:
-                    raise InvalidInput(f"{member.name} of '{path}' has over {_LARGEST:,} bytes")
+                if member.size > LARGEST:
+                    raise InvalidInput(f"{member.name} of '{path}' has over {LARGEST:,} bytes")
                 read = opened.extractfile(member)
                 assert read is not None
                 data = read.read()
@@ -136,7 +145,7 @@ def _samples(files: Iterable[tuple[str, str, bytes]]) -> Iterator[Sample]:
     classes: dict[str, int] = {}
     for name, group in groupby(files, key=lambda each: each[0]):
         parts = [(suffix, data) for _, suffix, data in group]
-        inputs = [part for part in parts if part[0] in (*PICTURES, *_ARRAYS)]
+        inputs = [part for part in parts if part[0] in (*PICTURES, *ARRAYS)]
         if len(inputs) != 1:
             continue  # such as a note beside the data
         labels = [_read_label(name, *part) for part in parts if part[0] in _LABELS]
@@ -169,38 +178,109 @@ def _read_label(name: str, suffix: str, data: bytes) -> Any:
         raise InvalidInput(f"the label of {name} is no {suffix[1:]}: {problem}") from None
 
 
+def _check_source(source: Any) -> None:
+    if isinstance(source, Mapping):
+        names = ", ".join(map(str, source))
+        raise InvalidInput(f"this is a dict of data sets: give one of {names}")
+    if isinstance(source, (Tensor, np.ndarray)):
+        raise InvalidInput("a tensor has no labels: give (inputs, labels), or pairs of both")
+
+
 def _items(source: Any) -> Iterator[Sample]:
     """Pairs of an input and a label, or dicts that hold them by one of the usual names."""
-    found = source() if callable(source) else source
-    if not isinstance(found, Iterable):
-        raise InvalidInput(f"a data set is an iterable of pairs, not {type(found).__name__}")
-    for index, item in enumerate(found):
+    for index, item in enumerate(_each(source() if callable(source) else source)):
         if isinstance(item, Mapping):
-            given = _named(item, ("image", "img", "x", "input", "pixel_values", "audio"))
-            label = _named(item, ("label", "y", "target", "text", "labels"), None)
+            columns = dict(item)
+            named = next((name for name in _LABEL_NAMES if name in columns), None)
+            label = columns.pop(named) if named is not None else None
+            data: Any = _columns(columns, index)
         elif isinstance(item, (tuple, list)) and len(item) == 2:
             given, label = item
+            if isinstance(given, Mapping):
+                data = _columns(given, index)
+            else:
+                data = _tensors(given if isinstance(given, (tuple, list)) else (given,), index)
         else:
             raise InvalidInput(f"item {index} of the data set is no pair of an input and a label")
-        yield Sample(str(index), "", _tensors(given, index), _plain(label))
+        yield Sample(str(index), "", data, _plain(label))
 
 
-def _named(item: Mapping[str, Any], names: tuple[str, ...], *default: Any) -> Any:
-    found = [item[name] for name in names if name in item]
-    if not found and not default:
-        raise InvalidInput(f"an item has {', '.join(item)}, and none of {', '.join(names)}")
-    return found[0] if found else default[0]
+def _each(found: Any) -> Iterator[Any]:
+    """The items of an iterable, of a data set with a length, of a loader's batches, of a pair."""
+    if isinstance(found, DataLoader) and found.batch_sampler is not None:
+        for batch in found:
+            yield from _unbatched(batch)
+    elif isinstance(found, tuple) and len(found) == 2 and all(map(_is_array, found)):
+        if len(found[0]) != len(found[1]):
+            raise InvalidInput(f"there are {len(found[0])} inputs and {len(found[1])} labels")
+        yield from zip(*found)
+    elif isinstance(found, Iterable):
+        yield from found
+    elif hasattr(found, "__getitem__") and hasattr(found, "__len__"):
+        yield from (found[index] for index in range(len(found)))
+    else:
+        raise InvalidInput(f"a data set is an iterable of pairs, not {type(found).__name__}")
 
 
-def _tensors(given: Any, index: int) -> tuple[Tensor, ...]:
-    parts = given if isinstance(given, (tuple, list)) else (given,)
+def _is_array(value: Any) -> bool:
+    return isinstance(value, (Tensor, np.ndarray)) and bool(value.ndim)
+
+
+def _unbatched(batch: Any) -> Iterator[Any]:
+    """The samples that torch's loader has put together."""
+    count = _batch_size(batch)
+    return (_part(batch, place) for place in range(count))
+
+
+def _batch_size(batch: Any) -> int:
+    if _is_array(batch):
+        return len(batch)
+    parts = batch.values() if isinstance(batch, Mapping) else batch
+    if not isinstance(parts, Iterable) or isinstance(parts, str):
+        raise InvalidInput("the loader's batches have no tensors")
+    return max((_batch_size(part) for part in parts if not isinstance(part, str)), default=0)
+
+
+def _part(batch: Any, place: int) -> Any:
+    if isinstance(batch, Mapping):
+        return {name: _part(value, place) for name, value in batch.items()}
+    is_texts = isinstance(batch, (tuple, list)) and all(isinstance(part, str) for part in batch)
+    if isinstance(batch, (tuple, list)) and not is_texts:
+        return tuple(_part(value, place) for value in batch)
+    return batch[place]
+
+
+def _columns(item: Mapping[Any, Any], index: int) -> dict[str, Any]:
+    """What of an item can be inputs, by name; texts and the like are not."""
+    found = {}
+    for name, value in item.items():
+        held = value.get("array", value) if isinstance(value, Mapping) else value  # of a sound
+        try:
+            (found[str(name)],) = _tensors((held,), index)
+        except InvalidInput:
+            continue
+    if not found:
+        names = ", ".join(map(str, item))
+        raise InvalidInput(f"item {index} has {names or 'no columns'}, and no numbers in them")
+    return found
+
+
+def _tensors(parts: Iterable[Any], index: int) -> tuple[Any, ...]:
+    """Tensors; pictures that Pillow opened are arrays of pixels."""
     try:
-        made = [p if isinstance(p, Tensor) else torch.from_numpy(np.array(p)) for p in parts]
+        return tuple(_tensor(part) for part in parts)
     except (TypeError, ValueError) as problem:
         raise InvalidInput(f"item {index} is no tensor: {first_line(problem)}") from None
-    if any(not isinstance(p, (Tensor, np.ndarray, float, int, list)) for p in parts):
-        return tuple(_picture_tensor(t.numpy()) for t in made)  # a picture that PIL opened
-    return tuple(made)
+
+
+def _tensor(part: Any) -> Any:
+    if isinstance(part, Tensor):
+        return part.detach().cpu()
+    if isinstance(part, (np.ndarray, np.generic, float, int, list, tuple)):
+        return torch.from_numpy(np.array(part))
+    if hasattr(part, "mode") and hasattr(part, "convert"):
+        return pixels_of(part)
+    raise TypeError(f"it is a {type(part).__name__}")
 
 
 def _hugging_face(text: str) -> Iterator[Any]:
@@ -226,81 +306,3 @@ def _plain(label: Any) -> Any:
     if isinstance(label, (tuple, list)):
         return [_plain(value) for value in label]
     return label
-
-
-def decoded(sample: Sample, transform: Callable[[Any], Any] | None) -> tuple[Tensor, ...]:
-    """The inputs of a sample; pictures are channels of numbers from 0 to 1 unless transformed.
-
-    ``transform`` gets a picture as rows of pixels, or the tensors as they are.
-    """
-    if isinstance(sample.data, tuple):
-        found: Any = sample.data if len(sample.data) > 1 else sample.data[0]
-    elif sample.suffix in PICTURES:
-        found = _pixels(sample)
-    else:
-        found = _arrays(sample)
-    if transform is not None:
-        found = transform(found)
-    elif isinstance(found, np.ndarray):
-        found = _picture_tensor(found)
-    parts = found if isinstance(found, (tuple, list)) else (found,)
-    return tuple(torch.as_tensor(part) for part in parts)
-
-
-def _picture_tensor(pixels: np.ndarray[Any, Any]) -> Tensor:
-    planes = pixels[..., None] if pixels.ndim == 2 else pixels
-    return torch.from_numpy(np.ascontiguousarray(planes)).movedim(-1, 0).float() / 255
-
-
-def _pixels(sample: Sample) -> np.ndarray[Any, Any]:
-    try:
-        from PIL import Image, UnidentifiedImageError
-    except ImportError:
-        raise InvalidInput(
-            f"a {sample.suffix} file needs Pillow: pip install pillow, or give .npy files"
-        ) from None
-    try:
-        with Image.open(io.BytesIO(sample.data)) as opened:
-            if opened.width * opened.height > _LARGEST:
-                raise ValueError("it has too many pixels")
-            plain = opened if opened.mode in ("L", "RGB") else opened.convert("RGB")
-            return np.array(plain)
-    except UnidentifiedImageError:
-        raise InvalidInput(f"{sample.name} is no picture of a kind that Pillow knows") from None
-    except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
-        raise InvalidInput(f"{sample.name} is no picture: {first_line(problem)}") from None
-
-
-def _arrays(sample: Sample) -> tuple[Tensor, ...]:
-    try:
-        found = np.load(io.BytesIO(sample.data), allow_pickle=False)
-        arrays = [found[name] for name in found.files] if sample.suffix == ".npz" else [found]
-        return tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays)
-    except (OSError, ValueError, TypeError, KeyError, EOFError) as problem:
-        raise InvalidInput(f"{sample.name} holds no arrays: {first_line(problem)}") from None
-
-
-def fitted(parts: tuple[Tensor, ...], examples: tuple[Tensor, ...], name: str) -> list[Tensor]:
-    """Inputs with the shapes of examples: pictures resized, grey or in colours, with a batch."""
-    if len(parts) != len(examples):
-        raise InvalidInput(f"{name} has {len(parts)} inputs, and the model takes {len(examples)}")
-    return [_fitted(part, example, name) for part, example in zip(parts, examples)]
-
-
-def _fitted(part: Tensor, example: Tensor, name: str) -> Tensor:
-    wanted = tuple(example.shape[1:])
-    if part.dim() == example.dim() and part.shape[0] == 1:
-        part = part[0]
-    if part.dim() == 3 and len(wanted) == 3 and part.is_floating_point():
-        if part.shape[0] != wanted[0] and {part.shape[0], wanted[0]} == {1, 3}:
-            part = part.mean(0, keepdim=True).expand(wanted[0], -1, -1)
-        if part.shape[0] == wanted[0] and part.shape[1:] != wanted[1:]:
-            part = torch.nn.functional.interpolate(
-                part[None], wanted[1:], mode="bilinear", antialias=True
-            )[0]
-    if tuple(part.shape) != wanted:
-        raise InvalidInput(
-            f"the model does not take inputs of {list(part.shape)}, as {name} is: it takes "
-            f"{list(wanted)}"
-        )
-    return part.to(example.dtype)[None]

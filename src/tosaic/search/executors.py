@@ -118,7 +118,7 @@ def _result(future: Future[Outcome]) -> Outcome:
     except (PicklingError, AttributeError, TypeError) as problem:
         raise InvalidInput(
             f"a function cannot be sent to other processes ({problem}): define it at the top of a "
-            "module, or run in one process with --jobs 1"
+            "module, or run in one process, with 1 as jobs"
         ) from None
 
 
@@ -158,7 +158,7 @@ def executor_for(
 ) -> Executor:
     """What was asked for: a cluster by its address, one process, or as many as there are cores."""
     if jobs is not None and jobs < 1:
-        raise InvalidInput("--jobs is at least 1")
+        raise InvalidInput("jobs is at least 1")
     if ray is not None:
         from tosaic.search.cluster import Cluster
 

@@ -53,10 +53,10 @@ def source_digest(function: Any) -> str:
 
 def _told(value: Any, within: list[Any]) -> Any:
     """Functions and values as data for a digest; of what is no data, its type."""
-    if isinstance(value, (Tensor, bytes, str, int, float, type(None))):
+    if isinstance(value, (Tensor, np.ndarray, bytes, str, int, float, type(None))):
         return value
-    if isinstance(value, (np.ndarray, np.generic)):
-        return ["array", str(value.dtype), list(value.shape), value.tobytes()]
+    if isinstance(value, np.generic):
+        return np.asarray(value)
     if any(value is other for other in within) or len(within) > 8:
         return "itself"
     inner = [*within, value]

@@ -23,8 +23,9 @@ from tosaic.errors import InvalidInput, ToolFailed, TosaicError, first_line
 from tosaic.front import torchapi
 from tosaic.pipeline.artifact import Artifact
 from tosaic.runtime.versions import versions
-from tosaic.search.datasets import Sample, Stream, decoded, fitted
+from tosaic.search.datasets import Sample, Stream
 from tosaic.search.functions import source_digest
+from tosaic.search.inputs import decoded, fitted
 from tosaic.search.metrics import Metric
 from tosaic.search.tasks import REFUSED, Blobs, Result, Task, digest
 
@@ -52,7 +53,7 @@ class Form:
     @property
     def key(self) -> str:
         same = self.identity if self.engine == "tosa" and self.identity else self.blob
-        return digest(same, self.engine)
+        return digest(same, self.engine, self.original)
 
     @property
     def blobs(self) -> tuple[str, ...]:
@@ -135,8 +136,10 @@ def judge(arguments: Any, blobs: Blobs) -> Mapping[str, Result]:
         about = form.original, form.examples
         if about not in known:
             examples: tuple[Tensor, ...] = blobs.load(form.examples)
-            fit = [fitted(p, examples, s.name) for p, s in zip(parts, samples)]
-            known[about] = fit, _outputs(blobs.load(form.original), fit, examples, FLOAT, "")
+            original = blobs.load(form.original)
+            names = [str(name) for name in original.graph_signature.user_inputs]
+            fit = [fitted(p, examples, s.name, names) for p, s in zip(parts, samples)]
+            known[about] = fit, _outputs(original, fit, examples, FLOAT, "")
         given, real = known[about]
         try:
             found = real
@@ -243,7 +246,7 @@ def picture(value: Tensor) -> str:
     planes = value[0] if value.dim() == 4 else value
     if planes.dim() != 3 or planes.shape[0] not in (1, 3):
         return ""
-    real = planes.detach().float().numpy()
+    real = planes.detach().float().nan_to_num().numpy()
     low, high = float(real.min()), float(real.max())
     step = -(-max(real.shape[1:]) // _SIDE)
     small = (real[:, ::step, ::step] - low) / max(high - low, 1e-12)

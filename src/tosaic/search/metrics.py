@@ -78,12 +78,20 @@ class Metric:
 def _scores(output: Any) -> Tensor:
     first = output[0] if isinstance(output, (tuple, list)) else output
     if not isinstance(first, Tensor):
-        raise InvalidInput(f"scores are a tensor, not {type(first).__name__}: give --decode")
+        kind = type(first).__name__
+        raise InvalidInput(f"scores are a tensor, not a {kind}: name a function that decodes it")
     return first.detach().reshape(-1)
 
 
 def _label(label: Any, scores: Tensor) -> int:
-    found = int(label)
+    while isinstance(label, (list, tuple)) and len(label) == 1:
+        (label,) = label
+    try:
+        found = int(label)
+        if not isinstance(label, str) and found != label:
+            raise ValueError
+    except (TypeError, ValueError):
+        raise InvalidInput(f"a class is a whole number, not {label!r}") from None
     if not 0 <= found < len(scores):
         raise InvalidInput(f"the class {found} is none of the {len(scores)} that the model has")
     return found
@@ -211,7 +219,7 @@ def _parts(value: Any, count: int) -> Sequence[Any]:
         return [value[name] for name in names]
     if isinstance(value, (tuple, list)) and len(value) == count:
         return value
-    raise InvalidInput(f"map50 takes {', '.join(names)}, by name or in this order: give --decode")
+    raise InvalidInput(f"map50 takes {', '.join(names)}, by name or in this order: decode to them")
 
 
 def _intersection(a: Sequence[float], b: Sequence[float]) -> float:

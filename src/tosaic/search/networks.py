@@ -14,6 +14,7 @@ from torch.export import ExportedProgram
 from tosaic.errors import InvalidInput, first_line
 from tosaic.front import torchapi
 from tosaic.front.examples import in_order
+from tosaic.interp.device import CPU, checked
 from tosaic.pipeline.artifact import Artifact
 from tosaic.search.judge import FLOAT, Form
 from tosaic.search.points import Network, identity
@@ -44,7 +45,10 @@ def networks_of(store: Store, name: str, subject: Subject, sizes: Sequence[str])
     made = []
     for size in sizes or [""]:
         shaped = _resized(inputs, size)
-        program = store_program(store, model, shaped)
+        try:
+            program = store_program(store, model, shaped)
+        except InvalidInput as problem:
+            raise InvalidInput(f"{name}{f' at {size}' if size else ''}: {problem}") from problem
         examples = _stored(store, shaped)
         seen = _stored(store, [_resized(item, size) for item in data])
         made.append(Network(name, size, subject.source, program, examples, seen))
@@ -103,14 +107,16 @@ def forms_of(
 
     ``engines`` without names are the first that a target has.
     """
-    inputs = _arguments(model, inputs)
+    device, inputs = _device(device), _arguments(model, inputs)
     if any(not isinstance(value, Tensor) for value in inputs):
         raise InvalidInput("evaluate is for models whose inputs are tensors")
     program, examples = store_program(store, model, inputs), _stored(store, inputs)
     made = [Form(FLOAT, program, FLOAT, program, examples)]
     for name, artifact in artifacts.items():
         if not isinstance(artifact, Artifact):
-            raise InvalidInput(f"{artifact!r} is no artifact: give what tosaic.compile returns")
+            raise InvalidInput(
+                f"a {type(artifact).__name__} is no artifact: give what tosaic.compile returns"
+            )
         known = [*(artifact.device.engines if artifact.delegates else ()), "tosa"]
         for engine in engines:
             if engine not in known:
@@ -120,12 +126,19 @@ def forms_of(
         blob = store.put(digest(same, [each.data for each in artifact.delegates]), data)
         for engine in engines or known[:1]:
             title = (name or artifact.target) + (f", {engine}" if engine != known[0] else "")
-            made.append(Form(title, blob, engine, program, examples, same, device or ""))
+            made.append(Form(title, blob, engine, program, examples, same, device))
     return made
+
+
+def _device(name: str | None) -> str:
+    """A device that is there; "" is the processor."""
+    found = CPU if name is None else checked(name)
+    return "" if found == CPU else found
 
 
 def forms_of_sweep(store: Store, engines: Sequence[str], device: str | None) -> list[Form]:
     """The originals and every compiled point of a sweep."""
+    device = _device(device)
     made: dict[str, Form] = {}
     for number, point in enumerate(points_of(store), 1):
         found = store.get(point.key) or {}
@@ -134,5 +147,5 @@ def forms_of_sweep(store: Store, engines: Sequence[str], device: str | None) -> 
         made.setdefault(point.network.program, form_of_original(point.network))
         for engine in engines or ["tosa"]:
             name = f"{number}: {point.title}" + f" on {engine}" * (len(engines) > 1)
-            made[name] = replace(form_of(point.network, name, found, engine), device=device or "")
+            made[name] = replace(form_of(point.network, name, found, engine), device=device)
     return list(made.values())

@@ -20,6 +20,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
+import numpy as np
 import torch
 
 from tosaic.errors import ToolFailed, TosaicError, first_line
@@ -165,6 +166,8 @@ def _feed(made: Any, part: Any) -> None:
         plain = part.detach().cpu().contiguous()
         _feed(made, ["tensor", str(plain.dtype), list(plain.shape)])
         made.update(plain.reshape(-1).view(torch.uint8).numpy().data if plain.numel() else b"")
+    elif isinstance(part, np.ndarray):
+        _feed(made, ["array", str(part.dtype), list(part.shape), part.tobytes()])
     elif isinstance(part, bytes):
         made.update(b"bytes %d " % len(part))
         made.update(part)

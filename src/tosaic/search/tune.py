@@ -14,7 +14,7 @@ from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, UnknownOption
 from tosaic.quant.schemes import scheme_of
 from tosaic.runtime.printed import Printed, grid, plain
 from tosaic.runtime.versions import versions
@@ -49,13 +49,20 @@ class Space:
     goals: tuple[float, ...] = ()
 
     def settings(self, target: str) -> Iterator[dict[str, Any]]:
-        """The choices of options that a target has."""
-        names = list(self.options)
-        for values in itertools.product(*self.options.values()):
+        """The choices of options that a target has; options of other targets are none of its."""
+        names = [name for name in self.options if _refused(target, name) is None]
+        for values in itertools.product(*(self.options[name] for name in names)):
             chosen = {n: v for n, v in zip(names, values) if _belongs(str(v), target)}
             if len(chosen) == len(names):
-                target_of(target, chosen)  # which refuses what it does not know
+                target_of(target, chosen)  # which refuses values that it does not know
                 yield chosen
+
+    def check_options(self) -> None:
+        """Refuse an option that none of the targets has."""
+        for name in self.options:
+            refusals = [_refused(target, name) for target in self.targets]
+            if refusals and all(refusals):
+                raise refusals[0] or AssertionError
 
     def plain(self) -> Iterator[Point]:
         """The points with one scheme."""
@@ -77,6 +84,15 @@ class Space:
                 options = next(self.settings(targets[0]), None)
                 if options is not None:
                     yield Point(network, targets[0], options, "auto"), tuple(targets)
+
+
+def _refused(target: str, option: str) -> UnknownOption | None:
+    """Why a target does not take an option, whatever its value; None if it has it."""
+    try:
+        target_of(target, {option: None})
+    except UnknownOption as refusal:
+        return refusal
+    return None
 
 
 def _belongs(value: str, target: str) -> bool:
@@ -160,9 +176,11 @@ def run_sweep(
     told: Told = lambda _: None,
 ) -> Sweep:
     """Compute what the store lacks of a sweep, and compare all of it."""
+    space.check_options()
     points = list(space.plain())
     if not points:
-        raise InvalidInput("there is nothing to compile: no target has such options")
+        lacks = "no target is named" if not space.targets else "no target has such options"
+        raise InvalidInput(f"there is nothing to compile: {lacks}")
     store.describe(SWEEP, _described(points, judging))
     choosers = list(space.choosers())
     first = (choice_task(point, OUT_OF_REACH) for point, _ in choosers if space.mixed)
