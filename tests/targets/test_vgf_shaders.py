@@ -1,7 +1,9 @@
 """Custom operators by GLSL: the function here, the shader in the file, the same on Vulkan."""
 
+import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
@@ -9,7 +11,12 @@ from torch import Tensor, nn
 import tosaic
 from judges.vulkan import needs_converter, needs_vulkan
 from tosaic.errors import InvalidInput, Unsupported
+from tosaic.files.flatbuffer import write
 from tosaic.files.vgf.container import read_container
+from tosaic.files.vgf.shaders import DOMAIN
+from tosaic.ir.build import Builder
+from tosaic.spec.dtypes import F32, TensorType
+from tosaic.targets.vgf.converter import convert
 
 pytestmark = needs_converter
 
@@ -143,5 +150,41 @@ def test_a_file_whose_function_is_not_known_says_so(monkeypatch: pytest.MonkeyPa
     made = tosaic.compile(model, (x,), target="vgf")
     assert any("was not compared" in c for p in made.partition.pieces for c in p.checks)
     monkeypatch.setattr("tosaic.targets.vgf.shaders._KNOWN", {})
-    with pytest.raises(Unsupported, match="does not know the custom operator"):
-        tosaic.load(made.delegates[0].data)
+    loaded = tosaic.load(made.delegates[0].data)
+    assert "CUSTOM" in [op.name for op in loaded.graph.ops]
+    with pytest.raises(Unsupported, match="a shader whose function is not known here: import"):
+        loaded.run(x)
+
+
+BUFFERS = """#version 460
+layout(local_size_x = 1) in;
+layout(set = 0, binding = 0) buffer Read { float x[]; };
+layout(set = 0, binding = 1) buffer Written { float y[]; };
+void main() { y[gl_GlobalInvocationID.x] = 3.0 * x[gl_GlobalInvocationID.x]; }
+"""
+
+
+@needs_vulkan
+@pytest.mark.parametrize("is_alone", [True, False], ids=["alone", "between graphs"])
+def test_files_of_others_with_shaders_of_buffers_run_on_vulkan(is_alone: bool) -> None:
+    """As the SDK has them: a buffer at the boundary, and one that is a tensor of the graphs."""
+    held: dict[str, object] = {
+        "entry_point": "main", "is_vkshader": True, "workgroup_sizes": [8, 1, 1],
+        "shader_language": "GLSL", "shader_code": BUFFERS,
+    }  # fmt: skip
+    for binding, port in enumerate(("input_0", "output_0")):
+        held |= {
+            f"{port}_binding": binding, f"{port}_descriptorset": 0, f"{port}_type": "BUFFER",
+            f"{port}_vkdescriptortype": "VK_DESCRIPTOR_TYPE_STORAGE_BUFFER",
+            f"{port}_vkformat": "VK_FORMAT_R32_SFLOAT",
+        }  # fmt: skip
+    b = Builder("TOSA-1.0+FP")
+    x = b.input("f32", (2, 4), "x")
+    (y,) = b.results(
+        "CUSTOM", x if is_alone else b.ABS(x), out=[TensorType(F32, (2, 4))],
+        operator_name="thrice", domain_name=DOMAIN, implementation_attrs=json.dumps(held).encode(),
+    )  # fmt: skip
+    b.output(y if is_alone else b.NEGATE(y, b.const([0.0], "f32"), b.const([0.0], "f32")))
+    given = np.linspace(-1, 1, 16, dtype=np.float32).reshape(4, 4)  # two samples
+    (made,) = tosaic.load(convert(write(b.graph))).run(given, engine="vulkan")
+    assert np.array_equal(made, 3 * given if is_alone else -3 * np.abs(given))

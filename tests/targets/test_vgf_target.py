@@ -8,9 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import Tensor, nn
+from typer.testing import CliRunner
 
 import tosaic
 from judges.vulkan import needs_converter, needs_vulkan
+from tosaic.cli import app
 from tosaic.errors import InvalidInput, ToolMissing, Unsupported
 from tosaic.files.flatbuffer import write
 from tosaic.ir.build import Builder
@@ -83,6 +85,21 @@ def test_a_file_has_its_names_runs_when_loaded_and_is_the_same_each_time(tmp_pat
         loaded = tosaic.load(source)
         assert [port.name for port in loaded.inputs] == ["image"]
         assert np.array_equal(loaded.run(x.numpy())[0], made.run(x).numpy())
+
+
+@needs_vulkan
+def test_a_saved_file_runs_on_vulkan(tmp_path: Path) -> None:
+    model, x = _model()
+    made = tosaic.compile(model, (x,), target="vgf", scheme="int8", calibration=[(x,)])
+    made.save(tmp_path / "net.vgf")
+    loaded, many = tosaic.load(tmp_path / "net.vgf"), torch.cat([x, -x]).numpy()
+    assert np.array_equal(loaded.run(many, engine="vulkan")[0], loaded.run(many)[0])
+    with pytest.raises(InvalidInput, match="a .vgf has no engine 'gpu': vgf, vulkan"):
+        loaded.run(many, engine="gpu")
+    np.save(tmp_path / "x.npy", x.numpy())
+    command = ["run", f"{tmp_path}/net.vgf", "-i", f"{tmp_path}/x.npy", "-o", f"{tmp_path}"]
+    assert CliRunner().invoke(app, [*command, "--engine", "vulkan"]).exit_code == 0
+    assert np.array_equal(np.load(tmp_path / "output_0.npy"), made.run(x).numpy())
 
 
 @needs_converter

@@ -84,7 +84,22 @@ def test_a_converter_that_writes_something_else(
 def test_flags_of_the_converter_are_words_and_not_its_files() -> None:
     with pytest.raises(InvalidInput, match="flag --output=x is Tosaic's own"):
         compile_one(converter_flags="--output=x")
-    assert compile_one(converter_flags="--disable-replicated-composites") is not None
+    for flags in ("--disable-replicated-composites", "--emit-debug-info", ("--dump-mlir",)):
+        assert compile_one(converter_flags=flags) is not None
+
+
+@needs_converter
+@pytest.mark.parametrize(
+    ("flags", "reason"),
+    [
+        ("--nonsense", "refuses the graph: Unknown argument: --nonsense"),
+        ("--require-static-shape", "refuses the graph: Can't identify input tensors"),
+        ("--type-narrowing=full", "its inputs have other types or shapes"),
+    ],
+)
+def test_flags_that_the_converter_makes_nothing_of_are_named(flags: str, reason: str) -> None:
+    with pytest.raises(InvalidInput, match=f"converter_flags '{flags}' give no .* {reason}"):
+        compile_one(converter_flags=flags)
 
 
 @needs_converter

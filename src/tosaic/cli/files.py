@@ -14,7 +14,7 @@ from tosaic.cli.show import busy, show_data
 from tosaic.errors import InvalidInput
 from tosaic.executorch.api import SUFFIXES
 
-_ENGINE = "tosa (the interpreter), cuda (on a GPU), or a device for a .tosa (`tosaic targets`)"
+_ENGINE = "tosa (the interpreter), cuda (on a GPU), vulkan (for a .vgf), or a device for a .tosa"
 File = Annotated[
     Path,
     typer.Argument(
@@ -103,15 +103,26 @@ def _results(file: Path, given: list[Any], engine: str | None, weights: list[Pat
 
     if not file.is_file():
         raise InvalidInput(f"there is no file '{file}'")
-    gpu = engine if engine and engine.startswith("cuda") else None
-    if engine not in (None, "tosa", gpu):
+    place: dict[str, Any] = {}
+    if engine and engine in _own_engines(file):
+        place = {"engine": engine}
+    elif engine and engine.startswith("cuda"):
+        place = {"device": engine}
+    elif engine not in (None, "tosa"):
         return _on_device(file, given, str(engine))
     loaded = tosaic.load(file, external_weights=weights)
     if engine and file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
-    place: dict[str, Any] = {} if gpu is None else {"device": gpu}
     flat, _ = torchapi.flatten(loaded.run(*given, **place))
     return [np.asarray(result) for result in flat]
+
+
+def _own_engines(file: Path) -> tuple[str, ...]:
+    """What runs a file of a target's own as it is."""
+    from tosaic.targets.catalog import formats
+
+    own = formats().get(file.suffix)
+    return () if own is None else own.engines
 
 
 def _on_device(file: Path, given: list[Any], name: str) -> list[Any]:

@@ -134,11 +134,13 @@ class Format:
     """A file of a target's own: how an artifact is written, and how a file is made to run again.
 
     ``magic`` are the bytes that such a file begins with, by which ``load`` knows it without a name.
+    ``engines`` are what ``run`` of a file that was read takes as ``engine=``.
     """
 
     write: Callable[..., None]
     read: Callable[[bytes], Engine] | None = None
     magic: bytes = b""
+    engines: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

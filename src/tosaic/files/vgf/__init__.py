@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 
 from tosaic.errors import InvalidGraph
@@ -22,6 +24,7 @@ def read(data: bytes | memoryview) -> Graph:
 
 def graph_of(held: Container) -> Graph:
     """The graph of what a file holds: its segments in their order."""
+    held = _with_one_resource_a_binding(held)
     sequence = held.sequence
     made, tensors = Graph(version=(1, 0)), dict[int, Value]()
     names = _names(sequence.input_names, sequence.inputs, "input")
@@ -36,17 +39,40 @@ def graph_of(held: Container) -> Graph:
         value.name = name
         made.inputs.append(value)
         tensors[slot.resource] = value
-    bound = {s.binding: tensors[s.resource] for s in sequence.inputs}
     names = _names(sequence.output_names, sequence.outputs, "output")
     for slot, name in zip(sequence.outputs, names):
-        # A value that is an output twice, or an input too, has one binding and several resources.
-        value = tensors.get(slot.resource) or bound.get(slot.binding)
+        value = tensors.get(slot.resource)
         if value is None:
             raise InvalidGraph(f"output {name!r} of the file is computed by no segment")
-        bound[slot.binding] = value
         value.name = value.name or name
         made.outputs.append(value)
     return made
+
+
+def _with_one_resource_a_binding(held: Container) -> Container:
+    """Slots by the first resource of their binding.
+
+    There are several where a value is an output twice or an input too, and where a shader reads as
+    a buffer what a graph writes as a tensor.
+    """
+    known, first, same = held.sequence, dict[int, int](), dict[int, int]()
+    ports = [*known.inputs, *known.outputs]
+    for segment in known.segments:
+        ports += [*segment.inputs, *segment.outputs]
+    for slot in ports:
+        same[slot.resource] = first.setdefault(slot.binding, slot.resource)
+
+    def placed(slots: tuple[Slot, ...]) -> tuple[Slot, ...]:
+        return tuple(Slot(s.binding, same.get(s.resource, s.resource)) for s in slots)
+
+    segments = tuple(
+        replace(s, inputs=placed(s.inputs), outputs=placed(s.outputs),
+                sets=tuple((index, placed(slots)) for index, slots in s.sets))
+        for s in known.segments
+    )  # fmt: skip
+    return replace(held, sequence=replace(
+        known, segments=segments, inputs=placed(known.inputs), outputs=placed(known.outputs)
+    ))  # fmt: skip
 
 
 def _names(given: tuple[str, ...], slots: tuple[Slot, ...], kind: str) -> list[str]:

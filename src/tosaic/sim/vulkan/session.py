@@ -11,7 +11,13 @@ import numpy as np
 
 from tosaic.errors import InvalidInput, ToolMissing, Unsupported
 from tosaic.files.vgf import graph_of
-from tosaic.files.vgf.container import Slot, read_container
+from tosaic.files.vgf.container import (
+    BUFFER_DESCRIPTOR,
+    TENSOR_DESCRIPTOR,
+    Resource,
+    Slot,
+    read_container,
+)
 from tosaic.files.vgf.formats import dtype_of, name_of
 from tosaic.ir.graph import Array, Graph
 from tosaic.sim.vulkan.environment import APT, DEVICES, PIP, find_driver, find_loader, loading
@@ -59,10 +65,9 @@ class Session:
         for slot in (*self._inputs, *self._outputs):
             if slot.binding in tensors:  # outputs that are one value share a binding
                 continue
-            held = self._held.resources[slot.resource]
-            made = builder.add_tensor(list(held.shape), getattr(api.Format, name_of(held.format)))
+            made, kind = _added(api, builder, self._held.resources[slot.resource])
             tensors[slot.binding] = made
-            bindings.append(api.TypedBinding(0, slot.binding, made, api.DescriptorType.TensorArm))
+            bindings.append(api.TypedBinding(0, slot.binding, made, kind))
         dispatch.bindings = bindings
         builder.add_dispatch_vgf(dispatch)
         options = api.ScenarioOptions()
@@ -98,6 +103,20 @@ class Session:
         kind = np.dtype(dtype_of(held.format).array)
         raw = np.ascontiguousarray(self._scenario.download(self._tensors[slot.binding]))
         return raw.reshape(-1).view(np.uint8).view(kind).reshape(held.shape).copy()
+
+
+def _added(api: Any, builder: Any, held: Resource) -> tuple[Any, Any]:
+    """What holds an input or an output: a tensor, or a buffer where a shader reads one."""
+    if held.descriptor == TENSOR_DESCRIPTOR:
+        made = builder.add_tensor(list(held.shape), getattr(api.Format, name_of(held.format)))
+        return made, api.DescriptorType.TensorArm
+    if held.descriptor == BUFFER_DESCRIPTOR:
+        width = np.dtype(dtype_of(held.format).array).itemsize
+        return builder.add_buffer(_size(held.shape) * width), api.DescriptorType.StorageBuffer
+    raise Unsupported(
+        f"the file takes or gives a resource of Vulkan's descriptor type {held.descriptor}; "
+        "tensors and storage buffers are run here"
+    )
 
 
 def _check_transforms(graph: Graph) -> None:

@@ -115,10 +115,13 @@ def _environment() -> dict[str, str] | None:
 
 
 def _said(ended: subprocess.CompletedProcess[bytes]) -> str:
-    """How the converter ended, with its own first error."""
+    """How the converter ended, with its own first error; its warnings are about other things."""
+    if ended.returncode == 0:
+        return "ends without a file"
     lines = (ended.stderr + ended.stdout).decode(errors="replace").splitlines()
-    told = next((line for line in lines if "error" in line.lower()), "")
-    words = told.split("error:")[-1].strip() or (lines[-1].strip() if lines else "says nothing")
+    lines = [line for line in lines if line.strip() and not line.startswith("WARNING")]
+    told = next((line for line in lines if "error:" in line.lower()), lines[0] if lines else "")
+    words = told.split("error:")[-1].strip() or "it says nothing"
     how = f"ends by signal {-ended.returncode}" if ended.returncode < 0 else "refuses the graph"
     return f"{how}: {words}"
 

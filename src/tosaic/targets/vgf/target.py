@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, partial
@@ -11,23 +12,24 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from tosaic.errors import InvalidGraph, InvalidInput, ToolFailed
+from tosaic.errors import InvalidGraph, InvalidInput, ToolFailed, ToolMissing
 from tosaic.files import flatbuffer, vgf
 from tosaic.files.vgf.container import MAGIC, with_names
 from tosaic.files.vgf.shaders import DOMAIN
 from tosaic.files.whole import write_together
 from tosaic.interp.model import Model
+from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.traits import Traits
-from tosaic.ir.verify import verify
 from tosaic.lowering.target import Compiled, Estimate, Format, Target, options_of
-from tosaic.spec.env import Env, everything
+from tosaic.spec.env import Env
 from tosaic.targets.vgf import FAMILY
 from tosaic.targets.vgf.beside import sample as cpp_sample
 from tosaic.targets.vgf.beside import scenario_files
 from tosaic.targets.vgf.constraints import constraint
 from tosaic.targets.vgf.converter import PACKAGE, SECONDS, checked_flags, convert, find_converter
 from tosaic.targets.vgf.doctor import checks
+from tosaic.targets.vgf.file import ENGINES, VgfFile
 from tosaic.targets.vgf.readback import difference
 from tosaic.targets.vgf.workarounds import work_around
 
@@ -158,20 +160,28 @@ def _operands(artifact: Any, graph: Graph, scenario: Any) -> list[Array]:
     return [a.astype(v.dtype.array) for a, v in zip(arrays, graph.inputs)]
 
 
-def _read(data: bytes) -> Model:
-    graph = vgf.read(data)
-    verify(graph, everything(graph.version, level="none"))
-    return Model(graph)
-
-
 def _cost(op: Op) -> float:
     """The same for each operator: building a graph takes time and memory by their number."""
     return 1.0
 
 
-def _start() -> None:
-    """Without a converter nothing needs to be exported, quantized and lowered first."""
+def _start(flags: tuple[str, ...] = ()) -> None:
+    """What nothing could be compiled with is told before a model is exported and quantized."""
     find_converter()
+    if not flags:
+        return
+    b = Builder("TOSA-1.0+FP")
+    b.output(b.ABS(b.input("f32", (4,), "x")))
+    try:
+        wrong = difference(
+            b.graph, vgf.read(convert(flatbuffer.write(b.graph), flags, keeps=False))
+        )
+    except ToolMissing:
+        raise
+    except (ToolFailed, InvalidGraph) as problem:
+        wrong = problem.reason
+    if wrong is not None:
+        raise InvalidInput(f"converter_flags '{shlex.join(flags)}' give no usable file: {wrong}")
 
 
 _TRAITS = Traits(computes_both=True, most_rounds=64, domains=(DOMAIN,))
@@ -179,7 +189,7 @@ _TARGET = Target(
     "vgf", Env.parse(SPEC), (constraint,), _TRAITS, _cost,
     workarounds=work_around, emit=partial(emit, Options(), ()), start=_start,
     engines={"vgf": lambda made: made.model, "vulkan": lambda made: made.session},
-    formats={".vgf": Format(_write, _read, MAGIC)}, backend="VgfBackend",
+    formats={".vgf": Format(_write, VgfFile, MAGIC, ENGINES)}, backend="VgfBackend",
     doctor=checks, about=FAMILY.names["vgf"], packages={PACKAGE: '"tosaic[vgf]"'},
 )  # fmt: skip
 
@@ -196,4 +206,5 @@ def with_options(given: Mapping[str, Any]) -> Target:
     return replace(
         _TARGET, env=env, emit=partial(emit, options, flags), check=options.check,
         workarounds=partial(work_around, widen=options.widen), options=dict(given),
+        start=partial(_start, flags),
     )  # fmt: skip
