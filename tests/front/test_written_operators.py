@@ -157,6 +157,7 @@ def test_places_are_counted_in_float() -> None:
 
 def test_a_number_is_counted_among_others() -> None:
     (x,), *_ = data(((32,),))
+    x = torch.where((x - 0.5).abs() < 0.05, torch.full_like(x, 0.25), x)
     for function in (lambda x: torch.searchsorted(x.sort().values, 0.5, right=True),
                      lambda x: torch.bucketize(0.5, x.sort().values)):  # fmt: skip
         art = compiled(Function(function), (x,), "TOSA-1.0+INT", calibration=[(x,)])

@@ -130,7 +130,7 @@ def test_a_graph_with_a_counterexample_leaves_the_call_to_pytorch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setattr(Lowering, "_stays_below", lambda self, x, given, most: True)
-    net, x = _seeded(Dead, (1, 8, 6, 6), 0.02)
+    net, x = _seeded(Dead, (1, 8, 6, 6), 0.005)
     made = _compiled(net, x, WIDE, "a16w8")
     reason = "RESCALE: a result lies outside int32 before it narrows for some inputs"
     assert any(reason in str(refusal) for refusal in made.partition.refused)
@@ -142,7 +142,7 @@ def test_a_graph_with_a_counterexample_leaves_the_call_to_pytorch(
 def test_what_is_neither_proved_nor_refuted_is_said(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(Lowering, "_stays_below", lambda self, x, given, most: True)
     monkeypatch.setattr(definedness, "extreme_inputs", lambda graph: ())
-    net, x = _seeded(Dead, (1, 8, 6, 6), 0.05)
+    net, x = _seeded(Dead, (1, 8, 6, 6), 0.005)
     made = _compiled(net, x, WIDE, "a16w8")
     (sentence,) = made.partition.pieces[1].checks
     assert sentence.startswith("not proved to be defined for all inputs: RESCALE (aten.")
@@ -255,7 +255,7 @@ def test_what_softmax_says_of_its_sums_holds_for_extreme_rows(
 
 def test_clamps_that_a_proof_needs_stay() -> None:
     """The network of a dead branch, without the limits that were put in: a finding."""
-    net, x = _seeded(Dead, (1, 8, 6, 6), 0.05)
+    net, x = _seeded(Dead, (1, 8, 6, 6), 0.005)
     made = _compiled(net, x, WIDE, "a16w8")
     (graph,) = made.partition.graphs
     assert not analysed(graph).findings

@@ -18,7 +18,7 @@ Reader = Callable[[Tensor], Tensor]
 # so much in their cost that the last bits of what was observed seldom decide.
 _SHARES = 2.0 ** (-np.arange(113) / 16)
 _NODES = 513  # of a table of int16
-_DRAWN = 10 ** (50 / 20)  # what its lines are off below the root mean square of the results
+_DRAWN = 10 ** (76 / 20)  # what its lines are off below the root mean square of the results
 _ROOMS = 2.0 ** np.arange(3, 0, -0.25)
 _HALF_STEP = 1 / 512  # of the span: half of a step of int8
 

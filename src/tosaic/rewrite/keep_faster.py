@@ -35,8 +35,9 @@ def keep_faster(
 ) -> None:  # fmt: skip
     """Run a step that changes a graph, and undo it where it is slower by a judge.
 
-    What comes ``before_forms`` is judged by what formulas would make of it. A step that
-    ``saves_memory``, as it has found for the whole graph, may cost a little time.
+    What comes ``before_forms`` is judged as it is and with the forms that formulas choose: the
+    faster of both is what it can become. A step that ``saves_memory``, as it has found for the
+    whole graph, may cost a little time.
     """
     ins, outputs = {op: list(op.ins) for op in graph.ops}, list(graph.outputs)
     step()
@@ -44,17 +45,24 @@ def keep_faster(
     found = list(changes.regions()) if judge is not None else []
     if judge is None or not found:
         return
-    graphs = [[changes.cut(region, is_new) for is_new in (False, True)] for region in found]
-    for each in chain.from_iterable(graphs) if before_forms else ():
+    ways = (False, True) if before_forms else (False,)
+    graphs = [
+        [changes.cut(region, is_new) for is_new in (False, True) for _ in ways] for region in found
+    ]
+    for each in chain.from_iterable(group[1::2] for group in graphs) if before_forms else ():
         Matcher(each, env, allowed, cost, forms=True, traits=traits).run()
     slack = _ALLOWED * sum(map(cost, graph.ops)) / len(found) if saves_memory else 0.0
-    sides = zip(found, judge_alike(judge, graphs))
-    changes.undo([region for region, (old, new) in sides if not _is_as_good(old, new, slack)])
+    slower = []
+    for region, figures in zip(found, judge_alike(judge, graphs)):
+        old, new = _fastest(figures[: len(ways)]), _fastest(figures[len(ways) :])
+        if old is None or new is None or new > old + slack:
+            slower.append(region)
+    changes.undo(slower)
 
 
-def _is_as_good(old: Figures | None, new: Figures | None, slack: float) -> bool:
-    """Whether a region is known to take no longer than it did, or hardly."""
-    return old is not None and new is not None and new.cycles <= old.cycles + slack
+def _fastest(figures: Sequence[Figures | None]) -> int | None:
+    """The fewest cycles that equal graphs take; None if the device takes none of them."""
+    return min((each.cycles for each in figures if each is not None), default=None)
 
 
 class Changes:
