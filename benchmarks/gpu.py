@@ -18,6 +18,7 @@ import pickle
 import sys
 import time
 from concurrent.futures import ProcessPoolExecutor
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -31,6 +32,7 @@ _PARTS = ("speed", "zoo", "conformance")
 _XZ = [{"id": lzma.FILTER_LZMA2, "preset": 1, "dict_size": 64 << 20}]
 _LARGE = 1 << 20  # elements of an embedding of which only the rows that are read travel
 _BATCH = 256
+_SHARES = 96  # parts of the conformance tests
 
 
 class _Block(nn.Module):
@@ -158,6 +160,7 @@ def pack(folder: Path, parts: tuple[str, ...]) -> None:
         print(f"{path.stat().st_size:,} bytes packed", flush=True)
 
 
+@lru_cache(maxsize=1)
 def _unpacked(folder: Path, part: str) -> Any:
     return pickle.load(io.BytesIO(lzma.decompress((folder / f"{part}.xz").read_bytes())))
 
@@ -195,17 +198,17 @@ def _judged(folder: Path, first: int, step: int) -> tuple[int, int, list[str]]:
     return passed, refused, wrong
 
 
-def conformance(folder: Path, jobs: int) -> None:
+def conformance(folder: Path, jobs: int, begin: int) -> None:
     """The integer conformance tests, in some processes that share the GPU."""
-    shares = 8 * jobs
     with ProcessPoolExecutor(jobs, multiprocessing.get_context("spawn")) as pool:
-        waiting = [pool.submit(_judged, folder, first, shares) for first in range(shares)]
+        shares = range(begin, _SHARES)
+        waiting = [pool.submit(_judged, folder, first, _SHARES) for first in shares]
         passed, refused, wrong = 0, 0, list[str]()
-        for count, done in enumerate(waiting, 1):
+        for count, done in enumerate(waiting, begin + 1):
             found = done.result()
             passed, refused, wrong = passed + found[0], refused + found[1], wrong + found[2]
             print(
-                f"conformance, {count} of {shares} parts: {passed} of {passed + len(wrong)} tests "
+                f"conformance, {count} of {_SHARES} parts: {passed} of {passed + len(wrong)} tests "
                 f"equal on the GPU ({refused} not passed by the CPU)", flush=True,
             )  # fmt: skip
     for each in wrong[:20]:
@@ -300,6 +303,9 @@ def main() -> int:
     parser.add_argument("--run", type=Path, metavar="FOLDER")
     parser.add_argument("--only", nargs="*", choices=_PARTS, default=_PARTS)
     parser.add_argument("--jobs", type=int, default=6, help="processes for conformance tests")
+    parser.add_argument(
+        "--begin", type=int, default=0, metavar="PART", help="parts of conformance tests to skip"
+    )
     parser.add_argument("--profile", action="store_true")
     options = parser.parse_args()
     if options.pack:
@@ -317,7 +323,7 @@ def main() -> int:
     if "zoo" in options.only:
         networks(_unpacked(options.run, "zoo"))
     if "conformance" in options.only:
-        conformance(options.run, options.jobs)
+        conformance(options.run, options.jobs, options.begin)
     return 0
 
 
