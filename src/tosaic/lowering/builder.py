@@ -85,7 +85,8 @@ class Lowering(Builder):
         kind = like.dtype
         if kind.is_int and not kind.range[0] <= value <= kind.range[1]:
             raise Unsupported(f"{value} is beyond the numbers of {kind.name}")
-        return self.const(np.full((1,) * like.type.rank, value, dtype=like.dtype.array), like.dtype)
+        held = np.float64 if kind.is_float else kind.array
+        return self.const(np.full((1,) * like.type.rank, value, dtype=held), kind)
 
     def quantized_number(self, value: float, quant: Quant, kind: d.DType, rank: int) -> Value:
         """A constant of one element, rounded to the nearest of some parameters; saturates.
