@@ -68,7 +68,9 @@ def compared(name: str, way: str) -> tuple[bool, str]:
         least = STEPS if _quantizes_inside(made) else LEAST["fp32"]
     ops = sum(len(graph.ops) for graph in made.partition.graphs)
     told = f"{name:<20} {way:<6} {ops:>5} operators in {len(made.partition.graphs)} graphs, "
-    told += f"{len(made.report.refused)} calls in PyTorch, {'equal' if same else f'{found:.0f} dB'}, "
+    told += (
+        f"{len(made.report.refused)} calls in PyTorch, {'equal' if same else f'{found:.0f} dB'}, "
+    )
     if way in LEAST:
         beside = decibels(eager(name, way), theirs)
         found = min(found, beside)

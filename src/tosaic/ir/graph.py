@@ -74,9 +74,7 @@ class Const:
 
     __slots__ = ("_array", "_make", "exact")
 
-    def __init__(
-        self, source: Array | Callable[[], Array], exact: Array | None = None
-    ) -> None:
+    def __init__(self, source: Array | Callable[[], Array], exact: Array | None = None) -> None:
         self.exact = exact
         self._array: Array | None = None
         self._make: Callable[[], Array] | None = None
