@@ -131,8 +131,8 @@ class Lowering(Builder):
         if quant is not None and quant.axis is not None:
             quant = Quant(quant.scale, quant.zero_point, perms.index(quant.axis))
         if x.is_const:
-            turned = tuple(x.shape[p] for p in perms)
-            return self.remade(x, lambda a: a.transpose(perms), turned, quant=quant)
+            permuted = tuple(x.shape[p] for p in perms)
+            return self.remade(x, lambda a: a.transpose(perms), permuted, quant=quant)
         return self.with_quant(self.TRANSPOSE(x, perms=perms), quant)
 
     def axis_last(self, x: Value, axis: int) -> Value:

@@ -123,11 +123,11 @@ def _batch_norm(
     """By the numbers of the batch itself, of which each channel is one long row."""
     if running_mean is not None:
         raise Unsupported("its batch norm uses running statistics")
-    turned = input.transpose(0, 1)
-    rows = turned.reshape(1, turned.shape[0], -1)
+    transposed = input.transpose(0, 1)
+    rows = transposed.reshape(1, transposed.shape[0], -1)
     return (
         F.instance_norm(rows, None, None, weight, bias, eps=eps)
-        .reshape(turned.shape)
+        .reshape(transposed.shape)
         .transpose(0, 1)
     )
 
@@ -264,7 +264,7 @@ def _conv_transpose3d(
     padding: Sequence[int] = (0, 0, 0), output_padding: Sequence[int] = (0, 0, 0),
     groups: int = 1, dilation: Sequence[int] = (1, 1, 1),
 ) -> Tensor:  # fmt: skip
-    """A convolution with the weights turned round, of the input with zeros between its elements."""
+    """A convolution with flipped weights, of the input with zeros between its elements."""
     stride, padding, output_padding, dilation = (
         list(n) * 3 if len(n) == 1 else list(n) for n in (stride, padding, output_padding, dilation)
     )
@@ -279,9 +279,9 @@ def _conv_transpose3d(
             shape[2 + i] *= stride[i]
             apart = F.pad(x.unsqueeze(3 + i), [0, 0] * (2 - i) + [0, stride[i] - 1])
             x = apart.reshape(shape).narrow(2 + i, 0, shape[2 + i] - stride[i] + 1)
-    turned = weight.flip([2, 3, 4])
-    size = list(turned.shape)
-    parts = turned.reshape([groups, size[0] // groups, *size[1:]]).transpose(1, 2)
+    flipped = weight.flip([2, 3, 4])
+    size = list(flipped.shape)
+    parts = flipped.reshape([groups, size[0] // groups, *size[1:]]).transpose(1, 2)
     made = parts.reshape([groups * size[1], size[0] // groups, *size[2:]])
     return F.conv3d(F.pad(x, around), made, bias, dilation=dilation, groups=groups)
 

@@ -56,9 +56,9 @@ def _terms(b: Lowering, x: Value, y: Value, bits: int) -> Value:
 
 
 def _columns(b: Lowering, x: Value, y: Value, bits: int) -> Value:
-    turned, lines = _short(b, b.permute(y, (0, 2, 1))), []
+    transposed, lines = _short(b, b.permute(y, (0, 2, 1))), []
     for i in range(y.shape[2]):
-        terms = _terms(b, x, piece(b, turned, 1, i, i + 1), bits)
+        terms = _terms(b, x, piece(b, transposed, 1, i, i + 1), bits)
         lines.append(b.REDUCE_SUM(b.rescale(terms, [1.0], 0, d.I32), axis=2))
     return joined(b, lines, 2)
 
