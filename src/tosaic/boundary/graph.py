@@ -88,7 +88,7 @@ def unsigned_input(b: Builder, index: int) -> None:
         readers[0].ins[0] = new
         return
     zero = _zero(old.quant)
-    made = _step(b, new, zero + _HALF, zero, "input")
+    made = b.levels(new, I8, _stored(zero + _HALF), zero, input_unsigned=True)
     made.quant, made.loc = old.quant, old.loc
     (op,) = graph.ops[-1:]
     del graph.ops[-1]
@@ -114,7 +114,7 @@ def unsigned_output(b: Builder, index: int) -> None:
     # Behind a zero point of 0 a compiler may make one RESCALE of two and lose half of the range;
     # any two zero points that differ by 128 do the same.
     zero = _zero(old.quant) or -_HALF
-    made = _step(b, old, zero, zero + _HALF, "output")
+    made = b.levels(old, I8, zero, _stored(zero + _HALF), output_unsigned=True)
     made.name, made.quant, made.loc = new.name, new.quant, new.loc
     old.name = "" if alone or graph.outputs.count(old) == 1 else old.name
     graph.outputs[index] = made
@@ -147,15 +147,6 @@ def _set_unsigned(b: Builder, op: Op, side: str) -> None:
     (zero,) = op.ins[position].const.array.tolist()  # type: ignore[union-attr]
     op.ins[position] = b.const([_stored(zero + _HALF)], I8)
     op.attrs = {**op.attrs, f"{side}_unsigned": True}
-
-
-def _step(b: Builder, x: Value, given: int, zero: int, side: str) -> Value:
-    """x − given + zero, read as uint8 or made so."""
-    return b.RESCALE(
-        x, b.const([1 << 30], "i32"), b.const([30], I8), b.const([_stored(given)], I8),
-        b.const([_stored(zero)], I8), scale32=True, rounding_mode="SINGLE_ROUND",
-        per_channel=False, out=I8, **{f"{side}_unsigned": True},
-    )  # fmt: skip
 
 
 def _stored(number: int) -> int:

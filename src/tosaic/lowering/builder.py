@@ -213,14 +213,6 @@ class Lowering(Builder):
         kept = self.MINIMUM(self.MAXIMUM(x, ends[0]), ends[1])
         return self.rescale(self.with_quant(kept, x.quant), factor, zero_point, out)
 
-    def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
-        """x − given + zero in another type, whatever it means; what does not fit saturates."""
-        return self.RESCALE(
-            x, self.const([1 << 30], d.I32), self.const([30], d.I8), self.const([given], x.dtype),
-            self.const([zero], out), scale32=True, rounding_mode="SINGLE_ROUND",
-            per_channel=False, out=out,
-        )  # fmt: skip
-
     @contextmanager
     def wanting(self, wanted: tuple[Quant, d.DType] | None) -> Iterator[None]:
         """What is made inside is to become something else than the result is."""

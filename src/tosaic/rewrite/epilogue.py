@@ -56,10 +56,8 @@ def weigh(m: Matcher, op: Op) -> Value | None:
     reshaped = m.b.RESHAPE(
         m.b.TRANSPOSE(x, perms=(0, 2, 1)), m.b.shape((1, 1, batch * columns, depth))
     )
-    made = m.b.CONV2D(
-        reshaped, m.b.const(weights.reshape(rows, 1, 1, depth), I8), m.b.const([0] * rows, kind),
-        zero, m.b.const([0], I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=kind,
-    )  # fmt: skip
+    bias = m.b.const([0] * rows, kind)
+    made = m.b.layer("CONV2D", reshaped, weights.reshape(rows, 1, 1, depth), zero, bias, kind)
     shaped = m.b.RESHAPE(made, m.b.shape((batch, columns, rows)))
     return m.b.TRANSPOSE(shaped, perms=(0, 2, 1))
 

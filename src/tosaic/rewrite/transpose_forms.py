@@ -168,14 +168,4 @@ def split_channels(m: Matcher, op: Op) -> Value | None:
 
 def _picked(m: Matcher, x: Value, weights: Array) -> Value:
     """A convolution with weights of 0 and 1, of which each result has a single 1."""
-    b, wide = m.b, _SUMS[x.dtype]
-    bits, kind = (30, I32) if wide is I32 else (14, I16)
-    zero = b.const([0], x.dtype)
-    sums = b.CONV2D(
-        x, b.const(weights, I8), b.const([0], wide), zero, b.const([0], I8), pad=(0, 0, 0, 0),
-        stride=(1, 1), dilation=(1, 1), acc_type=wide,
-    )  # fmt: skip
-    return b.RESCALE(
-        sums, b.const([1 << bits], kind), b.const([bits], I8), b.const([0], wide), zero,
-        scale32=wide is I32, rounding_mode="SINGLE_ROUND", per_channel=False, out=x.dtype,
-    )  # fmt: skip
+    return m.b.levels(m.b.layer("CONV2D", x, weights, acc=_SUMS[x.dtype]), x.dtype)

@@ -156,10 +156,7 @@ def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Val
     shape = (count, 1, 1, size)
     weights = b.const(lambda: np.eye(size)[list(indices)].reshape(shape), d.I8, shape=shape)
     wide = d.I48 if x.dtype is d.I16 else d.I32
-    sums = b.CONV2D(
-        rows, weights, b.const([0], wide), b.const([0], x.dtype), b.const([0], d.I8),
-        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=wide,
-    )  # fmt: skip
+    sums = b.layer("CONV2D", rows, weights, acc=wide)
     found = b.reshape(b.rescale(sums, [1.0], 0, x.dtype), (*transposed.shape[:-1], count))
     return b.with_quant(b.axis_back(found, axis), quant)
 
