@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.ports import QParams, input_qparams
+from tosaic.boundary.qparams import QParams, input_qparams
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.program import Program
-from tosaic.ir.graph import Quant
 
 INT32 = torch.iinfo(torch.int32)
 
@@ -161,14 +160,3 @@ def narrowed(name: str, value: Any) -> Tensor:
             f"{name} holds {worst}, which does not fit the 32 bits of TOSA's integers"
         )
     return tensor.to(torch.int32)
-
-
-def real_numbers(integers: Tensor, meaning: Quant) -> Tensor:
-    """What quantized values stand for, for PyTorch to go on with."""
-    scale = torch.tensor(meaning.scale, dtype=torch.float64)
-    zero = torch.tensor(meaning.zero_point, dtype=torch.float64)
-    if meaning.axis is not None:
-        shape = [1] * integers.dim()
-        shape[meaning.axis] = -1
-        scale, zero = scale.reshape(shape), zero.reshape(shape if zero.dim() else ())
-    return ((integers.double() - zero) * scale).float()

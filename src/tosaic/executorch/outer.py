@@ -9,13 +9,13 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from tosaic.boundary.arguments import real_numbers
+from tosaic.boundary.memory_order import FORMATS, order_of, ordered, restored
+from tosaic.boundary.qparams import real_numbers
 from tosaic.errors import Unsupported
 from tosaic.executorch.delegates import torch_type
 from tosaic.front import torchapi
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.mask import Mask
-from tosaic.lowering.graph_boundary import FORMATS, order_of, ordered, restored
 from tosaic.lowering.partition import Piece
 from tosaic.pipeline.artifact import Artifact
 

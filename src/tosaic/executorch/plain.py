@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from tosaic.boundary.memory_order import order_of
 from tosaic.executorch.delegates import Blob, torch_type
 from tosaic.executorch.memory import TYPES
 from tosaic.executorch.programfile import (
@@ -26,7 +27,6 @@ from tosaic.executorch.programfile import (
     Value,
 )
 from tosaic.front import torchapi
-from tosaic.lowering.graph_boundary import order_of
 from tosaic.lowering.partition import Piece
 from tosaic.pipeline.artifact import Artifact
 

@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
+from tosaic.boundary.memory_order import ordered
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE, label
 from tosaic.front.program import Program
 from tosaic.ir.graph import Graph, Value
-from tosaic.lowering.graph_boundary import ordered
 from tosaic.lowering.partition import Piece
 from tosaic.pipeline import execution
 from tosaic.pipeline.artifact import Artifact

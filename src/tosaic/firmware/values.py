@@ -9,10 +9,10 @@ import numpy as np
 from torch import fx
 
 from tosaic.boundary.arguments import checked_leaves, first_values
+from tosaic.boundary.memory_order import ordered
 from tosaic.firmware.network import Network
 from tosaic.interp.kernel import to_numpy
 from tosaic.ir.graph import Array
-from tosaic.lowering.graph_boundary import ordered
 from tosaic.pipeline import execution
 
 Values = dict[fx.Node, Any]

@@ -436,7 +436,7 @@ def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Qu
     for axis, length in enumerate(new):
         if length == size and math.prod(new[:axis]) == before:
             return Quant(quant.scale, quant.zero_point, axis)
-    raise Unsupported("an axis with a scale for each channel is not reshaped")
+    raise Unsupported("an axis with a scale for each channel cannot be reshaped")
 
 
 def _scales(quant: Quant) -> tuple[float, ...]:

@@ -15,6 +15,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from tosaic.boundary.qparams import is_unsigned
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE, origin
@@ -26,12 +27,7 @@ from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.lowering.host_placement import host_reason
 from tosaic.lowering.int64_ranges import Ranges
 from tosaic.lowering.target import Target
-from tosaic.lowering.walk import (
-    Walker,
-    is_unsigned,
-    named_output,
-    parameters,
-)
+from tosaic.lowering.walk import Walker, named_output, parameters
 from tosaic.passes.fold_constants import are_tensors
 from tosaic.spec.check import check_level
 from tosaic.spec.dtypes import TensorType

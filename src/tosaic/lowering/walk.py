@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from tosaic.boundary.qparams import is_unsigned
 from tosaic.boundary.types import misfit
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
@@ -339,14 +340,6 @@ def named_output(b: Lowering, value: Any, name: str, taken: set[Value]) -> Value
     taken.add(result)
     result.name = name or result.name
     return result
-
-
-def is_unsigned(node: fx.Node) -> bool:
-    """Whether a node is a tensor of uint8, or quantizes to it or dequantizes from it."""
-    if torchapi.target_name(node) in (QUANTIZE, *DEQUANTIZE):
-        return torchapi.bound_arguments(node).get("dtype") is torch.uint8
-    example = node.meta.get("val")
-    return isinstance(example, torch.Tensor) and example.dtype is torch.uint8
 
 
 def parameters(arguments: dict[str, Any]) -> tuple[Quant, d.DType]:

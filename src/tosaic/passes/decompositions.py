@@ -78,7 +78,7 @@ def _block_diag(tensors: Sequence[Tensor]) -> Tensor:
 
 def _pdist(self: Tensor, p: float = 2) -> Tensor:
     if self.shape[0] > _MOST_ROWS:
-        raise Unsupported("distances of so many rows")
+        raise Unsupported(f"it compares every pair of rows, of which {_MOST_ROWS} are the most")
     apart = torch.cdist(self, self, p)
     return torch.cat([apart[i, i + 1 :] for i in range(self.shape[0] - 1)])
 
@@ -124,7 +124,7 @@ def _batch_norm(
 ) -> Tensor:  # fmt: skip
     """By the numbers of the batch itself, of which each channel is one long row."""
     if running_mean is not None:
-        raise Unsupported("a batch norm with statistics of its own")
+        raise Unsupported("its batch norm uses running statistics")
     turned = input.transpose(0, 1)
     rows = turned.reshape(1, turned.shape[0], -1)
     return (
@@ -139,7 +139,7 @@ def _logcumsumexp(self: Tensor, dim: int) -> Tensor:
     x = self.movedim(dim, -1)
     size = x.shape[-1]
     if size > _MOST_ROWS:
-        raise Unsupported("so many sums of exponentials")
+        raise Unsupported(f"it sums over {size} elements, of which {_MOST_ROWS} are the most")
     if size <= _FEW_ROWS:  # no sum is rounded before its logarithm
         few = [x[..., : i + 1].logsumexp(-1) for i in range(size)]
         return torch.stack(few, dim)
@@ -158,10 +158,10 @@ def _scatter_reduce(
     x, places, given = (t.movedim(axis, -1) for t in (self, index, src))
     count, size = places.shape[-1], x.shape[-1]
     if count * size > _MOST_ROWS**2:
-        raise Unsupported("scatter_reduce of so many elements")
+        raise Unsupported(f"scatter_reduce compares {count} × {size} places, too many")
     within = tuple(slice(0, n) for n in places.shape)
     if x[within[:-1]].shape != x.shape:
-        raise Unsupported("scatter_reduce that leaves rows out")
+        raise Unsupported("the index of scatter_reduce does not cover all rows")
     hits = F.one_hot(places, size).to(x.dtype).transpose(-1, -2)
     goes = hits > 0.5
     terms = given[within].unsqueeze(-2)
@@ -187,13 +187,13 @@ def _scatter_reduce(
 
 def _scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     if reduce != "add":
-        raise Unsupported("scatter with this reduction")
+        raise Unsupported(f"scatter has no reduction {reduce!r} in TOSA")
     return self.scatter_add(dim, index, src)
 
 
 def _histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     if min >= max or bins > _MOST_ROWS:
-        raise Unsupported("a histogram of so many bins, or of bounds that are not known")
+        raise Unsupported(f"a histogram needs known bounds and at most {_MOST_ROWS} bins")
     ends = torch.linspace(min, max, bins + 1)
     below = (self.flatten() >= ends[:-1].unsqueeze(-1)) & (self.flatten() < ends[1:].unsqueeze(-1))
     counts = below.to(self.dtype).sum(-1)
@@ -206,7 +206,7 @@ def _quantile(
     interpolation: str = "linear",
 ) -> Tensor:  # fmt: skip
     if interpolation != "linear":
-        raise Unsupported("a quantile by this interpolation")
+        raise Unsupported(f"a quantile is lowered with linear interpolation, not {interpolation!r}")
     axis = 0 if dim is None else dim
     order = torch.sort(self.flatten() if dim is None else self, axis).values
     place = q * (order.shape[axis] - 1)
@@ -247,7 +247,7 @@ def _cross_entropy(
         if not label_smoothing:
             return made
         if weight is not None or ignore_index >= 0:
-            raise Unsupported("label smoothing with weights or an ignored class")
+            raise Unsupported("label smoothing is lowered without weights and ignore_index")
         return (
             made * (1 - label_smoothing) - _reduced(scores.mean(axis), reduction) * label_smoothing
         )

@@ -46,7 +46,7 @@ def _convolution(
     ]
     places = list(itertools.product(*(range(k) for k in kernel)))
     if len(places) > _MOST_PLACES:
-        raise Unsupported(f"windows of {len(places)} elements with weights that are computed")
+        raise Unsupported(f"computed weights need windows of at most {_MOST_PLACES} elements")
     parts = []
     for place in places:
         part = x
@@ -84,7 +84,7 @@ def conv_transpose(
     """A convolution with the weights turned round, of the input with zeros between its elements."""
     steps, pads, more, gaps = (_along(n, axes) for n in (stride, padding, output_padding, dilation))
     if input.dim() != axes + 2:
-        raise Unsupported("a transposed convolution without a batch")
+        raise Unsupported("a transposed convolution needs a batch axis")
     x, around = input, list[int]()
     for i in reversed(range(axes)):
         reach = gaps[i] * (weight.shape[2 + i] - 1) - pads[i]

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.arguments import first_values, given_values, narrowed, real_numbers
-from tosaic.boundary.ports import without_nan
+from tosaic.boundary.arguments import first_values, given_values, narrowed
+from tosaic.boundary.memory_order import ordered, restored
+from tosaic.boundary.qparams import real_numbers, without_nan
 from tosaic.errors import InvalidInput, TosaicError
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
@@ -24,7 +25,6 @@ from tosaic.interp.kernel import to_numpy, to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Quant, Unsigned, Value
 from tosaic.lowering.alternatives.mask import Mask
-from tosaic.lowering.graph_boundary import ordered, restored
 from tosaic.lowering.partition import Piece
 
 Values = dict[fx.Node, Any]

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from tosaic.boundary.interface import Boundary as Interface
 from tosaic.ir.graph import Graph, Loc, Quant, Unsigned, Value
 from tosaic.lowering.partition import Partition, Piece, Refusal, called
 from tosaic.lowering.target import Compiled, Estimate
 from tosaic.pipeline.accuracy import OutputAccuracy, listed
 from tosaic.pipeline.checked import checked
 from tosaic.pipeline.goals import Precision
-from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.pipeline.macs import macs
 from tosaic.runtime.printed import Printed, grid, plain
 from tosaic.runtime.timing import Timing

@@ -230,7 +230,7 @@ def _thinned(b: Lowering, x: Value, c: Convolution) -> Value:
     """A shorter stride that divides it, and then every n-th result."""
     shorter = tuple(next(t for t in (3, 2, 1) if s % t == 0) for s in c.stride)
     if shorter == c.stride:
-        raise Unsupported("the stride is as short as it gets")
+        raise Unsupported("no shorter stride divides the stride")
     counts = c.counts(x)
     y = convolved(b, x, replace(c, stride=shorter))
     for axis, (count, long, short) in enumerate(zip(counts, c.stride, shorter), 1):
@@ -249,7 +249,7 @@ def _parted(b: Lowering, x: Value, c: Convolution) -> Value:
     reach = (width - 1) * right + 1
     height = min(c.spatial[0], (min(most_rows, most // reach) - 1) // down + 1)
     if (height, width) == c.spatial:
-        raise Unsupported("the kernel is as small as it gets")
+        raise Unsupported("the kernel fits and needs no smaller parts")
     total: Value | None = None
     for top in range(0, c.spatial[0], height):
         for left in range(0, c.spatial[1], width):

@@ -51,7 +51,7 @@ def alike(b: Lowering, *indices: Value) -> list[Value]:
 
 def times_number(b: Lowering, x: Value, factor: int) -> Value:
     if x.dtype is d.F32 and factor >= 1 << 24:
-        raise Unsupported("indices of so many elements need the INT profile")
+        raise Unsupported("indices into this many elements need the INT profile")
     return x if factor == 1 else b.mul(x, b.number(factor, x))
 
 

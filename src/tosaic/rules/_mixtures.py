@@ -133,7 +133,7 @@ def _added(
 def crossed(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
     """One axis after the other as channels of a 1×1 convolution; the sums between fit int16."""
     if x.dtype is not d.I8 or max(height.unit, width.unit) > _LARGEST:
-        raise Unsupported("an interpolation with weights that int8 does not hold")
+        raise Unsupported("the weights of this interpolation do not fit int8")
     quant = x.quant
     assert quant is not None
     y = b.permute(x, (0, 1, 3, 2))

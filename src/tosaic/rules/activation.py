@@ -139,7 +139,7 @@ def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
     assert quant is not None
     axis = 1 if len(slopes) > 1 else x.type.rank - 1 if quant.axis is None else quant.axis
     if quant.axis not in (None, axis) or x.type.rank <= axis:
-        raise Unsupported("slopes and scales along different axes")
+        raise Unsupported("its slopes and its scales are by different axes")
     last, scales = b.axis_last(x, axis), np.broadcast_to(quant.scale, x.shape[axis])
     scale = float(scales.max()) * 2 * max(float(np.abs(slopes).max()), 1.0)
     sizes = np.maximum(np.abs(slopes), 2.0**-40) * scales / scale

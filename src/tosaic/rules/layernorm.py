@@ -26,7 +26,7 @@ def _over_last(
 ) -> Value:  # fmt: skip
     count = math.prod(shape)
     if tuple(shape) != x.shape[x.type.rank - len(shape) :]:
-        raise Unsupported(f"a norm over {tuple(shape)} of a tensor of {x.shape}")
+        raise Unsupported(f"normalized_shape is {tuple(shape)}, and the tensor is {x.shape}")
     rows = rows_of(b, x, count)
     affine = Affine(weight, bias, (1, 1, *rows.shape), 3)
     return b.reshape(normalised(b, rows, eps, affine, centred), x.shape)

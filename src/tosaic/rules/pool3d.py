@@ -23,7 +23,7 @@ _FINE = 8  # bits that means of integers have more than the values
 
 def _batched(b: Lowering, x: Value) -> Value:
     if x.type.rank not in (4, 5):
-        raise Unsupported(f"rank {x.type.rank} with 3 axes to move over")
+        raise Unsupported(f"the windows move over 3 axes, and the tensor has rank {x.type.rank}")
     return x if x.type.rank == 5 else b.reshape(x, (1, *x.shape))
 
 

@@ -148,7 +148,7 @@ def _whole(b: Lowering, parts: Sequence[Value], axis: int) -> Value:
     wide = [b.widened(p) for p in parts]
     finest = min(scale_of(p) for p in wide)
     if max(scale_of(p) for p in wide) > finest * 2**12:
-        raise Unsupported("the parts of diff are quantized too differently")
+        raise Unsupported("the scales of diff's operands are too far apart")
     same = [b.with_quant(b.rescale(p, [scale_of(p) / finest * 16], 0, d.I32), Quant(finest / 16))
             for p in wide]  # fmt: skip
     return joined(b, same, axis)

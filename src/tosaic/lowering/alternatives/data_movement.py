@@ -39,7 +39,7 @@ def first(b: Lowering, *forms: Callable[[], Value]) -> Value:
 
 def _one_scale(x: Value) -> Quant | None:
     if x.quant is not None and x.quant.axis is not None:
-        raise Unsupported("values with a scale for each channel are not moved")
+        raise Unsupported("a quantized value with a scale for each channel cannot be moved")
     return x.quant
 
 
@@ -74,7 +74,7 @@ def joined(b: Lowering, values: Sequence[Value], axis: int) -> Value:
     if len(values) == 1:
         return values[0]
     if any(v.quant != values[0].quant for v in values):
-        raise Unsupported("values of different scales are not joined")
+        raise Unsupported("values of different scales cannot be concatenated")
     if len(values) > most:
         values = [joined(b, values[i : i + most], axis) for i in range(0, len(values), most)]
         return joined(b, values, axis)

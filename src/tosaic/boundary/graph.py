@@ -1,4 +1,4 @@
-"""Permutes axes of graph inputs and outputs with TRANSPOSE, and converts uint8 with RESCALE.
+"""Inputs and outputs of a TOSA graph: unread ones go, axes lie as in PyTorch, uint8 is a RESCALE.
 
 Within a graph there is int8 alone. A byte of 0 to 255 is stored as int8, and the RESCALE that
 reads or makes it has the flag that says so; its zero points differ by 128.
@@ -7,15 +7,73 @@ reads or makes it has the flag that says so; its zero points differ by 128.
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import Protocol
 
-from tosaic.ir.build import Builder
+from torch import fx
+
+from tosaic.boundary.memory_order import Order, order_of
+from tosaic.boundary.qparams import is_unsigned
+from tosaic.ir.build import Builder, Constraint
 from tosaic.ir.graph import Graph, Op, Quant, Unsigned, Value
 from tosaic.rewrite.layout import inverse
 from tosaic.spec import OPS
 from tosaic.spec.dtypes import I8, I16, TensorType
+from tosaic.spec.env import Env
 
 _HALF = 128
 _NARROW = (I8, I16)
+
+
+class Ends(Protocol):
+    """A graph, the nodes that it takes and gives, and how these lie in memory."""
+
+    graph: Graph | None
+    inputs: list[fx.Node]
+    outputs: list[fx.Node]
+    input_orders: list[Order]
+    output_orders: list[Order]
+
+
+def lay_out(piece: Ends) -> None:
+    """Turn the inputs and outputs of a graph whose tensors lie channels-last in PyTorch."""
+    if piece.graph is None:
+        return
+    piece.input_orders = [order_of(n) for n in piece.inputs]
+    piece.output_orders = [order_of(n) for n in piece.outputs]
+    for index, order in enumerate(piece.input_orders):
+        if order is not None:
+            turn_input(piece.graph, index, order)
+    for index, order in enumerate(piece.output_orders):
+        if order is not None:
+            turn_output(piece.graph, index, order)
+
+
+def take_unsigned(piece: Ends, env: Env, constraints: Sequence[Constraint]) -> None:
+    """Make uint8 of the inputs and outputs that are uint8 in PyTorch; within, all stays int8."""
+    if piece.graph is None:
+        return
+    b = Builder(env, piece.graph, constraints)
+    for index, node in enumerate(piece.inputs):
+        if is_unsigned(node):
+            unsigned_input(b, index)
+    for index, node in enumerate(piece.outputs):
+        if is_unsigned(node):
+            unsigned_output(b, index)
+
+
+def drop_unread(piece: Ends) -> None:
+    """Forget inputs that nothing in a graph reads, such as operands of which only the shape counts.
+
+    A device's compiler may leave them out of its program, so the graph must not have them either.
+    """
+    graph = piece.graph
+    if graph is None:
+        return
+    read = {value for op in graph.walk() for value in op.ins}.union(graph.outputs)
+    kept = [index for index, value in enumerate(graph.inputs) if value in read]
+    graph.inputs = [graph.inputs[index] for index in kept]
+    piece.inputs = [piece.inputs[index] for index in kept]
+    piece.input_orders = [piece.input_orders[index] for index in kept]
 
 
 def unsigned_input(b: Builder, index: int) -> None:
