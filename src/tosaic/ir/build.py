@@ -14,7 +14,9 @@ from tosaic.ir.graph import Array, Const, Graph, Loc, Op, Quant, Value
 from tosaic.ir.traits import PLAIN, Traits
 from tosaic.spec import OPS
 from tosaic.spec.check import resolve
-from tosaic.spec.dtypes import ALL, BF16, F16, SHAPE, DType, TensorType, dtype
+from tosaic.spec.dtypes import (
+    ALL, BF16, F16, I8, I16, I32, I48, SHAPE, DType, TensorType, dtype,
+)  # fmt: skip
 from tosaic.spec.env import Env
 from tosaic.spec.ops_shape import evaluate
 from tosaic.spec.table import OpDef
@@ -129,6 +131,31 @@ class Builder:
         """Emit an operator: its result. FFT2D and control flow have several, in a tuple."""
         made = self.results(name, *ins, **more)
         return made[0] if len(made) == 1 else made  # type: ignore[return-value]
+
+    def layer(
+        self, name: str, x: Value, weights: Value | Array, input_zp: Value | int = 0,
+        bias: Value | None = None, acc: DType = I32,
+    ) -> Value:  # fmt: skip
+        """A convolution with a stride of 1, without padding or dilation: the sums of products."""
+        weights = weights if isinstance(weights, Value) else self.const(weights, I8)
+        zero = input_zp if isinstance(input_zp, Value) else self.const([input_zp], x.dtype)
+        bias = self.const([0], acc) if bias is None else bias
+        return self.op(
+            name, x, weights, bias, zero, self.const([0], I8), pad=(0,) * 4, stride=(1, 1),
+            dilation=(1, 1), acc_type=acc,
+        )  # fmt: skip
+
+    def levels(
+        self, x: Value, out: DType = I32, given: int = 0, zero: int = 0, **flags: bool
+    ) -> Value:
+        """x − given + zero in another type, whatever it means; what does not fit saturates."""
+        wide = x.dtype is not I48  # of which a multiplier has 16 bits
+        bits, kind = (30, I32) if wide else (14, I16)
+        return self.RESCALE(
+            x, self.const([1 << bits], kind), self.const([bits], I8), self.const([given], x.dtype),
+            self.const([zero], out), scale32=wide, rounding_mode="SINGLE_ROUND",
+            per_channel=False, out=out, **flags,
+        )  # fmt: skip
 
     def results(
         self,

@@ -130,8 +130,8 @@ class Lowering(Builder):
         if quant is not None and quant.axis is not None:
             quant = Quant(quant.scale, quant.zero_point, perms.index(quant.axis))
         if x.is_const:
-            turned = tuple(x.shape[p] for p in perms)
-            return self.remade(x, lambda a: a.transpose(perms), turned, quant=quant)
+            permuted = tuple(x.shape[p] for p in perms)
+            return self.remade(x, lambda a: a.transpose(perms), permuted, quant=quant)
         return self.with_quant(self.TRANSPOSE(x, perms=perms), quant)
 
     def axis_last(self, x: Value, axis: int) -> Value:
@@ -211,14 +211,6 @@ class Lowering(Builder):
         ends = [self.const(end, d.I32) for end in (-limits, limits)]
         kept = self.MINIMUM(self.MAXIMUM(x, ends[0]), ends[1])
         return self.rescale(self.with_quant(kept, x.quant), factor, zero_point, out)
-
-    def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
-        """x − given + zero in another type, whatever it means; what does not fit saturates."""
-        return self.RESCALE(
-            x, self.const([1 << 30], d.I32), self.const([30], d.I8), self.const([given], x.dtype),
-            self.const([zero], out), scale32=True, rounding_mode="SINGLE_ROUND",
-            per_channel=False, out=out,
-        )  # fmt: skip
 
     @contextmanager
     def wanting(self, wanted: tuple[Quant, d.DType] | None) -> Iterator[None]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tosaic.errors import Unsupported
+from tosaic.passes.decompositions_weights import conv_transpose
 
 _MOST_ROWS = 64  # of which all pairs are taken one row at a time
 _FEW_ROWS = 4
@@ -123,11 +125,11 @@ def _batch_norm(
     """By the numbers of the batch itself, of which each channel is one long row."""
     if running_mean is not None:
         raise Unsupported("its batch norm uses running statistics")
-    turned = input.transpose(0, 1)
-    rows = turned.reshape(1, turned.shape[0], -1)
+    transposed = input.transpose(0, 1)
+    rows = transposed.reshape(1, transposed.shape[0], -1)
     return (
         F.instance_norm(rows, None, None, weight, bias, eps=eps)
-        .reshape(turned.shape)
+        .reshape(transposed.shape)
         .transpose(0, 1)
     )
 
@@ -259,33 +261,6 @@ def _reduced(terms: Tensor, reduction: int) -> Tensor:
     return terms if reduction == 0 else terms.mean() if reduction == 1 else terms.sum()
 
 
-def _conv_transpose3d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sequence[int] = (1, 1, 1),
-    padding: Sequence[int] = (0, 0, 0), output_padding: Sequence[int] = (0, 0, 0),
-    groups: int = 1, dilation: Sequence[int] = (1, 1, 1),
-) -> Tensor:  # fmt: skip
-    """A convolution with the weights turned round, of the input with zeros between its elements."""
-    stride, padding, output_padding, dilation = (
-        list(n) * 3 if len(n) == 1 else list(n) for n in (stride, padding, output_padding, dilation)
-    )
-    if input.dim() != 5:
-        raise Unsupported("a transposed convolution needs a batch axis")
-    x, around = input, list[int]()
-    for i in reversed(range(3)):
-        reach = dilation[i] * (weight.shape[2 + i] - 1) - padding[i]
-        around += [reach, reach + output_padding[i]]
-        if stride[i] > 1:
-            shape = list(x.shape)
-            shape[2 + i] *= stride[i]
-            apart = F.pad(x.unsqueeze(3 + i), [0, 0] * (2 - i) + [0, stride[i] - 1])
-            x = apart.reshape(shape).narrow(2 + i, 0, shape[2 + i] - stride[i] + 1)
-    turned = weight.flip([2, 3, 4])
-    size = list(turned.shape)
-    parts = turned.reshape([groups, size[0] // groups, *size[1:]]).transpose(1, 2)
-    made = parts.reshape([groups * size[1], size[0] // groups, *size[2:]])
-    return F.conv3d(F.pad(x, around), made, bias, dilation=dilation, groups=groups)
-
-
 def _mixed(
     x: Tensor, rows: Sequence[Sequence[float]], columns: Sequence[Sequence[float]]
 ) -> Tensor:
@@ -362,7 +337,7 @@ WRITTEN: dict[str, Callable[..., Tensor]] = {
     "aten.scatter.reduce": _scatter_added, "aten.histc.default": _histc,
     "aten.quantile.scalar": _quantile, "aten.nll_loss_nd.default": _nll_loss,
     "aten.cross_entropy_loss.default": _cross_entropy,
-    "aten.conv_transpose3d.input": _conv_transpose3d,
+    "aten.conv_transpose3d.input": partial(conv_transpose, 3),
     "aten._upsample_bilinear2d_aa.vec": _antialiased(1.0, _triangle),
     "aten._upsample_bicubic2d_aa.vec": _antialiased(2.0, _cubic),
     "aten.adaptive_avg_pool2d.default": _adaptive_avg_pool2d,
