@@ -15,7 +15,17 @@ from tosaic.ir.traits import PLAIN, Traits
 from tosaic.spec import OPS
 from tosaic.spec.check import resolve
 from tosaic.spec.dtypes import (
-    ALL, BF16, F16, I8, I16, I32, I48, SHAPE, DType, TensorType, dtype,
+    ALL,
+    BF16,
+    F16,
+    I8,
+    I16,
+    I32,
+    I48,
+    SHAPE,
+    DType,
+    TensorType,
+    dtype,
 )  # fmt: skip
 from tosaic.spec.env import Env
 from tosaic.spec.ops_shape import evaluate
