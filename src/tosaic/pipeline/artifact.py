@@ -18,6 +18,7 @@ from tosaic.boundary.arguments import (
     given_values,
     leaves_of,
 )
+from tosaic.boundary.interface import Boundary, boundary_of
 from tosaic.errors import InvalidInput, Unpredictable
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
@@ -33,7 +34,6 @@ from tosaic.lowering.target import Engine, Target
 from tosaic.pipeline import batches, execution, formats, streaming
 from tosaic.pipeline.accuracy import OutputAccuracy, Reference, accuracy_of, warn_if_low
 from tosaic.pipeline.goals import Precision
-from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
 from tosaic.runtime.timing import Timing, current

@@ -14,6 +14,7 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 from tosaic.boundary.arguments import first_values, given_values
+from tosaic.boundary.graph import take_unsigned
 from tosaic.errors import InvalidInput, kind_of
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
@@ -22,7 +23,6 @@ from tosaic.front.hints import CALL
 from tosaic.front.precision import CHOICE
 from tosaic.front.program import Program, program_of
 from tosaic.ir.graph import Quant
-from tosaic.lowering.graph_boundary import take_unsigned
 from tosaic.lowering.sides import partition
 from tosaic.lowering.walk import parameters
 from tosaic.passes.importer import import_model
@@ -152,7 +152,7 @@ def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = Fa
     target = target_of(artifact.target)
     found = partition(artifact.program, target, expose=True)
     for piece in found.walk():
-        take_unsigned(piece, target)
+        take_unsigned(piece, target.env, target.constraints)
     exposed = Artifact(artifact.program, found, artifact.target, made_for=target)
     pairs = _pairs(artifact.program, names)
     if not pairs and artifact.program.calls:
