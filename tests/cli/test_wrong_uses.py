@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -142,18 +143,22 @@ def broken() -> Iterator[Tensor]:
 
 
 @pytest.mark.filterwarnings("ignore")
-@pytest.mark.parametrize("way", ["calibrate", "compile", "auto", "tune", "compare"])
-def test_data_that_fails_is_told_with_its_number(way: str) -> None:
-    net, x = nn.Linear(4, 4), (torch.rand(1, 4),)
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda net, x: tosaic.compile(net, x, calibration=broken()),
+        lambda net, x: tosaic.calibrate(net, x, calibration=broken()),
+        lambda net, x: tosaic.compile(
+            net, x, target="ethos-u55-128", scheme="auto", calibration=broken()
+        ),
+        lambda net, x: tosaic.tune(net, x, target="TOSA-1.0+INT", calibration=broken(), jobs=1),
+        lambda net, x: tosaic.compare(net, tosaic.compile(net, x), broken()),
+    ],
+    ids=["compile", "calibrate", "auto", "tune", "compare"],
+)
+def test_data_that_fails_is_told_with_its_number(use: Callable[..., Any]) -> None:
     with pytest.raises(InvalidInput, match="input 2 cannot be read: OSError: the disk is gone"):
-        if way == "compare":
-            tosaic.compare(net, tosaic.compile(net, x), broken())
-        elif way == "auto":
-            tosaic.compile(net, x, target="ethos-u55-128", scheme="auto", calibration=broken())
-        elif way == "tune":
-            tosaic.tune(net, x, target="TOSA-1.0+INT", calibration=broken(), jobs=1)
-        else:
-            getattr(tosaic, way)(net, x, calibration=broken())
+        use(nn.Linear(4, 4), (torch.rand(1, 4),))
 
 
 def test_what_is_misspelt_or_out_of_order_is_recognized() -> None:
