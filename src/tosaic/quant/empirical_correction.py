@@ -1,7 +1,7 @@
 """Empirical bias correction: biases make up for the mean error of everything before a layer.
 
 Where the channels of a tensor have uneven ranges, those far smaller than the largest round to few
-of its steps, and are off by the same for all inputs. A few calibration inputs go through the float
+of its steps, and are off by the same for all inputs. Some calibration inputs go through the float
 program and through the rounded one, operator by operator; behind each layer the mean difference of
 each channel is added to its bias, before the next layer is looked at. As in Nagel and others,
 "Data-Free Quantization Through Weight Equalization and Bias Correction", 2019, arXiv:1906.04721.
@@ -29,7 +29,7 @@ from tosaic.quant.weights import BiasObserver, WeightObserver
 _Values = dict[fx.Node, Any]
 _FEWEST = 2  # to tell an error that all inputs have from one of each
 _INTEGERS = 1 << 16  # of a range whose steps count
-_CAUTION = 2.0  # times the power that a mean owes to chance is left out
+_CAUTION = 4.0  # times the power that a mean owes to chance is left out
 _DIGITS = 64  # of a mantissa: float arithmetic differs in the last ones between processors
 
 

@@ -19,7 +19,7 @@ from tosaic.runtime.warn import warn
 # How many times as large an example may be as the calibration data, or the other way round. Noise
 # as an example beside pictures from 0 to 1 is usual; bytes beside normalised ones are a mistake.
 _APART = 8.0
-_KEPT = 8  # inputs at most
+_KEPT = 16  # inputs at most
 _HELD = 1 << 23  # elements of one value, of all inputs together
 _MANY = 5000  # inputs, which no calibration needs
 
@@ -171,7 +171,7 @@ def batch_size(leaves: Iterable[Any]) -> int:
 
 
 class KeptInputs:
-    """The first calibration inputs, as many as a program runs with side by side."""
+    """Some calibration inputs from all of the data, as many as a program runs with side by side."""
 
     def __init__(self, prepared: fx.GraphModule) -> None:
         values = (n.meta.get("val") for n in prepared.graph.nodes)
@@ -181,13 +181,20 @@ class KeptInputs:
         if any(map(torchapi.is_region_call, prepared.graph.nodes)):
             self.most = 0  # observers inside of loops would see their data again
         self.inputs: list[Sequence[Any]] = []
-        self.rows = 0
+        self._count, self._step = 0, 1
+
+    @property
+    def rows(self) -> int:
+        """How many inputs they are; a batch counts as its rows."""
+        return sum(map(batch_size, self.inputs))
 
     def keep(self, leaves: Sequence[Any]) -> None:
-        """Keep an input if there is room; batches count as their rows."""
-        if self.rows < self.most:
+        """Take an input into account: one of each so many is kept, and more apart the more come."""
+        if self._count % self._step == 0 and self.most:
             self.inputs.append(leaves)
-            self.rows += batch_size(leaves)
+            while len(self.inputs) > 1 and self.rows > self.most:
+                self.inputs, self._step = self.inputs[::2], 2 * self._step
+        self._count += 1
 
 
 class InputWatch:
