@@ -309,11 +309,11 @@ def _rate(rate: float) -> str:
 
 def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     share = told.transposes / max(told.cycles, 1)
-    turned = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
+    transposed = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
     memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
     parts = ", ".join(f"{name} {size:,}" for name, size in told.flash_parts.items())
     clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
-    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{turned}; "
+    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{transposed}; "
     yield (
         f"Graph {number} on {place}, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
         f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "
