@@ -14,7 +14,19 @@ from tosaic.ir.graph import Array, Const, Graph, Loc, Op, Quant, Value
 from tosaic.ir.traits import PLAIN, Traits
 from tosaic.spec import OPS
 from tosaic.spec.check import resolve
-from tosaic.spec.dtypes import ALL, I8, I16, I32, I48, SHAPE, DType, TensorType, dtype
+from tosaic.spec.dtypes import (
+    ALL,
+    BF16,
+    F16,
+    I8,
+    I16,
+    I32,
+    I48,
+    SHAPE,
+    DType,
+    TensorType,
+    dtype,
+)  # fmt: skip
 from tosaic.spec.env import Env
 from tosaic.spec.ops_shape import evaluate
 from tosaic.spec.table import OpDef
@@ -26,6 +38,7 @@ _BY_ARRAY = {
     np.dtype(d.array): d for d in reversed(ALL) if d.name not in ("i4", "i48", "shape")
     and d.kind in ("int", "float", "bool")
 }  # fmt: skip
+_FEW = 1 << 16  # numbers of a constant that are kept in fp32, too
 
 
 class Trial:
@@ -84,7 +97,8 @@ class Builder:
             return Value(TensorType(kind, tuple(shape)), name, lazy, quant, self.loc)
         array = as_array(data, kind)
         kind = kind or _BY_ARRAY[array.dtype]
-        return Value(TensorType(kind, array.shape), name, Const(array), quant, self.loc)
+        const = Const(array, _exact(data, array) if kind in (BF16, F16) else None)
+        return Value(TensorType(kind, array.shape), name, const, quant, self.loc)
 
     def remade(
         self, value: Value, make: Callable[[Array], Array], shape: Sequence[int] | None = None,
@@ -94,7 +108,10 @@ class Builder:
         source = value.const
         assert source is not None
         shape = value.shape if shape is None else shape
-        return self.const(lambda: make(source.array), kind or value.dtype, quant=quant, shape=shape)
+        made = self.const(lambda: make(source.array), kind or value.dtype, quant=quant, shape=shape)
+        if source.exact is not None and made.const is not None:
+            made.const.exact = _exact(make(source.exact), made.const.array)
+        return made
 
     def shape(self, sizes: Sequence[int], name: str = "") -> Value:
         """A constant shape."""
@@ -270,6 +287,17 @@ def as_array(data: Any, kind: DType | None) -> Array:
     if kind.is_int and source.dtype.kind == "f":
         return as_array(_whole(source, kind), kind)
     return np.ascontiguousarray(source, dtype=kind.array).reshape(source.shape)
+
+
+def _exact(data: Any, array: Array) -> Array | None:
+    """Numbers in fp32 that an array of 16-bit floats has rounded; None where it has them all."""
+    numbers = np.asarray(data)
+    if numbers.dtype == array.dtype or numbers.size > _FEW or numbers.dtype.kind != "f":
+        return None
+    with np.errstate(over="ignore"):
+        exact = numbers.astype(np.float32)
+        is_rounded = np.array_equal(exact.astype(array.dtype), array) and (exact != array).any()
+    return exact if is_rounded and np.isfinite(array.astype(np.float32)).all() else None
 
 
 def _whole(source: Array, kind: DType) -> Array:

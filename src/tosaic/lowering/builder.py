@@ -46,9 +46,7 @@ class Lowering(Builder):
     """A Builder with the vocabulary of the rules."""
 
     wanted: tuple[Quant, d.DType] | None = None
-    items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType(
-        {}
-    )  # the same for several results
+    items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType({})  # for several results
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -85,7 +83,8 @@ class Lowering(Builder):
         kind = like.dtype
         if kind.is_int and not kind.range[0] <= value <= kind.range[1]:
             raise Unsupported(f"{value} is beyond the numbers of {kind.name}")
-        return self.const(np.full((1,) * like.type.rank, value, dtype=like.dtype.array), like.dtype)
+        held = np.float64 if kind.is_float else kind.array
+        return self.const(np.full((1,) * like.type.rank, value, held), kind)
 
     def quantized_number(self, value: float, quant: Quant, kind: d.DType, rank: int) -> Value:
         """A constant of one element, rounded to the nearest of some parameters; saturates.
