@@ -90,10 +90,10 @@ def _by_digits(a: Digits, b: Digits, bound: int) -> Tensor:
 
 
 def _dense(x: Tensor) -> Tensor:
-    """The same with the strides of its shape: PyTorch calls any stride along one element contiguous.
+    """The same with the strides of its shape: of one element PyTorch allows any stride.
 
-    oneDNN takes a stride of less than a row's length for a mistake, and then _int_mm of PyTorch 2.13
-    gives what its result held before (pytorch/pytorch#195066).
+    oneDNN takes one below a row's length for a mistake, and then _int_mm of PyTorch 2.13 leaves its
+    result as it was (pytorch/pytorch#195066).
     """
     return x.contiguous().view(-1).view(x.shape)
 
