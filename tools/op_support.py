@@ -21,19 +21,14 @@ DATA = Path(op_support_answers.__file__).with_name(op_support_answers.FILE)
 
 # What a user may look for here and not find.
 ABSENT = {
-    "`aten.linalg_*` and roots of complex values": "TOSA has no complex numbers; Fourier "
-    "transforms, products and quotients of them become real calls, and lower.",
+    "`aten.linalg_*` beyond norms and products, `aten.special_bessel_*`": "There is no rule.",
+    "roots and powers of complex values": "TOSA has no complex numbers; Fourier transforms, "
+    "products and quotients of them become calls on real and imaginary parts, which lower.",
     "`aten.nonzero`, `aten.masked_select`, `aten.unique*`, `x[mask]`": "The size of the result "
-    "depends on the data, and sizes are fixed; `where` keeps the size.",
-    "`aten.sym_size.int` and dynamic shapes": "Sizes are fixed: compile for those of the example.",
-    "`aten.as_strided*` other than of all elements in order": "It reads memory, not a tensor; "
-    "slices, views and `unfold` say the same and lower.",
-    "`aten.linalg_*` beyond norms and products, `aten.special_*`": "There is no rule.",
+    "depends on the data, and TOSA has no such sizes; `where` keeps the size.",
     "`aten.bernoulli*`, `aten.rand*`, dropout in training": "TOSA has no random numbers.",
     "indices of `max_pool*` and `cummax`, second results of `embedding_bag`": "They have no form "
-    "in TOSA; the first results lower, alone.",
-    "microscaled (MX) convolutions and products": "They are in the 1.1 draft's table and files, "
-    "and lower from no PyTorch operator yet.",
+    "in TOSA; the first results lower if nothing reads the second.",
 }
 
 

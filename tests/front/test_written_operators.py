@@ -14,6 +14,8 @@ from judges.programs import Function, agrees_with_reference, compiled
 
 WEIGHT = torch.randn(3, 8, 8, generator=torch.Generator().manual_seed(5))
 VOLUME = torch.randn(4, 2, 3, 3, 2, generator=torch.Generator().manual_seed(6))
+PLANE = torch.randn(3, 2, 3, 3, generator=torch.Generator().manual_seed(7))
+SPREAD = torch.tensor([0.5, 1.0, 2.0])
 PLACES = torch.tensor([0, 2, 1, 1, 0, 2, 2, 0]).expand(4, 8)
 LIMITS = torch.tensor([-1.0, 0.0, 0.5, 1.0])
 ROWS = LIMITS.expand(4, 4).contiguous()
@@ -73,6 +75,25 @@ REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
     "a pool of uneven windows": (lambda x: F.adaptive_avg_pool2d(x, (20, 9)), ((1, 2, 7, 5),)),
     "transposed convolution over three axes": (lambda x: F.conv_transpose3d(
         x, VOLUME, torch.ones(4), 2, 1, 1, groups=2), ((1, 4, 2, 3, 3),)),
+    "convolution with computed weights": (lambda x, w, b: F.conv2d(
+        x, w, b, (2, 1), (0, 2), (1, 2), groups=2), ((2, 4, 7, 6), (6, 2, 3, 2), (6,))),
+    "convolution with computed weights, padded alike": (lambda x, w: F.conv2d(
+        x, w, padding="same"), ((1, 2, 5, 6), (3, 2, 2, 3))),
+    "convolution with a computed bias": (lambda x, b: F.conv2d(
+        x, PLANE, b), ((1, 2, 5, 6), (3,))),
+    "correlation by channel": (lambda x, z: F.conv2d(
+        x, z.reshape(3, 1, 3, 2), groups=3), ((1, 3, 6, 6), (1, 3, 3, 2))),
+    "convolution without a batch": (F.conv1d, ((2, 9), (3, 2, 3))),
+    "convolution over volumes with computed weights": (lambda x, w: F.conv3d(
+        x, w, stride=2), ((1, 2, 4, 5, 4), (3, 2, 2, 2, 2))),
+    "transposed convolution with computed weights": (lambda x, w, b: F.conv_transpose2d(
+        x, w, b, 2, 1, 1, 2), ((1, 4, 4, 3), (4, 2, 3, 3), (4,))),
+    "transposed convolution of rows with computed weights": (lambda x, w: F.conv_transpose1d(
+        x, w, stride=3), ((2, 2, 5), (2, 3, 4))),
+    "layer norm with a computed weight": (lambda x, w, b: F.layer_norm(
+        x, (8,), w, b), ((4, 8), (8,), (8,))),
+    "batch norm with a computed weight": (lambda x, w: F.batch_norm(
+        x, SPREAD - 1, SPREAD, w), ((2, 3, 4, 4), (3,))),
 }  # fmt: skip
 WHOLE: dict[str, Callable[[Tensor], Tensor]] = {
     "bucketize": lambda x: torch.bucketize(x, LIMITS),

@@ -11,11 +11,10 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.ports import QParams, input_qparams
+from tosaic.boundary.qparams import QParams, input_qparams
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.program import Program
-from tosaic.ir.graph import Quant
 
 INT32 = torch.iinfo(torch.int32)
 
@@ -112,7 +111,7 @@ def _names(program: Program) -> list[str]:
 
 
 def _checked(
-    number: int, node: fx.Node, value: Any, meaning: QParams | None, is_free: bool = False
+    number: int, node: fx.Node, value: Any, qparams: QParams | None, is_free: bool = False
 ) -> Given:
     example = node.meta.get("val")
     if not isinstance(example, Tensor):
@@ -122,7 +121,7 @@ def _checked(
                 f"program, so it cannot be {value!r}: compile again for that value"
             )
         return Given(value)
-    wanted = _described(example) + (" or the floats it stands for" if meaning else "")
+    wanted = _described(example) + (" or the floats it stands for" if qparams else "")
     if isinstance(value, np.ndarray):
         value = torch.as_tensor(value)
     if not isinstance(value, Tensor):
@@ -132,9 +131,9 @@ def _checked(
         layout = str(value.layout).removeprefix("torch.")
         kind = "meta" if value.is_meta else "nested" if value.is_nested else layout
         raise InvalidInput(f"input {number} ({node.name}) must be a dense tensor, not a {kind} one")
-    was_real = meaning is not None and value.dtype.is_floating_point
-    if meaning is not None and was_real:
-        value = meaning.quantize(value)
+    was_real = qparams is not None and value.dtype.is_floating_point
+    if qparams is not None and was_real:
+        value = qparams.quantize(value)
     fits = is_free or torchapi.known_shape(value) == torchapi.known_shape(example)
     if value.dtype is not example.dtype or not fits:
         raise InvalidInput(
@@ -161,14 +160,3 @@ def narrowed(name: str, value: Any) -> Tensor:
             f"{name} holds {worst}, which does not fit the 32 bits of TOSA's integers"
         )
     return tensor.to(torch.int32)
-
-
-def real_numbers(integers: Tensor, meaning: Quant) -> Tensor:
-    """What quantized values stand for, for PyTorch to go on with."""
-    scale = torch.tensor(meaning.scale, dtype=torch.float64)
-    zero = torch.tensor(meaning.zero_point, dtype=torch.float64)
-    if meaning.axis is not None:
-        shape = [1] * integers.dim()
-        shape[meaning.axis] = -1
-        scale, zero = scale.reshape(shape), zero.reshape(shape if zero.dim() else ())
-    return ((integers.double() - zero) * scale).float()

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
+from tosaic.boundary.qparams import QParams, input_qparams, qparams_of
 from tosaic.boundary.types import IO, Leaf, requested
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
@@ -21,86 +22,7 @@ from tosaic.front.calls import DEQUANTIZE, QUANTIZE, label, origin
 from tosaic.front.imported import Imported
 from tosaic.front.program import Program
 
-TYPES = {"uint8": torch.uint8, "int8": torch.int8, "int16": torch.int16}
 _TO_FLOAT = {"aten.to.dtype", "aten._to_copy.default"}
-
-
-def without_nan(real: Tensor) -> Tensor:
-    """Real numbers to be quantized: infinities saturate, and NaN counts as 0, the zero point.
-
-    PT2E's operator converts NaN to an integer, for which C++ and the processors have no rule.
-    """
-    return real.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
-
-
-@dataclass(frozen=True, slots=True)
-class QParams:
-    """What the integers of a tensor stand for, as a call that quantizes says it."""
-
-    scale: float
-    zero_point: int
-    low: int
-    high: int
-    dtype: torch.dtype
-
-    @property
-    def ends(self) -> tuple[float, float]:
-        """The least and the largest real number."""
-        low, high = (self.scale * (end - self.zero_point) for end in (self.low, self.high))
-        return low, high
-
-    def quantize(self, real: Tensor) -> Tensor:
-        """Integers for real numbers, as PT2E's own operator makes them; NaN is the zero point."""
-        levels = torch.round(without_nan(real.float()) * (1.0 / self.scale)) + self.zero_point
-        return levels.clamp(self.low, self.high).to(self.dtype)
-
-    def dequantize(self, integers: Tensor) -> Tensor:
-        """The real numbers that integers stand for."""
-        return (integers.to(torch.float32) - self.zero_point) * self.scale
-
-    def means(self, other: QParams) -> bool:
-        """Whether each has the same number for each of as many steps, be it int8 or uint8."""
-        ours, theirs = (m.zero_point - torch.iinfo(m.dtype).min for m in (self, other))
-        same = ours == theirs and self.high - self.low == other.high - other.low
-        return same and self.scale == other.scale
-
-    def become(self, io: IO) -> QParams:
-        """The same numbers in a type, as exactly as it can have all of them."""
-        dtype = TYPES[io.dtype]
-        limits, sixteen = torch.iinfo(dtype), dtype is torch.int16
-        low = -limits.max if sixteen else limits.min
-        if io.scale is not None:
-            return QParams(io.scale, io.zero_point or 0, limits.min, limits.max, dtype)
-        scale, zero = self.scale, self.zero_point
-        if dtype is self.dtype:
-            return self
-        if sixteen:  # 128 steps for each of the 256, whatever their zero point is
-            return QParams(scale / 128, 0, low, limits.max, dtype)
-        if self.dtype is torch.int16:
-            middle = limits.max - 127
-            return QParams(scale * 32767 / 127, middle, limits.min, limits.max, dtype)
-        shift = limits.min - torch.iinfo(self.dtype).min
-        return QParams(scale, zero + shift, self.low + shift, self.high + shift, dtype)
-
-
-def qparams_of(call: fx.Node) -> QParams | None:
-    """What a call quantizes to or dequantizes from; None if it does neither, or by channel."""
-    bound = torchapi.bound_arguments(call)
-    if torchapi.target_name(call) not in (QUANTIZE, *DEQUANTIZE) or "quant_min" not in bound:
-        return None
-    numbers = [bound[name] for name in ("scale", "zero_point", "quant_min", "quant_max")]
-    if not all(isinstance(number, (int, float)) for number in numbers):
-        return None
-    scale, zero, low, high = numbers
-    return QParams(float(scale), int(zero), int(low), int(high), bound["dtype"])
-
-
-def input_qparams(program: Program, node: fx.Node) -> QParams | None:
-    """What an input's integers stand for, if all that read it agree on that."""
-    example, found = node.meta.get("val"), set[QParams | None]()
-    for user in program.users.get(node, ()):
-        found.add(qparams_of(user) if torchapi.target_name(user) in DEQUANTIZE else None)
-    return found.pop() if len(found) == 1 and isinstance(example, Tensor) else None
 
 
 def qparams_at(program: Program, node: Any) -> QParams | None:
@@ -191,9 +113,9 @@ class _Ports:
 
     def _read(self, node: fx.Node, cast: fx.Node) -> None:
         """Bytes as the whole numbers that they are."""
-        meaning = QParams(1.0, 0, 0, 255, torch.uint8)
+        qparams = QParams(1.0, low=0, high=255, dtype=torch.uint8)
         with self.graph.inserting_before(cast):
-            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
+            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, qparams)
         real.meta = dict(cast.meta)
         cast.replace_all_uses_with(real)
         self.outputs = [real if output is cast else output for output in self.outputs]
@@ -204,16 +126,16 @@ class _Ports:
         """Let an input be integers; calls that quantize it to just these fall away."""
         readers = list(node.users)
         found = [m for reader in readers if (m := _quantized(reader)) is not None]
-        meaning = _meant(f"input {label(node)}", found, io)
+        qparams = _qparams_for(f"input {label(node)}", found, io)
         example = node.meta["val"]
         with self.graph.inserting_after(node):
-            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
+            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, qparams)
         real.meta = dict(node.meta)
         node.replace_all_uses_with(real, delete_user_cb=lambda user: user is not real)
-        node.meta = {**node.meta, "val": example.to(meaning.dtype)}
+        node.meta = {**node.meta, "val": example.to(qparams.dtype)}
         self.outputs = [real if output is node else output for output in self.outputs]
         for reader in readers:
-            if _quantized(reader) == meaning:
+            if _quantized(reader) == qparams:
                 reader.replace_all_uses_with(node)
                 self.outputs = [node if output is reader else output for output in self.outputs]
                 self.graph.erase_node(reader)
@@ -222,18 +144,18 @@ class _Ports:
         """An output as integers: those that the program has dequantized last, or new ones."""
         node = _first(self.outputs[index])
         given = _dequantized(node)
-        meaning = _meant(f"output {self.names[index]}", [given] if given else [], io)
-        if given == meaning and isinstance(node.args[0], fx.Node):
+        qparams = _qparams_for(f"output {self.names[index]}", [given] if given else [], io)
+        if given == qparams and isinstance(node.args[0], fx.Node):
             return node.args[0]
         with self.graph.inserting_before(self.end):
-            made = self._call(torch.ops.quantized_decomposed.quantize_per_tensor, node, meaning)
+            made = self._call(torch.ops.quantized_decomposed.quantize_per_tensor, node, qparams)
         example = node.meta.get("val")
         if isinstance(example, Tensor):
-            made.meta["val"] = example.to(meaning.dtype)
+            made.meta["val"] = example.to(qparams.dtype)
         return made
 
-    def _call(self, packet: Any, node: fx.Node, meaning: QParams) -> fx.Node:
-        m = meaning
+    def _call(self, packet: Any, node: fx.Node, qparams: QParams) -> fx.Node:
+        m = qparams
         made = self.graph.call_function(
             packet.default, (node, m.scale, m.zero_point, m.low, m.high, m.dtype)
         )
@@ -296,13 +218,13 @@ def _leaf(name: str, node: Any) -> Leaf:
     return Leaf(name, kind, f"it is {kind} in the model, and only float32 is quantized")
 
 
-def _meant(what: str, found: list[QParams], io: IO) -> QParams:
+def _qparams_for(what: str, found: list[QParams], io: IO) -> QParams:
     """The parameters in the wanted type: as given, or after the widest range there is."""
     if not found and io.scale is None:
         raise InvalidInput(
             f"{what} is not quantized in the program, so {io.dtype} has no scale for it: give one "
             f'as tosaic.IO("{io.dtype}", scale=..., zero_point=...), or "float"'
         )
-    some = found or [QParams(1.0, 0, -128, 127, torch.int8)]
-    widest = max(some, key=lambda meaning: meaning.ends[1] - meaning.ends[0])
+    some = found or [QParams(1.0, low=-128, high=127, dtype=torch.int8)]
+    widest = max(some, key=lambda qparams: qparams.ends[1] - qparams.ends[0])
     return widest.become(io)

@@ -11,13 +11,13 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from tosaic.boundary.memory_order import restored
 from tosaic.errors import ToolFailed, Unsupported
 from tosaic.executorch.api import ETHOSU_BACKEND, TOSA_BACKEND
 from tosaic.files import flatbuffer
 from tosaic.front import torchapi
 from tosaic.ir.graph import Graph, Unsigned, Value
 from tosaic.lowering.builder import TYPES
-from tosaic.lowering.graph_boundary import restored
 from tosaic.lowering.partition import Piece
 from tosaic.sim.ethosu import velabin
 from tosaic.sim.ethosu.share import share

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 
-from tosaic.boundary.ports import without_nan
+from tosaic.boundary.qparams import without_nan
 from tosaic.errors import InvalidInput
 from tosaic.executorch.api import quiet
 from tosaic.executorch.memory import Memory, torch_dtype

@@ -15,6 +15,8 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
+from tosaic.boundary.memory_order import order_of
+from tosaic.boundary.qparams import is_unsigned
 from tosaic.errors import Unsupported
 from tosaic.executorch.delegates import torch_type
 from tosaic.executorch.specs import ArmCompileSpec
@@ -22,10 +24,8 @@ from tosaic.front import torchapi
 from tosaic.front.program import Program, from_exported, program_of
 from tosaic.ir.graph import Graph, Value
 from tosaic.lowering.builder import TYPES
-from tosaic.lowering.graph_boundary import order_of
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.sides import partition
-from tosaic.lowering.walk import is_unsigned
 from tosaic.passes.fold_constants import folded
 from tosaic.passes.importer import import_model
 from tosaic.pipeline.artifact import Artifact

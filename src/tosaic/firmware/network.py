@@ -15,12 +15,12 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
+from tosaic.boundary.memory_order import ordered
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE, label
 from tosaic.front.program import Program
 from tosaic.ir.graph import Graph, Value
-from tosaic.lowering.graph_boundary import ordered
 from tosaic.lowering.partition import Piece
 from tosaic.pipeline import execution
 from tosaic.pipeline.artifact import Artifact
@@ -252,7 +252,7 @@ def _state(
         raise InvalidInput(f"the state '{name}' is of {kind}, and real numbers in PyTorch")
     info = np.iinfo(kind)
     every = torch.from_numpy(np.arange(info.min, info.max + 1).astype(kind))
-    known = {**program.tensors, made: execution.meant(every, after.meanings[at])}
+    known = {**program.tensors, made: execution.dequantized(every, after.output_quants[at])}
     _follow(program, made, end, known)
     table = integers(known[end]).numpy().astype(wanted)
     # A table is indexed by the bytes as unsigned numbers.

@@ -10,6 +10,7 @@ from typing import Any
 import torch
 from torch import fx
 
+from tosaic.boundary.qparams import is_unsigned
 from tosaic.boundary.types import misfit
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
@@ -111,7 +112,7 @@ class Walker:
         if torchapi.overload_of(node) is None:
             raise Unsupported(f"{target or node.target} is no operator of PyTorch")
         if (curve := self.curve(node)) is not None:
-            return self._bent(node, curve)
+            return self._as_table(node, curve)
         arguments = {k: self.argument(v) for k, v in torchapi.bound_arguments(node).items()}
         if target == QUANTIZE:
             if is_unsigned(node):
@@ -146,7 +147,7 @@ class Walker:
             self._curves = curves_of(self.program, _is_stepwise)
         return self._curves.get(node)
 
-    def _bent(self, node: fx.Node, curve: Curve) -> Value | None:
+    def _as_table(self, node: fx.Node, curve: Curve) -> Value | None:
         """A table for the last call; the others give what nothing else reads."""
         reached = [n for n in curve.sources if n in self.values]  # they are one value
         source = self.argument((reached or curve.sources)[0])
@@ -181,13 +182,13 @@ class Walker:
     def _dequantize(self, node: fx.Node, arguments: dict[str, Any]) -> Value:
         """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
-        meaning = constant_parameters(arguments)
+        quant = constant_parameters(arguments)
         if value.is_const and self._is_narrow(node, arguments):
             value = narrowed(self.b, value)
         is_given = value.quant is None and value.producer is None
         if value.is_const or (is_given and self._only_dequantized(node)):
-            value.quant = meaning
-        if value.quant != meaning:
+            value.quant = quant
+        if value.quant != quant:
             raise Unsupported("these integers were not quantized with the scale they are read with")
         return value
 
@@ -339,14 +340,6 @@ def named_output(b: Lowering, value: Any, name: str, taken: set[Value]) -> Value
     taken.add(result)
     result.name = name or result.name
     return result
-
-
-def is_unsigned(node: fx.Node) -> bool:
-    """Whether a node is a tensor of uint8, or quantizes to it or dequantizes from it."""
-    if torchapi.target_name(node) in (QUANTIZE, *DEQUANTIZE):
-        return torchapi.bound_arguments(node).get("dtype") is torch.uint8
-    example = node.meta.get("val")
-    return isinstance(example, torch.Tensor) and example.dtype is torch.uint8
 
 
 def parameters(arguments: dict[str, Any]) -> tuple[Quant, d.DType]:

@@ -22,6 +22,7 @@ from tosaic.ir.traits import PLAIN, Traits
 from tosaic.passes.canonicalize import canonical_overloads
 from tosaic.passes.decompositions import WRITTEN
 from tosaic.passes.decompositions_indexing import DECOMPOSITIONS
+from tosaic.passes.decompositions_weights import WITH_COMPUTED_WEIGHTS
 from tosaic.passes.match import free_name
 from tosaic.passes.rnn_loops import loops
 from tosaic.passes.unroll_rnn import steps
@@ -96,15 +97,21 @@ def _parts(node: fx.Node, how: _How, depth: int) -> fx.GraphModule | None:
         return None
     torchapi.canonicalize(node)  # no value is read that a call has written to
     name = torchapi.target_name(node)
-    for own in (*DECOMPOSITIONS.get(name, ()), WRITTEN.get(name)):  # None is PyTorch's own
+    for own in (*_computed(node, how), *DECOMPOSITIONS.get(name, ()), WRITTEN.get(name)):
         for traced in _forms(node, own, how):
             if is_functional(traced) and _take(traced, node, node.all_input_nodes, how, depth):
                 return traced
     return None
 
 
+def _computed(node: fx.Node, how: _How) -> tuple[Callable[..., Any], ...]:
+    """What is made of a layer whose weight or bias is no constant."""
+    own = WITH_COMPUTED_WEIGHTS.get(torchapi.target_name(node))
+    return () if own is None or how.known.issuperset(node.all_input_nodes[1:]) else (own,)
+
+
 def _forms(node: fx.Node, own: Any, how: _How) -> Iterator[fx.GraphModule]:
-    """Graphs of the parts of a call, the best first."""
+    """Graphs of the parts of a call, the best first; without ``own`` those that PyTorch makes."""
     looped = loops(node, how.traits)
     if looped is not None:
         yield looped

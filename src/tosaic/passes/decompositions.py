@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,6 +15,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from tosaic.errors import Unsupported
+from tosaic.passes.decompositions_weights import conv_transpose
 
 _MOST_ROWS = 64  # of which all pairs are taken one row at a time
 _FEW_ROWS = 4
@@ -76,7 +78,7 @@ def _block_diag(tensors: Sequence[Tensor]) -> Tensor:
 
 def _pdist(self: Tensor, p: float = 2) -> Tensor:
     if self.shape[0] > _MOST_ROWS:
-        raise Unsupported("distances of so many rows")
+        raise Unsupported(f"it compares every pair of rows, of which {_MOST_ROWS} are the most")
     apart = torch.cdist(self, self, p)
     return torch.cat([apart[i, i + 1 :] for i in range(self.shape[0] - 1)])
 
@@ -122,12 +124,12 @@ def _batch_norm(
 ) -> Tensor:  # fmt: skip
     """By the numbers of the batch itself, of which each channel is one long row."""
     if running_mean is not None:
-        raise Unsupported("a batch norm with statistics of its own")
-    turned = input.transpose(0, 1)
-    rows = turned.reshape(1, turned.shape[0], -1)
+        raise Unsupported("its batch norm uses running statistics")
+    transposed = input.transpose(0, 1)
+    rows = transposed.reshape(1, transposed.shape[0], -1)
     return (
         F.instance_norm(rows, None, None, weight, bias, eps=eps)
-        .reshape(turned.shape)
+        .reshape(transposed.shape)
         .transpose(0, 1)
     )
 
@@ -137,7 +139,7 @@ def _logcumsumexp(self: Tensor, dim: int) -> Tensor:
     x = self.movedim(dim, -1)
     size = x.shape[-1]
     if size > _MOST_ROWS:
-        raise Unsupported("so many sums of exponentials")
+        raise Unsupported(f"it sums over {size} elements, of which {_MOST_ROWS} are the most")
     if size <= _FEW_ROWS:  # no sum is rounded before its logarithm
         few = [x[..., : i + 1].logsumexp(-1) for i in range(size)]
         return torch.stack(few, dim)
@@ -156,10 +158,10 @@ def _scatter_reduce(
     x, places, given = (t.movedim(axis, -1) for t in (self, index, src))
     count, size = places.shape[-1], x.shape[-1]
     if count * size > _MOST_ROWS**2:
-        raise Unsupported("scatter_reduce of so many elements")
+        raise Unsupported(f"scatter_reduce compares {count} × {size} places, too many")
     within = tuple(slice(0, n) for n in places.shape)
     if x[within[:-1]].shape != x.shape:
-        raise Unsupported("scatter_reduce that leaves rows out")
+        raise Unsupported("the index of scatter_reduce does not cover all rows")
     hits = F.one_hot(places, size).to(x.dtype).transpose(-1, -2)
     goes = hits > 0.5
     terms = given[within].unsqueeze(-2)
@@ -185,13 +187,13 @@ def _scatter_reduce(
 
 def _scatter_added(self: Tensor, dim: int, index: Tensor, src: Tensor, *, reduce: str) -> Tensor:
     if reduce != "add":
-        raise Unsupported("scatter with this reduction")
+        raise Unsupported(f"scatter has no reduction {reduce!r} in TOSA")
     return self.scatter_add(dim, index, src)
 
 
 def _histc(self: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
     if min >= max or bins > _MOST_ROWS:
-        raise Unsupported("a histogram of so many bins, or of bounds that are not known")
+        raise Unsupported(f"a histogram needs known bounds and at most {_MOST_ROWS} bins")
     ends = torch.linspace(min, max, bins + 1)
     below = (self.flatten() >= ends[:-1].unsqueeze(-1)) & (self.flatten() < ends[1:].unsqueeze(-1))
     counts = below.to(self.dtype).sum(-1)
@@ -204,7 +206,7 @@ def _quantile(
     interpolation: str = "linear",
 ) -> Tensor:  # fmt: skip
     if interpolation != "linear":
-        raise Unsupported("a quantile by this interpolation")
+        raise Unsupported(f"a quantile is lowered with linear interpolation, not {interpolation!r}")
     axis = 0 if dim is None else dim
     order = torch.sort(self.flatten() if dim is None else self, axis).values
     place = q * (order.shape[axis] - 1)
@@ -245,7 +247,7 @@ def _cross_entropy(
         if not label_smoothing:
             return made
         if weight is not None or ignore_index >= 0:
-            raise Unsupported("label smoothing with weights or an ignored class")
+            raise Unsupported("label smoothing is lowered without weights and ignore_index")
         return (
             made * (1 - label_smoothing) - _reduced(scores.mean(axis), reduction) * label_smoothing
         )
@@ -257,33 +259,6 @@ def _cross_entropy(
 
 def _reduced(terms: Tensor, reduction: int) -> Tensor:
     return terms if reduction == 0 else terms.mean() if reduction == 1 else terms.sum()
-
-
-def _conv_transpose3d(
-    input: Tensor, weight: Tensor, bias: Tensor | None = None, stride: Sequence[int] = (1, 1, 1),
-    padding: Sequence[int] = (0, 0, 0), output_padding: Sequence[int] = (0, 0, 0),
-    groups: int = 1, dilation: Sequence[int] = (1, 1, 1),
-) -> Tensor:  # fmt: skip
-    """A convolution with the weights turned round, of the input with zeros between its elements."""
-    stride, padding, output_padding, dilation = (
-        list(n) * 3 if len(n) == 1 else list(n) for n in (stride, padding, output_padding, dilation)
-    )
-    if input.dim() != 5:
-        raise Unsupported("a transposed convolution without a batch")
-    x, around = input, list[int]()
-    for i in reversed(range(3)):
-        reach = dilation[i] * (weight.shape[2 + i] - 1) - padding[i]
-        around += [reach, reach + output_padding[i]]
-        if stride[i] > 1:
-            shape = list(x.shape)
-            shape[2 + i] *= stride[i]
-            apart = F.pad(x.unsqueeze(3 + i), [0, 0] * (2 - i) + [0, stride[i] - 1])
-            x = apart.reshape(shape).narrow(2 + i, 0, shape[2 + i] - stride[i] + 1)
-    turned = weight.flip([2, 3, 4])
-    size = list(turned.shape)
-    parts = turned.reshape([groups, size[0] // groups, *size[1:]]).transpose(1, 2)
-    made = parts.reshape([groups * size[1], size[0] // groups, *size[2:]])
-    return F.conv3d(F.pad(x, around), made, bias, dilation=dilation, groups=groups)
 
 
 def _mixed(
@@ -362,7 +337,7 @@ WRITTEN: dict[str, Callable[..., Tensor]] = {
     "aten.scatter.reduce": _scatter_added, "aten.histc.default": _histc,
     "aten.quantile.scalar": _quantile, "aten.nll_loss_nd.default": _nll_loss,
     "aten.cross_entropy_loss.default": _cross_entropy,
-    "aten.conv_transpose3d.input": _conv_transpose3d,
+    "aten.conv_transpose3d.input": partial(conv_transpose, 3),
     "aten._upsample_bilinear2d_aa.vec": _antialiased(1.0, _triangle),
     "aten._upsample_bicubic2d_aa.vec": _antialiased(2.0, _cubic),
     "aten.adaptive_avg_pool2d.default": _adaptive_avg_pool2d,

@@ -1,4 +1,4 @@
-"""Decompositions of operators on order, places and gaps, for which PyTorch has none.
+"""Decompositions of indexing, search and NaN-aware operators, for which PyTorch has none.
 
 Several decompositions of one operator are tried in their order: integers count in int32, and
 targets of floats alone count in float.
@@ -25,11 +25,11 @@ def _as_strided(
 ) -> Tensor:
     """Elements of a dense tensor by their places in memory."""
     if not self.is_contiguous() or self.storage_offset():
-        raise Unsupported("the memory of a value that is not dense")
+        raise Unsupported("as_strided reads the memory of a tensor that is not contiguous")
     ways = itertools.product(*(range(n) for n in size))
     places = [sum(i * s for i, s in zip(way, stride)) + (storage_offset or 0) for way in ways]
     if not places or max(places) >= self.numel():
-        raise Unsupported("memory beyond a value")
+        raise Unsupported("as_strided reads beyond the end of the tensor")
     return self.reshape(-1).index_select(0, torch.tensor(places)).reshape(list(size))
 
 
@@ -45,7 +45,7 @@ def _linalg_vander(x: Tensor, *, N: int | None = None) -> Tensor:
 
 def _nanmean(self: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
     if dtype not in (None, self.dtype):
-        raise Unsupported("a mean in another type")
+        raise Unsupported(f"nanmean is lowered in the type of its operand, not in {dtype}")
     axes = list(range(self.dim())) if dim is None else dim
     known = ~torch.isnan(self)
     total = torch.where(known, self, 0.0).sum(axes, keepdim)
@@ -84,7 +84,7 @@ def _searchsorted(count: Callable[[Tensor, torch.dtype, Tensor], Tensor]) -> Dec
         right: bool = False, side: str | None = None, sorter: Tensor | None = None,
     ) -> Tensor:  # fmt: skip
         if sorter is not None:
-            raise Unsupported("a sorter beside the sorted values")
+            raise Unsupported("searchsorted is lowered without a sorter")
         kind = torch.int32 if out_int32 else torch.int64
         if isinstance(self, Tensor):
             is_one = sorted_sequence.dim() == 1
@@ -127,7 +127,7 @@ def _diagonal_scatter(
 
 def _fill_diagonal(self: Tensor, fill_value: float, wrap: bool = False) -> Tensor:
     if self.dim() != 2 or wrap:
-        raise Unsupported("a diagonal that is filled of more than two axes, or that goes on")
+        raise Unsupported("fill_diagonal is lowered for matrices, without wrap")
     return torch.where(torch.eye(*self.shape, dtype=torch.bool), fill_value, self)
 
 
@@ -168,7 +168,7 @@ def _instance_norm(
     cudnn_enabled: bool,
 ) -> Tensor:  # fmt: skip
     if not use_input_stats:
-        raise Unsupported("an instance norm with statistics of its own")
+        raise Unsupported("its instance norm uses running statistics")
     return _group_norm(input, input.shape[1], weight, bias, eps)
 
 

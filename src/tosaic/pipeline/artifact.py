@@ -18,6 +18,7 @@ from tosaic.boundary.arguments import (
     given_values,
     leaves_of,
 )
+from tosaic.boundary.interface import Boundary, boundary_of
 from tosaic.errors import InvalidInput, Unpredictable
 from tosaic.files import flatbuffer
 from tosaic.files.text import print_graph
@@ -33,12 +34,11 @@ from tosaic.lowering.target import Engine, Target
 from tosaic.pipeline import batches, execution, formats, streaming
 from tosaic.pipeline.accuracy import OutputAccuracy, Reference, accuracy_of, warn_if_low
 from tosaic.pipeline.goals import Precision
-from tosaic.pipeline.interface import Boundary, boundary_of
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
 from tosaic.runtime.timing import Timing, current
 from tosaic.runtime.versions import versions
-from tosaic.targets.catalog import target_of
+from tosaic.targets.catalog import elsewhere, target_of
 
 
 @dataclass(eq=False, repr=False)
@@ -368,7 +368,7 @@ class Artifact:
             write_whole(path, print_graph(self.graph).encode())
         else:
             known = ", ".join((".tosa", ".mlir", *formats.WRITERS, *own))
-            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")
+            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}{elsewhere(suffix)}")
 
 
 def _unpickled(data: bytes, kind: type[Artifact] = Artifact) -> Artifact:

@@ -12,6 +12,7 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
+from tosaic.boundary.graph import drop_unread, lay_out, take_unsigned
 from tosaic.boundary.ports import ends_of, names_of, with_ends
 from tosaic.errors import InvalidInput
 from tosaic.files.text import print_graph
@@ -20,7 +21,6 @@ from tosaic.front.examples import checked_examples
 from tosaic.front.imported import Imported
 from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
-from tosaic.lowering.graph_boundary import drop_unread, lay_out, take_unsigned
 from tosaic.lowering.host_placement import on_cheapest_side
 from tosaic.lowering.partition import Partition, Piece
 from tosaic.lowering.sides import on_host, partition, refusals
@@ -324,7 +324,7 @@ def lowered(program: Program, target: Target, kept: Mapping[str, str]) -> Partit
         with phase(REWRITE):
             piece.graph = own.improve(piece.graph)
         drop_unread(piece)
-        take_unsigned(piece, own)
+        take_unsigned(piece, own.env, own.constraints)
         _ended(phases.BOUNDARY, piece, own)
         if own.workarounds is not None:
             own.workarounds(piece.graph)

@@ -14,8 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.arguments import first_values, given_values, narrowed, real_numbers
-from tosaic.boundary.ports import without_nan
+from tosaic.boundary.arguments import first_values, given_values, narrowed
+from tosaic.boundary.memory_order import ordered, restored
+from tosaic.boundary.qparams import real_numbers, without_nan
 from tosaic.errors import InvalidInput, TosaicError
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
@@ -24,7 +25,6 @@ from tosaic.interp.kernel import to_numpy, to_torch
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Array, Quant, Unsigned, Value
 from tosaic.lowering.alternatives.mask import Mask
-from tosaic.lowering.graph_boundary import ordered, restored
 from tosaic.lowering.partition import Piece
 
 Values = dict[fx.Node, Any]
@@ -50,28 +50,28 @@ def give(piece: Piece, arrays: Iterable[Array], values: Values) -> None:
     """The results of a graph as PyTorch has them, by node."""
     assert piece.graph is not None
     given = zip(
-        piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.meanings,
+        piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.output_quants,
         strict=True,
     )  # fmt: skip
-    for node, array, out, order, meaning in given:
-        values[node] = result(node, array, out, order, meaning)
+    for node, array, out, order, quant in given:
+        values[node] = result(node, array, out, order, quant)
 
 
 def result(
-    node: fx.Node, array: Array, out: Value, order: tuple[int, ...] | None, meaning: Quant | None
+    node: fx.Node, array: Array, out: Value, order: tuple[int, ...] | None, quant: Quant | None
 ) -> Tensor:
     """What a graph gives, as PyTorch has it."""
     tensor, example = restored(to_torch(array, out.dtype), order), node.meta.get("val")
     if isinstance(out.quant, Unsigned):
         tensor = tensor.view(torch.uint8)
-    tensor = meant(tensor, meaning)
-    is_code = meaning is None and out.quant is not None
+    tensor = dequantized(tensor, quant)
+    is_code = quant is None and out.quant is not None
     return tensor.to(example.dtype) if isinstance(example, Tensor) and not is_code else tensor
 
 
-def meant(integers: Tensor, meaning: Quant | None) -> Tensor:
+def dequantized(integers: Tensor, quant: Quant | None) -> Tensor:
     """The real numbers that integers stand for, where they do."""
-    return integers if meaning is None else real_numbers(integers, meaning)
+    return integers if quant is None else real_numbers(integers, quant)
 
 
 def give_all(piece: Piece, run: Callable[..., list[Array]], runs: Sequence[Values]) -> None:

@@ -9,13 +9,13 @@ from dataclasses import dataclass, field
 from html import escape
 from typing import TYPE_CHECKING, Any
 
+from tosaic.boundary.interface import Boundary as Interface
 from tosaic.ir.graph import Graph, Loc, Quant, Unsigned, Value
 from tosaic.lowering.partition import Partition, Piece, Refusal, called
 from tosaic.lowering.target import Compiled, Estimate
 from tosaic.pipeline.accuracy import OutputAccuracy, listed
 from tosaic.pipeline.checked import checked
 from tosaic.pipeline.goals import Precision
-from tosaic.pipeline.interface import Boundary as Interface
 from tosaic.pipeline.macs import macs
 from tosaic.runtime.printed import Printed, grid, plain
 from tosaic.runtime.timing import Timing
@@ -309,11 +309,11 @@ def _rate(rate: float) -> str:
 
 def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     share = told.transposes / max(told.cycles, 1)
-    turned = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
+    transposed = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
     memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
     parts = ", ".join(f"{name} {size:,}" for name, size in told.flash_parts.items())
     clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
-    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{turned}; "
+    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{transposed}; "
     yield (
         f"Graph {number} on {place}, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
         f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "

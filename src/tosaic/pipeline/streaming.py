@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.ports import without_nan
+from tosaic.boundary.qparams import without_nan
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE

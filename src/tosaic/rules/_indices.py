@@ -51,7 +51,7 @@ def alike(b: Lowering, *indices: Value) -> list[Value]:
 
 def times_number(b: Lowering, x: Value, factor: int) -> Value:
     if x.dtype is d.F32 and factor >= 1 << 24:
-        raise Unsupported("indices of so many elements need the INT profile")
+        raise Unsupported("indices into this many elements need the INT profile")
     return x if factor == 1 else b.mul(x, b.number(factor, x))
 
 
@@ -225,8 +225,8 @@ def picked(b: Lowering, picks: Value, rows: Value) -> Value:
         )
     none = b.const([0], rows.dtype)
     sums = b.MATMUL(picks, rows, none, zero_point(b, rows), out=accumulator(rows))
-    meaning = Quant(rows.quant.scale)
-    return b.requantize(b.with_quant(sums, meaning), rows.quant, rows.dtype)
+    quant = Quant(rows.quant.scale)
+    return b.requantize(b.with_quant(sums, quant), rows.quant, rows.dtype)
 
 
 def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:

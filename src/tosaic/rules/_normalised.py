@@ -175,5 +175,5 @@ def _elements(parts: Spread, factor: float) -> Fixed:
 def rows_of(b: Lowering, x: Value, count: int) -> Value:
     """All elements as [R, count]."""
     if 0 in x.shape:
-        raise Unsupported("a norm of no elements")
+        raise Unsupported("a norm needs elements, and TOSA has no empty tensors")
     return b.reshape(x, (x.type.size // count, count))

@@ -64,7 +64,7 @@ def raised(b: Lowering, x: Value, eps: float, centred: bool) -> Value:
     """Normalised elements of quantized int16 rows [R, N], as quantized int32."""
     length, floor = x.shape[1], math.sqrt(eps) / scale_of(x)
     if floor > 1 << 14 or not 4 <= length <= 1 << 15:
-        raise Unsupported("int16 elements of so short or long rows, or of so large an eps")
+        raise Unsupported("int16 norms need rows of 4 to 32768 elements and a small eps")
     ends = _ends(b, x, centred)
     reach = ends.reach.maximum(math.ceil(2 * floor)) if floor else ends.reach
     zeros = reach.zeros() - (31 - _FILL)  # reach · 2^zeros fills 15 bits

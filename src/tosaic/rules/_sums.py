@@ -44,7 +44,9 @@ def zero_of(x: Value) -> int:
     zero = 0 if x.quant is None else x.quant.zero_point
     if isinstance(zero, tuple):
         if any(zero):
-            raise Unsupported("weights with a zero point for each channel")
+            raise Unsupported(
+                "TOSA has one zero point for all weights of a layer, not one for each channel"
+            )
         return 0
     return zero
 

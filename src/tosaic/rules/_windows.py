@@ -21,7 +21,9 @@ def each(values: int | Sequence[int], axes: int) -> tuple[int, ...]:
 def channels_last(b: Lowering, x: Value, axes: int) -> Value:
     """[N, C, *S] or [C, *S] as [N, *S, C]; one axis becomes two, [1, W]."""
     if x.type.rank not in (axes + 1, axes + 2):
-        raise Unsupported(f"rank {x.type.rank} with {axes} axes to move over")
+        raise Unsupported(
+            f"the windows move over {axes} axes, and the tensor has rank {x.type.rank}"
+        )
     whole = x if x.type.rank == axes + 2 else b.reshape(x, (1, *x.shape))
     y = b.permute(whole, (0, *range(2, axes + 2), 1))
     return b.reshape(y, (y.shape[0], 1, *y.shape[1:])) if axes == 1 else y

@@ -53,7 +53,7 @@ def _heads(b: Lowering, query: Value, key: Value, value: Value, grouped: bool) -
     if grouped and query.type.rank > 2 and query.shape[-3] != key.shape[-3]:
         batch = key.shape[:-2]
         if query.shape[:-3] != batch[:-1] or value.shape[:-2] != batch:
-            raise Unsupported("grouped heads of attention whose batches differ")
+            raise Unsupported("grouped heads of attention need query, key and value of one batch")
         rows = query.type.size // math.prod(batch) // query.shape[-1]
         q = b.reshape(query, (math.prod(batch), rows, query.shape[-1]))
         scores = (*query.shape[:-1], key.shape[-2])
@@ -108,7 +108,7 @@ def _integers(
     b: Lowering, heads: _Heads, mask: Value | None, is_causal: bool, scale: float
 ) -> Value:
     if heads.scores[-1] > _LONGEST:
-        raise Unsupported(f"attention to {heads.scores[-1]} elements; {_LONGEST} is the most")
+        raise Unsupported(f"attention over {heads.scores[-1]} elements; {_LONGEST} is the most")
 
     def form(exponentials: _Form, weigh: Callable[..., Value]) -> Callable[[], Value]:
         def build() -> Value:
@@ -217,7 +217,9 @@ def _by_two_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     upper, lower = sums
     spare = max((heads.scores[-1] * 65535 * 255).bit_length() - 30, 0)
     if spare > 8:
-        raise Unsupported(f"attention to {heads.scores[-1]} elements without int16")
+        raise Unsupported(
+            f"attention over {heads.scores[-1]} elements needs int16, which the target lacks"
+        )
     if spare < 8:
         upper <<= 8 - spare
     if spare:

@@ -1,4 +1,4 @@
-"""Bags of embeddings: rows by index, reduced bag by bag."""
+"""EmbeddingBag: rows by index, reduced for each bag."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ _BAGS = [
 def _sizes(offsets: Value, count: int, include_last_offset: bool) -> list[int]:
     starts = known(offsets)
     if starts is None:
-        raise Unsupported("how long each bag is must be known: offsets are no constant here")
+        raise Unsupported(
+            "the offsets of the bags must be constant: the sizes of bags follow from them"
+        )
     ends = [int(i) for i in starts]
     ends = ends if include_last_offset else [*ends, count]
     sizes = [stop - start for start, stop in itertools.pairwise(ends)]

@@ -1,4 +1,4 @@
-"""Elements by their indices: constants are cut and joined, computed ones gathered."""
+"""Indexing: constant indices by SLICE and CONCAT, computed ones by GATHER."""
 
 from __future__ import annotations
 
@@ -217,7 +217,7 @@ def repeat_interleave(
     """Each element along an axis as often as a constant says."""
     counts = known(repeats)
     if counts is None:
-        raise Unsupported("how long the result is must be known: repeats are no constant here")
+        raise Unsupported("repeats must be constant: the size of the result follows from it")
     x = b.reshape(self, (self.type.size,)) if dim is None else self
     axis = (dim or 0) % max(x.type.rank, 1)
     places = np.repeat(np.arange(x.shape[axis]), counts.reshape(-1))

@@ -43,7 +43,9 @@ def _places(x: Value) -> tuple[int, ...]:
 def linear(b: Lowering, input: Value, weight: Value, bias: Value | None = None) -> Value:
     """A 1×1 convolution, which runs far faster than a matrix product."""
     if weight.type.rank != 2:
-        raise Unsupported(f"a layer whose weight has {weight.type.rank} axes and a bias")
+        raise Unsupported(
+            f"the weight of a linear layer has {weight.type.rank} axes; 2 are lowered"
+        )
     if input.dtype is d.I32 and input.quant is not None:
         return _long(b, input, weight, bias)
     return by_weights(b, weight, lambda kernel: _linear(b, input, kernel, bias))

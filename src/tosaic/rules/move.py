@@ -1,4 +1,4 @@
-"""Operators that join, cut and reorder."""
+"""Concatenation, slicing and reordering."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def cat(b: Lowering, tensors: Sequence[Value], dim: int = 0) -> Value:
     parts = [t for t in tensors if t.shape != (0,)]  # PyTorch passes these over, in any rank
     if any(p.quant != parts[0].quant or p.dtype is not parts[0].dtype for p in parts):
         if b.wanted is None:
-            raise Unsupported("the parts are quantized differently, and the result is not at all")
+            raise Unsupported("the operands have different scales, and the result is not quantized")
         parts = [b.requantize(p, *b.wanted) for p in parts]
     return moves.joined(b, parts, dim % parts[0].type.rank)
 

@@ -38,7 +38,7 @@ def constant_pad(b: Lowering, self: Value, pad: Sequence[int], value: float = 0)
     if x.quant is not None:
         scale, zero = x.quant.scale, x.quant.zero_point
         if isinstance(scale, tuple) or isinstance(zero, tuple):
-            raise Unsupported("values with a scale for each channel are not padded")
+            raise Unsupported("a quantized value with a scale for each channel cannot be padded")
         low, high = x.dtype.range
         fill = min(max(round(value / scale + zero), low), high) if math.isfinite(value) else (
             high if value > 0 else low)  # fmt: skip

@@ -23,7 +23,7 @@ _FINE = 8  # bits that means of integers have more than the values
 
 def _batched(b: Lowering, x: Value) -> Value:
     if x.type.rank not in (4, 5):
-        raise Unsupported(f"rank {x.type.rank} with 3 axes to move over")
+        raise Unsupported(f"the windows move over 3 axes, and the tensor has rank {x.type.rank}")
     return x if x.type.rank == 5 else b.reshape(x, (1, *x.shape))
 
 
@@ -86,8 +86,8 @@ def _divided(b: Lowering, sums: Value, counts: Array) -> Value:
     if sums.quant is None:
         return b.mul(sums, b.const(inverse, sums.dtype))
     shares = b.const(np.round(inverse * 2.0**30), d.I32)
-    meaning = Quant(scale_of(sums) / 2.0**_FINE)
-    return b.with_quant(b.mul(b.with_quant(sums, None), shares, 30 - _FINE), meaning)
+    quant = Quant(scale_of(sums) / 2.0**_FINE)
+    return b.with_quant(b.mul(b.with_quant(sums, None), shares, 30 - _FINE), quant)
 
 
 @rule(

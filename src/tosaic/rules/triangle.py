@@ -95,7 +95,7 @@ def diag_embed(b: Lowering, self: Value, offset: int = 0, dim1: int = -2, dim2: 
 )
 def one_hot(b: Lowering, self: Value, num_classes: int = -1) -> Value:
     if num_classes < 1:
-        raise Unsupported("how many classes there are must be known: give num_classes to one_hot")
+        raise Unsupported("the number of classes must be known: give num_classes to one_hot")
     numbers = known(self)
     if numbers is not None:
         return b.const(numbers[..., None] == np.arange(num_classes), d.I32)

@@ -11,11 +11,12 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from tosaic.boundary.ports import QParams, names_of, qparams_at
+from tosaic.boundary.memory_order import example_of, order_of
+from tosaic.boundary.ports import names_of, qparams_at
+from tosaic.boundary.qparams import QParams
 from tosaic.front import torchapi
 from tosaic.front.calls import label
 from tosaic.front.program import Program
-from tosaic.lowering.graph_boundary import example_of, order_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +68,9 @@ class Port:
         low, high = self.quant_min, self.quant_max
         if self.scale is None or self.zero_point is None or low is None or high is None:
             return None
-        return QParams(self.scale, self.zero_point, low, high, _torch_type(self.dtype))
+        return QParams(
+            self.scale, self.zero_point, low=low, high=high, dtype=_torch_type(self.dtype)
+        )
 
 
 @dataclass(frozen=True, slots=True)
