@@ -312,7 +312,7 @@ def check(
     *,
     reduce: bool = False,
 ) -> Verdict:
-    """Compile a ``.tosa`` for a device as it stands, and compare what it gets with it.
+    """Compile a ``.tosa`` file for an Ethos-U, and compare the stream with the graph.
 
     ``inputs`` are arrays for the graph; random ones are tried as well. With ``reduce`` a verdict
     that something is wrong holds the fewest operators with which it is, and ``save`` writes them.

@@ -64,8 +64,7 @@ def _by_digits(a: Digits, b: Digits, bound: int) -> Tensor:
     (left, more_left), (right, more_right) = a, b
     count, rows, terms = left[0].shape
     wide = torch.int32 if bound < 1 << 28 and len(left) == len(right) == 1 else torch.int64
-    left = [part.contiguous() for part in left]
-    right = [part.contiguous() for part in right]
+    left, right = list(map(_dense, left)), list(map(_dense, right))
     total = torch.empty((count, rows, right[0].shape[2]), dtype=wide)
     pairs = [(i, j) for i in reversed(range(len(left))) for j in reversed(range(len(right)))]
     # What one number for all elements adds: times the sums of rows and of columns.
@@ -88,6 +87,15 @@ def _by_digits(a: Digits, b: Digits, bound: int) -> Tensor:
             if sums is not None:
                 total[n].add_(sums[n])
     return total
+
+
+def _dense(x: Tensor) -> Tensor:
+    """The same with the strides of its shape: of one element PyTorch allows any stride.
+
+    oneDNN takes one below a row's length for a mistake, and then _int_mm of PyTorch 2.13 leaves its
+    result as it was (pytorch/pytorch#195066).
+    """
+    return x.contiguous().view(-1).view(x.shape)
 
 
 def _sums(digits: list[Tensor], axis: int, wide: torch.dtype) -> Tensor:

@@ -1,4 +1,4 @@
-"""Batch normalisation that no convolution has taken in."""
+"""Batch normalisation that is not folded into a convolution."""
 
 from __future__ import annotations
 
