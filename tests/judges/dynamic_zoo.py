@@ -56,11 +56,14 @@ def kinds(name: str, example: tuple[Tensor, ...]) -> dict[str, tuple[Any, list[t
     return made
 
 
-def is_free(net: torch.nn.Module, example: tuple[Tensor, ...], shapes: Any) -> str:
-    """Why torch.export does not free these sizes; nothing where it does."""
+def is_free(
+    net: torch.nn.Module, example: tuple[Tensor, ...], shapes: Any, other: tuple[Tensor, ...]
+) -> str:
+    """Why torch does not take these sizes; nothing where it does."""
     # torch never frees a size of 1.
     more = tuple(torch.cat([t, t]) if 0 in own else t for t, own in zip(example, shapes))
     try:
+        net(*other)
         torch.export.export(net, more, dynamic_shapes=shapes)
     except Exception as problem:  # noqa: BLE001  (torch raises many kinds)
         return str(problem).split("\n")[0][:90] or type(problem).__name__
@@ -71,12 +74,12 @@ def judge(name: str, kind: str, way: str) -> str:
     """What was seen, beginning with "ok", "not free", "refused" or "WRONG"."""
     net, example, data = zoo.build(name)
     shapes, chosen = kinds(name, example)[kind]
-    if why := is_free(net, example, shapes):
-        return f"not free: {why}"
     target, scheme = TARGETS[way]
     device = target_of(target + zoo.ZOO[name].extensions)
     sizes = sizes_of(net, example, shapes)
     assert sizes is not None
+    if why := is_free(net, example, shapes, sizes.examples_at(chosen[2])):
+        return f"not free: {why}"
     stored = None
     if scheme is not None:
         stored = calibration_for(sizes, chosen[:1], device, scheme, data[:4])

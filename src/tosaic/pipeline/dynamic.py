@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -139,7 +139,8 @@ def _compare(general: Graph, graph: Graph) -> None:
     for one, other in zip(Model(at).run(*given), Model(graph).run(*given)):
         is_real = one.dtype.kind not in "iub"
         one, other = (a.astype(np.float64) if is_real else a for a in (one, other))
-        if not (np.allclose(one, other, 1e-4, 1e-5) if is_real else np.array_equal(one, other)):
+        same = partial(np.allclose, rtol=1e-4, atol=1e-5, equal_nan=True)
+        if not (same if is_real else np.array_equal)(one, other):
             names = [{op.name for op in g.ops} for g in (at, graph)]
             told = ", ".join(sorted(names[0] ^ names[1])) or "sizes"
             raise Unsupported(f"the graph is not the same at all sizes: it differs in {told}")
