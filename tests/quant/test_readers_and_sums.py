@@ -154,7 +154,7 @@ def test_sums_that_do_not_ride_round_each_layer() -> None:
     counts = []
     for ride in (True, False):
         module = torchapi.module_of(torchapi.export(Block().eval(), (torch.randn(1, 8, 9, 7),)))
-        target = Target("some", Env.parse("TOSA-1.0+INT"), traits=Traits(sums_ride=ride))
+        target = Target("some", Env.parse("TOSA-1.0+INT"), traits=Traits(fuses_sums=ride))
         prepared = prepare_pt2e(module, TosaicQuantizer(target=target))
         counts.append(sum(isinstance(m, RangeObserver) for m in prepared.modules()))
     assert counts[1] == counts[0] + 4

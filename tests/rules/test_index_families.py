@@ -176,7 +176,12 @@ REFUSED = [
     ("one_hot.default", ("i32",), lambda x: [x], "give num_classes to one_hot"),
     ("topk.default", ("f32",), lambda x: [x, 65], "topk is lowered up to k = 64"),
     ("sort.default", ("f32",), lambda x: [x], "300 elements are more than 256"),
-    ("embedding_bag.default", ("f32", "i32", "i32"), lambda w, i, o: [w, i, o], "offsets are no"),
+    (
+        "embedding_bag.default",
+        ("f32", "i32", "i32"),
+        lambda w, i, o: [w, i, o],
+        "offsets of the bags must",
+    ),
     ("grid_sampler.default", ("f32", "f32"), lambda x, g: [x, g, 2, 0, False], "for images"),
     ("rrelu.default", ("f32",), lambda x: [x, 0.1, 0.3, True], r"call eval\(\)"),
     ("scatter_reduce.two", ("f32", "i32", "f32"), lambda x, i, s: [x, 0, i, s, "prod"], "'prod'"),

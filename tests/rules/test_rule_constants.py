@@ -86,7 +86,7 @@ def test_parts_with_other_parameters_are_rescaled_to_the_results() -> None:
 def test_parts_with_other_parameters_are_refused_where_the_result_has_none() -> None:
     b = Lowering("TOSA-1.0+INT")
     parts = [b.with_quant(b.input(I8, (2, 3)), Quant(scale)) for scale in (0.1, 0.2)]
-    with pytest.raises(Unsupported, match="the parts are quantized differently"):
+    with pytest.raises(Unsupported, match="the operands have different scales"):
         RULES["aten.cat.default"].lower(b, tensors=parts, dim=0)
 
 

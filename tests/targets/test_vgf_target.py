@@ -252,6 +252,32 @@ def test_sixteen_bits_are_stored_and_computed_in_32(kind: torch.dtype) -> None:
     )
 
 
+class Constants(nn.Module):
+    """Numbers that 16 bits do not hold: PyTorch multiplies with them, and chooses rounded ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conv, self.norm = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8)
+        nn.init.uniform_(self.norm.weight, 0.5, 1.5)
+        nn.init.uniform_(self.norm.running_var, 0.5, 1.5)
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return self.norm(self.conv(x)) * 0.37 + 0.01, torch.where(x >= 0.1, x, 0.1)
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16], ids=str)
+def test_constants_of_16_bit_networks_are_not_rounded_before_they_are_computed_with(
+    kind: torch.dtype,
+) -> None:
+    torch.manual_seed(0)
+    net, x = Constants().eval().to(kind), torch.randn(1, 3, 12, 12).to(kind)
+    x[0, 0, 0, 0] = 0.1
+    right = copy.deepcopy(net).float()(x.float())[0].detach()
+    scaled, chosen = tosaic.compile(net, (x,), target="vgf").run(x)
+    assert torch.equal(chosen, net(x)[1])
+    assert torch.equal(scaled, right.to(kind))
+
+
 class Rounds(nn.Module):
     """Roundings that the network asks for, and one at the end of a call."""
 

@@ -111,7 +111,7 @@ def _names(program: Program) -> list[str]:
 
 
 def _checked(
-    number: int, node: fx.Node, value: Any, meaning: QParams | None, is_free: bool = False
+    number: int, node: fx.Node, value: Any, qparams: QParams | None, is_free: bool = False
 ) -> Given:
     example = node.meta.get("val")
     if not isinstance(example, Tensor):
@@ -121,7 +121,7 @@ def _checked(
                 f"program, so it cannot be {value!r}: compile again for that value"
             )
         return Given(value)
-    wanted = _described(example) + (" or the floats it stands for" if meaning else "")
+    wanted = _described(example) + (" or the floats it stands for" if qparams else "")
     if isinstance(value, np.ndarray):
         value = torch.as_tensor(value)
     if not isinstance(value, Tensor):
@@ -131,9 +131,9 @@ def _checked(
         layout = str(value.layout).removeprefix("torch.")
         kind = "meta" if value.is_meta else "nested" if value.is_nested else layout
         raise InvalidInput(f"input {number} ({node.name}) must be a dense tensor, not a {kind} one")
-    was_real = meaning is not None and value.dtype.is_floating_point
-    if meaning is not None and was_real:
-        value = meaning.quantize(value)
+    was_real = qparams is not None and value.dtype.is_floating_point
+    if qparams is not None and was_real:
+        value = qparams.quantize(value)
     fits = is_free or torchapi.known_shape(value) == torchapi.known_shape(example)
     if value.dtype is not example.dtype or not fits:
         raise InvalidInput(

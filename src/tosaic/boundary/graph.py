@@ -1,4 +1,4 @@
-"""Inputs and outputs of a TOSA graph: unread ones go, axes lie as in PyTorch, uint8 is a RESCALE.
+"""The boundary of a TOSA graph: drops unread inputs, transposes to memory order, converts uint8.
 
 Within a graph there is int8 alone. A byte of 0 to 255 is stored as int8, and the RESCALE that
 reads or makes it has the flag that says so; its zero points differ by 128.
@@ -42,10 +42,10 @@ def lay_out(piece: Ends) -> None:
     piece.output_orders = [order_of(n) for n in piece.outputs]
     for index, order in enumerate(piece.input_orders):
         if order is not None:
-            turn_input(piece.graph, index, order)
+            permute_input(piece.graph, index, order)
     for index, order in enumerate(piece.output_orders):
         if order is not None:
-            turn_output(piece.graph, index, order)
+            permute_output(piece.graph, index, order)
 
 
 def take_unsigned(piece: Ends, env: Env, constraints: Sequence[Constraint]) -> None:
@@ -84,11 +84,11 @@ def unsigned_input(b: Builder, index: int) -> None:
     readers = [op for op in graph.ops if old in op.ins]
     alone = len(readers) == 1 and old not in graph.outputs
     if alone and _is_step(readers[0]) and readers[0].ins[0] is old:
-        _turned_unsigned(b, readers[0], "input")
+        _set_unsigned(b, readers[0], "input")
         readers[0].ins[0] = new
         return
     zero = _zero(old.quant)
-    made = _step(b, new, zero + _HALF, zero, "input")
+    made = b.levels(new, I8, _stored(zero + _HALF), zero, input_unsigned=True)
     made.quant, made.loc = old.quant, old.loc
     (op,) = graph.ops[-1:]
     del graph.ops[-1]
@@ -105,7 +105,7 @@ def unsigned_output(b: Builder, index: int) -> None:
     alone = graph.outputs.count(old) == 1 and not any(old in op.ins for op in graph.ops)
     new, maker = _outside(old), old.producer
     if alone and maker is not None and _is_step(maker):
-        _turned_unsigned(b, maker, "output")
+        _set_unsigned(b, maker, "output")
         old.name, old.quant = new.name, new.quant
         return
     if alone and maker is not None and maker.name == "IDENTITY":  # a copy, which this is as well
@@ -114,7 +114,7 @@ def unsigned_output(b: Builder, index: int) -> None:
     # Behind a zero point of 0 a compiler may make one RESCALE of two and lose half of the range;
     # any two zero points that differ by 128 do the same.
     zero = _zero(old.quant) or -_HALF
-    made = _step(b, old, zero, zero + _HALF, "output")
+    made = b.levels(old, I8, zero, _stored(zero + _HALF), output_unsigned=True)
     made.name, made.quant, made.loc = new.name, new.quant, new.loc
     old.name = "" if alone or graph.outputs.count(old) == 1 else old.name
     graph.outputs[index] = made
@@ -124,8 +124,8 @@ def _outside(value: Value) -> Value:
     """A tensor at the boundary that means the same."""
     quant = value.quant
     assert quant is not None
-    meaning = Unsigned(quant.scale, _zero(quant) + _HALF)
-    return Value(TensorType(I8, value.shape), value.name, quant=meaning, loc=value.loc)
+    quant = Unsigned(quant.scale, _zero(quant) + _HALF)
+    return Value(TensorType(I8, value.shape), value.name, quant=quant, loc=value.loc)
 
 
 def _zero(quant: Quant | None) -> int:
@@ -142,20 +142,11 @@ def _is_step(op: Op) -> bool:
     )  # fmt: skip
 
 
-def _turned_unsigned(b: Builder, op: Op, side: str) -> None:
+def _set_unsigned(b: Builder, op: Op, side: str) -> None:
     position = 3 if side == "input" else 4
     (zero,) = op.ins[position].const.array.tolist()  # type: ignore[union-attr]
     op.ins[position] = b.const([_stored(zero + _HALF)], I8)
     op.attrs = {**op.attrs, f"{side}_unsigned": True}
-
-
-def _step(b: Builder, x: Value, given: int, zero: int, side: str) -> Value:
-    """x − given + zero, read as uint8 or made so."""
-    return b.RESCALE(
-        x, b.const([1 << 30], "i32"), b.const([30], I8), b.const([_stored(given)], I8),
-        b.const([_stored(zero)], I8), scale32=True, rounding_mode="SINGLE_ROUND",
-        per_channel=False, out=I8, **{f"{side}_unsigned": True},
-    )  # fmt: skip
 
 
 def _stored(number: int) -> int:
@@ -163,7 +154,7 @@ def _stored(number: int) -> int:
     return (number + _HALF) % 256 - _HALF
 
 
-def turn_input(graph: Graph, index: int, order: Sequence[int]) -> None:
+def permute_input(graph: Graph, index: int, order: Sequence[int]) -> None:
     """Take an input with its axes in that order; a TRANSPOSE gives what it was."""
     old, order = graph.inputs[index], tuple(order)
     kind = TensorType(old.dtype, tuple(old.shape[axis] for axis in order))
@@ -172,7 +163,7 @@ def turn_input(graph: Graph, index: int, order: Sequence[int]) -> None:
     graph.ops.insert(0, Op(OPS["TRANSPOSE"], [new], [old], {"perms": inverse(order)}))
 
 
-def turn_output(graph: Graph, index: int, order: Sequence[int]) -> None:
+def permute_output(graph: Graph, index: int, order: Sequence[int]) -> None:
     """Give an output with its axes in that order."""
     old, order = graph.outputs[index], tuple(order)
     kind = TensorType(old.dtype, tuple(old.shape[axis] for axis in order))

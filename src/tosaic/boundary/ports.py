@@ -113,9 +113,9 @@ class _Ports:
 
     def _read(self, node: fx.Node, cast: fx.Node) -> None:
         """Bytes as the whole numbers that they are."""
-        meaning = QParams(1.0, low=0, high=255, dtype=torch.uint8)
+        qparams = QParams(1.0, low=0, high=255, dtype=torch.uint8)
         with self.graph.inserting_before(cast):
-            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
+            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, qparams)
         real.meta = dict(cast.meta)
         cast.replace_all_uses_with(real)
         self.outputs = [real if output is cast else output for output in self.outputs]
@@ -126,16 +126,16 @@ class _Ports:
         """Let an input be integers; calls that quantize it to just these fall away."""
         readers = list(node.users)
         found = [m for reader in readers if (m := _quantized(reader)) is not None]
-        meaning = _meant(f"input {label(node)}", found, io)
+        qparams = _qparams_for(f"input {label(node)}", found, io)
         example = node.meta["val"]
         with self.graph.inserting_after(node):
-            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, meaning)
+            real = self._call(torch.ops.quantized_decomposed.dequantize_per_tensor, node, qparams)
         real.meta = dict(node.meta)
         node.replace_all_uses_with(real, delete_user_cb=lambda user: user is not real)
-        node.meta = {**node.meta, "val": example.to(meaning.dtype)}
+        node.meta = {**node.meta, "val": example.to(qparams.dtype)}
         self.outputs = [real if output is node else output for output in self.outputs]
         for reader in readers:
-            if _quantized(reader) == meaning:
+            if _quantized(reader) == qparams:
                 reader.replace_all_uses_with(node)
                 self.outputs = [node if output is reader else output for output in self.outputs]
                 self.graph.erase_node(reader)
@@ -144,18 +144,18 @@ class _Ports:
         """An output as integers: those that the program has dequantized last, or new ones."""
         node = _first(self.outputs[index])
         given = _dequantized(node)
-        meaning = _meant(f"output {self.names[index]}", [given] if given else [], io)
-        if given == meaning and isinstance(node.args[0], fx.Node):
+        qparams = _qparams_for(f"output {self.names[index]}", [given] if given else [], io)
+        if given == qparams and isinstance(node.args[0], fx.Node):
             return node.args[0]
         with self.graph.inserting_before(self.end):
-            made = self._call(torch.ops.quantized_decomposed.quantize_per_tensor, node, meaning)
+            made = self._call(torch.ops.quantized_decomposed.quantize_per_tensor, node, qparams)
         example = node.meta.get("val")
         if isinstance(example, Tensor):
-            made.meta["val"] = example.to(meaning.dtype)
+            made.meta["val"] = example.to(qparams.dtype)
         return made
 
-    def _call(self, packet: Any, node: fx.Node, meaning: QParams) -> fx.Node:
-        m = meaning
+    def _call(self, packet: Any, node: fx.Node, qparams: QParams) -> fx.Node:
+        m = qparams
         made = self.graph.call_function(
             packet.default, (node, m.scale, m.zero_point, m.low, m.high, m.dtype)
         )
@@ -218,7 +218,7 @@ def _leaf(name: str, node: Any) -> Leaf:
     return Leaf(name, kind, f"it is {kind} in the model, and only float32 is quantized")
 
 
-def _meant(what: str, found: list[QParams], io: IO) -> QParams:
+def _qparams_for(what: str, found: list[QParams], io: IO) -> QParams:
     """The parameters in the wanted type: as given, or after the widest range there is."""
     if not found and io.scale is None:
         raise InvalidInput(
@@ -226,5 +226,5 @@ def _meant(what: str, found: list[QParams], io: IO) -> QParams:
             f'as tosaic.IO("{io.dtype}", scale=..., zero_point=...), or "float"'
         )
     some = found or [QParams(1.0, low=-128, high=127, dtype=torch.int8)]
-    widest = max(some, key=lambda meaning: meaning.ends[1] - meaning.ends[0])
+    widest = max(some, key=lambda qparams: qparams.ends[1] - qparams.ends[0])
     return widest.become(io)

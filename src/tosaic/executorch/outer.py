@@ -170,13 +170,13 @@ class _Assembly:
         call = self.graph.call_function(
             executorch_call_delegate, (self.graph.get_attr(name), *ready)
         )
-        given = zip(piece.outputs, piece.graph.outputs, piece.meanings, strict=True)
-        for position, (node, value, meaning) in enumerate(given):
+        given = zip(piece.outputs, piece.graph.outputs, piece.output_quants, strict=True)
+        for position, (node, value, quant) in enumerate(given):
             part = self._apply(operator.getitem, call, position)
-            if meaning is not None and not isinstance(meaning, Mask):
-                what = meaning.scale, meaning.zero_point, meaning.axis  # fx writes these down
+            if quant is not None and not isinstance(quant, Mask):
+                what = quant.scale, quant.zero_point, quant.axis  # fx writes these down
                 part = self._apply(_real, part, *what)
-            self.made[node] = self._apply(_typed, part, _meant(node, value, meaning))
+            self.made[node] = self._apply(_typed, part, _type_of(node, value, quant))
 
     def _apply(self, function: Callable[..., Any], *args: Any) -> fx.Node:
         return self.graph.call_function(function, args)
@@ -201,8 +201,8 @@ def _typed(tensor: Tensor, dtype: torch.dtype) -> Tensor:
     return tensor if tensor.dtype is dtype else tensor.to(dtype)
 
 
-def _meant(node: fx.Node, value: Value, meaning: Quant | None) -> torch.dtype:
+def _type_of(node: fx.Node, value: Value, quant: Quant | None) -> torch.dtype:
     """The type that PyTorch expects of a result: TOSA's indices have 32 bits, PyTorch's 64."""
     example = node.meta.get("val")
-    is_code = meaning is None and isinstance(value.quant, Quant)
+    is_code = quant is None and isinstance(value.quant, Quant)
     return torch_type(value) if is_code or not isinstance(example, Tensor) else example.dtype

@@ -140,7 +140,7 @@ class _Plain:
         graph, blob = piece.graph, self.blobs[id(piece)]
         assert graph is not None
         is_outside = any(part.file for part in blob.outside.values())
-        if is_outside or any(meaning is not None for meaning in piece.meanings):
+        if is_outside or any(quant is not None for quant in piece.output_quants):
             raise NotPlain("weights lie outside, or results stand for real numbers")
         args = []
         for node, value, order in zip(piece.inputs, graph.inputs, piece.input_orders):
@@ -155,8 +155,8 @@ class _Plain:
                 results.append((node, _tensor(example.dtype, sizes, order)))
         self.calls.append(Call("", len(self.delegates), tuple(args)))
         self.delegates.append(DelegateData(blob.backend, blob.data, self.specs))
-        for node, meant in results:
-            self.made[node] = self._converted(self.made[node], meant)
+        for node, wanted in results:
+            self.made[node] = self._converted(self.made[node], wanted)
 
     def _known(self, node: fx.Node) -> int:
         """A value of the program; a tensor of its own becomes a constant when it is first read."""
@@ -250,11 +250,11 @@ class _Plain:
         if all(size == 1 for size in before):
             return self._alias(filled, (*before, *whole))
         order = [*range(1, axis + 1), 0, *range(axis + 1, len(sizes) + 1)]
-        turned = self._value(_tensor(*self._kind(filled), (*before, count, *rest), None))
+        permuted = self._value(_tensor(*self._kind(filled), (*before, count, *rest), None))
         places = self._value(Numbers(tuple(self._literal(i) for i in order)))
         still = self._alias(filled, (count, *sizes))
-        self._call(_PERMUTE, still, places, turned, turned)
-        return self._alias(turned, (*before, *whole))
+        self._call(_PERMUTE, still, places, permuted, permuted)
+        return self._alias(permuted, (*before, *whole))
 
     def _kind(self, index: int) -> tuple[torch.dtype]:
         found = self.values[index]

@@ -222,7 +222,7 @@ class ArmQuantizer(TosaicQuantizer):
         if self._trains not in (None, config.is_qat):
             raise InvalidInput("the configs of a quantizer have is_qat all alike, True or False")
         self._trains = self.training = config.is_qat
-        self.sums_ride = not config.is_qat and self.compile_spec.device.traits.sums_ride
+        self.fuses_sums = not config.is_qat and self.compile_spec.device.traits.fuses_sums
         return config.scheme
 
 

@@ -252,7 +252,7 @@ def _state(
         raise InvalidInput(f"the state '{name}' is of {kind}, and real numbers in PyTorch")
     info = np.iinfo(kind)
     every = torch.from_numpy(np.arange(info.min, info.max + 1).astype(kind))
-    known = {**program.tensors, made: execution.meant(every, after.meanings[at])}
+    known = {**program.tensors, made: execution.dequantized(every, after.output_quants[at])}
     _follow(program, made, end, known)
     table = integers(known[end]).numpy().astype(wanted)
     # A table is indexed by the bytes as unsigned numbers.

@@ -51,11 +51,15 @@ def finish(network: Network, values: Values, arrays: Sequence[Array]) -> Values:
         piece = stage.piece
         assert piece.graph is not None
         sides = zip(
-            piece.outputs, piece.graph.outputs, piece.output_orders, piece.meanings, strict=True
+            piece.outputs,
+            piece.graph.outputs,
+            piece.output_orders,
+            piece.output_quants,
+            strict=True,
         )
-        for node, out, order, meaning in sides:
+        for node, out, order, quant in sides:
             if node in made:
-                values[node] = execution.result(node, made[node], out, order, meaning)
+                values[node] = execution.result(node, made[node], out, order, quant)
     for piece in network.artifact.partition.pieces:
         is_new = piece.node is not None and piece.node not in values
         if is_new and all(node in values for node in piece.inputs):

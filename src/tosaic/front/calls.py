@@ -17,7 +17,7 @@ _PRODUCTS = frozenset({
     "convolution", "linear", "addmm", "mm", "bmm", "matmul",
 })  # fmt: skip
 _SUMS = frozenset({"add", "sub"})
-_BENDS = frozenset({"prelu", "_prelu_kernel"})
+_PRELU = frozenset({"prelu", "_prelu_kernel"})
 _LIMITS = frozenset({"relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_max"})
 
 
@@ -29,12 +29,12 @@ def fuses_activation(before: str, after: str) -> bool:
     return _plain(before) in _PRODUCTS | _SUMS | {"mul"} and _plain(after) in _LIMITS
 
 
-def joins(before: str, after: str) -> bool:
+def fuses_sum(before: str, after: str) -> bool:
     """Whether a call of ``after`` can take the accumulator that ``before`` leaves as it is.
 
     It saves a rescaling and a rounding; whether it saves time is for the target to say.
     """
-    return _plain(before) in _PRODUCTS and _plain(after) in _SUMS | _BENDS
+    return _plain(before) in _PRODUCTS and _plain(after) in _SUMS | _PRELU
 
 
 def _plain(target: str) -> str:

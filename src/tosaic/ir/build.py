@@ -14,7 +14,19 @@ from tosaic.ir.graph import Array, Const, Graph, Loc, Op, Quant, Value
 from tosaic.ir.traits import PLAIN, Traits
 from tosaic.spec import OPS
 from tosaic.spec.check import resolve
-from tosaic.spec.dtypes import ALL, SHAPE, DType, TensorType, dtype
+from tosaic.spec.dtypes import (
+    ALL,
+    BF16,
+    F16,
+    I8,
+    I16,
+    I32,
+    I48,
+    SHAPE,
+    DType,
+    TensorType,
+    dtype,
+)  # fmt: skip
 from tosaic.spec.env import Env
 from tosaic.spec.ops_shape import evaluate
 from tosaic.spec.table import OpDef
@@ -26,6 +38,7 @@ _BY_ARRAY = {
     np.dtype(d.array): d for d in reversed(ALL) if d.name not in ("i4", "i48", "shape")
     and d.kind in ("int", "float", "bool")
 }  # fmt: skip
+_FEW = 1 << 16  # numbers of a constant that are kept in fp32, too
 
 
 class Trial:
@@ -84,7 +97,8 @@ class Builder:
             return Value(TensorType(kind, tuple(shape)), name, lazy, quant, self.loc)
         array = as_array(data, kind)
         kind = kind or _BY_ARRAY[array.dtype]
-        return Value(TensorType(kind, array.shape), name, Const(array), quant, self.loc)
+        const = Const(array, _exact(data, array) if kind in (BF16, F16) else None)
+        return Value(TensorType(kind, array.shape), name, const, quant, self.loc)
 
     def remade(
         self, value: Value, make: Callable[[Array], Array], shape: Sequence[int] | None = None,
@@ -94,7 +108,10 @@ class Builder:
         source = value.const
         assert source is not None
         shape = value.shape if shape is None else shape
-        return self.const(lambda: make(source.array), kind or value.dtype, quant=quant, shape=shape)
+        made = self.const(lambda: make(source.array), kind or value.dtype, quant=quant, shape=shape)
+        if source.exact is not None and made.const is not None:
+            made.const.exact = _exact(make(source.exact), made.const.array)
+        return made
 
     def shape(self, sizes: Sequence[int], name: str = "") -> Value:
         """A constant shape."""
@@ -124,6 +141,31 @@ class Builder:
         """Emit an operator: its result. FFT2D and control flow have several, in a tuple."""
         made = self.results(name, *ins, **more)
         return made[0] if len(made) == 1 else made  # type: ignore[return-value]
+
+    def layer(
+        self, name: str, x: Value, weights: Value | Array, input_zp: Value | int = 0,
+        bias: Value | None = None, acc: DType = I32,
+    ) -> Value:  # fmt: skip
+        """A convolution with a stride of 1, without padding or dilation: the sums of products."""
+        weights = weights if isinstance(weights, Value) else self.const(weights, I8)
+        zero = input_zp if isinstance(input_zp, Value) else self.const([input_zp], x.dtype)
+        bias = self.const([0], acc) if bias is None else bias
+        return self.op(
+            name, x, weights, bias, zero, self.const([0], I8), pad=(0,) * 4, stride=(1, 1),
+            dilation=(1, 1), acc_type=acc,
+        )  # fmt: skip
+
+    def levels(
+        self, x: Value, out: DType = I32, given: int = 0, zero: int = 0, **flags: bool
+    ) -> Value:
+        """x − given + zero in another type, whatever it means; what does not fit saturates."""
+        wide = x.dtype is not I48  # of which a multiplier has 16 bits
+        bits, kind = (30, I32) if wide else (14, I16)
+        return self.RESCALE(
+            x, self.const([1 << bits], kind), self.const([bits], I8), self.const([given], x.dtype),
+            self.const([zero], out), scale32=wide, rounding_mode="SINGLE_ROUND",
+            per_channel=False, out=out, **flags,
+        )  # fmt: skip
 
     def results(
         self,
@@ -245,6 +287,17 @@ def as_array(data: Any, kind: DType | None) -> Array:
     if kind.is_int and source.dtype.kind == "f":
         return as_array(_whole(source, kind), kind)
     return np.ascontiguousarray(source, dtype=kind.array).reshape(source.shape)
+
+
+def _exact(data: Any, array: Array) -> Array | None:
+    """Numbers in fp32 that an array of 16-bit floats has rounded; None where it has them all."""
+    numbers = np.asarray(data)
+    if numbers.dtype == array.dtype or numbers.size > _FEW or numbers.dtype.kind != "f":
+        return None
+    with np.errstate(over="ignore"):
+        exact = numbers.astype(np.float32)
+        is_rounded = np.array_equal(exact.astype(array.dtype), array) and (exact != array).any()
+    return exact if is_rounded and np.isfinite(array.astype(np.float32)).all() else None
 
 
 def _whole(source: Array, kind: DType) -> Array:

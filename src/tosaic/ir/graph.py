@@ -67,11 +67,15 @@ class Unsigned(Quant):
 
 
 class Const:
-    """An array that is made when it is first asked for, and kept."""
+    """An array that is made when it is first asked for, and kept.
 
-    __slots__ = ("_array", "_make")
+    ``exact`` are the same numbers in fp32, where the array has rounded them to 16 bits.
+    """
 
-    def __init__(self, source: Array | Callable[[], Array]) -> None:
+    __slots__ = ("_array", "_make", "exact")
+
+    def __init__(self, source: Array | Callable[[], Array], exact: Array | None = None) -> None:
+        self.exact = exact
         self._array: Array | None = None
         self._make: Callable[[], Array] | None = None
         if isinstance(source, np.ndarray):
@@ -80,7 +84,7 @@ class Const:
             self._make = source
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Const, (self.array,)
+        return Const, (self.array, self.exact)
 
     @property
     def array(self) -> Array:

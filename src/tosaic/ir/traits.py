@@ -14,7 +14,7 @@ from typing import Literal
 class Traits:
     """What is fast, free or fused on a target. All of it is about speed and memory, not results.
 
-    Accumulators: with ``sums_ride`` a sum takes an int32 accumulator as quickly as int8.
+    Accumulators: with ``fuses_sums`` a sum takes an int32 accumulator as quickly as int8.
     ``sum_bits`` widen the larger operand of a sum of int8, and of int16.
 
     Lanes: ``lanes`` neighbouring elements are computed at once; elementwise operators idle below
@@ -48,7 +48,7 @@ class Traits:
     A folded constant of ``folded_bytes`` may be larger than what it is made from.
     """
 
-    sums_ride: bool = True
+    fuses_sums: bool = True
     sum_bits: tuple[int, int] = (19, 14)
     lanes: int = 16
     narrow_channels: int = 0

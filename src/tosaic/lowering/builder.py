@@ -46,9 +46,7 @@ class Lowering(Builder):
     """A Builder with the vocabulary of the rules."""
 
     wanted: tuple[Quant, d.DType] | None = None
-    items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType(
-        {}
-    )  # the same for several results
+    items: Mapping[int, tuple[Quant, d.DType]] = MappingProxyType({})  # for several results
 
     def __init__(self, *args: Any, **more: Any) -> None:
         super().__init__(*args, **more)
@@ -85,7 +83,8 @@ class Lowering(Builder):
         kind = like.dtype
         if kind.is_int and not kind.range[0] <= value <= kind.range[1]:
             raise Unsupported(f"{value} is beyond the numbers of {kind.name}")
-        return self.const(np.full((1,) * like.type.rank, value, dtype=like.dtype.array), like.dtype)
+        held = np.float64 if kind.is_float else kind.array
+        return self.const(np.full((1,) * like.type.rank, value, held), kind)
 
     def quantized_number(self, value: float, quant: Quant, kind: d.DType, rank: int) -> Value:
         """A constant of one element, rounded to the nearest of some parameters; saturates.
@@ -131,8 +130,8 @@ class Lowering(Builder):
         if quant is not None and quant.axis is not None:
             quant = Quant(quant.scale, quant.zero_point, perms.index(quant.axis))
         if x.is_const:
-            turned = tuple(x.shape[p] for p in perms)
-            return self.remade(x, lambda a: a.transpose(perms), turned, quant=quant)
+            permuted = tuple(x.shape[p] for p in perms)
+            return self.remade(x, lambda a: a.transpose(perms), permuted, quant=quant)
         return self.with_quant(self.TRANSPOSE(x, perms=perms), quant)
 
     def axis_last(self, x: Value, axis: int) -> Value:
@@ -212,14 +211,6 @@ class Lowering(Builder):
         ends = [self.const(end, d.I32) for end in (-limits, limits)]
         kept = self.MINIMUM(self.MAXIMUM(x, ends[0]), ends[1])
         return self.rescale(self.with_quant(kept, x.quant), factor, zero_point, out)
-
-    def levels(self, x: Value, out: d.DType = d.I32, given: int = 0, zero: int = 0) -> Value:
-        """x − given + zero in another type, whatever it means; what does not fit saturates."""
-        return self.RESCALE(
-            x, self.const([1 << 30], d.I32), self.const([30], d.I8), self.const([given], x.dtype),
-            self.const([zero], out), scale32=True, rounding_mode="SINGLE_ROUND",
-            per_channel=False, out=out,
-        )  # fmt: skip
 
     @contextmanager
     def wanting(self, wanted: tuple[Quant, d.DType] | None) -> Iterator[None]:

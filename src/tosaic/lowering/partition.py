@@ -53,7 +53,7 @@ class Piece:
     A loop is a call of which ``step`` is the program of one step and ``parts`` are its pieces.
 
     An order says which axis of a tensor is which of the graph's, where they are not the same.
-    ``meanings`` are those of outputs that stand for real numbers where PyTorch reads them.
+    ``output_quants`` belong to outputs that stand for real numbers where PyTorch reads them.
     ``checks`` are sentences on what was proved or tried of the graph, for the report;
     ``undefined`` says of an operator that some input makes it unpredictable.
     """
@@ -64,7 +64,7 @@ class Piece:
     outputs: list[fx.Node] = field(default_factory=list)
     input_orders: list[tuple[int, ...] | None] = field(default_factory=list)
     output_orders: list[tuple[int, ...] | None] = field(default_factory=list)
-    meanings: list[Quant | None] = field(default_factory=list)
+    output_quants: list[Quant | None] = field(default_factory=list)
     calls: list[fx.Node] = field(default_factory=list)  # that a graph was made of
     checks: list[str] = field(default_factory=list)
     undefined: str | None = None
@@ -119,7 +119,9 @@ class Partitioner:
         self.trial = Walker(program, Lowering.of(target), self.ranges)
         self.accepted: set[fx.Node] = set()
         self.folded: set[fx.Node] = set()  # constants of a graph
-        self.meant: set[fx.Node] = set()  # dequantize calls, which only say what integers mean
+        self.dequantized: set[fx.Node] = (
+            set()
+        )  # dequantize calls, which only say what integers mean
         self.refused: list[Refusal] = []
         self.hosted: list[Refusal] = []
         self.is_whole = True  # whether the trial has built what accepted calls need, and no more
@@ -175,7 +177,7 @@ class Partitioner:
         if _is_fixed(result):
             self.folded.add(node)
         elif target in DEQUANTIZE:
-            self.meant.add(node)
+            self.dequantized.add(node)
         else:
             self.accepted.add(node)
             # Regions are lowered with the ranges of what they are given, and again without.
@@ -212,7 +214,7 @@ class Partitioner:
 
     def _is_inside(self, node: Any) -> bool:
         source = self.source(node)
-        return node in self.meant or source in self.accepted or source in self.folded
+        return node in self.dequantized or source in self.accepted or source in self.folded
 
     def _casts(self, node: fx.Node) -> bool:
         """Whether a graph quantizes what PyTorch gives it: real numbers, and not to uint8."""
@@ -222,7 +224,7 @@ class Partitioner:
 
     def source(self, node: fx.Node) -> fx.Node:
         """The node that a value comes from."""
-        while node in self.meant:
+        while node in self.dequantized:
             node = node.all_input_nodes[0]
         return node
 
@@ -301,12 +303,12 @@ class Partitioner:
         What a graph gives as real numbers it does not give as integers for that.
         """
         if self.has_casts:
-            ends = self.meant & self.program.results
+            ends = self.dequantized & self.program.results
             self.real = {n for n in ends if self.source(n) in self.accepted and not is_unsigned(n)}
         for node in reversed(self.program.calls):
             self.reads[node] = node not in self.real and (node in self.program.results or any(
                 self.reads[user]
-                if user in self.folded or user in self.meant
+                if user in self.folded or user in self.dequantized
                 else user not in self.accepted
                 for user in self.program.users.get(node, ())
             ))  # fmt: skip
@@ -341,7 +343,7 @@ class Partitioner:
         """Whether PyTorch has to call a node: not if it only folds or dequantizes for TOSA."""
         if node.args and node.args[0] in self.loops:
             return False  # a loop gives its items itself
-        return self.reads[node] or not (node in self.folded or node in self.meant)
+        return self.reads[node] or not (node in self.folded or node in self.dequantized)
 
     def _group(self, nodes: list[fx.Node]) -> Piece:
         """The calls of one level together, from what they read to what others read."""
@@ -357,20 +359,20 @@ class Partitioner:
             walker.b.output(value)
             piece.outputs.append(node)
             is_real = self.reads[node] and node not in self.trial.codes
-            piece.meanings.append(value.quant if is_real else None)
+            piece.output_quants.append(value.quant if is_real else None)
         for node in self.program.calls if self.real else ():
             if node in self.real and self.source(node) in members:
                 real = to_real(walker.b, walker.values[self.source(node)])
                 walker.b.output(named_output(walker.b, real, walker.name(node), taken))
                 piece.outputs.append(node)
-                piece.meanings.append(None)
+                piece.output_quants.append(None)
         piece.input_orders = [None] * len(piece.inputs)
         piece.output_orders = [None] * len(piece.outputs)
         return piece
 
     def _as_tried(self, nodes: list[fx.Node]) -> tuple[Walker, list[fx.Node]]:
         """What the trial has built, from what its calls read in that order."""
-        inside = self.accepted | self.meant | self.folded
+        inside = self.accepted | self.dequantized | self.folded
         inputs = [node for node in self._order(nodes) if node not in inside]
         self.trial.reorder(inputs)
         self.trial.b.loc = torchapi.location(nodes[-1])
@@ -384,7 +386,7 @@ class Partitioner:
         members, inputs = set(nodes), list[fx.Node]()
         for node in self._order(nodes):
             given = self.trial.values.get(node)
-            if node in members or node in self.meant:
+            if node in members or node in self.dequantized:
                 walker.call(node)
             elif node in self.folded:
                 walker.values[node] = given
@@ -396,14 +398,14 @@ class Partitioner:
         return walker, inputs
 
     def _order(self, nodes: list[fx.Node]) -> Iterator[fx.Node]:
-        """The calls of a group, each behind what it reads: constants, meanings, inputs."""
+        """The calls of a group, each behind its operands."""
         known = {*self.program.tensors, *self.program.regions, *nodes}
 
         def behind(node: fx.Node) -> Iterator[fx.Node]:
             for argument in node.all_input_nodes:
                 if argument not in known:
                     known.add(argument)
-                    if argument in self.meant:
+                    if argument in self.dequantized:
                         yield from behind(argument)
                     yield argument
 
@@ -418,7 +420,7 @@ class Partitioner:
             or self.reads[node]
             or any(
                 self._is_given(user, members, value)
-                if user in self.meant
+                if user in self.dequantized
                 else user not in members and user not in self.folded
                 for user in self.program.users.get(node, ())
             )

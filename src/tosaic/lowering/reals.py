@@ -10,7 +10,7 @@ from torch import fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import QUANTIZE, fuses_activation, joins
+from tosaic.front.calls import QUANTIZE, fuses_activation, fuses_sum
 from tosaic.front.precision import left_in_float
 from tosaic.front.program import Program
 from tosaic.ir.graph import Value
@@ -52,11 +52,11 @@ class Reals:
         return has_floats and not _has_meaning(weight) and not self._becomes_integers(node)
 
     def _becomes_integers(self, node: fx.Node) -> bool:
-        """Whether a result is quantized: at once, or after what rides on it or adds it up."""
+        """Whether a result is quantized: at once, or after what is fused with it."""
         users, own = self.program.users.get(node, []), torchapi.target_name(node)
         for user in users:
             name = torchapi.target_name(user)
-            follows = len(users) == 1 and (fuses_activation(own, name) or joins(own, name))
+            follows = len(users) == 1 and (fuses_activation(own, name) or fuses_sum(own, name))
             goes_on = follows or name == "getitem"
             if name == QUANTIZE or (goes_on and self._becomes_integers(user)):
                 return True

@@ -50,7 +50,7 @@ def _beside(first: Partitioner, host: Target) -> Partitioner:
              if (key := on_host(node.name)) in first.kept}  # fmt: skip
     second = Partitioner(first.program, host, first.expose, kept, first.has_casts)
     second.try_calls()
-    own = {node.name for node in first.accepted | first.folded | first.meant}
+    own = {node.name for node in first.accepted | first.folded | first.dequantized}
     second.refused = [refusal for refusal in second.refused if refusal.node not in own]
     return second
 

@@ -112,7 +112,7 @@ class Walker:
         if torchapi.overload_of(node) is None:
             raise Unsupported(f"{target or node.target} is no operator of PyTorch")
         if (curve := self.curve(node)) is not None:
-            return self._bent(node, curve)
+            return self._as_table(node, curve)
         arguments = {k: self.argument(v) for k, v in torchapi.bound_arguments(node).items()}
         if target == QUANTIZE:
             if is_unsigned(node):
@@ -147,7 +147,7 @@ class Walker:
             self._curves = curves_of(self.program, _is_stepwise)
         return self._curves.get(node)
 
-    def _bent(self, node: fx.Node, curve: Curve) -> Value | None:
+    def _as_table(self, node: fx.Node, curve: Curve) -> Value | None:
         """A table for the last call; the others give what nothing else reads."""
         reached = [n for n in curve.sources if n in self.values]  # they are one value
         source = self.argument((reached or curve.sources)[0])
@@ -182,13 +182,13 @@ class Walker:
     def _dequantize(self, node: fx.Node, arguments: dict[str, Any]) -> Value:
         """Integers of a constant or an input get their meaning; a computed value has it."""
         value: Value = arguments["input"]
-        meaning = constant_parameters(arguments)
+        quant = constant_parameters(arguments)
         if value.is_const and self._is_narrow(node, arguments):
             value = narrowed(self.b, value)
         is_given = value.quant is None and value.producer is None
         if value.is_const or (is_given and self._only_dequantized(node)):
-            value.quant = meaning
-        if value.quant != meaning:
+            value.quant = quant
+        if value.quant != quant:
             raise Unsupported("these integers were not quantized with the scale they are read with")
         return value
 

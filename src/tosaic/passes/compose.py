@@ -73,28 +73,28 @@ def _convolution(b: dict[str, Any]) -> Call | None:
     return Call(_PLAIN[axes - 1], (*tensors, stride, padding, b["dilation"], b["groups"]))
 
 
-def _turned(matrix: Any) -> fx.Node | None:
+def _transposed(matrix: Any) -> fx.Node | None:
     """What a matrix is the transposition of, if it is a parameter's."""
     name = name_of(matrix)
     bound = torchapi.bound_arguments(matrix) if name else {}
-    turns = name == "aten.t.default" or (
+    is_transpose = name == "aten.t.default" or (
         name == "aten.permute.default" and [axis % 2 for axis in bound["dims"]] == [1, 0]
     )
     source = bound.get("self")
-    if not turns or not isinstance(source, fx.Node) or source.op == "call_function":
+    if not is_transpose or not isinstance(source, fx.Node) or source.op == "call_function":
         return None
     return source if len(source.meta["val"].shape) == 2 else None
 
 
 def _addmm(b: dict[str, Any]) -> Call | None:
-    weight = _turned(b["mat2"])
+    weight = _transposed(b["mat2"])
     if weight is None or (b["beta"], b["alpha"]) != (1, 1) or b["self"].meta["val"].dim() != 1:
         return None
     return Call(aten.linear.default, (b["mat1"], weight, b["self"]))
 
 
 def _mm(b: dict[str, Any]) -> Call | None:
-    weight = _turned(b["mat2"])
+    weight = _transposed(b["mat2"])
     return None if weight is None else Call(aten.linear.default, (b["self"], weight))
 
 

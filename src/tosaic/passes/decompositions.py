@@ -125,11 +125,11 @@ def _batch_norm(
     """By the numbers of the batch itself, of which each channel is one long row."""
     if running_mean is not None:
         raise Unsupported("its batch norm uses running statistics")
-    turned = input.transpose(0, 1)
-    rows = turned.reshape(1, turned.shape[0], -1)
+    transposed = input.transpose(0, 1)
+    rows = transposed.reshape(1, transposed.shape[0], -1)
     return (
         F.instance_norm(rows, None, None, weight, bias, eps=eps)
-        .reshape(turned.shape)
+        .reshape(transposed.shape)
         .transpose(0, 1)
     )
 

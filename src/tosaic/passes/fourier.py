@@ -72,7 +72,7 @@ def _fits(c: Calls, *sizes: int | None) -> bool:
     return c.fft and all(n is not None and n <= _LONGEST and n & (n - 1) == 0 for n in sizes)
 
 
-def _turned(c: Calls, value: Any, axes: tuple[int, int]) -> Any:
+def _transposed(c: Calls, value: Any, axes: tuple[int, int]) -> Any:
     """A value with one axis behind all others, and back again."""
     return value if value is None else c.call(aten.transpose.int, value, *axes)
 
@@ -106,7 +106,7 @@ def _by_operator(
     c: Calls, parts: Pair, axes: list[int], inverse: bool, half: bool, rank: int
 ) -> Pair:
     """The transform along one axis, or along the last two, as ``tosaic::fft2d``."""
-    re, im = (_turned(c, p, (axes[0], rank - 1)) if len(axes) == 1 else p for p in parts)
+    re, im = (_transposed(c, p, (axes[0], rank - 1)) if len(axes) == 1 else p for p in parts)
     shape = [int(n) for n in re.meta["val"].shape]
     rows = [math.prod(shape[:-1]), 1] if len(axes) == 1 else [math.prod(shape[:-2]), shape[-2]]
     flat = [
@@ -121,7 +121,7 @@ def _by_operator(
         item.meta = {**both.meta, "val": both.meta["val"][index]}
         count = item.meta["val"].shape[-1]
         part = c.call(aten.reshape.default, item, [*shape[:-1], count])
-        made.append(_turned(c, part, (axes[0], rank - 1)) if len(axes) == 1 else part)
+        made.append(_transposed(c, part, (axes[0], rank - 1)) if len(axes) == 1 else part)
     return made[0], made[1]
 
 
@@ -135,12 +135,12 @@ def _along(c: Calls, parts: Pair, axis: int, mode: int, inverse: bool, half: boo
     if inverse:
         sin = c.call(aten.neg.default, sin)
     weight = c.call(aten.cat.default, [cos, c.call(aten.neg.default, sin)])
-    re, im = (_turned(c, p, (axis, -1)) for p in parts)
+    re, im = (_transposed(c, p, (axis, -1)) for p in parts)
     if im is not None:
         weight = c.call(aten.cat.default, [weight, c.call(aten.cat.default, [sin, cos])], 1)
         re = c.call(aten.cat.default, [re, im], -1)
     made = c.halves(c.call(aten.linear.default, re, weight), -1, count)
-    return _turned(c, made[0], (axis, -1)), _turned(c, made[1], (axis, -1))
+    return _transposed(c, made[0], (axis, -1)), _transposed(c, made[1], (axis, -1))
 
 
 def _inverse_half(c: Calls, size: int, count: int, factor: float) -> fx.Node:
@@ -178,9 +178,9 @@ def real_signal(c: Calls, re: fx.Node, im: fx.Node) -> fx.Node | None:
         return None
     if _fits(c, size) and size > 2:
         return _real_by_operator(c, made, axis, mode, size, rank)
-    turned = [_turned(c, p, (axis, -1)) for p in made]
+    transposed = [_transposed(c, p, (axis, -1)) for p in made]
     weight = _inverse_half(c, size, count, _norm(mode, size))
-    signal = c.call(aten.linear.default, c.call(aten.cat.default, turned, -1), weight)
+    signal = c.call(aten.linear.default, c.call(aten.cat.default, transposed, -1), weight)
     return c.call(aten.transpose.int, signal, axis, -1)
 
 
@@ -233,7 +233,7 @@ def short_time(c: Calls) -> Pair | None:
     factor = 1 / math.sqrt(size) if b["normalized"] else 1.0
     if one_sided and _fits(c, size) and size % hop == 0 and size > 1:
         made = _frames(c, rows, window, size, hop)
-        first, second = (_turned(c, c.scaled(p, factor), (1, 2)) for p in made)
+        first, second = (_transposed(c, c.scaled(p, factor), (1, 2)) for p in made)
     else:
         cos, sin = c.waves(count, size)
         waves = c.call(aten.cat.default, [cos, c.call(aten.neg.default, sin)])

@@ -43,7 +43,7 @@ class _Scores:
     """Products of queries and turned keys, what they are multiplied with, and their masks."""
 
     query: fx.Node
-    turned: fx.Node
+    transposed: fx.Node
     scale: float = 1.0
     heads: fx.Node | None = None  # a factor for each head
     masks: tuple[Masking, ...] = field(default=())
@@ -136,8 +136,8 @@ def _scores(given: Any) -> _Scores | None:
         operands = node.all_input_nodes
         if len(operands) != 2:
             return None
-        (query, first), (turned, second) = (_factored(operand) for operand in operands)
-        return _Scores(query, turned, first * second)
+        (query, first), (transposed, second) = (_factored(operand) for operand in operands)
+        return _Scores(query, transposed, first * second)
     if name in VIEWS:  # other axes for the heads, as windows have them
         source = bound["self"]
         return _scores(source) if shape_of(source)[-2:] == shape_of(node)[-2:] else None
@@ -260,7 +260,7 @@ _FORMS: dict[str, Callable[[dict[str, Any]], _Scores | None]] = {
 
 def _operator(node: fx.Node, scores: _Scores, masks: list[Masking] | None) -> Call | None:
     """The operator, if all of it has the shapes that it takes."""
-    operands = scores.query, scores.turned, _operands(node)[1]
+    operands = scores.query, scores.transposed, _operands(node)[1]
     shapes, kinds = [shape_of(n) for n in operands], {n.meta["val"].dtype for n in operands}
     if len({shape[:-2] for shape in shapes}) != 1 or len(kinds) != 1:
         return None  # it would spread, or be cast
@@ -270,12 +270,12 @@ def _operator(node: fx.Node, scores: _Scores, masks: list[Masking] | None) -> Ca
     if masks is None or not all(_fits(mask, whole) for mask in masks):
         return None
     mask = joined(node, masks, whole)
-    turned = torchapi.new_call(node, aten.transpose.int, (scores.turned, -2, -1))
+    transposed = torchapi.new_call(node, aten.transpose.int, (scores.transposed, -2, -1))
     query = scores.query
     if scores.heads is not None:
         query = torchapi.new_call(node, aten.mul.Tensor, (query, scores.heads))
     operator = aten.scaled_dot_product_attention.default
-    return Call(operator, (query, turned, operands[2], mask), {"scale": scores.scale})
+    return Call(operator, (query, transposed, operands[2], mask), {"scale": scores.scale})
 
 
 def _fits(mask: Masking, whole: tuple[int, ...]) -> bool:

@@ -158,13 +158,13 @@ def _from_left(call: fx.Node, source: fx.Node) -> fx.Node | None:
     if held.dim() != 2 or example.dim() < 2:
         return None
     with call.graph.inserting_before(call):
-        turned = _call(source, _aten.transpose.int, (source, -1, -2))
-        turned.meta["val"] = example.transpose(-1, -2)
+        transposed = _call(source, _aten.transpose.int, (source, -1, -2))
+        transposed.meta["val"] = example.transpose(-1, -2)
         weight = hold(call, f"{call.name}_bank", held.detach().contiguous())
-        layer = _call(call, _aten.linear.default, (turned, weight))
+        layer = _call(call, _aten.linear.default, (transposed, weight))
         layer.meta["val"] = call.meta["val"].transpose(-1, -2)
     call.target, call.args, call.kwargs = _aten.transpose.int, (layer, -1, -2), {}
-    _mark(turned, "magnitude")
+    _mark(transposed, "magnitude")
     return layer
 
 

@@ -131,19 +131,19 @@ def _parameter(value: Any, length: int, axis_from_end: int) -> fx.Node | None:
 
 def _read_norm(node: Any) -> _Norm | None:
     """A norm that is there already, its rows perhaps brought to the end and back."""
-    turned, inner = False, node
+    is_transposed, inner = False, node
     example = node.meta.get("val") if isinstance(node, fx.Node) else None
     rank = example.dim() if isinstance(example, Tensor) else 0  # a number may be computed, too
     axis = rank - 1
     if name_of(node) == "aten.permute.default" and len(node.users) == 1:
-        inner, turned = before(node.args[0]), True
+        inner, is_transposed = before(node.args[0]), True
         axis = list(node.args[1]).index(rank - 1)
     name = name_of(inner)
     if name not in ("aten.rms_norm.default", "aten.layer_norm.default") or len(inner.users) != 1:
         return None
     bound = torchapi.bound_arguments(inner)
     source = bound["input"]
-    if turned:
+    if is_transposed:
         if name_of(source) != "aten.permute.default":
             return None
         source = source.args[0]

@@ -88,8 +88,8 @@ def _sink(node: fx.Node) -> None:
         if values.dim() > 1 or values.numel() > 1:
             rank = len(back)
             whole = values.detach().reshape((1,) * (rank - values.dim()) + tuple(values.shape))
-            turned = whole.permute(back).contiguous()
-            sources[constant] = hold(node, f"_{node.name}_{constant.name}", turned)
+            permuted = whole.permute(back).contiguous()
+            sources[constant] = hold(node, f"_{node.name}_{constant.name}", permuted)
     if _is_cat(node):
         axis = torchapi.bound_arguments(node)["dim"] % result.dim()
         node.args, node.kwargs = (node.args[0], order[axis]), {}

@@ -38,7 +38,7 @@ from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
 from tosaic.runtime.timing import Timing, current
 from tosaic.runtime.versions import versions
-from tosaic.targets.catalog import target_of
+from tosaic.targets.catalog import elsewhere, target_of
 
 
 @dataclass(eq=False, repr=False)
@@ -368,7 +368,7 @@ class Artifact:
             write_whole(path, print_graph(self.graph).encode())
         else:
             known = ", ".join((".tosa", ".mlir", *formats.WRITERS, *own))
-            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")
+            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}{elsewhere(suffix)}")
 
 
 def _unpickled(data: bytes, kind: type[Artifact] = Artifact) -> Artifact:

@@ -26,7 +26,7 @@ from tosaic.quant.bias_correction import Mean
 from tosaic.quant.calibrate import iterable, run_over
 from tosaic.quant.calibration import Calibration, row_name
 from tosaic.quant.flow import NO_DATA, float_module, given
-from tosaic.quant.inputs import Arguments, DataRun
+from tosaic.quant.inputs import Arguments, DataRun, read_each
 from tosaic.quant.observer import BELOW, BELOW_16, above
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import functions, region_calls
@@ -176,7 +176,7 @@ def record(
 ) -> tuple[Calibration, list[str]]:
     """What the values of a program are for some data, and what is doubtful about the data."""
     data, examples = given(source, examples, calibration)
-    items = None if data is None else list(iterable(data))
+    items = None if data is None else list(read_each(iterable(data)))
     made, doubts = Calibration([]), list[str]()
     with torch.no_grad():
         for module in forms(source, target):

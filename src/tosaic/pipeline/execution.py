@@ -50,28 +50,28 @@ def give(piece: Piece, arrays: Iterable[Array], values: Values) -> None:
     """The results of a graph as PyTorch has them, by node."""
     assert piece.graph is not None
     given = zip(
-        piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.meanings,
+        piece.outputs, arrays, piece.graph.outputs, piece.output_orders, piece.output_quants,
         strict=True,
     )  # fmt: skip
-    for node, array, out, order, meaning in given:
-        values[node] = result(node, array, out, order, meaning)
+    for node, array, out, order, quant in given:
+        values[node] = result(node, array, out, order, quant)
 
 
 def result(
-    node: fx.Node, array: Array, out: Value, order: tuple[int, ...] | None, meaning: Quant | None
+    node: fx.Node, array: Array, out: Value, order: tuple[int, ...] | None, quant: Quant | None
 ) -> Tensor:
     """What a graph gives, as PyTorch has it."""
     tensor, example = restored(to_torch(array, out.dtype), order), node.meta.get("val")
     if isinstance(out.quant, Unsigned):
         tensor = tensor.view(torch.uint8)
-    tensor = meant(tensor, meaning)
-    is_code = meaning is None and out.quant is not None
+    tensor = dequantized(tensor, quant)
+    is_code = quant is None and out.quant is not None
     return tensor.to(example.dtype) if isinstance(example, Tensor) and not is_code else tensor
 
 
-def meant(integers: Tensor, meaning: Quant | None) -> Tensor:
+def dequantized(integers: Tensor, quant: Quant | None) -> Tensor:
     """The real numbers that integers stand for, where they do."""
-    return integers if meaning is None else real_numbers(integers, meaning)
+    return integers if quant is None else real_numbers(integers, quant)
 
 
 def give_all(piece: Piece, run: Callable[..., list[Array]], runs: Sequence[Values]) -> None:

@@ -11,7 +11,7 @@ import torch
 from torch import fx
 
 from tosaic.front import torchapi
-from tosaic.front.calls import DEQUANTIZE, QUANTIZE, fuses_activation, joins
+from tosaic.front.calls import DEQUANTIZE, QUANTIZE, fuses_activation, fuses_sum
 from tosaic.front.precision import CHOICE, Choice
 from tosaic.front.program import Program
 from tosaic.runtime.printed import Printed, grid
@@ -154,7 +154,7 @@ def _inferred(result: Integers | None, weight: Integers | None) -> str:
 
 
 def _result(program: Program, node: fx.Node) -> Integers | None:
-    """The integers of a result, after what rides on it or adds it up."""
+    """The integers of a result, after what is fused with it."""
     users, own = program.users.get(node, []), torchapi.target_name(node)
     for user in users:
         name = torchapi.target_name(user)
@@ -162,8 +162,8 @@ def _result(program: Program, node: fx.Node) -> Integers | None:
             bound = torchapi.bound_arguments(user)
             kind = str(bound["dtype"]).removeprefix("torch.")
             return Integers(kind, (float(bound["scale"]),), int(bound["zero_point"]))
-        rider = len(users) == 1 and fuses_activation(own, name) and not joins(own, name)
-        if rider or name == "getitem":
+        is_fused = len(users) == 1 and fuses_activation(own, name) and not fuses_sum(own, name)
+        if is_fused or name == "getitem":
             return _result(program, user)
     return None
 

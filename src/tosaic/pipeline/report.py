@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -309,11 +310,11 @@ def _rate(rate: float) -> str:
 
 def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     share = told.transposes / max(told.cycles, 1)
-    turned = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
+    transposed = f", {share:.0%} of them transpositions" if share >= 0.01 else ""
     memories = ", ".join(f"{n} {size:,}" for n, size in told.memories.items() if size)
     parts = ", ".join(f"{name} {size:,}" for name, size in told.flash_parts.items())
     clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
-    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{turned}; "
+    taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{transposed}; "
     yield (
         f"Graph {number} on {place}, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
         f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "
@@ -359,11 +360,18 @@ def refusals(refused: list[Refusal], has_hosted: bool = False) -> Iterable[Any]:
     yield table
 
 
+_NUMBERED = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_\d+(?= (?:has|is|may|needs)\b)")
+
+
 def grouped(refused: Iterable[Refusal]) -> list[list[Refusal]]:
-    """Refusals of one operator for one reason, together, in the order of the first of each."""
+    """Refusals of one operator for one reason, together, in the order of the first of each.
+
+    Reasons that differ in the number of a value alone (``add_3``, ``add_12``) are one.
+    """
     found: dict[tuple[str, str], list[Refusal]] = {}
     for refusal in refused:
-        found.setdefault((refusal.op, refusal.reason), []).append(refusal)
+        reason = _NUMBERED.sub(r"\1", refusal.reason)
+        found.setdefault((refusal.op, reason), []).append(refusal)
     return list(found.values())
 
 

@@ -161,7 +161,7 @@ def _kinds(
 ) -> tuple[frozenset[str], frozenset[str]]:
     """Calls that may read other bits than they give, and those of them that have weights.
 
-    Each is one call of the quantized program, or a layer with the activation that rides on it. A
+    Each is one call of the quantized program, or a layer with the activation that it fuses. A
     function of one value is a table where both have 8 bits alone.
     """
     parts = defaultdict[str, list[fx.Node]](list)

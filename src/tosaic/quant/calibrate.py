@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx
 
-from tosaic.errors import InvalidInput, first_line
+from tosaic.errors import InvalidInput, first_line, kind_of
 from tosaic.front import torchapi
 from tosaic.lowering.support import constants
 from tosaic.quant.bias_correction import LayerRun, correct_biases, known_value, layers_of
@@ -129,8 +129,9 @@ def check_parameters(module: fx.GraphModule) -> None:
 
 def iterable(calibration: Any) -> Iterable[Any]:
     if isinstance(calibration, (Tensor, str, dict)) or not isinstance(calibration, Iterable):
-        kind = type(calibration).__name__
-        raise InvalidInput(f"calibration is an iterable of inputs, such as a list, not {kind}")
+        raise InvalidInput(
+            f"calibration is an iterable of inputs, such as a list, not {kind_of(calibration)}"
+        )
     return calibration
 
 

@@ -19,6 +19,7 @@ from tosaic.runtime.warn import warn
 # How many times as large an example may be as the calibration data, or the other way round. Noise
 # as an example beside pictures from 0 to 1 is usual; bytes beside normalised ones are a mistake.
 _APART = 8.0
+_MANY = 5000  # inputs, which no calibration needs
 
 
 class DataRun(fx.Interpreter, ABC):
@@ -39,7 +40,7 @@ class Arguments:
 
     def each(self, calibration: Iterable[Any]) -> Iterator[list[Any]]:
         """The leaves of each calibration input."""
-        for count, item in enumerate(_read(calibration), 1):
+        for count, item in enumerate(read_each(calibration), 1):
             leaves = with_tensors(self._leaves(item, count))
             for node, value, like in zip(self.placeholders, leaves, self.example):
                 if isinstance(value, Tensor) and like.numel() and not value.numel():
@@ -122,9 +123,9 @@ class Arguments:
         yield (item,)
 
 
-def _read(calibration: Iterable[Any]) -> Iterator[Any]:
+def read_each(data: Iterable[Any], noun: str = "calibration input") -> Iterator[Any]:
     """The data as it comes; what goes wrong in reading it is told with its number."""
-    items, count = iter(calibration), 0
+    items, count = iter(data), 0
     while True:
         count += 1
         try:
@@ -135,9 +136,13 @@ def _read(calibration: Iterable[Any]) -> Iterator[Any]:
             raise
         except Exception as problem:
             raise InvalidInput(
-                f"calibration input {count} cannot be read: {type(problem).__name__}: "
-                f"{first_line(problem)}"
+                f"{noun} {count} cannot be read: {type(problem).__name__}: {first_line(problem)}"
             ) from problem
+        if count == _MANY:
+            warn(
+                f"{count:,} {noun}s are read, and there may be more: a few hundred are enough; if "
+                "the data has no end, give a part (itertools.islice)"
+            )
         yield item
 
 

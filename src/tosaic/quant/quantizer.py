@@ -63,7 +63,7 @@ class TosaicQuantizer:
     could not be followed, with the reason. ``training`` is for ``prepare_qat_pt2e``: values are
     rounded while the network learns, and a batch norm stays with the layer before it.
 
-    ``target`` is what the program will be compiled for. If its ``sums_ride``, a sum takes the
+    ``target`` is what the program will be compiled for. If its ``fuses_sums``, a sum takes the
     accumulator of a layer that nothing else reads: a rescaling and a rounding fewer.
     """
 
@@ -78,7 +78,7 @@ class TosaicQuantizer:
     ) -> None:
         join_torchao()
         self.target = target
-        self.sums_ride = not training and (target is None or target.traits.sums_ride)
+        self.fuses_sums = not training and (target is None or target.traits.fuses_sums)
         self.schemes = integer_schemes(scheme)
         if target is not None:
             self.schemes.check(target.env)
@@ -150,7 +150,7 @@ class TosaicQuantizer:
         self._made, self._specs = choices(model.graph, self.schemes), {}
         self._steps = Steps(model.graph.nodes)
         trial, *_ = trials = self._trials(known)
-        joined = joined_sums(model.graph, trial, self._scheme) if self.sums_ride else {}
+        joined = joined_sums(model.graph, trial, self._scheme) if self.fuses_sums else {}
         inside = {call for calls in joined.values() for call in calls}
         self._curves = curves_in(model.graph, joined, self._scheme, self._ends, trial, self._steps)
         for node in model.graph.nodes:
@@ -193,7 +193,7 @@ class TosaicQuantizer:
                     self.choices[node.name] = choice
 
     def _close(self, node: fx.Node, trials: list[Trial], *before: fx.Node) -> set[fx.Node]:
-        """Annotate a call with what rides on it, or say why not; what it is done with."""
+        """Annotate a call with what it fuses, or say why not; what it is done with."""
         norm = norm_of(node) if self.training else None
         rider = self._rider(norm or node)
         rider = None if rider and trials[0].refusal(*before, node, rider) else rider
@@ -417,7 +417,7 @@ class TosaicQuantizer:
         self._remember(node, output)
 
     def _rider(self, node: fx.Node) -> fx.Node | None:
-        """The activation that alone reads the result and rides on its accumulator."""
+        """The activation that alone reads the result and is fused with its accumulator."""
         user = only_user(node)
         if user is None or not is_real(user) or _KEY in user.meta or self._scheme(user) is None:
             return None

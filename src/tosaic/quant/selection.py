@@ -179,9 +179,9 @@ def _sayings(node: fx.Node, schemes: Schemes) -> Iterator[tuple[Any, Part, str, 
 def choices(graph: fx.Graph, schemes: Schemes) -> dict[fx.Node, Choice]:
     """A choice for each call, with those before it in mind.
 
-    An activation that rides on a layer follows it unless it is named more exactly itself. Results
-    that are taken from several follow the call. What only moves integers and is not named keeps
-    them integers, also where everything unnamed is left in float.
+    An activation that is fused with a layer follows it unless it is named more exactly itself.
+    Results that are taken from several follow the call. What only moves integers and is not named
+    keeps them integers, also where everything unnamed is left in float.
     """
     made: dict[fx.Node, Choice] = {}
     for node in graph.nodes:

@@ -9,7 +9,7 @@ from torch import Tensor, fx
 
 from tosaic.errors import Unsupported
 from tosaic.front import torchapi
-from tosaic.front.calls import joins
+from tosaic.front.calls import fuses_sum
 from tosaic.front.roles import is_real, role_of
 from tosaic.ir.graph import Quant, Value
 from tosaic.lowering import support as trial
@@ -103,7 +103,7 @@ def joined_sums(
             n for n in node.all_input_nodes
             if n.op == "call_function" and n not in trial.constants and is_real(n)
             and scheme(n) == own and ANNOTATION not in n.meta
-            and joins(torchapi.target_name(n), name) and only_user(n) is node
+            and fuses_sum(torchapi.target_name(n), name) and only_user(n) is node
         )  # fmt: skip
         if layers and trial.refusal(*layers, node) is None:
             found[node] = layers

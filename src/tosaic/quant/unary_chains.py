@@ -29,7 +29,7 @@ def curves_in(
 ) -> dict[fx.Node, Curve]:
     """The calls of a graph that are parts of functions of one value, each with all.
 
-    What rides on a layer or a sum is no part of one: it is free there, and leaves its value a
+    What is fused with a layer or a sum is no part of one: it is free there, and leaves its value a
     smaller range. ``joined`` are sums of accumulators.
     """
 

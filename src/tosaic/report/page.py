@@ -116,7 +116,7 @@ def _measured(
 ) -> list[Measured]:
     """Layers beside the group of operators that come from the same call.
 
-    An activation that rides on a layer has no operators of its own: it belongs to that layer.
+    An activation that is fused with a layer has no operators of its own: it belongs to that layer.
     """
     waiting: dict[Loc, list[int]] = {}
     for index, members in enumerate(groups):

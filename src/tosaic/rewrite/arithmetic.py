@@ -51,7 +51,7 @@ def merge_factors(m: Matcher, op: Op) -> Value | None:
     shape = np.broadcast_shapes(inner[1].shape, outer[1].shape)
     if math.prod(shape) > max(inner[1].type.size, outer[1].type.size):
         return None
-    product = numbers(inner[1]) * numbers(outer[1])
+    product = numbers(inner[1], exact=True) * numbers(outer[1], exact=True)
     if not _is_tame(product, op.outs[0]):
         return None
     factor = m.b.const(product, op.outs[0].dtype)

@@ -58,10 +58,10 @@ class _Matrix:
     """
 
     value: Value
-    turned: bool = False
+    transposed: bool = False
 
     def get(self, m: Matcher) -> Value:
-        return m.b.TRANSPOSE(self.value, perms=(0, 2, 1)) if self.turned else self.value
+        return m.b.TRANSPOSE(self.value, perms=(0, 2, 1)) if self.transposed else self.value
 
 
 def multiply_each(m: Matcher, op: Op) -> Value | None:
@@ -130,8 +130,8 @@ def _matrices(m: Matcher, value: Value) -> list[_Matrix] | None:
 def _matrix(m: Matcher, origin: _Origin, places: Array) -> _Matrix | None:
     """A product for the elements of one matrix: rows by channels, or turned."""
     rows, channels = np.divmod(places, origin.product.outs[0].shape[3])
-    turned = not _is_grid(rows, channels)
-    if turned:
+    transposed = not _is_grid(rows, channels)
+    if transposed:
         rows, channels = rows.T, channels.T
     first, count = int(rows[0, 0]), len(rows)
     if not _is_grid(rows, channels) or (rows[:, 0] != np.arange(first, first + count)).any():
@@ -141,7 +141,7 @@ def _matrix(m: Matcher, origin: _Origin, places: Array) -> _Matrix | None:
         return None
     sums = product_of(m, origin.product, source, channels[0])
     made = again(m, sums, origin.functions, channels[0])
-    return _Matrix(m.b.RESHAPE(made, m.b.shape((1, *rows.shape))), turned)
+    return _Matrix(m.b.RESHAPE(made, m.b.shape((1, *rows.shape))), transposed)
 
 
 def _is_grid(rows: Array, channels: Array) -> bool:

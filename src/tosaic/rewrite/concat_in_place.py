@@ -19,7 +19,7 @@ from tosaic.ir.traits import PLAIN, Traits
 from tosaic.rewrite.epilogue import FUNCTIONS
 from tosaic.rewrite.match import Allowed, Cost
 from tosaic.rewrite.peak_memory import ENOUGH, MOST, peak
-from tosaic.spec.dtypes import I8, I32
+from tosaic.spec.dtypes import I8
 from tosaic.spec.env import Env
 
 _VIEWS = ("SLICE", "RESHAPE", "CONCAT", "PAD", "TRANSPOSE", "IDENTITY")
@@ -157,17 +157,10 @@ def _copy(b: Builder, value: Value) -> Op:
 
 def _product(b: Builder, value: Value) -> Value | None:
     """x · 1; None where the target cannot multiply it."""
-    zero, ones = b.const([0], I8), np.ones((1, 1, value.shape[-1], 1))
     b.loc = value.producer.loc if value.producer is not None else None
     try:
-        sums = b.DEPTHWISE_CONV2D(
-            value, b.const(ones, I8), b.const([0], I32), zero, zero, pad=(0, 0, 0, 0),
-            stride=(1, 1), dilation=(1, 1), acc_type=I32,
-        )  # fmt: skip
-        made: Value = b.RESCALE(
-            sums, b.const([1 << 30], I32), b.const([30], I8), b.const([0], I32), zero, out=I8,
-            scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False,
-        )  # fmt: skip
+        sums = b.layer("DEPTHWISE_CONV2D", value, np.ones((1, 1, value.shape[-1], 1)))
+        made = b.levels(sums, I8)
     except Unsupported:
         return None
     made.quant = value.quant

@@ -53,13 +53,11 @@ def weigh(m: Matcher, op: Op) -> Value | None:
     if (array != array[:1]).any() or abs(weights).max() > I8.range[1] or not kind.is_int:
         return None
     (rows, depth), (batch, _, columns) = weights.shape, x.shape
-    turned = m.b.RESHAPE(
+    reshaped = m.b.RESHAPE(
         m.b.TRANSPOSE(x, perms=(0, 2, 1)), m.b.shape((1, 1, batch * columns, depth))
     )
-    made = m.b.CONV2D(
-        turned, m.b.const(weights.reshape(rows, 1, 1, depth), I8), m.b.const([0] * rows, kind),
-        zero, m.b.const([0], I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=kind,
-    )  # fmt: skip
+    bias = m.b.const([0] * rows, kind)
+    made = m.b.layer("CONV2D", reshaped, weights.reshape(rows, 1, 1, depth), zero, bias, kind)
     shaped = m.b.RESHAPE(made, m.b.shape((batch, columns, rows)))
     return m.b.TRANSPOSE(shaped, perms=(0, 2, 1))
 

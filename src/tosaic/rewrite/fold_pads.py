@@ -76,15 +76,8 @@ def pad_channels(m: Matcher, op: Op) -> Value | None:
     if any(amounts[:-2]) or x.shape[0] > 1:
         return None
     ones = np.eye(op.outs[0].shape[-1], x.shape[-1], -amounts[-2])
-    zero, zeros = m.b.const([number], I8), m.b.const([0] * len(ones), I32)
-    sums = m.b.CONV2D(
-        x, m.b.const(ones[:, None, None], I8), zeros, zero, m.b.const([0], I8),
-        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I32,
-    )  # fmt: skip
-    return m.b.RESCALE(
-        sums, m.b.const([1 << 30], I32), m.b.const([30], I8), m.b.const([0], I32), zero,
-        scale32=True, rounding_mode="SINGLE_ROUND", per_channel=False, out=I8,
-    )  # fmt: skip
+    sums = m.b.layer("CONV2D", x, ones[:, None, None], int(number), m.b.const([0] * len(ones), I32))
+    return m.b.levels(sums, I8, zero=int(number))
 
 
 @rewrite("CONV2D", "CONV3D", "DEPTHWISE_CONV2D")

@@ -17,14 +17,11 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.ir.traits import PLAIN, Traits
-from tosaic.rewrite.candidates import Judge, cut
-from tosaic.rewrite.match import Allowed, Cost, Matcher, remove_dead
+from tosaic.rewrite.match import Allowed, Cost, remove_dead
 from tosaic.spec.env import Env
 from tosaic.spec.ops_elementwise import BROADCASTS
 
 Perms = tuple[int, ...]
-_CLEAR = 0.97  # of the cycles: what later phases do to either graph is not known yet
-_JUDGED = 600  # operators of a graph, at most, that the judge compares as a whole
 UNARY = {
     "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
     "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
@@ -39,8 +36,8 @@ _REDUCE = {
 
 def sink_transposes(
     graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-    traits: Traits = PLAIN, judge: Judge | None = None,
-) -> Graph:  # fmt: skip
+    traits: Traits = PLAIN,
+) -> list[Graph]:  # fmt: skip
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
     Where elementwise operators idle on narrow channels, none sinks past one that becomes narrow by
@@ -52,16 +49,16 @@ def sink_transposes(
     transposed. The fourth leaves all transpositions of what several read where they are. The last
     makes only the part of a transposition that a reshape needs, as in a channel shuffle.
 
-    The fewest transpositions are best, unless others cost less and the judge agrees.
+    The fewest transpositions come first; behind them the graph that costs least, if it is another.
     """
     if not any(op.name == "TRANSPOSE" for op in graph.ops):
-        return graph
+        return [graph]
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
     found = _attempts(graph, env, allowed, shared, traits.narrow_channels)
     best = min(found, key=_moved)
     if cost is None:
-        return best
+        return [best]
     if traits.narrow_channels and _moved(best)[0]:
         others = _attempts(graph, env, allowed, shared, 0)
         other = min(others, key=_moved)
@@ -69,19 +66,7 @@ def sink_transposes(
             best = other
         found += others
     cheap = min(found, key=lambda g: _total(g, cost))
-    if judge is None or cheap is best or len(graph.ops) > _JUDGED:
-        return best
-    tried = [cut(g.ops, _ins, set(g.outputs), set(g.ops)) for g in (best, cheap)]
-    for each in tried:  # what it makes possible counts as well: forms that formulas take
-        Matcher(each, env, allowed, cost, True, traits=traits).run()
-    there, then = judge(tried)
-    if there is None or then is None or then.cycles > _CLEAR * there.cycles:
-        return best
-    return cheap
-
-
-def _ins(op: Op) -> Sequence[Value]:
-    return op.ins
+    return [best] if cheap is best else [best, cheap]
 
 
 def _attempts(
@@ -188,7 +173,7 @@ class _Sinker:
     ) -> None:
         self.graph, self.shared, self.bold, self.within = graph, shared, bold, within
         self.early, self.fixed, self.narrow = early, fixed, narrow
-        self.turned: dict[tuple[Value, Perms], Value] = {}  # transpositions that were made
+        self.existing: dict[tuple[Value, Perms], Value] = {}  # transpositions that were made
         new = Graph(graph.name, list(graph.inputs), version=graph.version)
         self.b = Builder(env, new, (allowed,) if allowed else ())
         self.base: dict[Value, tuple[Value, Perms]] = {}  # an old value -> what it transposes
@@ -215,9 +200,9 @@ class _Sinker:
         if result in self.early:
             order, (value, perms) = self.early[result], self.base[result]
             if len(order) == len(perms):
-                turned = self.transposed(value, order)
+                transposed = self.transposed(value, order)
                 del self.base[result]
-                self.note(result, turned, tuple(order.index(p) for p in perms))
+                self.note(result, transposed, tuple(order.index(p) for p in perms))
         above = next((self.nearest[v] for v in op.ins if v in self.nearest), None)
         if result in self.shared:
             self.nearest[result] = result
@@ -268,7 +253,7 @@ class _Sinker:
         """A transposition, merged with one before it, even if a reshape is between them."""
         shape = tuple(value.shape[p] for p in perms)
         if value.is_const:
-            quant = _turned(value.quant, perms)
+            quant = _permuted(value.quant, perms)
             return self.b.remade(value, lambda a: a.transpose(perms), shape, quant=quant)
         if _moves_none(value.shape, perms):
             return self.reshaped(value, shape)
@@ -281,14 +266,14 @@ class _Sinker:
                 merged = tuple(first[axis] for axis in order)
                 return self.reshaped(self.transposed(inner.producer.ins[0], merged), shape)
         made = self.b.TRANSPOSE(value, perms=perms)
-        self.turned[value, perms] = made
+        self.existing[value, perms] = made
         return made
 
-    def turned_too(self, value: Value, perms: Perms) -> Value | None:
+    def transposed_too(self, value: Value, perms: Perms) -> Value | None:
         """A transposition that costs nothing more, or that this try is there to make."""
         if value.is_const or _moves_none(value.shape, perms) or self.bold:
-            return self.turned.get((value, perms)) or self.transposed(value, perms)
-        return self.turned.get((value, perms))
+            return self.existing.get((value, perms)) or self.transposed(value, perms)
+        return self.existing.get((value, perms))
 
     def reshaped(self, value: Value, shape: Sequence[int]) -> Value:
         """The same elements in another shape, from where they were last computed."""
@@ -308,7 +293,7 @@ class _Sinker:
         if order is None and self.within and old not in self.fixed:
             inner = within_groups(value.shape, perms, result.shape)
             if inner is not None:
-                value = self.turned.get((value, inner)) or self.transposed(value, inner)
+                value = self.existing.get((value, inner)) or self.transposed(value, inner)
                 perms = tuple(inner.index(p) for p in perms)
                 order = regrouped(value.shape, perms, result.shape)
         if order is None:
@@ -319,7 +304,7 @@ class _Sinker:
             made = self.b.RESHAPE(made, self.b.shape(shape))
         if not made.name:
             _name(result, made)
-            made.quant = _turned(result.quant, order)
+            made.quant = _permuted(result.quant, order)
         self.note(result, made, inverse(order))
 
     def keep(self, op: Op) -> None:
@@ -351,7 +336,7 @@ class _Sinker:
             return False
         if op.name == "ARGMAX":
             perms = _without(perms, op.attrs["axis"])
-        result.quant, result.loc = _turned(op.outs[0].quant, inverse(perms)), op.outs[0].loc
+        result.quant, result.loc = _permuted(op.outs[0].quant, inverse(perms)), op.outs[0].loc
         result.limits = op.outs[0].limits
         self.note(op.outs[0], result, perms)
         return True
@@ -387,10 +372,10 @@ def _pairwise(s: _Sinker, op: Op, perms: Perms) -> Form:
             continue
         value, given = s.seen(old)
         left = tuple(given[p] for p in back)
-        turned = s.turned_too(value, left)
-        if turned is None:
+        transposed = s.transposed_too(value, left)
+        if transposed is None:
             return None
-        ins.append(turned)
+        ins.append(transposed)
     return ins, {}
 
 
@@ -423,8 +408,8 @@ def _slice(s: _Sinker, op: Op, perms: Perms) -> Form:
 
 def _pad(s: _Sinker, op: Op, perms: Perms) -> Form:
     padding, order = _sizes(op.ins[1]), inverse(perms)
-    turned = [n for i in order for n in padding[2 * i : 2 * i + 2]]
-    return [s.seen(op.ins[0])[0], s.b.shape(turned), op.ins[2]], {}
+    transposed = [n for i in order for n in padding[2 * i : 2 * i + 2]]
+    return [s.seen(op.ins[0])[0], s.b.shape(transposed), op.ins[2]], {}
 
 
 _RULES.update(dict.fromkeys(UNARY, _unary))
@@ -433,7 +418,7 @@ _RULES.update(dict.fromkeys(_REDUCE, _reduce))
 _RULES.update(ARGMAX=_reduce, CONCAT=_concat, SLICE=_slice, TILE=_slice, PAD=_pad)
 
 
-def _turned(quant: Quant | None, perms: Perms) -> Quant | None:
+def _permuted(quant: Quant | None, perms: Perms) -> Quant | None:
     if quant is None or quant.axis is None:
         return quant
     return Quant(quant.scale, quant.zero_point, perms.index(quant.axis))

@@ -354,10 +354,11 @@ def known(value: Value) -> Array | None:
     return value.const.array if value.const is not None and value.is_const else None
 
 
-def numbers(value: Value) -> Array:
-    """The numbers of a constant, to compute with."""
+def numbers(value: Value, exact: bool = False) -> Array:
+    """The numbers of a constant, to compute with; ``exact`` are those before they were rounded."""
     assert value.const is not None
-    return value.const.array.astype(np.float64)
+    held = value.const.exact if exact else None
+    return (value.const.array if held is None else held).astype(np.float64)
 
 
 def sizes(value: Value) -> list[int] | None:

@@ -162,11 +162,8 @@ def sum_windows(m: Matcher, op: Op) -> Value | None:
     count, channels = given.shape[axis], math.prod(given.shape[axis + 1 :])
     if x.dtype is not I8 or count > _TALL or math.prod(given.shape[:axis]) != 1:
         return None
-    ones = m.b.const(np.ones((count, 1, channels, 1)), I8)
-    sums = m.b.DEPTHWISE_CONV2D(
-        m.b.RESHAPE(x, m.b.shape((1, count, 1, channels))), ones, m.b.const([0], I32), zero,
-        m.b.const([0], I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=I32,
-    )  # fmt: skip
+    rows = m.b.RESHAPE(x, m.b.shape((1, count, 1, channels)))
+    sums = m.b.layer("DEPTHWISE_CONV2D", rows, np.ones((count, 1, channels, 1)), zero)
     return m.b.RESHAPE(sums, m.b.shape(op.outs[0].shape))
 
 

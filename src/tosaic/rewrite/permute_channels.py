@@ -47,12 +47,12 @@ def _indexed(m: Matcher, value: Value, axis: int, order: Array) -> Value:
 def order_inputs(m: Matcher, op: Op) -> Value | None:
     """Channels in the order that they are in before a transposition."""
     reshape = m.made_by(op.ins[0], "RESHAPE")
-    turned = m.made_by(reshape.ins[0], "TRANSPOSE") if reshape is not None else None
+    transposed = m.made_by(reshape.ins[0], "TRANSPOSE") if reshape is not None else None
     weight = op.ins[1]
-    if reshape is None or turned is None or not weight.is_const:
+    if reshape is None or transposed is None or not weight.is_const:
         return None
-    source, shape = turned.ins[0], op.ins[0].shape
-    order = _order(source.shape, turned.attrs["perms"], shape[-1])
+    source, shape = transposed.ins[0], op.ins[0].shape
+    order = _order(source.shape, transposed.attrs["perms"], shape[-1])
     if order is None:
         return None
     axis = 1 if op.name == "MATMUL" else weight.type.rank - 1
@@ -107,5 +107,5 @@ def transpose_narrow(m: Matcher, op: Op) -> Value | None:
         return None
     if not wide.ins[0].dtype.is_int or wide.ins[0].dtype.bits >= wide.outs[0].dtype.bits:
         return None
-    turned = m.b.TRANSPOSE(wide.ins[0], **op.attrs)
-    return m.b.op(wide.name, turned, *wide.ins[1:], out=op.outs[0].dtype, **wide.attrs)
+    transposed = m.b.TRANSPOSE(wide.ins[0], **op.attrs)
+    return m.b.op(wide.name, transposed, *wide.ins[1:], out=op.outs[0].dtype, **wide.attrs)

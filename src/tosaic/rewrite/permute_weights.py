@@ -34,8 +34,8 @@ def _places(shape: Sequence[int], perms: Sequence[int], image: Sequence[int]) ->
     outer, rows, inner = order[:before], order[before + 1 : after], order[after + 1 :]
     if not rows:
         return None
-    turned = [split.index(axis) for axis in (*rows, *inner, *outer)]
-    places = np.arange(image[3]).reshape([shape[a] for a in split]).transpose(turned)
+    permuted = [split.index(axis) for axis in (*rows, *inner, *outer)]
+    places = np.arange(image[3]).reshape([shape[a] for a in split]).transpose(permuted)
     count = int(np.prod([shape[a] for a in outer]))
     return places.reshape(int(np.prod([shape[a] for a in rows])), -1, count)
 

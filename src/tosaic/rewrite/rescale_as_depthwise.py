@@ -26,11 +26,7 @@ def scale_by_convolution(m: Matcher, op: Op) -> Value | None:
     b, image = m.b, (1, 1, x.type.size // channels, channels)
     same = x.type.rank == 4 and x.shape[-1] == channels
     given = x if same else b.RESHAPE(x, b.shape(image))
-    sums = b.DEPTHWISE_CONV2D(
-        given, b.const(np.ones((1, 1, channels, 1)), I8), b.const([0], I32),
-        b.const([int(zero)], I8), b.const([0], I8), pad=(0, 0, 0, 0), stride=(1, 1),
-        dilation=(1, 1), acc_type=I32,
-    )  # fmt: skip
+    sums = b.layer("DEPTHWISE_CONV2D", given, np.ones((1, 1, channels, 1)), int(zero))
     ends = [*op.ins[1:3], b.const([0], I32), op.ins[4]]
     value: Value = b.RESCALE(sums, *ends, out=kind, **op.attrs)
     return value if same else b.RESHAPE(value, b.shape(op.outs[0].shape))

@@ -27,9 +27,9 @@ def slice_later(m: Matcher, op: Op) -> Value | None:
     if piece is None or start is None or size is None or not m.only(op.ins[0]):
         return None
     perms = op.attrs["perms"]
-    turned = m.b.TRANSPOSE(piece.ins[0], perms=perms)
+    transposed = m.b.TRANSPOSE(piece.ins[0], perms=perms)
     ends = [m.b.shape([numbers[p] for p in perms]) for numbers in (start, size)]
-    return m.b.SLICE(turned, *ends)
+    return m.b.SLICE(transposed, *ends)
 
 
 @form("TRANSPOSE")
@@ -38,8 +38,8 @@ def merge_axes(m: Matcher, op: Op) -> Value | None:
     extents, perms = merged_axes(op.ins[0].shape, op.attrs["perms"])
     if len(extents) == op.ins[0].type.rank:
         return None
-    turned = m.b.TRANSPOSE(m.b.RESHAPE(op.ins[0], m.b.shape(extents)), perms=perms)
-    return m.b.RESHAPE(turned, m.b.shape(op.outs[0].shape))
+    transposed = m.b.TRANSPOSE(m.b.RESHAPE(op.ins[0], m.b.shape(extents)), perms=perms)
+    return m.b.RESHAPE(transposed, m.b.shape(op.outs[0].shape))
 
 
 @rewrite("TRANSPOSE")
@@ -64,11 +64,11 @@ def turn_in_steps(m: Matcher, op: Op) -> Value | None:
         if found == place:
             continue
         if behind == 1 and before > 1:
-            value = _turned(m, value, (before, between, block), (0, 2, 1))
+            value = _transposed(m, value, (before, between, block), (0, 2, 1))
             continue
-        value = _turned(m, value, (before * between, block, behind), (1, 0, 2))
+        value = _transposed(m, value, (before * between, block, behind), (1, 0, 2))
         if before > 1:  # the block went to the very front, and back to its place
-            value = _turned(m, value, (block, before, between * behind), (1, 0, 2))
+            value = _transposed(m, value, (block, before, between * behind), (1, 0, 2))
     return m.b.RESHAPE(value, m.b.shape(op.outs[0].shape))
 
 
@@ -129,7 +129,7 @@ def channel_order(op: Op) -> Array | None:
     return order
 
 
-def _turned(m: Matcher, value: Value, shape: Sequence[int], perms: Sequence[int]) -> Value:
+def _transposed(m: Matcher, value: Value, shape: Sequence[int], perms: Sequence[int]) -> Value:
     return m.b.TRANSPOSE(m.b.RESHAPE(value, m.b.shape(shape)), perms=perms)
 
 
@@ -168,14 +168,4 @@ def split_channels(m: Matcher, op: Op) -> Value | None:
 
 def _picked(m: Matcher, x: Value, weights: Array) -> Value:
     """A convolution with weights of 0 and 1, of which each result has a single 1."""
-    b, wide = m.b, _SUMS[x.dtype]
-    bits, kind = (30, I32) if wide is I32 else (14, I16)
-    zero = b.const([0], x.dtype)
-    sums = b.CONV2D(
-        x, b.const(weights, I8), b.const([0], wide), zero, b.const([0], I8), pad=(0, 0, 0, 0),
-        stride=(1, 1), dilation=(1, 1), acc_type=wide,
-    )  # fmt: skip
-    return b.RESCALE(
-        sums, b.const([1 << bits], kind), b.const([bits], I8), b.const([0], wide), zero,
-        scale32=wide is I32, rounding_mode="SINGLE_ROUND", per_channel=False, out=x.dtype,
-    )  # fmt: skip
+    return m.b.levels(m.b.layer("CONV2D", x, weights, acc=_SUMS[x.dtype]), x.dtype)

@@ -26,7 +26,7 @@ from tosaic.spec import dtypes as d
 class Convolution:
     """CONV2D, CONV3D or DEPTHWISE_CONV2D with everything but its input.
 
-    ``padding`` such that the last window ends with it. ``meaning`` is that of the sums, of which
+    ``padding`` such that the last window ends with it. ``quant`` is that of the sums, of which
     each has ``terms`` products of ``bits`` bits.
     """
 
@@ -38,7 +38,7 @@ class Convolution:
     stride: tuple[int, ...]
     padding: tuple[tuple[int, int], ...]
     dilation: tuple[int, ...]
-    meaning: Quant | None
+    quant: Quant | None
     terms: int
     bits: int = 22
 
@@ -66,7 +66,7 @@ class Convolution:
             b.const([self.weight_zero], self.kernel.dtype), pad=listed(list(self.padding)),
             stride=self.stride, dilation=self.dilation, acc_type=accumulator(x),
         )  # fmt: skip
-        return b.with_quant(y, self.meaning)
+        return b.with_quant(y, self.quant)
 
     def finish(self, b: Lowering, sums: Value) -> Value:
         return finished(b, sums, self.terms, self.bits)
@@ -90,7 +90,7 @@ def convolved(b: Lowering, x: Value, c: Convolution) -> Value:
     if any(map(any, c.padding)):
         forms.append(lambda: _whole(b, _padded(b, x, c), _unpadded(c)))
     if max(c.stride) > 1:
-        fewer = _thinned if c.is_depthwise else _folded
+        fewer = _by_shorter_stride if c.is_depthwise else _folded
         if not c.is_depthwise:
             forms.append(lambda: _in_blocks(b, x, c))
         forms.append(lambda: fewer(b, _padded(b, x, c), _unpadded(c)))
@@ -219,14 +219,14 @@ def _folded(b: Lowering, x: Value, c: Convolution) -> Value:
         wide = np.zeros((out, blocks[0] * down, blocks[1] * right, channels), kernel.dtype)
         wide[:, : reach[0] : gaps[0], : reach[1] : gaps[1]] = kernel
         split = wide.reshape(out, blocks[0], down, blocks[1], right, channels)
-        turned: Array = split.transpose(0, 1, 3, 2, 4, 5)
-        return turned.reshape(out, *blocks, down * right * channels)
+        permuted: Array = split.transpose(0, 1, 3, 2, 4, 5)
+        return permuted.reshape(out, *blocks, down * right * channels)
 
     kernel = remade(b, c.kernel, (out, *blocks, down * right * channels), make)
     return convolved(b, deep, replace(c, kernel=kernel, stride=(1, 1), dilation=(1, 1)))
 
 
-def _thinned(b: Lowering, x: Value, c: Convolution) -> Value:
+def _by_shorter_stride(b: Lowering, x: Value, c: Convolution) -> Value:
     """A shorter stride that divides it, and then every n-th result."""
     shorter = tuple(next(t for t in (3, 2, 1) if s % t == 0) for s in c.stride)
     if shorter == c.stride:
@@ -260,7 +260,7 @@ def _parted(b: Lowering, x: Value, c: Convolution) -> Value:
                 span = (counts[axis] - 1) * c.stride[axis] + (size - 1) * c.dilation[axis] + 1
                 part = piece(b, part, axis + 1, begin, begin + span)
             sums = _part(b, c, (top, rows), (left, columns), total is None).sums(b, part)
-            total = sums if total is None else b.with_quant(b.ADD(total, sums), c.meaning)
+            total = sums if total is None else b.with_quant(b.ADD(total, sums), c.quant)
     assert total is not None
     return c.finish(b, total)
 
@@ -288,12 +288,12 @@ def _layered(b: Lowering, x: Value, c: Convolution) -> Value:
     flat = b.reshape(deep, (batch * count, rows, columns, depth * channels))
     shape = (out, high, wide, depth * channels)
     kernel = remade(b, c.kernel, shape, lambda a: a.transpose(0, 2, 3, 1, 4).reshape(shape))
-    meaning = c.meaning
-    if meaning is not None and meaning.axis is not None:
-        meaning = replace(meaning, axis=3)
+    quant = c.quant
+    if quant is not None and quant.axis is not None:
+        quant = replace(quant, axis=3)
     y = convolved(b, flat, replace(
         c, name="CONV2D", kernel=kernel, stride=c.stride[1:], padding=c.padding[1:],
-        dilation=c.dilation[1:], meaning=meaning))  # fmt: skip
+        dilation=c.dilation[1:], quant=quant))  # fmt: skip
     return b.reshape(y, (batch, count, *y.shape[1:]))
 
 
@@ -310,17 +310,17 @@ def phased(b: Lowering, x: Value, c: Convolution, stride: Sequence[int], out_pad
     rows = phases(height, counts[0], c.spatial[0], down, out_pad[0][0])
     columns = phases(width, counts[1], c.spatial[1], right, out_pad[1][0])
     groups = [[column] for column in columns] if c.is_depthwise else [together(columns)]
-    meaning, lines = None, []
+    quant, lines = None, []
     for row in rows:
         parts = [_phase(b, x, c, row, group, counts) for group in groups]
-        meaning = parts[0].quant
+        quant = parts[0].quant
         lines.append(joined(b, [b.with_quant(part, None) for part in parts], 3))
     channels = c.bias.shape[0]
     y = b.reshape(joined(b, lines, 2), (batch, counts[0] * down, counts[1] * right, channels))
     y = piece(b, piece(b, y, 1, 0, high), 2, 0, wide)
-    if meaning is not None and isinstance(meaning.scale, tuple):
-        meaning = replace(meaning, scale=meaning.scale[:channels])
-    return b.with_quant(y, meaning)
+    if quant is not None and isinstance(quant.scale, tuple):
+        quant = replace(quant, scale=quant.scale[:channels])
+    return b.with_quant(y, quant)
 
 
 def _phase(
@@ -337,14 +337,14 @@ def _phase(
         return made.transpose(np.argsort(axes))
 
     return convolved(b, x, replace(
-        c, kernel=remade(b, c.kernel, shape, weights), meaning=repeated(c.meaning, times),
+        c, kernel=remade(b, c.kernel, shape, weights), quant=repeated(c.quant, times),
         bias=remade(b, c.bias, (channels,), lambda array: np.resize(array, channels)),
         padding=(row.pads(x.shape[1], counts[0]), columns[0].pads(x.shape[2], counts[1])),
     ))  # fmt: skip
 
 
-def repeated(meaning: Quant | None, times: int) -> Quant | None:
+def repeated(quant: Quant | None, times: int) -> Quant | None:
     """Scales of channels that are there so many times."""
-    if meaning is None or not isinstance(meaning.scale, tuple):
-        return meaning
-    return replace(meaning, scale=meaning.scale * times)
+    if quant is None or not isinstance(quant.scale, tuple):
+        return quant
+    return replace(quant, scale=quant.scale * times)

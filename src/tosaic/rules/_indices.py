@@ -225,8 +225,8 @@ def picked(b: Lowering, picks: Value, rows: Value) -> Value:
         )
     none = b.const([0], rows.dtype)
     sums = b.MATMUL(picks, rows, none, zero_point(b, rows), out=accumulator(rows))
-    meaning = Quant(rows.quant.scale)
-    return b.requantize(b.with_quant(sums, meaning), rows.quant, rows.dtype)
+    quant = Quant(rows.quant.scale)
+    return b.requantize(b.with_quant(sums, quant), rows.quant, rows.dtype)
 
 
 def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:

@@ -12,7 +12,7 @@ from collections.abc import Callable
 
 import numpy as np
 
-from tosaic.ir.graph import Array, Value
+from tosaic.ir.graph import Value
 from tosaic.lowering.alternatives.data_movement import first, joined, piece
 from tosaic.lowering.builder import Lowering
 from tosaic.rules._sums import zero_point
@@ -40,15 +40,8 @@ def _up(count: int, unit: int) -> int:
 def _short(b: Lowering, x: Value) -> Value:
     """int16 of int8, by a product with ones: a RESCALE would be repeated for each consumer."""
     flat, ones = (1, 1, math.prod(x.shape[:2]), x.shape[2]), np.ones((1, 1, x.shape[2], 1))
-    wide = _convolved(b, b.reshape(x, flat), ones, zero_point(b, x), d.I32)
+    wide = b.layer("DEPTHWISE_CONV2D", b.reshape(x, flat), ones, zero_point(b, x))
     return b.reshape(b.rescale(wide, [1.0], 0, d.I16), x.shape)
-
-
-def _convolved(b: Lowering, x: Value, weights: Array, zero: Value, kind: d.DType) -> Value:
-    return b.DEPTHWISE_CONV2D(
-        x, b.const(weights, d.I8), b.const([0], kind), zero,
-        b.const([0], d.I8), pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=kind,
-    )  # fmt: skip
 
 
 def _terms(b: Lowering, x: Value, y: Value, bits: int) -> Value:
@@ -56,9 +49,9 @@ def _terms(b: Lowering, x: Value, y: Value, bits: int) -> Value:
 
 
 def _columns(b: Lowering, x: Value, y: Value, bits: int) -> Value:
-    turned, lines = _short(b, b.permute(y, (0, 2, 1))), []
+    transposed, lines = _short(b, b.permute(y, (0, 2, 1))), []
     for i in range(y.shape[2]):
-        terms = _terms(b, x, piece(b, turned, 1, i, i + 1), bits)
+        terms = _terms(b, x, piece(b, transposed, 1, i, i + 1), bits)
         lines.append(b.REDUCE_SUM(b.rescale(terms, [1.0], 0, d.I32), axis=2))
     return joined(b, lines, 2)
 
@@ -70,6 +63,7 @@ def _rows(b: Lowering, x: Value, y: Value, bits: int) -> Value:
     for i in range(x.shape[1]):
         factors = b.reshape(piece(b, x, 1, i, i + 1), (*y.shape[:2], 1))
         terms = _terms(b, wide, factors, bits)
-        sums = _convolved(b, b.reshape(terms, (1, *y.shape)), ones, b.const([0], d.I16), d.I48)
+        rows = b.reshape(terms, (1, *y.shape))
+        sums = b.layer("DEPTHWISE_CONV2D", rows, ones, acc=d.I48)
         lines.append(b.reshape(b.rescale(sums, [1.0], 0, d.I32), (y.shape[0], 1, y.shape[2])))
     return joined(b, lines, 1)

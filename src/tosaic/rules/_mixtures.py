@@ -146,12 +146,8 @@ def crossed(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
 
 
 def _product(b: Lowering, x: Value, axis: Axis) -> Value:
-    weights = b.const(axis.matrix().reshape(axis.out, 1, 1, axis.size), d.I8)
-    kind = d.I48 if x.dtype is d.I16 else d.I32
-    return b.CONV2D(
-        x, weights, b.const(np.zeros(1), kind), b.const([0], x.dtype), b.const([0], d.I8),
-        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=kind,
-    )  # fmt: skip
+    weights = axis.matrix().reshape(axis.out, 1, 1, axis.size)
+    return b.layer("CONV2D", x, weights, acc=d.I48 if x.dtype is d.I16 else d.I32)
 
 
 def axes_of(shape: Sequence[int], sizes: Sequence[int], grids: Sequence[Any]) -> list[Axis]:

@@ -1,4 +1,4 @@
-"""Functions of one value that networks use between their layers."""
+"""Activation functions."""
 
 from __future__ import annotations
 
@@ -133,7 +133,7 @@ def _larger(b: Lowering, x: Value, slopes: Array) -> Value:
     return b.axis_back(b.requantize(largest, quant, out), 1)
 
 
-def _bent(b: Lowering, x: Value, slopes: Array) -> Value:
+def _with_slopes(b: Lowering, x: Value, slopes: Array) -> Value:
     """An accumulator, and what of it is negative times its slope, in the finest common scale."""
     quant = x.quant
     assert quant is not None
@@ -165,7 +165,7 @@ def prelu_kernel(b: Lowering, self: Value, weight: Value) -> Value:
     if slopes is None and weight.quant is None:
         raise Unsupported("slopes beside a quantized tensor must be constants or quantized too")
     if slopes is not None and self.dtype is d.I32:
-        return _bent(b, self, slopes)
+        return _with_slopes(b, self, slopes)
     if slopes is not None and b.wanted is not None and self.dtype is d.I8:
         if len(slopes) == 1:
             return b.table(self, lambda x: F.leaky_relu(x, float(slopes[0])))

@@ -32,12 +32,12 @@ def atan2(b: Lowering, self: Value, other: Value) -> Value:
     """The angle of the smaller over the larger, turned to where the point is."""
     y, x = operands(b, self, other)
     if y.quant is None:
-        return _turned(b, y, x, _angle(b, b.ABS(y), b.ABS(x)), 1.0)
+        return _rotated(b, y, x, _angle(b, b.ABS(y), b.ABS(x)), 1.0)
     fine = Quant(max(scale_of(v) * largest(v) for v in (y, x)) / 32767)
     y, x = (b.with_quant(b.requantize(v, fine, I32), None) for v in (y, x))
     sizes = b.ABS(y), b.ABS(x)
     angle = first(b, lambda: _fine_angle(b, *sizes), lambda: _byte_angle(b, *sizes))
-    return b.with_quant(_turned(b, y, x, angle, 1 / _ANGLE.one_scale), _ANGLE)
+    return b.with_quant(_rotated(b, y, x, angle, 1 / _ANGLE.one_scale), _ANGLE)
 
 
 def _angle(b: Lowering, y: Value, x: Value) -> Value:
@@ -67,7 +67,7 @@ def _byte_angle(b: Lowering, y: Value, x: Value) -> Value:
     return b.with_quant(b.requantize(angle, _ANGLE, I32), None)
 
 
-def _turned(b: Lowering, y: Value, x: Value, angle: Value, steps: float) -> Value:
+def _rotated(b: Lowering, y: Value, x: Value, angle: Value, steps: float) -> Value:
     """An angle of the first eighth as that of the point; ``steps`` make a radian."""
     right, straight = (
         b.number(round(a * steps) if steps != 1 else a, angle) for a in (math.pi / 2, math.pi)

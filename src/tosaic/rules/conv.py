@@ -52,8 +52,8 @@ def _kernel(b: Lowering, weight: Value, shape: Sequence[int], order: Sequence[in
     """The weights in TOSA's layout, reshaped before they are turned; scales are the caller's."""
     shape, order = tuple(shape), tuple(order)
     if weight.is_const:
-        turned = [shape[i] for i in order]
-        return b.remade(weight, lambda a: a.reshape(shape).transpose(order), turned)
+        permuted = [shape[i] for i in order]
+        return b.remade(weight, lambda a: a.reshape(shape).transpose(order), permuted)
     bare = weight if weight.shape == shape else b.RESHAPE(weight, b.shape(shape))
     return b.permute(b.with_quant(bare, None), order) if weight.quant is None else _no_kernel()
 
@@ -109,20 +109,20 @@ def _transposed(
     times = x.shape[3] if depthwise else 1
     terms = weight.shape[0] * math.prod(weight.shape[2:]) // times
     more = offsets(b, bias, x, weight, weight.shape[1] * times)
-    meaning = repeated(product(x, weight, 3), times)
+    quant = repeated(product(x, weight, 3), times)
 
     def direct() -> Value:
         y = b.TRANSPOSE_CONV2D(
             x, kernel, more, zero_point(b, x), zero_point(b, weight), out_pad=listed(padding),
             stride=stride, acc_type=accumulator(x),
         )  # fmt: skip
-        return finished(b, b.with_quant(y, meaning), terms, 22)
+        return finished(b, b.with_quant(y, quant), terms, 22)
 
     def by_phases() -> Value:
         name = "DEPTHWISE_CONV2D" if depthwise else "CONV2D"
         return phased(b, x, Convolution(
             name, kernel, more, zero_of(x), zero_of(weight), (1, 1), ((0, 0), (0, 0)), (1, 1),
-            meaning, terms,
+            quant, terms,
         ), stride, padding)  # fmt: skip
 
     return by_phases() if depthwise else first(b, direct, by_phases)

@@ -1,4 +1,4 @@
-"""Arithmetic between tensors, and with numbers."""
+"""Elementwise arithmetic of tensors and numbers."""
 
 from __future__ import annotations
 
@@ -169,8 +169,8 @@ def _by_number(b: Lowering, x: Value, number: float, rounding_mode: str) -> Valu
     if number > 0:
         return whole(b, x, rounding_mode, number)
     opposite = whole(b, x, "ceil" if rounding_mode == "floor" else rounding_mode, -number)
-    meaning = opposite.quant
-    return b.with_quant(negated(b, b.with_quant(opposite, None)), meaning)
+    quant = opposite.quant
+    return b.with_quant(negated(b, b.with_quant(opposite, None)), quant)
 
 
 def _whole_quotient(b: Lowering, x: Value, y: Value, rounding_mode: str) -> Value:
@@ -329,8 +329,8 @@ def _real_power(b: Lowering, x: Value, y: Value) -> Value:
     most = b.SELECT(b.GREATER(zero, y), b.number(math.inf, x), zero)
     at_origin = b.SELECT(b.EQUAL(y, zero), one, most)
     half = times(b, y, 0.5)
-    turned = b.SELECT(b.EQUAL(b.FLOOR(half), half), size, negated(b, size))
-    signed = b.SELECT(b.EQUAL(b.FLOOR(y), y), turned, none)
+    negative = b.SELECT(b.EQUAL(b.FLOOR(half), half), size, negated(b, size))
+    signed = b.SELECT(b.EQUAL(b.FLOOR(y), y), negative, none)
     return b.SELECT(at_zero, at_origin, b.SELECT(b.GREATER(zero, x), signed, size))
 
 

@@ -148,11 +148,11 @@ def batch_norm_by_batch(
 ) -> First:  # fmt: skip
     """Each channel by its mean and variance over the whole batch."""
     order = (1, 0, *range(2, input.type.rank))
-    turned = b.permute(input, order) if input.shape[0] > 1 else b.reshape(
+    transposed = b.permute(input, order) if input.shape[0] > 1 else b.reshape(
         input, tuple(input.shape[i] for i in order)
     )  # fmt: skip
-    rows = rows_of(b, turned, input.type.size // input.shape[1])
-    y = b.reshape(normalised(b, rows, eps, Affine(weight, bias, rows.shape, 0)), turned.shape)
+    rows = rows_of(b, transposed, input.type.size // input.shape[1])
+    y = b.reshape(normalised(b, rows, eps, Affine(weight, bias, rows.shape, 0)), transposed.shape)
     if input.shape[0] == 1:
         return b.reshape(y, input.shape), None, None
     return b.permute(y, np.argsort(order).tolist()), None, None

@@ -67,11 +67,11 @@ def _sum_of_windows(
     shape = (*kernel, channels, 1)
     ones = b.const(lambda: np.full(shape, value), weights, shape=shape)
     none = b.const(np.zeros(1), accumulator(x) if x.quant is not None else x.dtype)
-    meaning = None
+    quant = None
     if x.quant is not None:
-        meaning = Quant(x.quant.one_scale / divisor)
+        quant = Quant(x.quant.one_scale / divisor)
     return convolved(b, x, Convolution(
-        "DEPTHWISE_CONV2D", ones, none, zero_of(x), 0, stride, tuple(pads), (1, 1), meaning, terms,
+        "DEPTHWISE_CONV2D", ones, none, zero_of(x), 0, stride, tuple(pads), (1, 1), quant, terms,
         bits=16,
     ))  # fmt: skip
 
@@ -85,9 +85,9 @@ def _averaged(b: Lowering, x: Value, kernel: Pair, stride: Pair) -> Value:
     def summed() -> Value:
         if kernel != x.shape[1:3]:
             return _sum_of_windows(b, x, kernel, stride, _NONE, math.prod(kernel))
-        total, meaning = b.widened(x), Quant(scale / math.prod(kernel))
+        total, quant = b.widened(x), Quant(scale / math.prod(kernel))
         for axis in (1, 2):
-            total = b.with_quant(added(b, total, axis), meaning)
+            total = b.with_quant(added(b, total, axis), quant)
         return finished(b, total, math.prod(kernel), 16)
 
     mean = [lambda: _mean_of_windows(b, x, kernel, stride, _NONE)] if same else []

@@ -86,8 +86,8 @@ def _divided(b: Lowering, sums: Value, counts: Array) -> Value:
     if sums.quant is None:
         return b.mul(sums, b.const(inverse, sums.dtype))
     shares = b.const(np.round(inverse * 2.0**30), d.I32)
-    meaning = Quant(scale_of(sums) / 2.0**_FINE)
-    return b.with_quant(b.mul(b.with_quant(sums, None), shares, 30 - _FINE), meaning)
+    quant = Quant(scale_of(sums) / 2.0**_FINE)
+    return b.with_quant(b.mul(b.with_quant(sums, None), shares, 30 - _FINE), quant)
 
 
 @rule(

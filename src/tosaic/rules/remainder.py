@@ -47,10 +47,10 @@ def _left_over(
         if not isinstance(x, Value) or not isinstance(y, Value):
             raise Unsupported(f"a remainder of a number: {_NO_INT16_NUMBER}")
         left, right = b.aligned(left, right)
-        meaning = left.quant
+        quant = left.quant
         left, right = b.with_quant(left, None), b.with_quant(right, None)
         right = no_zero(b, right)  # PyTorch has no number for it, TOSA no quotient
-        return b.with_quant(whole(b, left, right), meaning)
+        return b.with_quant(whole(b, left, right), quant)
     if not left.dtype.is_float:
         kind = left.dtype
         return converted(b, whole(b, *(converted(b, v, d.I32) for v in (left, right))), kind)

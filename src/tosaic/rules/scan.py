@@ -62,8 +62,8 @@ def cumsum(b: Lowering, self: Value, dim: int, dtype: torch.dtype | None = None)
     if size * self.dtype.range[1] * 2 >= 1 << 31:
         raise Unsupported("the sum of so many integers does not fit int32")
     wide = b.widened(self)
-    meaning = wide.quant
-    return _scanned(b, wide, axis, lambda x, y: b.with_quant(b.ADD(x, y), meaning))
+    quant = wide.quant
+    return _scanned(b, wide, axis, lambda x, y: b.with_quant(b.ADD(x, y), quant))
 
 
 @rule(
@@ -90,10 +90,8 @@ def _extremes(b: Lowering, x: Value, dim: int, emit: Callable[..., Value]) -> tu
     axis = dim % x.type.rank
     if x.quant is not None:  # TOSA compares int32
         wide = b.widened(x)
-        meaning = wide.quant
-        found = _scanned(
-            b, wide, axis, lambda late, early: b.with_quant(emit(late, early), meaning)
-        )
+        quant = wide.quant
+        found = _scanned(b, wide, axis, lambda late, early: b.with_quant(emit(late, early), quant))
         return b.requantize(found, x.quant, x.dtype), None
     wide = x if x.dtype.is_float else converted(b, x, d.I32)
     return converted(b, _scanned(b, wide, axis, emit), x.dtype), None
@@ -128,11 +126,11 @@ def diff(
     size = x.shape[axis]
     if x.quant is not None and n > 1:
         wide = b.widened(x)
-        meaning = Quant(scale_of(wide))
+        quant = Quant(scale_of(wide))
         for _ in range(min(n, size - 1)):
             size -= 1
             late, early = piece(b, wide, axis, 1, size + 1), piece(b, wide, axis, 0, size)
-            wide = b.with_quant(b.SUB(late, early), meaning)
+            wide = b.with_quant(b.SUB(late, early), quant)
         return wide
     for _ in range(n):
         size -= 1

@@ -48,5 +48,5 @@ def pixel_unshuffle(b: Lowering, self: Value, downscale_factor: int) -> Value:
 def channel_shuffle(b: Lowering, self: Value, groups: int) -> Value:
     batch, channels, *pixels = self.shape
     grouped = b.reshape(self, (batch, groups, channels // groups, *pixels))
-    turned = b.permute(grouped, (0, 2, 1, *range(3, 3 + len(pixels))))
-    return b.reshape(turned, self.shape)
+    transposed = b.permute(grouped, (0, 2, 1, *range(3, 3 + len(pixels))))
+    return b.reshape(transposed, self.shape)

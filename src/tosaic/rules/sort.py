@@ -114,10 +114,10 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     size = x.shape[axis]
     if _has_many_pairs(x, axis):
         raise Unsupported(f"a sort compares every pair: {size} elements are more than {_LONGEST}")
-    turned = b.axis_last(_comparable(b, x), axis)
-    rows = turned.type.size // size
-    mine = b.reshape(turned, (rows, size, 1))
-    other = b.reshape(turned, (rows, 1, size))
+    transposed = b.axis_last(_comparable(b, x), axis)
+    rows = transposed.type.size // size
+    mine = b.reshape(transposed, (rows, size, 1))
+    other = b.reshape(transposed, (rows, 1, size))
     pair = (other, mine) if descending else (mine, other)
     strict, loose = _compared(b, ">", *pair, x), _compared(b, ">=", *pair, x)
     earlier = b.const(np.tril(np.ones((1, size, size), bool), -1), d.BOOL)
@@ -130,7 +130,7 @@ def _ranked(b: Lowering, x: Value, axis: int, descending: bool, slots: range) ->
     made = []
     for source in (mine, numbered(b, mine, 1, mine.dtype)):
         found = b.REDUCE_SUM(chosen(b, lands, source, b.number(0, mine)), axis=1)  # of one element
-        shaped = b.reshape(found, (*turned.shape[:-1], len(slots)))
+        shaped = b.reshape(found, (*transposed.shape[:-1], len(slots)))
         made.append(b.axis_back(shaped, axis))
     return made[0], made[1]
 

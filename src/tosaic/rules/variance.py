@@ -27,8 +27,8 @@ def _each_row(
     axes = _axes(x, dim)
     kept = [i for i in range(x.type.rank) if i not in axes]
     count = math.prod(x.shape[i] for i in axes)
-    turned = b.permute(x, (*kept, *axes))
-    y = reduce(b.reshape(turned, (x.type.size // count, count)))
+    transposed = b.permute(x, (*kept, *axes))
+    y = reduce(b.reshape(transposed, (x.type.size // count, count)))
     y = y if y.quant is None else b.requantized(y)
     shape = [1 if i in axes else n for i, n in enumerate(x.shape) if keepdim or i not in axes]
     return b.reshape(y, shape)

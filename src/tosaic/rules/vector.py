@@ -90,7 +90,7 @@ def cdist(
     right = b.reshape(x2, (*x2.shape[:-2], 1, *x2.shape[-2:]))
     left, right = b.same_rank(left, right)
     axis = left.type.rank - 1
-    meaning: Quant | None = None
+    quant: Quant | None = None
     if left.quant is not None:
         if p not in (1, 2, math.inf):
             raise Unsupported(
@@ -98,9 +98,9 @@ def cdist(
                 "roots of sums only the square root is computed in integers"
             )
         reach = sum(scale_of(v) * largest(v) for v in (left, right))
-        left, right, meaning = _one_scale(b, left, right, x1.shape[-1])
+        left, right, quant = _one_scale(b, left, right, x1.shape[-1])
         if p == 2:
-            return _euclidean(b, b.with_quant(left, meaning), right, reach)
+            return _euclidean(b, b.with_quant(left, quant), right, reach)
     apart = b.ABS(b.SUB(left, right))
     if p == math.inf:
         found = extreme(b, "REDUCE_MAX", apart, axis)
@@ -115,7 +115,7 @@ def cdist(
     else:
         zero, one = b.number(0.0, apart), b.number(1.0, apart)
         found = b.REDUCE_SUM(b.SELECT(b.EQUAL(apart, zero), zero, one), axis=axis)
-    return b.reshape(b.with_quant(found, meaning), found.shape[:-1])
+    return b.reshape(b.with_quant(found, quant), found.shape[:-1])
 
 
 def _euclidean(b: Lowering, x: Value, y: Value, reach: float) -> Value:

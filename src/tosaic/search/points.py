@@ -177,7 +177,7 @@ def identity(artifact: Artifact, otherwise: str = "") -> str:
         if piece.node is None:
             ports = ([n.name for n in piece.inputs], [n.name for n in piece.outputs])
             told.append([*ports, str(piece.input_orders), str(piece.output_orders)])
-            told.append(str(piece.meanings))
+            told.append(str(piece.output_quants))
         else:
             held = [program.tensors[n] for n in piece.node.all_input_nodes if n in program.tensors]
             told.append([str(piece.node.format_node()), held])

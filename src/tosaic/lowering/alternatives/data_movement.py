@@ -151,16 +151,13 @@ def _multiplied(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Val
     size, count = x.shape[axis], len(indices)
     if x.dtype not in (d.I8, d.I16) or size * count > _MOST_WEIGHTS:
         raise Unsupported("a product with 0 and 1 picks int8 and int16 by few indices only")
-    quant, turned = _one_scale(x), b.axis_last(x, axis)
-    rows = b.reshape(turned, (1, 1, math.prod(turned.shape[:-1]), size))
+    quant, transposed = _one_scale(x), b.axis_last(x, axis)
+    rows = b.reshape(transposed, (1, 1, math.prod(transposed.shape[:-1]), size))
     shape = (count, 1, 1, size)
     weights = b.const(lambda: np.eye(size)[list(indices)].reshape(shape), d.I8, shape=shape)
     wide = d.I48 if x.dtype is d.I16 else d.I32
-    sums = b.CONV2D(
-        rows, weights, b.const([0], wide), b.const([0], x.dtype), b.const([0], d.I8),
-        pad=(0, 0, 0, 0), stride=(1, 1), dilation=(1, 1), acc_type=wide,
-    )  # fmt: skip
-    found = b.reshape(b.rescale(sums, [1.0], 0, x.dtype), (*turned.shape[:-1], count))
+    sums = b.layer("CONV2D", rows, weights, acc=wide)
+    found = b.reshape(b.rescale(sums, [1.0], 0, x.dtype), (*transposed.shape[:-1], count))
     return b.with_quant(b.axis_back(found, axis), quant)
 
 

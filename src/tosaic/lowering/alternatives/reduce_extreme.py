@@ -22,7 +22,7 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
             raise Unsupported("halves of rows are compared in int8 and int16")
         return _of_halves(b, "MAXIMUM" if name == "REDUCE_MAX" else "MINIMUM", x)
 
-    def turned() -> Value:
+    def transposed() -> Value:
         if axis != last:
             raise Unsupported("the axis is not the last")
         size, lanes = x.shape[last], b.traits.lanes
@@ -39,7 +39,7 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
             raise Unsupported("only a smallest element is the opposite of a largest")
         return _opposite(b, extreme(b, "REDUCE_MAX", _opposite(b, x), axis))
 
-    return first(b, lambda: b.op(name, x, axis=axis), halved, opposite, turned)
+    return first(b, lambda: b.op(name, x, axis=axis), halved, opposite, transposed)
 
 
 def _of_halves(b: Lowering, name: str, x: Value) -> Value:
@@ -102,10 +102,10 @@ def _opposite(b: Lowering, x: Value) -> Value:
 
 def _in_rows(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
     """The axis last, in a matrix of rows: the only shape that some targets take."""
-    turned = b.axis_last(x, axis)
-    rows = b.reshape(turned, (math.prod(turned.shape[:-1]), turned.shape[-1]))
+    transposed = b.axis_last(x, axis)
+    rows = b.reshape(transposed, (math.prod(transposed.shape[:-1]), transposed.shape[-1]))
     found = b.ARGMAX(rows if largest else _opposite(b, rows), axis=1)
-    return b.reshape(found, turned.shape[:-1])
+    return b.reshape(found, transposed.shape[:-1])
 
 
 def _counted(b: Lowering, x: Value, axis: int, largest: bool) -> Value:

@@ -151,7 +151,7 @@ EVERY = (
     Form(("MUL",), lambda op: _given(op).dtype is not d.I32 and _shift(op) != 0,
          "the NPU shifts products of int32 only"),
     Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", *_POOLS), _far_padding,
-         "padding at the top and left has at most 127 elements; Vela compiles more wrongly"),
+         "padding at the top and left has at most 127 elements; more is computed wrongly"),
     Form(("CONV2D", "DEPTHWISE_CONV2D", "CONV3D"), _small_for_dilation,
          "a dilation above 2 on an input that is shorter than a dilation is computed wrongly"),
     Form(("TRANSPOSE_CONV2D",), _cut_to_one,

@@ -78,16 +78,16 @@ def _in_parts85(elements: int, channels: int) -> bool:
     return channels <= _SHORT or elements % 5 > 1
 
 
-Turned = Callable[[Op], float]
+Transposed = Callable[[Op], float]
 
 
-def _cycles(rates: Rates, turned: Turned, apart: float, op: Op) -> float:
+def _cycles(rates: Rates, transposed: Transposed, apart: float, op: Op) -> float:
     if op.name == "CONV2D" or op.name == "TRANSPOSE_CONV2D":
         return _convolution(rates, op)
     if op.name == "DEPTHWISE_CONV2D":
         return _depthwise(rates, op)
     if op.name == "TRANSPOSE":
-        return min(turned(op), _shuffled(rates, op)) + _copied(rates, op.ins[0], "SLICE")
+        return min(transposed(op), _shuffled(rates, op)) + _copied(rates, op.ins[0], "SLICE")
     if op.name == "CONCAT":
         return sum(_copied(rates, v, "", "SLICE", "RESHAPE", "CONCAT") for v in op.ins)
     if op.name in ("TABLE", "CLAMP"):

@@ -31,7 +31,7 @@ _ENVS = {
     "u85": "TOSA-1.0+INT+int16+int4+cf",
 }
 _NPU = Traits(
-    sums_ride=False, sum_bits=(19, 14), lanes=16, narrow_channels=8, channel_block=16,
+    fuses_sums=False, sum_bits=(19, 14), lanes=16, narrow_channels=8, channel_block=16,
     op_cycles=500, row_cost=1.3, transposed_axes=3, view_axes=4, most_axes=4, kernel_rows=64,
     kernel_elements=4096, fuses_widening=True, fuses_epilogue=True, loads_tables=True,
     one_shape=True, matmul="elementwise", steps_at_once=1, longest_unrolled=48,

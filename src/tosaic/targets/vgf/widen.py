@@ -41,7 +41,7 @@ class _Widening:
         self.graph = graph
         self.b = Builder(everything(graph.version, level="none"), graph)
         self._wide: dict[Value, Value] = {}
-        self._casts: dict[Value, Value] = {}
+        self._casts: dict[tuple[Value, bool], Value] = {}
         self._kept: dict[Value, Value] = {}  # in the types they had
 
     def run(self) -> None:
@@ -65,7 +65,8 @@ class _Widening:
 
     def _add_wide(self, op: Op) -> None:
         attrs = {**op.attrs, **({"acc_type": F32} if "acc_type" in op.attrs else {})}
-        made = self.b.op(op.name, *map(self._widened, op.ins), **attrs)
+        rounds = op.name in _CHOOSES
+        made = self.b.op(op.name, *(self._widened(value, rounds) for value in op.ins), **attrs)
         old = op.outs[0]
         made.name, made.quant = old.name, old.quant
         if is_narrow(old):
@@ -84,20 +85,28 @@ class _Widening:
             op.ins = [self._wide.get(source) or self._as_it_was(source)]
             self.graph.ops.append(op)
 
-    def _widened(self, value: Value) -> Value:
-        """A value in fp32. Weights stay as they are in the file, which has half as many bytes."""
+    def _widened(self, value: Value, rounds: bool) -> Value:
+        """A value in fp32. Weights stay as they are in the file, which has half as many bytes.
+
+        Constants that a call computes with are those before PyTorch's type has rounded them, as
+        PyTorch computes with them in fp32, too; among rounded ones it chooses.
+        """
         if not is_narrow(value):
             return self._as_it_was(value)
         if value in self._wide:
             return self._wide[value]
-        if value not in self._casts:
-            is_small = value.is_const and value.const is not None and value.type.size <= _SMALL
-            self._casts[value] = (
-                self.b.remade(value, lambda array: array.astype(np.float32), kind=F32)
-                if is_small
-                else self.b.CAST(value, out=F32)
-            )
-        return self._casts[value]
+        rounds |= value.const is None or value.const.exact is None
+        if (value, rounds) not in self._casts:
+            self._casts[value, rounds] = self._cast_of(value, rounds)
+        return self._casts[value, rounds]
+
+    def _cast_of(self, value: Value, rounds: bool) -> Value:
+        const = value.const if value.is_const else None
+        if const is not None and const.exact is not None and not rounds:
+            return self.b.const(const.exact, F32)
+        if const is not None and value.type.size <= _SMALL:
+            return self.b.remade(value, lambda array: array.astype(np.float32), kind=F32)
+        return self.b.CAST(value, out=F32)
 
     def _as_it_was(self, value: Value) -> Value:
         """A value in its own type; what was computed in fp32 is rounded, once for all consumers."""
