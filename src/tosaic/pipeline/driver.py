@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.graph import drop_unread, lay_out, take_unsigned
 from tosaic.boundary.ports import ends_of, names_of, with_ends
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, kind_of
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
 from tosaic.front.examples import checked_examples
@@ -79,6 +79,10 @@ def compile_model(
         )
         if made is not None:
             return made
+    if not isinstance(accuracy, Goal | None):
+        raise InvalidInput(f"accuracy is a tosaic.Goal, as Goal(sqnr=30), not {kind_of(accuracy)}")
+    if budget_s is not None and not isinstance(budget_s, (int, float)):
+        raise InvalidInput(f"budget_s is a number of seconds, not {budget_s!r}")
     if scheme == "auto":
         from tosaic.pipeline.auto import compile_auto  # which knows this module
 
