@@ -116,7 +116,7 @@ def explain(
     scheme: o.Scheme = None, strict: o.Strict = False, as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:  # fmt: skip
-    """Say what of a model would be compiled, and why not all of it."""
+    """List the calls of a model that would be compiled, and why others would not."""
     import tosaic
 
     with busy("loading the model", quiet):
@@ -162,7 +162,7 @@ def calibrate(
     ] = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Run a model over data, and write what its values were, for any target and scheme.
+    """Run a model on calibration data, and write the statistics, for any target and scheme.
 
     `tosaic compile --calibration net.ranges.json` compiles from the file without the data, and
     gives the same bytes on every processor. The file is text, a line a tensor, to keep in Git.

@@ -189,7 +189,7 @@ def dump(
         typer.Option("--output", "-o", help="draw it: .html is a report, .json Model Explorer's"),
     ] = None,
 ) -> None:
-    """Print what is in a compiled file: TOSA as text, delegates, NPU commands."""
+    """Print the contents of a compiled file: TOSA as text, delegates, NPU commands."""
     from tosaic.cli.contents import draw, lines
 
     if not file.is_file():
@@ -210,7 +210,7 @@ def check(
     ] = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Compile a .tosa for a device as it stands, and compare what it gets with it."""
+    """Compile a .tosa file for an Ethos-U, and compare the stream with the graph."""
     import tosaic
 
     with busy("compiling", quiet):

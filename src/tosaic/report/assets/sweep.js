@@ -64,7 +64,7 @@ function pick(number) {
     el("h2", {}, `${r.number}: ${[r.model, r.size].filter(Boolean).join(" ")}`), el("p", { class: "hint" }, r.target + (r.is_on_front ? ", on the front" : "")),
     r.problem ? el("p", {}, r.problem) : el("dl", {}, facts.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
     ...Object.entries(r.links).map(([name, place]) => el("div", {}, el("a", { href: encodeURI(place) }, name === "report.html" ? "its report" : name))),
-    el("p", { class: "hint" }, "To make it again"), el("pre", {}, r.command),
+    el("p", { class: "hint" }, "Reproduce"), el("pre", {}, r.command),
     ...(r.checks.length ? [el("p", { class: "hint" }, "Checked"), ...r.checks.map((c) => el("div", { class: "more" }, c))] : []),
     ...(r.wide.length ? [el("p", { class: "hint" }, `${r.wide.length} calls have 16 bits`), el("div", { class: "more wrap" }, r.wide.join(", "))] : []));
 }
