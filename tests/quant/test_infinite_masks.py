@@ -49,6 +49,8 @@ FORMS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], Tensor]] = {
         lambda x, m: (x.masked_fill(m, -1e4) / 2).softmax(-1), (2, 6), PADDED),
     "exp of the least number": (
         lambda x, m: torch.exp(x.masked_fill(m, torch.finfo(x.dtype).min)), (2, 6), PADDED),
+    "a condition times a number": (
+        lambda x, m: torch.relu(x + m * -1e9), (2, 6), PADDED),
     "a number far below": (lambda x, m: torch.sigmoid(x + m), (2, 6), PADDED * -1e9),
     "log_softmax": (lambda x, m: (x + m).log_softmax(-1)[:, :4], (2, 6), INFINITE),
 }  # fmt: skip
