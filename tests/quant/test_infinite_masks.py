@@ -68,6 +68,7 @@ def test_what_a_mask_hides_counts_for_nothing(
     inputs = [(torch.randn(shape, generator=random).clamp(-2, 2), mask) for _ in range(12)]
     net = Function(function)
     art = tosaic.compile(net, inputs[0], target=target, scheme=scheme, calibration=inputs[:8])
+    assert not art.report.refused
     with torch.no_grad():
         real = torch.stack([function(*x) for x in inputs[8:]])
     made = torch.stack([art.run(*x) for x in inputs[8:]])
