@@ -71,7 +71,7 @@ def terms(home: fx.Node, mask: Masking, sign: int = 1) -> list[Masking]:
     if made is not None:
         return [replace(made, shape=mask.shape)]
     bound = torchapi.bound_arguments(mask.node)
-    if name_of(mask.node) in _MOVES:
+    if name_of(mask.node) in MOVES:
         parts = terms(home, replace(mask, node=bound["self"]), sign)
         moved = [_moved(home, part, mask.node) for part in parts] if len(parts) > 1 else [None]
         return [mask] if None in moved else [part for part in moved if part is not None]
