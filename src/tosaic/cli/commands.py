@@ -198,7 +198,7 @@ def _check_output(path: Path, target: str = "TOSA-1.0+INT") -> None:
 
         known = (*known, *target_of(target).formats)
     if path.suffix not in known:
-        raise InvalidInput(f"cannot save '{path}': the suffixes are {', '.join(known)}")
+        raise InvalidInput(formats.refusal(path, known))
     if not path.parent.is_dir():
         raise InvalidInput(f"there is no folder '{path.parent}' to write to")
     if path.is_dir():

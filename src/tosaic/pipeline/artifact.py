@@ -367,8 +367,7 @@ class Artifact:
         elif suffix == ".mlir":
             write_whole(path, print_graph(self.graph).encode())
         else:
-            known = ", ".join((".tosa", ".mlir", *formats.WRITERS, *own))
-            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}")
+            raise InvalidInput(formats.refusal(path, (".tosa", ".mlir", *formats.WRITERS, *own)))
 
 
 def _unpickled(data: bytes, kind: type[Artifact] = Artifact) -> Artifact:
