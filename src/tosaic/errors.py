@@ -8,6 +8,21 @@ def first_line(problem: BaseException) -> str:
     return (str(problem).strip().splitlines() or [type(problem).__name__])[0]
 
 
+def kind_of(value: object) -> str:
+    """What somebody gave, in words: None, a class by its name, or "a" with that of its type."""
+    if value is None:
+        return "None"
+    if isinstance(value, type):
+        return f"the class {value.__name__} (give an instance of it)"
+    name = type(value).__name__
+    return f"{'an' if name[0] in 'aeiouAEIO' else 'a'} {name}"
+
+
+def one_or(count: int, noun: str) -> str:
+    """A number with its noun, as "1 input" or "2 inputs"."""
+    return f"{count} {noun}{'s' * (count != 1)}"
+
+
 class TosaicError(Exception):
     """Base of every error that Tosaic raises on purpose."""
 

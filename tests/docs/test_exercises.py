@@ -83,3 +83,11 @@ def test_a_section_and_a_line_are_a_panel(tmp_path: Path) -> None:
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert 'id="toolsbody"' in page
     assert 'byId("toolsbody")' in page
+
+
+def test_the_pass_that_is_shown_is_the_file() -> None:
+    page = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    (shown,) = [code for code in re.findall(r"```python\n(.*?)```", page, re.S) if "_SILU" in code]
+    file = (ROOT / "src/tosaic/passes/fuse_activation.py").read_text(encoding="utf-8")
+    without = re.sub(r'    """.*?"""\n', "", file, flags=re.S)
+    assert without.endswith("\n\n" + shown)

@@ -48,6 +48,25 @@ class Pictures(nn.Module):
         return out
 
 
+class Strided(nn.Module):
+    """Windows that leave over another part of each size, in paddings or behind them."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layers = nn.Sequential(
+            nn.Conv2d(3, 8, 7, 2, 3), nn.ReLU(), nn.MaxPool2d(3, 2, 1),
+            nn.Conv2d(8, 8, 3, 2, 1, groups=8), nn.ReLU6(), nn.Conv2d(8, 8, 2, 2, bias=False),
+        )  # fmt: skip
+        self.patches, self.last = nn.Conv2d(3, 8, 5, 3, 1), nn.Linear(8, 10)
+        self.pools = nn.Sequential(nn.MaxPool2d(2), nn.AvgPool2d(3, 2, 1))
+        self.whole = nn.AdaptiveAvgPool2d(1)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.whole(self.layers(x)) + self.whole(self.pools(self.patches(x)))
+        out: Tensor = self.last(y.flatten(1))
+        return out
+
+
 class Attention(nn.Module):
     """Positions that are trained for the longest input, of which a shorter one reads fewer."""
 
@@ -68,6 +87,10 @@ CASES: dict[str, tuple[Callable[[], nn.Module], Any, Callable[..., tuple[int, ..
     "height and width": (
         Pictures, {2: 2 * K, 3: 2 * W}, lambda k, w: (1, 3, 2 * k, 2 * w),
         [(3, 4), (9, 5), (4, 11), (16, 16), (20, 7)],
+    ),
+    "any height and width": (
+        Strided, {2: K + 28, 3: W + 25}, lambda k, w: (1, 3, k + 28, w + 25),
+        [(3, 4), (10, 5), (4, 11), (17, 32), (21, 6)],
     ),
     "attention": (Attention, {1: K}, lambda k: (2, k, 16), [(2,), (5,), (11,), (19,), (32,)]),
 }  # fmt: skip

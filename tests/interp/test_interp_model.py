@@ -133,7 +133,7 @@ def test_a_graph_that_mixes_samples_runs_them_one_by_one() -> None:
 @pytest.mark.parametrize(
     ("inputs", "sentence"),
     [
-        ((), r"the graph takes 1 inputs \(image: i8\[1,8,8,6\]\); 0 were given"),
+        ((), r"the graph takes 1 input \(image: i8\[1,8,8,6\]\), not 0"),
         ((np.zeros((1, 8, 8, 6)),), "input image: .* takes int8 elements, not float64"),
         ((np.zeros((8, 8, 6), np.int8),), r"input image: .* was given shape \[8, 8, 6\]"),
         ((np.zeros((0, 8, 8, 6), np.int8),), r"was given shape \[0, 8, 8, 6\]"),

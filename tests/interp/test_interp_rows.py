@@ -150,6 +150,19 @@ def test_products_by_digits_equal_those_in_float64(
     assert torch.equal(found.double(), (a.double() - points[0]) @ (b.double() - points[1]))
 
 
+@pytest.mark.parametrize("kind", [I8, I16])
+def test_a_column_that_is_read_as_a_row_is_multiplied_as_one(kind: DType) -> None:
+    """Its stride along the one row is 1, with which oneDNN computes nothing at all."""
+    b = Builder(everything(level="none"), Graph("main"))
+    left, right = b.input(kind, (1, 1024, 1), "a"), b.input(kind, (1, 1024, 1200), "b")
+    zero = b.const([0], kind)
+    b.output(b.MATMUL(b.TRANSPOSE(left, perms=(0, 2, 1)), right, zero, zero))
+    low, high = kind.range
+    x, y = (RNG.integers(low, high + 1, v.shape).astype(kind.array) for v in (left, right))
+    (found,) = Model(b.graph).run(x, y)
+    assert np.array_equal(found, x.transpose(0, 2, 1).astype(np.int64) @ y.astype(np.int64))
+
+
 def test_bounds_hold_what_comes() -> None:
     graph = softmax((2, 40), 60)
     bounds = Bounds()

@@ -11,6 +11,7 @@ from __future__ import annotations
 import argparse
 import csv
 import re
+import subprocess
 import sys
 import time
 from collections import Counter
@@ -30,7 +31,7 @@ from judges.verdict import System, complaint
 from tosaic.errors import InvalidGraph, ToolFailed, TosaicError
 from tosaic.files import flatbuffer, vgf
 from tosaic.interp.model import Model
-from tosaic.targets.vgf.converter import convert, version
+from tosaic.targets.vgf.converter import convert, find_converter
 from tosaic.targets.vgf.readback import difference, known_outputs
 
 SETS = {"integer": recipes.INTEGER, "float": recipes.FLOAT, "1.1": recipes.BEYOND_1_0}
@@ -120,7 +121,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--results", default="", help="a file that outcomes are kept in")
     options = parser.parse_args(argv)
     unexpected, kept, seen = 0, Kept(options.results), Counter[Expected | None]()
-    print(f"model converter: {' '.join(version().split())}")
+    told = subprocess.run([find_converter(), "--version"], capture_output=True, text=True).stdout
+    print(f"model converter: {' '.join(told.split())}")
     for name in options.set or SETS:
         start, counts = time.monotonic(), Counter[str]()
         for recipe, operator in work(SETS[name]):

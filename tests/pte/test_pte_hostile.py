@@ -128,7 +128,7 @@ def test_a_loop_without_an_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_wrong_inputs_get_a_sentence() -> None:
     loaded = tosaic.load(island())
-    with pytest.raises(InvalidInput, match="takes 1 inputs, not 2"):
+    with pytest.raises(InvalidInput, match="takes 1 input, not 2"):
         loaded.run(torch.zeros(1), torch.zeros(1))
     with pytest.raises(InvalidInput, match=r"input 0 is float32\[1,3,8,8\], not float32\[2\]"):
         loaded.run(torch.zeros(2))

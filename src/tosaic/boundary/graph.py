@@ -1,4 +1,4 @@
-"""Inputs and outputs of a TOSA graph: unread ones go, axes lie as in PyTorch, uint8 is a RESCALE.
+"""The boundary of a TOSA graph: drops unread inputs, transposes to memory order, converts uint8.
 
 Within a graph there is int8 alone. A byte of 0 to 255 is stored as int8, and the RESCALE that
 reads or makes it has the flag that says so; its zero points differ by 128.

@@ -1,4 +1,4 @@
-"""The command line: ``tosaic compile``, ``run``, ``explain``, ``compare`` and their kin."""
+"""The command line: ``tosaic compile``, ``run``, ``explain``, ``compare`` and other commands."""
 
 from __future__ import annotations
 

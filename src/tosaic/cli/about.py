@@ -86,7 +86,7 @@ def doctor(
     ] = None,
     as_json: o.Json = False,
 ) -> None:
-    """Say what is installed, which engines work, and how to get the rest."""
+    """List what is installed, which engines work, and how to install the rest."""
     if target is not None:
         _doctor_of(target, as_json)
         return
@@ -98,7 +98,7 @@ def doctor(
                 engines.append((each.entry, f"does not load: {each.reason}", "its targets"))
                 continue
             packages += [
-                _package(p, f"{each.name} and its kin", get) for p, get in each.packages.items()
+                _package(p, f"{each.name} and others", get) for p, get in each.packages.items()
             ]
             engines += [_engine(name, each.name, partial(_run_engine, each, name))
                         for name in each.engines]  # fmt: skip

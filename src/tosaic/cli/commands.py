@@ -116,7 +116,7 @@ def explain(
     scheme: o.Scheme = None, strict: o.Strict = False, as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:  # fmt: skip
-    """Say what of a model would be compiled, and why not all of it."""
+    """List the calls of a model that would be compiled, and why others would not."""
     import tosaic
 
     with busy("loading the model", quiet):
@@ -141,11 +141,11 @@ def compare(
 
     with busy("loading the model", quiet):
         source = source_from(model, shape)
+        sets = list(data(inputs, source.model)) if inputs else [source.inputs]
         artifact = tosaic.compile(
             source.model, source.inputs, target=target, scheme=o.scheme_of(scheme),
             calibration=calibration_of(source, calibration), io=boundary.boundary(io),
         )  # fmt: skip
-        sets = list(data(inputs)) if inputs else [source.inputs]
         told = tosaic.compare(source.model, artifact, sets)
     show(told, as_json, quiet)
 
@@ -162,7 +162,7 @@ def calibrate(
     ] = None,
     quiet: o.Quiet = False,
 ) -> None:
-    """Run a model over data, and write what its values were, for any target and scheme.
+    """Run a model on calibration data, and write the statistics, for any target and scheme.
 
     `tosaic compile --calibration net.ranges.json` compiles from the file without the data, and
     gives the same bytes on every processor. The file is text, a line a tensor, to keep in Git.
@@ -194,11 +194,11 @@ def _check_output(path: Path, target: str = "TOSA-1.0+INT") -> None:
 
     known = (".tosa", ".mlir", *formats.WRITERS)
     if path.suffix not in known:
-        from tosaic.targets.catalog import target_of
+        from tosaic.targets.catalog import elsewhere, target_of
 
         known = (*known, *target_of(target).formats)
-    if path.suffix not in known:
-        raise InvalidInput(formats.refusal(path, known))
+        if path.suffix not in known:
+            raise InvalidInput(formats.refusal(path, known) + elsewhere(path.suffix))
     if not path.parent.is_dir():
         raise InvalidInput(f"there is no folder '{path.parent}' to write to")
     if path.is_dir():
@@ -252,7 +252,7 @@ def calibration_of(source: Source, given: str | None) -> Iterable[Any] | str | N
 
     if given is not None and Path(given).suffix == ".json":
         return given
-    return data(given) if given else source.calibration
+    return data(given, source.model) if given else source.calibration
 
 
 class _Kept:

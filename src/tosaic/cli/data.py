@@ -2,36 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import inspect
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from tosaic.cli.sources import called, named
-from tosaic.errors import InvalidInput, first_line
+from tosaic.errors import InvalidInput, first_line, kind_of
 
 if TYPE_CHECKING:
     from tosaic.search.datasets import Stream
 
 
-def data(source: str) -> Iterable[Any]:
+def data(source: str, model: Any = None) -> Iterable[Any]:
     """Sets of arguments: ``.npz`` and ``.npy`` files, a folder of them, ``.pt``, ``file.py:name``.
 
-    A ``.npy`` file is one input; an ``.npz`` file is one set, its arrays in their order; a folder
-    has a set a file.
+    A ``.npy`` file is one input; an ``.npz`` file is one set, its arrays by the names of the
+    model's arguments if it has these, else in their order; a folder has a set a file.
     """
+    names = argument_names(model)
     path = Path(source)
     if path.is_dir():
         files = sorted(f for f in path.iterdir() if f.suffix in (".npy", ".npz"))
         if not files:
             raise InvalidInput(f"'{source}' has no .npy or .npz files")
-        return [_arrays(f) for f in files]
+        return [_arrays(f, names) for f in files]
     if ":" in path.name:
         return _Iterated(source)
     if not path.is_file():
         raise InvalidInput(f"there is no file '{source}'")
     if path.suffix in (".npy", ".npz"):
-        return [_arrays(path)]
+        return [_arrays(path, names)]
     if path.suffix == ".pt":
         return [_arguments(value) for value in _tensors(path)]
     raise InvalidInput(f"'{source}' is no data: .npy, .npz, .pt, a folder, or file.py:name")
@@ -48,7 +50,9 @@ def labelled_stream(source: str) -> Stream:
         or ".tar" in path.suffixes
         or path.suffix == ".tgz"
     ):
-        return stream_of(source)
+        stream = stream_of(source)
+        next(stream(), None)  # what cannot be read is told before anything is compiled
+        return stream
     if ":" in path.name:
         file, _, name = source.rpartition(":")
         found = named(Path(file), name)
@@ -56,7 +60,7 @@ def labelled_stream(source: str) -> Stream:
         if _is_pair(made):
             return stream_of(_pairs(source, made))
         if not isinstance(made, Iterable):
-            raise InvalidInput(f"'{source}' is a {type(made).__name__}, no iterable of pairs")
+            raise InvalidInput(f"'{source}' is {kind_of(made)}, no iterable of pairs")
         return stream_of(partial(_each, source, found if callable(found) else lambda: made))
     if path.suffix not in (".npz", ".pt"):
         raise InvalidInput(
@@ -106,8 +110,7 @@ class _Iterated:
     def __iter__(self) -> Iterator[Any]:
         found = called(self.source, self.found) if callable(self.found) else self.found
         if not isinstance(found, Iterable):
-            kind = type(found).__name__
-            raise InvalidInput(f"'{self.source}' is a {kind}, no iterable of inputs")
+            raise InvalidInput(f"'{self.source}' is {kind_of(found)}, no iterable of inputs")
         items = iter(found)
         while True:
             item = called(self.source, lambda: next(items, _END))
@@ -137,13 +140,38 @@ def _read(path: Path, what: str, reader: Callable[[], Any]) -> Any:
         raise InvalidInput(f"'{path}' holds no {what}: {why}") from None
 
 
-def _arrays(path: Path) -> tuple[Any, ...]:
+def argument_names(model: Any) -> list[str]:
+    """What the arguments of a model, a program or a loaded graph are called, if that is known."""
+    import torch
+
+    if isinstance(model, torch.nn.Module):
+        try:
+            given = inspect.signature(model.forward).parameters.values()
+        except (TypeError, ValueError):
+            return []  # nobody knows its signature
+        return [p.name for p in given if p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD)]
+    if isinstance(model, torch.export.ExportedProgram):
+        return [str(name) for name in model.graph_signature.user_inputs]
+    return [port.name for port in getattr(model, "inputs", ()) if hasattr(port, "name")]
+
+
+def _arrays(path: Path, names: Sequence[str] = ()) -> tuple[Any, ...]:
     import numpy as np
     import torch
 
     def reader() -> tuple[Any, ...]:
-        found = np.load(path, allow_pickle=False)
-        arrays = [found[name] for name in found.files] if path.suffix == ".npz" else [found]
+        with path.open("rb") as file:
+            if not file.read(6).startswith((b"\x93NUMPY", b"PK")):
+                raise ValueError("NumPy did not write it")
+        found: Any = np.load(path, allow_pickle=False)
+        if path.suffix == ".npz":
+            own = [name for name in names if name in found.files]
+            is_named = own and own == list(names[: len(own)])
+            arrays = [found[name] for name in (own if is_named else found.files)]
+        else:
+            arrays = [found]
+        if texts := [array.dtype for array in arrays if array.dtype.kind not in "biufc"]:
+            raise ValueError(f"its elements are {texts[0]}, no numbers")
         return tuple(torch.from_numpy(np.ascontiguousarray(array)) for array in arrays)
 
     made: tuple[Any, ...] = _read(path, "arrays", reader)
@@ -168,5 +196,5 @@ def _tensors(path: Path) -> Any:
     if isinstance(found, torch.Tensor):
         return [found]
     if not isinstance(found, (list, tuple)):
-        raise InvalidInput(f"'{path}' holds a {type(found).__name__}, not a list of inputs")
+        raise InvalidInput(f"'{path}' holds {kind_of(found)}, not a list of inputs")
     return found

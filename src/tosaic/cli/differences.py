@@ -37,7 +37,7 @@ _Page = Annotated[
 
 
 def diff(a: _File, b: _File, as_json: o.Json = False, report: _Page = None) -> None:
-    """Set two reports side by side: time, memory, refusals, and cycles module by module.
+    """Compare two reports: time, memory, refusals, and cycles module by module.
 
     Of compiled files, their sizes, operators and delegates.
     """

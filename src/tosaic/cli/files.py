@@ -15,6 +15,7 @@ from tosaic.errors import InvalidInput
 from tosaic.executorch.api import SUFFIXES
 
 _ENGINE = "tosa (the interpreter), cuda (on a GPU), vulkan (for a .vgf), or a device for a .tosa"
+_INPUT = "a .npy each, or one .npz for all, by name or in order"
 File = Annotated[
     Path,
     typer.Argument(
@@ -30,16 +31,14 @@ Weights = Annotated[
 
 def run(
     file: File,
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", help="a .npy each, or one .npz for all")
-    ] = None,
+    inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help=_INPUT)] = None,
     output: Annotated[
         Path | None, typer.Option("--output", "-o", help="a folder for results")
     ] = None,
     expect: Annotated[
         list[str] | None, typer.Option(help="a .npy each, or one .npz, to compare with")
     ] = None,
-    tolerance: Annotated[float, typer.Option(help="how far a result may be off")] = 0.0,
+    tolerance: Annotated[float, typer.Option(min=0.0, help="how far a result may be off")] = 0.0,
     engine: Annotated[str | None, typer.Option(help=_ENGINE)] = None,
     weights: Weights = None,
     build: o.Build = None,
@@ -53,7 +52,7 @@ def run(
         if file.is_dir():
             results, said = run_folder(file, _arrays(inputs), build, timeout)
         else:
-            results = _results(file, _arrays(inputs), engine, weights or [])
+            results = _results(file, inputs, engine, weights or [])
         wanted = _arrays(expect)
     if expect and len(wanted) != len(results):
         raise InvalidInput(f"there are {len(results)} outputs, and {len(wanted)} are expected")
@@ -88,13 +87,15 @@ def _line(row: dict[str, Any]) -> str:
     return line + (", differs in shape" if most is None else f", differs by up to {most:g}")
 
 
-def _arrays(names: list[str] | None) -> list[Any]:
+def _arrays(names: list[str] | None, model: Any = None) -> list[Any]:
     from tosaic.cli.data import data
 
-    return [array for name in names or [] for each in data(name) for array in each]
+    return [array for name in names or [] for each in data(name, model) for array in each]
 
 
-def _results(file: Path, given: list[Any], engine: str | None, weights: list[Path]) -> list[Any]:
+def _results(
+    file: Path, inputs: list[str] | None, engine: str | None, weights: list[Path]
+) -> list[Any]:
     """What a file gives, leaf by leaf, by the engine that was asked for."""
     import numpy as np
 
@@ -109,11 +110,11 @@ def _results(file: Path, given: list[Any], engine: str | None, weights: list[Pat
     elif engine and engine.startswith("cuda"):
         place = {"device": engine}
     elif engine not in (None, "tosa"):
-        return _on_device(file, given, str(engine))
+        return _on_device(file, inputs, str(engine))
     loaded = tosaic.load(file, external_weights=weights)
     if engine and file.suffix in SUFFIXES:
         raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
-    flat, _ = torchapi.flatten(loaded.run(*given, **place))
+    flat, _ = torchapi.flatten(loaded.run(*_arrays(inputs, loaded), **place))
     return [np.asarray(result) for result in flat]
 
 
@@ -125,7 +126,7 @@ def _own_engines(file: Path) -> tuple[str, ...]:
     return () if own is None else own.engines
 
 
-def _on_device(file: Path, given: list[Any], name: str) -> list[Any]:
+def _on_device(file: Path, inputs: list[str] | None, name: str) -> list[Any]:
     """Compile a ``.tosa`` for a device, and run what it would get."""
     import numpy as np
 
@@ -139,7 +140,7 @@ def _on_device(file: Path, given: list[Any], name: str) -> list[Any]:
     if target.emit is None or not target.engines:
         raise InvalidInput(f"{target.name} has no engine of its own; --engine tosa interprets TOSA")
     assert isinstance(model, Model)
-    made = target.emit(model.graph, None, False)
+    made, given = target.emit(model.graph, None, False), _arrays(inputs, model)
     found = next(iter(target.engines.values()))(made).run(*(np.asarray(each) for each in given))
     ports = zip(found, model.outputs, strict=True)
     return [array.reshape(port.shape).astype(port.dtype.array) for array, port in ports]
@@ -188,7 +189,7 @@ def dump(
         typer.Option("--output", "-o", help="draw it: .html is a report, .json Model Explorer's"),
     ] = None,
 ) -> None:
-    """Print what is in a compiled file: TOSA as text, delegates, NPU commands."""
+    """Print the contents of a compiled file: TOSA as text, delegates, NPU commands."""
     from tosaic.cli.contents import draw, lines
 
     if not file.is_file():
@@ -203,15 +204,13 @@ def dump(
 def check(
     file: Annotated[Path, typer.Argument(help="a .tosa", show_default=False)],
     target: o.Target = "ethos-u55-128",
-    inputs: Annotated[
-        list[str] | None, typer.Option("--input", "-i", help="a .npy each, or one .npz for all")
-    ] = None,
+    inputs: Annotated[list[str] | None, typer.Option("--input", "-i", help=_INPUT)] = None,
     reduce: Annotated[
         bool, typer.Option("--reduce", help="write the fewest operators that are wrong beside FILE")
     ] = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Compile a .tosa for a device as it stands, and compare what it gets with it."""
+    """Compile a .tosa file for an Ethos-U, and compare the stream with the graph."""
     import tosaic
 
     with busy("compiling", quiet):

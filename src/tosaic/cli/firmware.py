@@ -40,7 +40,7 @@ def firmware(
     as_json: o.Json = False,
     quiet: o.Quiet = False,
 ) -> None:
-    """Make a CMake project for a board of models: start-up, linker script, driver, networks."""
+    """Make a CMake project of models for a board: start-up, linker script, driver, networks."""
     import tosaic
     from tosaic import firmware as fw
     from tosaic.cli.boundary import boundary

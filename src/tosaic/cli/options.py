@@ -78,7 +78,7 @@ Goal = Annotated[
 Budget = Annotated[float | None, typer.Option("--budget", help="seconds for --scheme auto")]
 Io = Annotated[list[str] | None, typer.Option("--io", help=HELP)]
 Strict = Annotated[bool, typer.Option("--strict", help=_STRICT)]
-Json = Annotated[bool, typer.Option("--json", help="print data for machines")]
+Json = Annotated[bool, typer.Option("--json", help="print JSON")]
 Quiet = Annotated[bool, typer.Option("--quiet", "-q", help="print nothing but errors")]
 Output = Annotated[
     Path | None,

@@ -83,7 +83,7 @@ def tune(
     to: Annotated[Path, typer.Option(help="the folder for --point")] = Path("point"),
     as_json: o.Json = False, quiet: o.Quiet = False,
 ) -> None:  # fmt: skip
-    """Compile networks in many ways, and show which are best: the Pareto front.
+    """Compile networks in many ways, and show the Pareto front.
 
     Accuracy, cycles, SRAM and flash of every precision, target and option. Everything is kept in
     one file: after an interruption the same command goes on where it was.
@@ -129,7 +129,7 @@ def evaluate(
     jobs: Jobs = None, ray: Ray = None, journal: Journal = None, output: Outputs = None,
     as_json: o.Json = False, quiet: o.Quiet = False,
 ) -> None:  # fmt: skip
-    """Judge the original and what it is compiled to on a data set, in one pass over it."""
+    """Evaluate the original and its compiled forms on a data set, in one pass."""
     from tosaic.search.api import run_evaluate
     from tosaic.search.networks import forms_of_sweep
 

@@ -13,7 +13,7 @@ from types import ModuleType
 from typing import Any
 
 from tosaic.cli.examples import NAMES, example
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, kind_of
 from tosaic.files import foreign
 
 
@@ -33,6 +33,8 @@ def source_of(text: str, shapes: list[str]) -> Source:
     data, or a function that returns one of these. Without a name it is ``model``.
     """
     if text in NAMES:
+        if shapes:
+            raise InvalidInput(f"the example '{text}' has inputs of its own: leave out --shape")
         return Source(*example(text))
     file, _, name = text.partition(":") if ":" in Path(text).name else (text, "", "")
     path = Path(file)
@@ -50,18 +52,26 @@ def source_of(text: str, shapes: list[str]) -> Source:
     parts = found if isinstance(found, tuple) and 2 <= len(found) <= 3 else (found,)
     model, inputs, calibration = (*parts, None, None)[:3]
     if not _is_module(model):
-        raise InvalidInput(f"'{text}' is a {type(model).__name__}, no torch.nn.Module")
+        raise InvalidInput(
+            f"'{text}' is {kind_of(model)}: a model is an nn.Module, or a function that returns "
+            "one with its example inputs"
+        )
     if shapes:
         inputs = tuple(_random(shape) for shape in shapes)
     if inputs is None:
         raise InvalidInput(
             f"'{text}' gives no example inputs: return (module, inputs), or give --shape"
         )
-    if isinstance(inputs, list):
-        raise InvalidInput(f"'{text}' gives inputs as a list: give a tensor, or a tuple of them")
     if isinstance(inputs, dict):
         inputs = in_order(model, inputs)
-    return Source(model, inputs if isinstance(inputs, tuple) else (inputs,), calibration)
+    if is_tensor(inputs):
+        inputs = (inputs,)
+    if not isinstance(inputs, tuple):
+        raise InvalidInput(
+            f"'{text}' gives {kind_of(inputs)} as example inputs: give a tensor, a tuple of the "
+            "model's arguments, or a dict of them by name"
+        )
+    return Source(model, inputs, calibration)
 
 
 def in_order(model: Any, named: dict[str, Any]) -> Any:
@@ -75,6 +85,12 @@ def _is_module(value: Any) -> bool:
     import torch
 
     return isinstance(value, torch.nn.Module)
+
+
+def is_tensor(value: Any) -> bool:
+    import torch
+
+    return isinstance(value, torch.Tensor)
 
 
 def _program(path: Path, shapes: list[str]) -> Source:
@@ -114,7 +130,7 @@ def function_of(text: str) -> Any:
     file, _, name = text.rpartition(":")
     found = named(Path(file), name)
     if not callable(found):
-        raise InvalidInput(f"'{text}' is a {type(found).__name__}, no function")
+        raise InvalidInput(f"'{text}' is {kind_of(found)}, no function")
     return found
 
 
@@ -161,5 +177,10 @@ def called(text: str, function: Any) -> Any:
 
 
 def _reason(problem: BaseException) -> str:
+    """What a user's code failed with, and where."""
+    from tosaic.front.torchapi.nodes import raised_at
+
     lines = str(problem).strip().splitlines()
-    return f"{type(problem).__name__}: {lines[0]}" if lines else type(problem).__name__
+    what = f"{type(problem).__name__}: {lines[0]}" if lines else type(problem).__name__
+    place = None if isinstance(problem, SyntaxError) else raised_at(problem)
+    return f"{what} (at {place})" if place else what

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tosaic.errors import InvalidGraph, InvalidInput, TosaicError, first_line
+from tosaic.errors import InvalidGraph, InvalidInput, TosaicError, first_line, one_or
 from tosaic.executorch.api import quiet
 from tosaic.executorch.datafiles import bundled_program, named_data
 from tosaic.executorch.executors import Executor, executor_of, physical
@@ -40,7 +40,15 @@ def load_pte(
     external_weights: Paths = None,
 ) -> Runner:
     """Read a ``.pte``; InvalidInput says what is wrong with it."""
-    data = source if isinstance(source, bytes) else _read(source)
+    if isinstance(source, bytes):
+        return _loaded(source, external_weights)
+    try:
+        return _loaded(_read(source), external_weights)
+    except InvalidInput as problem:
+        raise InvalidInput(f"{os.fspath(source)}: {problem.reason}", problem.where) from None
+
+
+def _loaded(data: bytes, external_weights: Paths) -> Runner:
     if data[4:6] == _BUNDLED:
         data = bundled_program(data)
     if data[4:6] == _WEIGHTS:
@@ -110,9 +118,8 @@ class Runner:
         flat = self._leaves(inputs, named)
         if len(flat) != len(self.inputs):
             kinds = ", ".join(map(str, self.inputs))
-            raise InvalidInput(
-                f"the program takes {len(self.inputs)} inputs, not {len(flat)}: {kinds}"
-            )
+            wanted = one_or(len(self.inputs), "input")
+            raise InvalidInput(f"the program takes {wanted}, not {len(flat)}: {kinds}")
         if (other := self._other_size(flat)) is not None:
             return other.run(*inputs, **named)
         for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, kind_of
 from tosaic.front import torchapi
 
 
@@ -38,15 +38,21 @@ def checked_examples(example_inputs: Any) -> tuple[Any, ...]:
     """
     if isinstance(example_inputs, Tensor):
         example_inputs = (example_inputs,)
+    if example_inputs is None:
+        raise InvalidInput("give example_inputs: a tensor, or a tuple of the model's arguments")
     if not isinstance(example_inputs, tuple):
-        kind = type(example_inputs).__name__
-        raise InvalidInput(f"example_inputs must be a tuple of the model's arguments, not {kind}")
+        raise InvalidInput(
+            "example_inputs must be a tensor or a tuple of the model's arguments, not "
+            f"{kind_of(example_inputs)}"
+        )
     seen: dict[int, list[tuple[int, Tensor]]] = {}
     flat, spec = torchapi.flatten(example_inputs)
     made = list(flat)
     for index, value in enumerate(flat):
         if isinstance(value, np.ndarray):
             raise InvalidInput(f"example input {index} is an array: give torch.from_numpy(array)")
+        if isinstance(value, Tensor) and value.layout is not torch.strided:
+            raise InvalidInput(f"example input {index} is sparse: give x.to_dense()")
         if not isinstance(value, Tensor) or value.device.type == "meta" or not value.numel():
             continue
         near = seen.setdefault(value.untyped_storage().data_ptr(), [])

@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, one_or
 from tosaic.interp.batch import rebatch
 from tosaic.interp.cuda import Batches
 from tosaic.interp.device import CPU, checked, exact_cuda
@@ -128,8 +128,8 @@ class Model:
         """The graph for inputs of some shapes; those of the last ones are kept."""
         if len(shapes) != len(self.inputs):
             names = ", ".join(map(str, self.inputs)) or "none"
-            raise InvalidInput(f"the graph takes {len(self.inputs)} inputs ({names}); "
-                               f"{len(shapes)} were given")  # fmt: skip
+            wanted = one_or(len(self.inputs), "input")
+            raise InvalidInput(f"the graph takes {wanted} ({names}), not {len(shapes)}")
         key, known = tuple(shapes), self._sized
         if key not in known:
             made = specialize(self.graph, shapes)
@@ -177,8 +177,8 @@ class Model:
         """Inputs as tensors, and how many samples they stack."""
         if len(inputs) != len(self.inputs):
             names = ", ".join(map(str, self.inputs)) or "none"
-            raise InvalidInput(f"the graph takes {len(self.inputs)} inputs ({names}); "
-                               f"{len(inputs)} were given")  # fmt: skip
+            wanted = one_or(len(self.inputs), "input")
+            raise InvalidInput(f"the graph takes {wanted} ({names}), not {len(inputs)}")
         counts = set()
         tensors = []
         for port, given in zip(self.inputs, inputs, strict=True):

@@ -3,8 +3,9 @@
 Rules and rewrites see known sizes alone. The graphs that they make of a program at several sizes
 have the same operators; what differs follows from the sizes: shapes, numbers of shapes, windows of
 pools, and constants of which each is the beginning of the largest. Numbers of shapes become shape
-operators over sizes of the inputs; a number is fitted as floor((a * m + b) / c), where m is a size
-or a product of sizes, and is right if it holds at sizes that it was not fitted to.
+operators. A number is a size of an operand or a product of two, what windows with a stride see of
+one, or is fitted as floor((a * m + b) / c), where m is a size of an input or a product of sizes,
+and is right if it holds at sizes that it was not fitted to.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
-from itertools import combinations_with_replacement
+from itertools import combinations, combinations_with_replacement
 from typing import Any
 
 import numpy as np
@@ -60,9 +61,11 @@ class _Generalizer:
         self.values: dict[Value, Value] = {}  # of the first graph, as the made one has them
         self.twins: list[dict[Value, Value]] = [{} for _ in graphs]  # each as the first has it
         self.constants: dict[tuple[Value, ...], Value] = {}
-        self.dims: dict[tuple[int, int], Value] = {}
+        self.dims: dict[tuple[Value, int], Value] = {}
         self.known: dict[tuple[Any, ...], Value] = {}
         self.sources: list[_Source] = []
+        self.now: Sequence[Op] = ()  # the operator of each graph that is at work
+        self.windows = _windows(graphs[0])
 
     def run(self) -> Graph:
         if len({len(g.ops) for g in self.graphs}) > 1:
@@ -75,6 +78,7 @@ class _Generalizer:
         self.sources = list(self._sources())
         for ops in zip(*(g.ops for g in self.graphs)):
             self._op(ops)
+        self.now = ()
         for values in zip(*(g.outputs for g in self.graphs), strict=True):
             self.made.outputs.append(self._operand(values, None))
         return self.made
@@ -107,7 +111,7 @@ class _Generalizer:
         return made
 
     def _op(self, ops: Sequence[Op]) -> None:
-        first = ops[0]
+        first, self.now = ops[0], ops
         if len({(op.name, len(op.ins), len(op.outs)) for op in ops}) > 1:
             raise _differs(f"there is {' and '.join(dict.fromkeys(o.name for o in ops))}", first)
         if first.regions:
@@ -122,7 +126,8 @@ class _Generalizer:
             defn = OPS[f"{first.name}_ADAPTIVE"]
             for name in ("kernel", "stride", "pad"):
                 del attrs[name]
-                ins.append(self._shape([op.attrs[name] for op in ops], first))
+                sides = (1, 1, 2, 2) if name == "pad" else (1, 2)
+                ins.append(self._shape([op.attrs[name] for op in ops], first, sides))
         outs = [self._value(values) for values in zip(*(op.outs for op in ops))]
         self.made.ops.append(Op(defn, ins, outs, attrs, (), first.loc))
 
@@ -171,8 +176,10 @@ class _Generalizer:
 
     # ---- shapes
 
-    def _shape(self, shapes: Sequence[Sequence[int]], op: Op | None) -> Value:
-        """Numbers of a shape as shape operators; runs of the same kind go together."""
+    def _shape(
+        self, shapes: Sequence[Sequence[int]], op: Op | None, axes: Sequence[int] | None = None
+    ) -> Value:
+        """Numbers of a shape, or of ``axes``, as shape operators; runs of a kind go together."""
         if len({len(shape) for shape in shapes}) > 1:
             raise _differs("a shape has another rank", op)
         parts: list[Value] = []
@@ -183,25 +190,28 @@ class _Generalizer:
                 parts.append(self.builder.shape(fixed))
                 fixed.clear()
 
-        for numbers in zip(*shapes):
+        for axis, numbers in zip(axes or range(len(shapes[0])), zip(*shapes)):
             if len(set(numbers)) == 1:
                 fixed.append(int(numbers[0]))
                 continue
             flush()
-            parts.append(self._number(tuple(map(int, numbers)), op))
+            parts.append(self._number(tuple(map(int, numbers)), op, axis))
         flush()
         return parts[0] if len(parts) == 1 else self._emit("CONCAT_SHAPE", *parts, length=None)
 
-    def _number(self, numbers: Numbers, op: Op | None) -> Value:
+    def _number(self, numbers: Numbers, op: Op | None, axis: int) -> Value:
+        known = self._of_windows(numbers, axis) or self._of_operands(numbers, axis)
+        if known is not None or (known := self._left_over(numbers, axis)) is not None:
+            return known
         fit = next(self._fits(numbers), None)
         if fit is None:
             raise _differs(f"a size is {', '.join(map(str, numbers))}, which follows from none of "
                            "the inputs' sizes", op)  # fmt: skip
         key = fit.source.axes, fit.times, fit.plus, fit.by
         if key not in self.known:
-            value = self._dim(fit.source.axes[0])
-            for axis in fit.source.axes[1:]:
-                value = self._emit("MUL_SHAPE", value, self._dim(axis))
+            value = self._dim_of(*fit.source.axes[0])
+            for place in fit.source.axes[1:]:
+                value = self._emit("MUL_SHAPE", value, self._dim_of(*place))
             if fit.times != 1:
                 value = self._emit("MUL_SHAPE", value, self.builder.shape([fit.times]))
             if fit.plus:
@@ -225,19 +235,97 @@ class _Generalizer:
                     if times and plus is not None:
                         yield _Fit(source, times, plus, by)
 
-    def _dim(self, axis: tuple[int, int]) -> Value:
-        if axis not in self.dims:
-            value = self.made.inputs[axis[0]]
+    def _of_windows(self, numbers: Numbers, axis: int) -> Value | None:
+        """What the windows that read a SLICE see of its operand, if that is what it is."""
+        found = self.windows.get((self.now[0], axis)) if self.now else None
+        if found is None:
+            return None
+        stride, rest = found
+        sizes = [op.ins[0].shape[axis] for op in self.now]
+        if any((s - rest) // stride * stride + rest != n for s, n in zip(sizes, numbers)):
+            return None
+        less, more = ("SUB_SHAPE", "ADD_SHAPE") if rest > 0 else ("ADD_SHAPE", "SUB_SHAPE")
+        value = self._dim(self.values[self.now[0].ins[0]], axis)
+        steps = (less, abs(rest)), ("DIV_FLOOR_SHAPE", stride), ("MUL_SHAPE", stride)
+        for name, number in (*steps, (more, abs(rest))):
+            value = self._emit(name, value, self.builder.shape([number])) if number else value
+        return value
+
+    def _left_over(self, numbers: Numbers, axis: int) -> Value | None:
+        """A padding less what a stride leaves over of a size behind the last window."""
+        strides = self.now[0].attrs.get("stride", ()) if self.now else ()
+        if not 0 < axis <= len(strides):
+            return None
+        most, stride = max(numbers), strides[axis - 1]
+        sizes = [op.ins[0].shape[axis] for op in self.now]
+        for more in range(stride):
+            if all(most - (s + more) % stride == n for s, n in zip(sizes, numbers)):
+                value = self._dim(self.values[self.now[0].ins[0]], axis)
+                for name, number in (("ADD_SHAPE", more), ("MOD_SHAPE", stride)):
+                    value = self._emit(name, value, self.builder.shape([number]))
+                return self._emit("SUB_SHAPE", self.builder.shape([most]), value)
+        return None
+
+    def _of_operands(self, numbers: Numbers, axis: int) -> Value | None:
+        """A size of an operand, of this axis if there are several, or a product of two."""
+        places: list[tuple[Numbers, Value, int]] = [
+            (sizes, own, number)
+            for values in zip(*(op.ins for op in self.now))
+            if (own := self.values.get(values[0])) is not None and own.dtype is not SHAPE
+            for number, sizes in enumerate(zip(*(v.shape for v in values)))
+            if len(set(sizes)) > 1
+        ]
+        same = [(own, number) for sizes, own, number in places if sizes == numbers]
+        if same:
+            return self._dim(*min(same, key=lambda place: place[1] != axis))
+        for one, other in combinations(places, 2):
+            if tuple(a * b for a, b in zip(one[0], other[0])) == numbers:
+                return self._emit("MUL_SHAPE", self._dim(*one[1:]), self._dim(*other[1:]))
+        return None
+
+    def _dim(self, value: Value, axis: int) -> Value:
+        if (value, axis) not in self.dims:
             out = Value(TensorType(SHAPE, (1,)))
-            self.made.ops.append(Op(OPS["DIM"], [value], [out], {"axis": axis[1]}))
-            self.dims[axis] = out
-        return self.dims[axis]
+            self.made.ops.append(Op(OPS["DIM"], [value], [out], {"axis": axis}))
+            self.dims[value, axis] = out
+        return self.dims[value, axis]
+
+    def _dim_of(self, number: int, axis: int) -> Value:
+        return self._dim(self.made.inputs[number], axis)
 
     def _emit(self, name: str, *ins: Value, length: int | None = 1) -> Value:
         count = sum(v.shape[0] for v in ins) if length is None else length
         out = Value(TensorType(SHAPE, (count,)))
         self.made.ops.append(Op(OPS[name], list(ins), [out], {}))
         return out
+
+
+def _windows(graph: Graph) -> dict[tuple[Op, int], tuple[int, int]]:
+    """SLICEs along an axis over which windows slide: the stride, and what the first one covers."""
+    found = dict[tuple[Op, int], tuple[int, int]]()
+    for op in graph.ops:
+        if "kernel" in op.attrs:
+            reach = op.attrs["kernel"]
+        elif "dilation" in op.attrs:
+            sizes = op.ins[1].shape[:2] if op.name == "DEPTHWISE_CONV2D" else op.ins[1].shape[1:-1]
+            reach = [(k - 1) * gap + 1 for k, gap in zip(sizes, op.attrs["dilation"])]
+        else:
+            continue
+        pads = op.attrs["pad"]
+        for n, (step, size) in enumerate(zip(op.attrs["stride"], reach)):
+            source, axis = _source(op.ins[0], n + 1)
+            if step > 1 and source is not None and source.name == "SLICE":
+                found[source, axis] = step, size - pads[2 * n] - pads[2 * n + 1]
+    return found
+
+
+def _source(value: Value, axis: int) -> tuple[Op | None, int]:
+    """What gives a value, before its elements are moved and computed with one by one."""
+    op = value.producer
+    while op is not None and op.name in ("TRANSPOSE", "RESCALE", "CLAMP", "TABLE", "CAST"):
+        axis = op.attrs["perms"][axis] if op.name == "TRANSPOSE" else axis
+        op = op.ins[0].producer
+    return op, axis
 
 
 def _general(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field, fields, replace
 from difflib import get_close_matches
@@ -252,13 +252,25 @@ def options_of(name: str, kind: type[T], given: Mapping[str, Any]) -> T:
     hints, made = get_type_hints(kind), {}
     for option, value in given.items():
         if option not in hints:
-            near = get_close_matches(option, hints, 1)
-            meant = f", perhaps {near[0]}" if near else ""
             known = ", ".join(hints)
-            raise UnknownOption(f"{name} has no option {option!r}{meant}; it has {known}")
+            raise UnknownOption(
+                f"{name} has no option {option!r}{_meant(option, hints)}; it has {known}"
+            )
         if value is not None:
             made[option] = _typed(option, value, _kinds(hints[option]))
     return kind(**made)
+
+
+_PARAMETERS = (
+    "target", "scheme", "calibration", "dynamic_shapes", "sizes", "io", "accuracy", "budget_s",
+    "example_inputs", "preserve_io_quantization",
+)  # fmt: skip
+
+
+def _meant(option: str, known: Iterable[str] = ()) -> str:
+    """The option, or the parameter of ``compile``, that is written much like this one."""
+    near = get_close_matches(option, (*known, *_PARAMETERS), 1)
+    return f", perhaps {near[0]}" if near else ""
 
 
 def _kinds(hint: Any) -> tuple[type, ...]:
@@ -285,7 +297,10 @@ def with_check(target: Target, options: Mapping[str, Any]) -> Target:
     """A target that has no option but ``check``; None is as the target has it."""
     for option in options:
         if option != "check":
-            raise UnknownOption(f"{target.name} has no option {option!r}; it has check alone")
+            more = "; a device has more: name it as the target" * target.name.startswith("TOSA")
+            raise UnknownOption(
+                f"{target.name} has no option {option!r}{_meant(option)}; it has check alone{more}"
+            )
     told = options.get("check")
     return target if told is None else replace(target, check=bool(told))
 

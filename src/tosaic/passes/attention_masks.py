@@ -22,11 +22,12 @@ from tosaic.passes.match import BOTH, CASTS, PRODUCTS, hold, name_of, number_of,
 aten = torch.ops.aten
 FAR = -1e3  # what adds this much, or is this little, counts for nothing
 _AWAY = 32.0  # what is this much below all others has a share of 1e-14
-_MOVES = frozenset({
+MOVES = frozenset({
     "aten.unsqueeze.default", "aten.expand.default", "aten.view.default", "aten.reshape.default",
     "aten.slice.Tensor", "aten.permute.default", "aten.transpose.int", "aten.clone.default",
     "aten.contiguous.default", "aten.select.int", "aten.squeeze.dim", "aten.repeat.default",
 })  # fmt: skip
+_ZEROS = frozenset({"aten.zeros_like.default", "aten.new_zeros.default", "aten.zeros.default"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def _condition(home: fx.Node, node: fx.Node, sign: int = 1) -> Masking | None:
         return _condition(home, bound["self"], sign)
     if name == "aten.neg.default":
         return _condition(home, bound["self"], -sign)
-    if name in _MOVES:
+    if name in MOVES:
         inner = _condition(home, bound["self"], sign)
         if inner is None:
             return None
@@ -176,6 +177,8 @@ def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any], sign: int) -> 
 
 def _is_zero(value: Any) -> bool:
     known = values_of(value)
+    if name_of(value) in _ZEROS:
+        return True
     return not bool(known.any()) if known is not None else number_of(value) == 0
 
 
@@ -198,6 +201,10 @@ def _indicated(home: fx.Node, node: fx.Node, value: float) -> Masking | None:
 
 SOFTMAXES = frozenset({"aten.softmax.int", "aten._softmax.default"})
 _SIGNS = {"aten.add.Tensor": 1, "aten.sub.Tensor": -1}
+_PRODUCTS = {  # that add to what they multiply
+    "aten.baddbmm.default": (aten.bmm.default, "batch1", "batch2"),
+    "aten.addmm.default": (aten.mm.default, "mat1", "mat2"),
+}
 
 
 @node_pass(*SOFTMAXES)
@@ -246,8 +253,8 @@ def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
     sign, bound = _SIGNS.get(name_of(scores)), torchapi.bound_arguments(scores)
     if bound.get("alpha") != 1:
         return None
-    if name_of(scores) == "aten.baddbmm.default" and bound["beta"] == 1:
-        return _parted_product(home, bound)
+    if name_of(scores) in _PRODUCTS and bound["beta"] == 1:
+        return _parted_product(home, bound["self"], *_PRODUCTS[name_of(scores)], bound)
     if sign is None:
         return None
     for one, other in BOTH[: 2 if sign > 0 else 1]:
@@ -262,12 +269,14 @@ def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
     return None
 
 
-def _parted_product(home: fx.Node, bound: dict[str, Any]) -> fx.Node | None:
+def _parted_product(
+    home: fx.Node, mask: Any, product: Any, first: str, second: str, bound: dict[str, Any]
+) -> fx.Node | None:
     """The same of a product of matrices that a mask is added to."""
-    product = torchapi.new_call(home, aten.bmm.default, (bound["batch1"], bound["batch2"]))
-    made = _masked(home, product, bound["self"], 1)
-    if not product.users:
-        home.graph.erase_node(product)
+    base = torchapi.new_call(home, product, (bound[first], bound[second]))
+    made = _masked(home, base, mask, 1) if isinstance(mask, fx.Node) else None
+    if not base.users:
+        home.graph.erase_node(base)
     return made
 
 

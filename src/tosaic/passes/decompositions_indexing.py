@@ -1,4 +1,4 @@
-"""Decompositions of operators on order, places and gaps, for which PyTorch has none.
+"""Decompositions of indexing, search and NaN-aware operators, for which PyTorch has none.
 
 Several decompositions of one operator are tried in their order: integers count in int32, and
 targets of floats alone count in float.

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, kind_of
 from tosaic.front import torchapi
 from tosaic.front.devices import on_cpu
 from tosaic.front.functionalize import is_functional
@@ -42,6 +42,9 @@ def import_model(
         return Imported(made, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
     given = model
     if isinstance(model, torch.nn.Module):
+        if not hasattr(model, "_modules"):
+            kind = type(model).__name__
+            raise InvalidInput(f"{kind}.__init__ does not call super().__init__(): do that first")
         if any(name.startswith(_OBSERVER) for name, _ in model.named_children()):
             raise InvalidInput("the model is prepared, and not converted yet: see tosaic.convert")
         examples = _beside(model, example_inputs)
@@ -52,7 +55,7 @@ def import_model(
     if not isinstance(model, ExportedProgram):
         raise InvalidInput(
             f"a model is an nn.Module, an ExportedProgram, a converted GraphModule or the path of "
-            f"a .pt2 file, not {type(model).__name__}"
+            f"a .pt2 file, not {kind_of(model)}"
         )
     _check_arguments(model)
     return _from_exported(on_cpu(torchapi.with_own_operators(model)), given, fft)

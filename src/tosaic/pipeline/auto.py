@@ -25,6 +25,7 @@ from tosaic.pipeline.goals import ChosenCall, Goal, Precision
 from tosaic.pipeline.sensitivity import Sensitivities
 from tosaic.quant.calibrate import iterable
 from tosaic.quant.calibration import Calibration
+from tosaic.quant.inputs import read_each
 
 _HELD_OUT = 4  # one of so many calibration inputs is for verification
 _JUDGED = 16  # inputs that points are measured with at most
@@ -57,7 +58,7 @@ def compile_auto(
     def is_over() -> bool:
         return budget_s is not None and time.monotonic() - start > budget_s
 
-    seen, held = _parted(list(iterable(calibration)))
+    seen, held = _parted(list(read_each(iterable(calibration))))
     used = {"scheme": "auto", "io": io, **options}
     forms = Forms(source, examples, target, goal, used, io, seen, held)
     count = len(forms.names)

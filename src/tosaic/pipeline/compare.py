@@ -15,7 +15,7 @@ from torch.export import ExportedProgram
 
 from tosaic.boundary.arguments import first_values, given_values
 from tosaic.boundary.graph import take_unsigned
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, kind_of
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
 from tosaic.front.examples import in_order
@@ -28,6 +28,7 @@ from tosaic.lowering.walk import parameters
 from tosaic.passes.importer import import_model
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.histogram import Histogram, Values
+from tosaic.quant.inputs import read_each
 from tosaic.runtime.printed import Printed, grid
 from tosaic.runtime.progress import shown
 from tosaic.spec.dtypes import I16, DType
@@ -136,8 +137,9 @@ class Comparison(Printed):
 def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = False) -> Comparison:
     """Both on the same inputs; the compiled graphs give every value that they compute."""
     if not isinstance(artifact, Artifact):
-        kind = type(artifact).__name__
-        raise InvalidInput(f"compare takes the model, then what compile gave of it, not {kind}")
+        raise InvalidInput(
+            f"compare takes the model, then what compile gave of it, not {kind_of(artifact)}"
+        )
     sets = list(_sets(model, inputs))
     if not sets:
         raise InvalidInput("there are no inputs to compare on: give at least one tuple")
@@ -189,7 +191,11 @@ def _sets(model: Any, inputs: Any) -> Iterator[tuple[Any, ...]]:
     if isinstance(inputs, tuple) and not any(isinstance(i, (tuple, list)) for i in inputs):
         yield inputs
         return
-    for item in inputs:
+    if not isinstance(inputs, Iterable):
+        raise InvalidInput(
+            f"compare runs an iterable of inputs, such as a list, not {kind_of(inputs)}"
+        )
+    for item in read_each(inputs, "input"):
         item = in_order(model, item)
         yield tuple(item) if isinstance(item, (tuple, list)) else (item,)
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,6 +17,7 @@ from tosaic.boundary.arguments import Given, checked_leaves
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.front import torchapi
 from tosaic.interp.model import Model
+from tosaic.ir.align import aligned
 from tosaic.ir.generalize import generalize, same_graph
 from tosaic.ir.graph import Array, Graph, Value
 from tosaic.ir.specialize import specialize
@@ -29,6 +30,7 @@ from tosaic.pipeline.sized import artifact_at, calibration_for
 from tosaic.pipeline.sizes import Sizes, Values
 
 _MOST = 1 << 24  # elements of an input at the end of a range
+_NEAR = 5  # sizes that are lowered beside the example's
 
 
 @dataclass(eq=False, repr=False)
@@ -96,13 +98,14 @@ def compile_dynamic(
 def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target) -> Graph:
     """The graph of a number with unknown sizes."""
     try:
-        every = [each.partition.graphs[number] for each in made]
+        given = [each.partition.graphs[number] for each in made]
+        every = aligned(given)
         alike = _alike(every)
         general = generalize([graph for graph in every[:fitted] if graph in alike])
         _check(general, alike)
-        for graph in every:
-            if graph not in alike:
-                _compare(general, graph)
+        for graph, as_made in zip(every, given):
+            if graph not in alike or (graph is not as_made and as_made is given[-1]):
+                _compare(general, as_made)
     except (Unsupported, IndexError) as refusal:
         why = getattr(refusal, "reason", "some calls stay in PyTorch at some sizes alone")
         raise InvalidInput(
@@ -136,7 +139,8 @@ def _compare(general: Graph, graph: Graph) -> None:
     for one, other in zip(Model(at).run(*given), Model(graph).run(*given)):
         is_real = one.dtype.kind not in "iub"
         one, other = (a.astype(np.float64) if is_real else a for a in (one, other))
-        if not (np.allclose(one, other, 1e-4, 1e-5) if is_real else np.array_equal(one, other)):
+        same = partial(np.allclose, rtol=1e-4, atol=1e-5, equal_nan=True)
+        if not (same if is_real else np.array_equal)(one, other):
             names = [{op.name for op in g.ops} for g in (at, graph)]
             told = ", ".join(sorted(names[0] ^ names[1])) or "sizes"
             raise Unsupported(f"the graph is not the same at all sizes: it differs in {told}")
@@ -150,13 +154,9 @@ def _random(value: Value, random: np.random.Generator) -> Array:
 
 
 def _fitted(sizes: Sizes) -> list[Values]:
-    """Sizes to fit to: the example's, others of each free size, and the ends of the range."""
+    """Sizes to fit to: the example's, others near it, and the ends of the range."""
     free = sizes.free.free
-    base = tuple(f.example for f in free)
-    found = [base]
-    for n, size in enumerate(free):
-        found += [(*base[:n], other, *base[n + 1 :]) for other in _near(size)]
-    found.append(tuple(_near(size)[-1] for size in free))
+    found = [tuple(f.example for f in free), *_together([_near(f) for f in free])]
     if any(f.low > 2 for f in free):  # a range that somebody has stated
         found.append(tuple(f.low if f.low > 2 else f.example for f in free))
     high = tuple(f.high or f.example for f in free)
@@ -166,18 +166,29 @@ def _fitted(sizes: Sizes) -> list[Values]:
     return list(dict.fromkeys(found))
 
 
+def _together(columns: Sequence[Sequence[int]]) -> list[Values]:
+    """Rows of numbers, each free size's own in another order than those beside it."""
+    most = max(map(len, columns))
+    return [
+        tuple(column[(row * (n + 1) + n) % len(column)] for n, column in enumerate(columns))
+        for row in range(most)
+    ]
+
+
 def _near(size: torchapi.FreeSize) -> list[int]:
-    """Two or three other values of a free size."""
+    """A few other values of a free size, of which windows with a stride leave over other parts."""
     high = size.high or 4 * size.example + 8
-    wished = (size.example + 1, size.example + 3, 2 * size.example + 1, size.example - 1)
-    inside = [n for n in wished if max(size.low, 2) <= n <= high and n != size.example]
-    return inside[:3] or [size.example]
+    wished = (1, 3, size.example + 1, 6, 2, -1)
+    found = [size.example + more for more in wished]
+    inside = [n for n in found if max(size.low, 2) <= n <= high]
+    return inside[:_NEAR] or [size.example]
 
 
 def _others(sizes: Sizes) -> list[Values]:
-    """A size to check with that nothing was fitted to."""
-    free = sizes.free.free
-    return [tuple(min(f.high or 1 << 30, 3 * f.example // 2 + 2) for f in free)]
+    """Sizes to check with that nothing was fitted to."""
+    columns = [(3 * f.example // 2 + 2, 5 * f.example // 4 + 5) for f in sizes.free.free]
+    inside = [[min(f.high or n, n) for n in own] for f, own in zip(sizes.free.free, columns)]
+    return _together(inside)
 
 
 def _count(shape: Sequence[int]) -> int:

@@ -1,4 +1,4 @@
-"""What values a tensor has, over many runs, in a few numbers."""
+"""Histograms of the values of a tensor over many runs."""
 
 from __future__ import annotations
 

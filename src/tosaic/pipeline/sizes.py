@@ -26,7 +26,7 @@ from tosaic.quant.bias_correction import known_value
 from tosaic.quant.calibrate import iterable, run_over
 from tosaic.quant.calibration import Calibration
 from tosaic.quant.flow import NO_DATA, float_module, given
-from tosaic.quant.inputs import Arguments, with_tensors
+from tosaic.quant.inputs import Arguments, read_each, with_tensors
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.statistics import Statistics
 from tosaic.quant.value_names import adopt_names, constant_name, name_of
@@ -206,7 +206,7 @@ def _grouped(
     names = torchapi.argument_names(torchapi.module_of(source.model))
     structure = torchapi.flatten(sizes.examples)[1]
     found: dict[Values, list[tuple[Any, ...]]] = {}
-    for count, item in enumerate(iterable(calibration), 1):
+    for count, item in enumerate(read_each(iterable(calibration)), 1):
         if isinstance(item, Mapping) and set(item) <= set(names):
             item = tuple(item[name] for name in names if name in item)
         elif not isinstance(item, (list, tuple)):

@@ -116,7 +116,10 @@ class Calibration:
         except OSError as problem:
             raise InvalidInput(f"cannot read '{place}': {problem.strerror}") from None
         except (ValueError, RecursionError) as problem:
-            raise InvalidInput(f"'{place}' is no JSON of ranges: {problem}") from None
+            raise InvalidInput(
+                f"'{place}' is no JSON of ranges: {problem}; a path is what `calibrate` has "
+                "written, data is given as it is"
+            ) from None
         return _Reader(place).read(found)
 
     def seen(self, name: str) -> Statistics:

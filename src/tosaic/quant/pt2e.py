@@ -1,4 +1,4 @@
-"""The words of torchao's PT2E flow: specifications, annotations and observers.
+"""The types of torchao's PT2E flow: specifications, annotations and observers.
 
 torchao itself takes longer to load than a network takes to compile, so quantizing after training
 has words of its own, with torchao's names and fields, and ``prepare`` and ``convert`` to go with

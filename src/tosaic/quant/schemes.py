@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass, replace
+from difflib import get_close_matches
 from functools import cache, partial
 from typing import Any
 
@@ -270,10 +271,10 @@ def scheme_of(name: str) -> Scheme:
     if name not in SCHEMES:
         is_float = re.fullmatch(r"(b?fp?|b?float)\d*", str(name)) is not None
         way = "; a model in float needs no scheme and a target with FP" if is_float else ""
-        raise InvalidInput(
-            f"there is no scheme {name!r}; there are {', '.join((*SCHEMES, *BLOCK_SCHEMES))} and "
-            f"auto{way}"
-        )
+        near = get_close_matches(str(name).lower(), SCHEMES, 1)
+        meant = f", perhaps {near[0]}" if near else ""
+        known = ", ".join((*SCHEMES, *BLOCK_SCHEMES))
+        raise InvalidInput(f"there is no scheme {name!r}{meant}; there are {known} and auto{way}")
     return SCHEMES[name]
 
 

@@ -1,4 +1,4 @@
-"""Rewrites: the same meaning in a better graph, checked with the same table."""
+"""Rewrites of TOSA graphs: equal results at lower cost."""
 
 from __future__ import annotations
 

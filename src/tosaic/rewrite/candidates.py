@@ -81,11 +81,12 @@ class Site:
     region: list[Op]
 
     def graphs(self, m: Matcher) -> list[tuple[Graph, bool]]:
-        """The region as it is, with each candidate in place, and once more to try forms there."""
+        """The region as it is, with each candidate in place, and all once more to try forms."""
         core, old = {op for c in self.candidates for op in c.gone}, self.op.outs[0]
         results = {v for v, count in m.results.items() if count}
-        found = [(cut(self.region, _ins, results, core), False)]
+        found = []
         for forms in (False, True):
+            found.append((cut(self.region, _ins, results, core), forms))
             for c in self.candidates:
                 ops = [*(op for op in self.region if op not in c.gone), *c.new]
                 swapped = partial(_swapped, old, c.value)
@@ -114,15 +115,18 @@ def site(m: Matcher, op: Op, candidates: list[Candidate]) -> Site:
 def best_of(at: Site, figures: Sequence[Figures | None]) -> Candidate | None:
     """The candidate that takes least; None where none is known to take less than what is there.
 
-    ``figures`` are those of the region as it is, then of all candidates, as often as they were
-    looked at.
+    ``figures`` are those of the region as it is and of all candidates, then the same with forms. A
+    candidate may equal what forms make of the region without it: that may be the candidate.
     """
-    there, *tried = figures
-    count = len(at.candidates)
+    count = len(at.candidates) + 1
+    there, formed = figures[0], figures[count]
+    if there is None:
+        return None
+    most = there.cycles if formed is None else min(there.cycles, formed.cycles)
     found = [
-        (f.cycles, index % count)
-        for index, f in enumerate(tried)
-        if there is not None and f is not None and f.beats(there)
+        (f.cycles, index % count - 1)
+        for index, f in enumerate(figures)
+        if index % count and f is not None and f.beats(there) and f.cycles <= most
     ]
     return at.candidates[min(found)[1]] if found else None
 

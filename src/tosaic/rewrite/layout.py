@@ -17,14 +17,11 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Graph, Op, Quant, Value
 from tosaic.ir.traits import PLAIN, Traits
-from tosaic.rewrite.candidates import Judge, cut
-from tosaic.rewrite.match import Allowed, Cost, Matcher, remove_dead
+from tosaic.rewrite.match import Allowed, Cost, remove_dead
 from tosaic.spec.env import Env
 from tosaic.spec.ops_elementwise import BROADCASTS
 
 Perms = tuple[int, ...]
-_CLEAR = 0.97  # of the cycles: what later phases do to either graph is not known yet
-_JUDGED = 600  # operators of a graph, at most, that the judge compares as a whole
 UNARY = {
     "CLAMP", "ERF", "SIGMOID", "TANH", "ABS", "BITWISE_NOT", "CEIL", "CLZ", "COS", "EXP", "FLOOR",
     "LOG", "LOGICAL_NOT", "RECIPROCAL", "RSQRT", "SIN", "CAST", "IDENTITY", "TABLE", "NEGATE",
@@ -39,8 +36,8 @@ _REDUCE = {
 
 def sink_transposes(
     graph: Graph, env: Env, allowed: Allowed | None = None, cost: Cost | None = None,
-    traits: Traits = PLAIN, judge: Judge | None = None,
-) -> Graph:  # fmt: skip
+    traits: Traits = PLAIN,
+) -> list[Graph]:  # fmt: skip
     """The graph with fewer transpositions, or as many; the given one is left alone.
 
     Where elementwise operators idle on narrow channels, none sinks past one that becomes narrow by
@@ -52,16 +49,16 @@ def sink_transposes(
     transposed. The fourth leaves all transpositions of what several read where they are. The last
     makes only the part of a transposition that a reshape needs, as in a channel shuffle.
 
-    The fewest transpositions are best, unless others cost less and the judge agrees.
+    The fewest transpositions come first; behind them the graph that costs least, if it is another.
     """
     if not any(op.name == "TRANSPOSE" for op in graph.ops):
-        return graph
+        return [graph]
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
     found = _attempts(graph, env, allowed, shared, traits.narrow_channels)
     best = min(found, key=_moved)
     if cost is None:
-        return best
+        return [best]
     if traits.narrow_channels and _moved(best)[0]:
         others = _attempts(graph, env, allowed, shared, 0)
         other = min(others, key=_moved)
@@ -69,19 +66,7 @@ def sink_transposes(
             best = other
         found += others
     cheap = min(found, key=lambda g: _total(g, cost))
-    if judge is None or cheap is best or len(graph.ops) > _JUDGED:
-        return best
-    tried = [cut(g.ops, _ins, set(g.outputs), set(g.ops)) for g in (best, cheap)]
-    for each in tried:  # what it makes possible counts as well: forms that formulas take
-        Matcher(each, env, allowed, cost, True, traits=traits).run()
-    there, then = judge(tried)
-    if there is None or then is None or then.cycles > _CLEAR * there.cycles:
-        return best
-    return cheap
-
-
-def _ins(op: Op) -> Sequence[Value]:
-    return op.ins
+    return [best] if cheap is best else [best, cheap]
 
 
 def _attempts(

@@ -37,7 +37,7 @@ from tosaic.rewrite import (
     undilate,
 )
 from tosaic.rewrite.attention_heads import part_heads
-from tosaic.rewrite.candidates import Judge
+from tosaic.rewrite.candidates import Judge, cut
 from tosaic.rewrite.concat_in_place import compute_copies
 from tosaic.rewrite.fold_constants import share_constants
 from tosaic.rewrite.keep_faster import keep_faster
@@ -73,6 +73,8 @@ MODULES = (
 )
 register(MODULES)
 
+_JUDGED = 600  # operators of a graph, at most, that is rewritten in several layouts
+
 
 @dataclass(frozen=True, slots=True)
 class Machine:
@@ -96,30 +98,39 @@ class Machine:
 class Phase:
     """A step over a whole graph, changed in place or given back, on machines that it is for.
 
-    With ``keeps`` the judge looks at each region that the step has changed, and what is slower is
+    Of several graphs that it gives back, the one is kept that is fastest after all phases. With
+    ``keeps`` the judge looks at each region that the step has changed, and what is slower is
     undone; the step is a form then, for machines with costs.
     """
 
     name: str
-    run: Callable[[Graph, Machine], Graph | None]
+    run: Callable[[Graph, Machine], Graph | list[Graph] | None]
     is_for: Callable[[Machine], bool] = lambda _: True
     keeps: Mapping[str, bool] | None = None
 
-    def apply(self, graph: Graph, m: Machine) -> Graph:
-        """The graph after this phase."""
+    def apply(self, graph: Graph, m: Machine) -> list[Graph]:
+        """The graph after this phase, or several that may become the fastest."""
         if self.keeps is None:
-            return self.run(graph, m) or graph if self.is_for(m) else graph
+            made = self.run(graph, m) or graph if self.is_for(m) else graph
+            return made if isinstance(made, list) else [made]
         if m.cost is not None and m.forms and self.is_for(m):
             step = partial(self.run, graph, m)
             keep_faster(
                 graph, m.env, m.allowed, m.cost, m.judge, step, traits=m.traits, **self.keeps
             )
-        return graph
+        return [graph]
 
 
 def _lower_peak(graph: Graph, m: Machine) -> None:
     assert m.cost is not None
     lower_peak(graph, m.env, m.allowed, m.cost, m.traits)
+
+
+def _layouts(graph: Graph, m: Machine) -> list[Graph]:
+    """The graph in the layouts that are worth a try, where somebody says which is faster."""
+    found = sink_transposes(graph, m.env, m.allowed, m.cost, m.traits)
+    has_judge = m.judge is not None and m.forms and len(graph.ops) <= _JUDGED
+    return found if has_judge else found[:1]
 
 
 def _concat_in_place(graph: Graph, m: Machine) -> None:
@@ -135,12 +146,7 @@ def _has_judge(m: Machine) -> bool:
 _MEMORY = {"saves_memory": True}
 PHASES = (
     Phase("simplify", lambda g, m: simplify(g, m.env, m.allowed, m.cost, traits=m.traits)),
-    Phase(
-        "sink_transposes",
-        lambda g, m: sink_transposes(
-            g, m.env, m.allowed, m.cost, m.traits, m.judge if m.forms else None
-        ),
-    ),
+    Phase("sink_transposes", _layouts),
     Phase(
         "lower_ranks", lambda g, m: lower_ranks(g, m.env, m.allowed, m.traits.most_axes),
         lambda m: m.traits.most_axes > 0,
@@ -170,8 +176,24 @@ def improve(
     machine = Machine(env, allowed, cost, judge, forms, traits)
     constraints = () if allowed is None else (allowed,)
     is_valid = is_verifying() and not any(problems(graph, env, constraints))  # as it was given
+    graphs = [graph]
     for phase in PHASES:
-        graph = phase.apply(graph, machine)
-        check = partial(verify, graph, env, constraints) if is_valid else None
-        ended(phase.name, partial(print_graph, graph), check)
-    return graph
+        graphs = [made for each in graphs for made in phase.apply(each, machine)]
+        for made in graphs:
+            check = partial(verify, made, env, constraints) if is_valid else None
+            ended(phase.name, partial(print_graph, made), check)
+    return _fastest(graphs, judge)
+
+
+def _fastest(graphs: list[Graph], judge: Judge | None) -> Graph:
+    """The graph that the judge finds fastest; the first of equal ones."""
+    if judge is None or len(graphs) == 1:
+        return graphs[0]
+    wholes = [cut(g.ops, lambda op: op.ins, set(g.outputs), set(g.ops)) for g in graphs]
+    figures = judge(wholes)
+    best = 0
+    for index, then in enumerate(figures):
+        there = figures[best]
+        if then is not None and (there is None or then.beats(there)):
+            best = index
+    return graphs[best]

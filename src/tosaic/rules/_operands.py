@@ -1,4 +1,4 @@
-"""Operands of one type and rank, and the short words for arithmetic on them."""
+"""Operands of one type and rank, and helpers for arithmetic on them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Functions of one value that networks use between their layers."""
+"""Activation functions."""
 
 from __future__ import annotations
 

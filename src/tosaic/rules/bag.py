@@ -1,4 +1,4 @@
-"""Bags of embeddings: rows by index, reduced bag by bag."""
+"""EmbeddingBag: rows by index, reduced for each bag."""
 
 from __future__ import annotations
 

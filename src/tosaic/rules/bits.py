@@ -1,4 +1,4 @@
-"""Shifts of integers."""
+"""Bit shifts of integers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Tensors of known numbers, other types for the same numbers, and calls that pass values on."""
+"""Constant tensors, casts, and calls that return their operand."""
 
 from __future__ import annotations
 

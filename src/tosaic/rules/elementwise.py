@@ -1,4 +1,4 @@
-"""Arithmetic between tensors, and with numbers."""
+"""Elementwise arithmetic of tensors and numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements by their indices: constants are cut and joined, computed ones gathered."""
+"""Indexing: constant indices by SLICE and CONCAT, computed ones by GATHER."""
 
 from __future__ import annotations
 

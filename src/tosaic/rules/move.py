@@ -1,4 +1,4 @@
-"""Operators that join, cut and reorder."""
+"""Concatenation, slicing and reordering."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Elements written to the places of indices: each line, whole rows, or by several indices."""
+"""Scatter: elements written at indices, one by one, by row, or by several indices."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Windows as an axis of their own: unfold, im2col, and back by col2im."""
+"""Sliding windows as an axis: unfold, im2col and col2im."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compile time by phase: who is at work is charged, a phase inside another one instead of it."""
+"""Compile time by phase; a nested phase is charged instead of the one around it."""
 
 from __future__ import annotations
 

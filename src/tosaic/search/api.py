@@ -145,6 +145,7 @@ def run_tune(
     from tosaic.search.networks import networks_of
     from tosaic.search.store import Store
     from tosaic.search.tune import Space, run_sweep
+    from tosaic.targets.catalog import target_of
 
     _check_limit(limit)
     check_count("mixed", mixed, 0)
@@ -153,6 +154,8 @@ def run_tune(
     for name in several["scheme"]:
         if name != FLOAT:
             scheme_of(name)  # which refuses what it does not know
+    for name in several["target"]:
+        target_of(name)
     chosen = {name: _values(value) for name, value in options.items()}
     with closing(Store(db)) as store, workers.executor(store) as executor:
         networks = tuple(
@@ -209,6 +212,8 @@ def evaluate(
             lambda store: forms_of_sweep(store, engines, device),
             judging, stream, limit, model.database, True, device, workers,
         )  # fmt: skip
+    if hasattr(model, "report") or hasattr(example_inputs, "forward"):
+        raise InvalidInput("evaluate takes the model, its example inputs, what compile gave of it")
     if example_inputs is None or not artifacts:
         raise InvalidInput("give the example inputs of the model, and what it was compiled to")
     named = artifacts if isinstance(artifacts, Mapping) else {"": artifacts}

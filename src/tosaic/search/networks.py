@@ -16,6 +16,7 @@ from tosaic.front import torchapi
 from tosaic.front.examples import in_order
 from tosaic.interp.device import CPU, checked
 from tosaic.pipeline.artifact import Artifact
+from tosaic.quant.inputs import read_each
 from tosaic.search.judge import FLOAT, Form
 from tosaic.search.points import Network, identity
 from tosaic.search.store import Store
@@ -39,7 +40,7 @@ def networks_of(store: Store, name: str, subject: Subject, sizes: Sequence[str])
     given = subject.calibration
     if isinstance(given, str) or not isinstance(given, Iterable | None):
         raise InvalidInput("a sweep calibrates with data, not with ranges: give the data")
-    data = [_arguments(model, item) for item in given] if given is not None else [inputs]
+    data = [_arguments(model, item) for item in read_each(given)] if given is not None else [inputs]
     if not data:
         raise InvalidInput(f"the calibration data of {name} is empty")
     made = []

@@ -84,6 +84,15 @@ def formats() -> dict[str, Format]:
     return {suffix: own for target in made for suffix, own in target.formats.items()}
 
 
+def elsewhere(suffix: str) -> str:
+    """Which target's files have a suffix, as the end of a sentence; nothing if none's have."""
+    for family in known_families():
+        name = next(iter(family.names))
+        if suffix in family.make(name, {}).formats:
+            return f"; {suffix} is what the target {name} gives"
+    return ""
+
+
 def target_of(name: object, options: Mapping[str, Any] = _OPTIONS) -> Target:
     """The target of that name; InvalidInput if there is none, or if it has no such option."""
     if not isinstance(name, str):
@@ -123,6 +132,8 @@ def _unknown(name: str, absent: list[Absent]) -> str:
     plain = name.lower().replace("_", "-")
     near = [each for each in own if plain in each] or get_close_matches(plain, own, 1, 0.7)
     meant = f", perhaps {', '.join(near)}" if near and plain else ""
+    if "," in name:
+        meant = ": give one, or several to `tosaic tune`"
     broken = "".join(f"; the entry point {a.entry} does not load: {a.reason}" for a in absent)
     return (
         f"there is no target {name!r}{meant}; there are {', '.join(own)}, and TOSA "

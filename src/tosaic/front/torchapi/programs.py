@@ -85,7 +85,9 @@ def _reason(module: torch.nn.Module, args: Any, kwargs: Any, problem: BaseExcept
         signature = inspect.signature(module.forward)
         signature.bind(*args, **(kwargs or {}))
     except TypeError as misfit:
-        return f"the example inputs do not fit {name}.forward{signature}: {misfit}"
+        told = f"the example inputs do not fit {name}.forward{signature}: {misfit}"
+        is_shape = len(args) > 1 and all(type(value) is int for value in args)
+        return told + f"; {args} is a shape: give a tensor, as torch.rand{args}" * is_shape
     except ValueError:
         pass  # nobody knows its signature
     why = first_line(problem)

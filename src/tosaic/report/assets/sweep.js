@@ -64,12 +64,14 @@ function pick(number) {
     el("h2", {}, `${r.number}: ${[r.model, r.size].filter(Boolean).join(" ")}`), el("p", { class: "hint" }, r.target + (r.is_on_front ? ", on the front" : "")),
     r.problem ? el("p", {}, r.problem) : el("dl", {}, facts.filter(([, value]) => value).flatMap(([name, value]) => [el("dt", {}, name), el("dd", {}, value)])),
     ...Object.entries(r.links).map(([name, place]) => el("div", {}, el("a", { href: encodeURI(place) }, name === "report.html" ? "its report" : name))),
-    el("p", { class: "hint" }, "To make it again"), el("pre", {}, r.command),
+    el("p", { class: "hint" }, "Reproduce"), el("pre", {}, r.command),
     ...(r.checks.length ? [el("p", { class: "hint" }, "Checked"), ...r.checks.map((c) => el("div", { class: "more" }, c))] : []),
     ...(r.wide.length ? [el("p", { class: "hint" }, `${r.wide.length} calls have 16 bits`), el("div", { class: "more wrap" }, r.wide.join(", "))] : []));
 }
 
-const COLUMNS = [["number", "", (r) => r.number], ["is_on_front", "front", (r) => r.is_on_front ? "●" : ""], ["title", "point", (r) => r.title], ["score", data.metric, (r) => scored(r.score)], ["cycles", "cycles", (r) => r.cycles === null ? "" : whole(r.cycles)], ["milliseconds", "ms", (r) => r.milliseconds === null ? "" : real(r.milliseconds)], ["sram", "SRAM", (r) => r.sram === null ? "" : bytes(r.sram)], ["flash", "flash", (r) => r.flash === null ? "" : bytes(r.flash)], ["cpu_calls", "on the CPU", (r) => r.cpu_calls || ""], ["problem", "problem", (r) => r.problem]];
+const isAlone = new Set(rows.map((r) => r.model + " " + (r.size || ""))).size < 2;
+const named = (r) => isAlone ? [r.target, ...Object.values(r.options), r.precision].join(" · ") : r.title;
+const COLUMNS = [["number", "", (r) => r.number], ["is_on_front", "front", (r) => r.is_on_front ? "●" : ""], ["title", "point", named], ["score", data.metric, (r) => scored(r.score)], ["cycles", "cycles", (r) => r.cycles === null ? "" : whole(r.cycles)], ["milliseconds", "ms", (r) => r.milliseconds === null ? "" : real(r.milliseconds)], ["sram", "SRAM", (r) => r.sram === null ? "" : bytes(r.sram)], ["flash", "flash", (r) => r.flash === null ? "" : bytes(r.flash)], ["cpu_calls", "on the CPU", (r) => r.cpu_calls || ""], ["problem", "problem", (r) => r.problem]].filter(([, , text], n) => n < 4 || rows.some((r) => text(r) !== ""));
 let order = ["is_on_front", -1];
 function table() {
   const [by, sign] = order;
@@ -77,7 +79,7 @@ function table() {
   const sorted = [...rows].sort((a, b) => sign * (value(a) > value(b) ? 1 : value(a) < value(b) ? -1 : 0) || a.number - b.number);
   const isNumber = (name) => !["title", "problem", "is_on_front"].includes(name);
   byId("tablebody").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, COLUMNS.map(([name, label]) => el("th", { class: isNumber(name) ? "num" : "", "aria-sort": by === name ? (sign > 0 ? "ascending" : "descending") : null }, el("button", { class: "sort", type: "button", onclick: () => { order = [name, by === name ? -sign : 1]; table(); } }, label || "#"))))),
-    el("tbody", {}, sorted.map((r) => el("tr", { class: "link" + (r.number === selected ? " on" : ""), "data-number": r.number, onclick: () => pick(r.number) }, COLUMNS.map(([name, , text]) => el("td", { class: isNumber(name) ? "num" : name === "problem" ? "wrap" : "" }, String(text(r)))))))));
+    el("tbody", {}, sorted.map((r) => el("tr", { class: "link" + (r.number === selected ? " on" : ""), "data-number": r.number, onclick: () => pick(r.number) }, COLUMNS.map(([name, , text]) => el("td", { class: isNumber(name) ? "num" : name === "problem" ? "wrap" : name }, String(text(r)))))))));
 }
 
 const FIGURES = [...AXES, ["score", data.metric, scored]];
@@ -110,8 +112,9 @@ function compare() {
 function scores() {
   const found = data.evaluations.flatMap((e) => e.scores.map((s) => [s, e]));
   byId("scores").hidden = !found.length;
-  byId("scoresbody").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, ["form", data.metric, "95 %", "as the original", "inputs"].map((name, n) => el("th", { class: n ? "num" : "" }, name)))),
-    el("tbody", {}, found.map(([s, e]) => el("tr", {}, el("td", {}, s.form), ...[s.problem || scored(s.score), s.problem ? "" : `${scored(s.low)} to ${scored(s.high)}`, s.agreement === null ? "" : percent(s.agreement, 2), whole(e.inputs)].map((text, n) => el("td", { class: s.problem && !n ? "num wrap" : "num" }, text)))))));
+  const columns = [["form", (s) => s.form], [data.metric, (s) => s.problem || scored(s.score)], ["95 %", (s) => s.problem ? "" : `${scored(s.low)} to ${scored(s.high)}`], ["as the original", (s) => s.agreement === null ? "" : percent(s.agreement, 2)], ["inputs", (s, e) => whole(e.inputs)]].filter(([, text]) => found.some(([s, e]) => text(s, e) !== ""));
+  byId("scoresbody").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, columns.map(([name], n) => el("th", { class: n ? "num" : "" }, name)))),
+    el("tbody", {}, found.map(([s, e]) => el("tr", {}, columns.map(([, text], n) => el("td", { class: n ? "num" + (s.problem && n === 1 ? " wrap" : "") : "title" }, text(s, e))))))));
 }
 
 function wrong() {

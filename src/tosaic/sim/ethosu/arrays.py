@@ -1,4 +1,4 @@
-"""Names for arrays: of any integers, as they lie in memory, and of int64, as they are reckoned."""
+"""Types of arrays: any integers, as they lie in memory, and int64, for arithmetic."""
 
 from __future__ import annotations
 

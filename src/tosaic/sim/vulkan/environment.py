@@ -25,10 +25,6 @@ DEVICES = ("lavapipe", "system")
 _ICDS = ("/usr/share/vulkan/icd.d", "/usr/local/share/vulkan/icd.d", "/etc/vulkan/icd.d")
 _ICD_PATTERNS = ("lvp_icd*.json",)
 _LOCK = threading.RLock()
-PACKAGES = {
-    "scenario_runner_py": "ai_ml_sdk_scenario_runner",
-    "emulation_layer": "ai_ml_emulation_layer_for_vulkan",
-}
 APT = "apt-get install -y --no-install-recommends mesa-vulkan-drivers libvulkan1"
 PIP = 'pip install "tosaic[vgf]"'
 

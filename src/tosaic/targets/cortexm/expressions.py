@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from tosaic.targets.cortexm.views import View
 
 INT32 = (-(1 << 31), (1 << 31) - 1)
-INT64 = (-(1 << 63), (1 << 63) - 1)
 
 
 @dataclass(frozen=True, slots=True, eq=False)

@@ -1,4 +1,4 @@
-"""Offsets of storages that live at known times: as little memory as may be.
+"""Static memory planning: offsets of storages whose lifetimes are known.
 
 Placing one storage after another at the lowest free offset meets the bound for most networks. For
 the others a search places them from the bottom of the memory up, and goes back as soon as what is

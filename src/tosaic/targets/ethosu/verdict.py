@@ -54,7 +54,7 @@ class Verdict:
 def check(
     graph: Graph, target: str, inputs: Sequence[Array] | None = None, is_reduced: bool = False
 ) -> Verdict:
-    """Compile a graph for an Ethos-U as it stands, and compare the stream with it."""
+    """Compile a graph for an Ethos-U, and compare the stream with it."""
     if target not in ETHOS_U:
         known = ", ".join(ETHOS_U)
         raise InvalidInput(f"a check is for an Ethos-U, not {target!r}; there are {known}")

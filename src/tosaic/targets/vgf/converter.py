@@ -81,18 +81,6 @@ def convert(
         raise ToolFailed(f"the model converter {_said(ended)}{repeat}")
 
 
-def version() -> str:
-    """What the converter says of itself."""
-    try:
-        ended = subprocess.run(
-            [find_converter(), "--version"], stdin=subprocess.DEVNULL, capture_output=True,
-            timeout=SECONDS, env=_environment(), check=False,
-        )  # fmt: skip
-    except (OSError, subprocess.TimeoutExpired) as problem:
-        raise ToolMissing(f"the model converter does not run: {first_line(problem)}") from None
-    return ended.stdout.decode(errors="replace").strip()
-
-
 def checked_flags(given: object) -> tuple[str, ...]:
     """Flags of the converter's command line, as words."""
     words = shlex.split(given) if isinstance(given, str) else given
