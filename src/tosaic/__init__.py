@@ -203,7 +203,7 @@ def compile(
 @in_turn
 def calibrate(
     model: Any,
-    example_inputs: Examples,
+    example_inputs: Examples | None = None,
     *,
     calibration: Iterable[Any] | None = None,
     target: str | None = None,
@@ -227,7 +227,7 @@ def calibrate(
 @in_turn
 def quantize(
     model: Any,
-    example_inputs: Examples,
+    example_inputs: Examples | None = None,
     *,
     scheme: str | Schemes = "int8",
     calibration: Iterable[Any] | str | os.PathLike[str] | Calibration | None = None,
@@ -290,7 +290,7 @@ def convert(prepared: fx.GraphModule) -> fx.GraphModule:
 @in_turn
 def explain(
     model: Any,
-    example_inputs: Examples,
+    example_inputs: Examples | None = None,
     *,
     target: str = "TOSA-1.0+INT",
     scheme: str | Schemes | None = None,

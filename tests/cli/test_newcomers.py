@@ -14,6 +14,8 @@ from torch import nn
 from tosaic import __version__
 from tosaic.cli import main
 from tosaic.cli.options import _schemes
+from tosaic.lowering.partition import Refusal
+from tosaic.pipeline.report import grouped
 
 HELPERS = """
 import torch
@@ -187,3 +189,12 @@ def test_words_that_do_not_go_together_are_told_before_anything_runs(tmp_path, c
 @pytest.mark.parametrize(("start", "found"), [("a16", ["a16w8", "a16w8_per_tensor"]), ("x", [])])
 def test_schemes_are_completed(start, found):
     assert _schemes(start) == found
+
+
+def test_refusals_that_differ_in_a_number_of_a_value_are_one():
+    of = [
+        Refusal("aten.isnan.default", f"add_{n} has a size that depends on the input", "")
+        for n in (3, 12)
+    ]
+    other = [Refusal("aten.isnan.default", "mul_3 has a size that depends on the input", "")]
+    assert grouped([*of, *other]) == [of, other]

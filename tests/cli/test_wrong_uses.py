@@ -137,6 +137,14 @@ def test_calibration_without_an_end_is_warned_about():
         tosaic.calibrate(Doubled(), (torch.rand(4),), calibration=data)
 
 
+class Bare(nn.Module):
+    def __init__(self) -> None:
+        self.factor = 2
+
+    def forward(self, x: Tensor) -> Tensor:
+        return x * self.factor
+
+
 def broken() -> Iterator[Tensor]:
     yield torch.rand(1, 4)
     raise OSError("the disk is gone")
@@ -170,6 +178,14 @@ def test_what_is_misspelt_or_out_of_order_is_recognized() -> None:
         (lambda: tosaic.compile(nn.Linear, x), "not the class Linear .give an instance of it"),
         (lambda: tosaic.compile(net), "give example_inputs: a tensor, or a tuple"),
         (lambda: tosaic.evaluate(art, net, x, data=[]), "evaluate takes the model, its example"),
+        (lambda: tosaic.compile(Bare(), x), r"Bare.__init__ does not call super\(\).__init__"),
+        (lambda: tosaic.compile(net, x[0].to_sparse()), "example input 0 is sparse: give x.to_"),
+        (
+            lambda: tosaic.compile(net, x, scheme="auto", accuracy=30),
+            "tosaic.Goal, as Goal.sqnr=30",
+        ),
+        (lambda: tosaic.compile(net, x, scheme="auto", budget_s="1"), "number of seconds, not '1'"),
+        (lambda: tosaic.explain(net), "give example_inputs: a tensor, or a tuple"),
         (lambda: tosaic.compare(net, art, 5), "such as a list, not an int"),
         (lambda: art.save("net.vgf"), ".vgf is what the target vgf gives"),
     ):

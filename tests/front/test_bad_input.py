@@ -105,7 +105,7 @@ def made() -> Artifact:
 COMPILES: dict[str, tuple[Any, str]] = {
     "no examples": (
         lambda x: tosaic.compile(nn.ReLU()),
-        "example_inputs must be a tuple of the model's arguments, not NoneType",
+        "give example_inputs: a tensor, or a tuple of the model's arguments",
     ),
     "a product without its size": (
         lambda x: tosaic.compile(nn.ReLU(), (x,), target="u85"),
@@ -145,12 +145,12 @@ COMPILES: dict[str, tuple[Any, str]] = {
     ),
     "compared the other way round": (
         lambda x: tosaic.compare(made(), nn.ReLU(), [x]),  # type: ignore[arg-type]
-        "compare takes the model, then what compile gave of it, not ReLU",
+        "compare takes the model, then what compile gave of it, not a ReLU",
     ),
     "a number as model": (lambda x: tosaic.compile(3, (x,)), "a model is an nn.Module"),
     "a list": (
         lambda x: tosaic.compile(nn.ReLU(), [x]),  # type: ignore[arg-type]
-        "example_inputs must be a tuple of the model's arguments, not list",
+        "example_inputs must be a tensor or a tuple of the model's arguments, not a list",
     ),
     "unknown target": (
         lambda x: tosaic.compile(nn.ReLU(), (x,), target="U55"),

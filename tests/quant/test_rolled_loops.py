@@ -203,3 +203,26 @@ def test_scans_of_pytorch_compile_as_loops_and_written_out() -> None:
     assert [piece.count for piece in art.partition.pieces if piece.parts] == [6]
     for ours, one in zip(art.run(x), right):
         assert (ours - one).abs().max() < 0.03 * one.abs().max()
+
+
+class Counted(nn.Module):
+    """Many calls, some of whose results have a size that only a run knows."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.layer = nn.Linear(8, 8)
+
+    def forward(self, x: Tensor) -> Tensor:
+        for _ in range(6):
+            x = self.layer(x).tanh()
+            found = torch.bincount((x.flatten() * 4).int().abs(), minlength=4)
+            x = x + found.float().mean() + x[x > 0].mean()
+        return x
+
+
+def test_calls_with_sizes_that_only_a_run_knows_are_no_rounds() -> None:
+    model, x = Counted().eval(), torch.rand(4, 8)
+    module = torchapi.module_of(import_model(model, (x,)).model)  # type: ignore[arg-type]
+    assert roll_loops(module, 10) == 0
+    with torch.no_grad():
+        assert torch.equal(module(x), model(x))

@@ -51,6 +51,8 @@ def checked_examples(example_inputs: Any) -> tuple[Any, ...]:
     for index, value in enumerate(flat):
         if isinstance(value, np.ndarray):
             raise InvalidInput(f"example input {index} is an array: give torch.from_numpy(array)")
+        if isinstance(value, Tensor) and value.layout is not torch.strided:
+            raise InvalidInput(f"example input {index} is sparse: give x.to_dense()")
         if not isinstance(value, Tensor) or value.device.type == "meta" or not value.numel():
             continue
         near = seen.setdefault(value.untyped_storage().data_ptr(), [])

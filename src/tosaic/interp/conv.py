@@ -1,8 +1,8 @@
 """Exact integer convolutions on torch: CONV2D, CONV3D, DEPTHWISE_CONV2D, TRANSPOSE_CONV2D.
 
 Tensors are NHWC (NDHWC), weights in TOSA's layouts. Which arithmetic runs is decided once from
-the weights: oneDNN's 8-bit kernels, float32 where no partial sum can reach 2^24 (the input
-channels are split until that holds), float64 otherwise. Weights computed at run time need a
+the weights: oneDNN's 8-bit products or kernels, float32 where no partial sum can reach 2^24 (the
+input channels are split until that holds), float64 otherwise. Weights computed at run time need a
 `Convolution` for each call; its preparation costs a pass or two over the weights.
 """
 
@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from tosaic.errors import Unpredictable
-from tosaic.interp import onednn
-from tosaic.interp.exact import FLOAT32_EXACT, Interval, strict_float32, sum_interval
+from tosaic.interp import int_matmul, onednn
+from tosaic.interp.exact import FLOAT32_EXACT, Interval, strict_float32, sum_interval, sums_between
 from tosaic.interp.rescale import dtype_range
 
 Kind = Literal["conv2d", "depthwise", "conv3d", "transpose"]
@@ -29,6 +29,10 @@ Ints = tuple[int, ...]
 # From how many parts on one float64 convolution is faster than float32 ones (measured 2–4×).
 PARTS = 4
 
+# Input channels from which oneDNN's products are as fast as its convolutions, once packed.
+_DEEP = 64
+# Weights from which their sums by products are faster.
+_MANY = 1 << 12
 
 # A convolution over some input channels of an NCHW tensor, its result in float32 or float64.
 Part = Callable[[Tensor], Tensor]
@@ -78,13 +82,15 @@ class Convolution:
         self.groups = input_shape[-1] if kind == "depthwise" else 1
         self.input_zp, self.values = input_zp, interval
         low, high = interval[0] - input_zp, interval[1] - input_zp
-        self.sums = sum_interval(self._by_output(self.weight), low, high)
+        self.sums = self._sum_interval(None if weight_zp else weight, low, high)
         self.interval = self.sums.shifted(self.bias)
         self.safe = self.interval.within(*dtype_range(accumulator))
         # Beyond 8 bits an input is split into a signed high byte and an unsigned low one.
         self.digits = high > 255 or low < -255
         self.padding, self.explicit = self._split_padding()
-        fits = self.weight.min() >= -128 and self.weight.max() <= 127
+        fits = self.weight.dtype is torch.int8 or (
+            self.weight.min() >= -128 and self.weight.max() <= 127
+        )
         spatial = kind in ("conv2d", "depthwise") and interval[0] >= -128 and interval[1] <= 127
         wanted = bool(integer and fits and spatial) and self._is_ordinary()
         self.integer = wanted and onednn.available()
@@ -114,6 +120,22 @@ class Convolution:
         plain = plain and self.weight[0].numel() == 1 and {*self.stride} == {1}
         exact = torch.float64 if self._wide else torch.float32
         self._factors = self.weight.flatten().to(exact) if plain and not any(self.pad) else None
+        # A product of matrices, for which nothing is packed.
+        self._is_product = (
+            self.integer and self.kind == "conv2d" and self.weight.shape[2:] == (1, 1)
+            and {*self.stride} == {1} and not any(self.pad)
+            and self.interval.within(*dtype_range(torch.int32))
+            and _DEEP <= self.weight.shape[1] <= int_matmul.LONGEST and int_matmul.available()
+        )  # fmt: skip
+
+    def _sum_interval(self, weight: Tensor | None, low: int, high: int) -> Interval:
+        """The values of all sums; by products where TOSA's own weights are rows of bytes."""
+        if weight is not None and weight.dtype is torch.int8 and weight.numel() >= _MANY:
+            rows = weight.reshape(len(weight), -1)
+            fits = self.kind in ("conv2d", "conv3d") and 1 < rows.shape[1] <= int_matmul.LONGEST
+            if fits and int_matmul.available():
+                return sums_between(*int_matmul.signed_sums(rows), low, high)
+        return sum_interval(self._by_output(self.weight), low, high)
 
     def _by_output(self, weight: Tensor) -> Tensor:
         return weight.transpose(0, 1) if self.kind == "transpose" else weight
@@ -193,6 +215,11 @@ class Convolution:
         """Do accumulators come from 8-bit kernels, of whole inputs or of their bytes?"""
         return bool(self._edges) and (self.integer or self._by_bytes)
 
+    def pack(self) -> None:
+        """Prepare what the next call needs."""
+        if not self._is_product:
+            self.parts(self.in_bytes)
+
     def parts(self, integer: bool) -> list[Part]:
         """The prepared convolutions of an engine: oneDNN's 8-bit one, or float arithmetic."""
         if integer not in self._parts:
@@ -265,6 +292,8 @@ class Convolution:
         if self._factors is not None:
             return self._checked((onednn.from_carrier(x).to(self._factors.dtype) - self.input_zp)
                                  .mul_(self._factors).add_(self.bias))  # fmt: skip
+        if integer and self._is_product and x.itemsize == 1:
+            return self._product(onednn.from_carrier(x))
         if integer and self.engine and x.itemsize == 1:
             total = self._sum(self.carrier(x), True)
         elif integer and self._by_bytes and self._edges and x.dtype is torch.int16:
@@ -283,6 +312,23 @@ class Convolution:
             if bool(((total < low) | (total > high)).any()):
                 raise Unpredictable("a sum lies outside its accumulator")
         return total
+
+    def _product(self, x: Tensor) -> Tensor:
+        """The same in int32, of an int8 matrix."""
+        rows = int_matmul.dense(x.reshape(-1, x.shape[-1]))
+        total = torch._int_mm(rows, self._matrix).add_(self._offset)
+        return total.view(*x.shape[:-1], -1)
+
+    @cached_property
+    def _matrix(self) -> Tensor:
+        return int_matmul.dense(self.weight[:, :, 0, 0].to(torch.int8)).T
+
+    @cached_property
+    def _offset(self) -> Tensor:
+        """What bias and zero point add."""
+        ones = torch.ones(1, len(self._matrix), dtype=torch.int8)
+        weights = torch._int_mm(ones, self._matrix)[0].to(torch.int64)
+        return (self.bias - self.input_zp * weights).to(torch.int32)
 
     def _float(self, x: Tensor) -> Tensor:
         if not self.digits:
@@ -333,7 +379,8 @@ class Convolution:
         if self.kind == "depthwise":
             part.groups = len(index)
             part.input_shape = (*self.input_shape[:-1], len(index))
-        part.__dict__.pop("_lowered", None)
+        for made in ("_lowered", "_matrix", "_offset"):
+            part.__dict__.pop(made, None)
         part._prepare()
         return part
 

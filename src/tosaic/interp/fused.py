@@ -74,7 +74,7 @@ class ConvRescale:
         if proves and convolution.integer and narrow:
             self._fuse()
         if self._fused is None:
-            convolution.parts(convolution.in_bytes)
+            convolution.pack()
             rescale.prepare(float32=not convolution.integer, fits=proves)
 
     @property

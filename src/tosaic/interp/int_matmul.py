@@ -19,7 +19,7 @@ from tosaic.interp.rescale import dtype_range
 
 # Multiplications of one matrix from which digits are faster: than float32, than float64.
 _LARGE, _WIDE = 1 << 20, 1 << 17
-_LONGEST = 1 << 16  # terms of a sum, so that products of bytes fit int32
+LONGEST = 1 << 16  # terms of a sum, so that products of bytes fit int32
 
 
 def matmul(
@@ -36,7 +36,7 @@ def matmul(
     dtype = torch.float32 if bound < FLOAT32_EXACT else torch.float64
     size = a.shape[1] * a.shape[2] * b.shape[2]
     least = _LARGE if dtype is torch.float32 else _WIDE
-    if size >= least and a.shape[2] <= _LONGEST and bound < 1 << 52 and available():
+    if size >= least and a.shape[2] <= LONGEST and bound < 1 << 52 and available():
         total = _by_digits(_digits(a, ends[0], a_zp), _digits(b, ends[1], b_zp), bound)
     else:
         with strict_float32():
@@ -64,7 +64,7 @@ def _by_digits(a: Digits, b: Digits, bound: int) -> Tensor:
     (left, more_left), (right, more_right) = a, b
     count, rows, terms = left[0].shape
     wide = torch.int32 if bound < 1 << 28 and len(left) == len(right) == 1 else torch.int64
-    left, right = list(map(_dense, left)), list(map(_dense, right))
+    left, right = list(map(dense, left)), list(map(dense, right))
     total = torch.empty((count, rows, right[0].shape[2]), dtype=wide)
     pairs = [(i, j) for i in reversed(range(len(left))) for j in reversed(range(len(right)))]
     # What one number for all elements adds: times the sums of rows and of columns.
@@ -89,13 +89,20 @@ def _by_digits(a: Digits, b: Digits, bound: int) -> Tensor:
     return total
 
 
-def _dense(x: Tensor) -> Tensor:
+def dense(x: Tensor) -> Tensor:
     """The same with the strides of its shape: of one element PyTorch allows any stride.
 
     oneDNN takes one below a row's length for a mistake, and then _int_mm of PyTorch 2.13 leaves its
     result as it was (pytorch/pytorch#195066).
     """
     return x.contiguous().view(-1).view(x.shape)
+
+
+def signed_sums(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the positive and of the negative elements of each row of an int8 matrix."""
+    ones = torch.ones(1, rows.shape[1], dtype=torch.int8)
+    positive, total = (torch._int_mm(ones, dense(part).T)[0] for part in (rows.clamp(min=0), rows))
+    return positive, total - positive
 
 
 def _sums(digits: list[Tensor], axis: int, wide: torch.dtype) -> Tensor:
@@ -119,8 +126,10 @@ def _works() -> bool:
             a = torch.randint(-128, 128, (rows, terms), generator=make).to(torch.int8)
             b = torch.randint(-128, 128, (terms, columns), generator=make).to(torch.int8)
             a[0], a[1], b[:, 0], b[:, 1] = -128, 127, -128, 127
-            if not torch.equal(torch._int_mm(a, b).double(), a.double() @ b.double()):
-                return False
+            right = a.double() @ b.double()
+            for each in (b, b.T.contiguous().T):
+                if not torch.equal(torch._int_mm(a, each).double(), right):
+                    return False
     except (RuntimeError, AttributeError, NotImplementedError):
         return False
     return True

@@ -22,11 +22,12 @@ from tosaic.passes.match import BOTH, CASTS, PRODUCTS, hold, name_of, number_of,
 aten = torch.ops.aten
 FAR = -1e3  # what adds this much, or is this little, counts for nothing
 _AWAY = 32.0  # what is this much below all others has a share of 1e-14
-_MOVES = frozenset({
+MOVES = frozenset({
     "aten.unsqueeze.default", "aten.expand.default", "aten.view.default", "aten.reshape.default",
     "aten.slice.Tensor", "aten.permute.default", "aten.transpose.int", "aten.clone.default",
     "aten.contiguous.default", "aten.select.int", "aten.squeeze.dim", "aten.repeat.default",
 })  # fmt: skip
+_ZEROS = frozenset({"aten.zeros_like.default", "aten.new_zeros.default", "aten.zeros.default"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +71,28 @@ def terms(home: fx.Node, mask: Masking, sign: int = 1) -> list[Masking]:
     if made is not None:
         return [replace(made, shape=mask.shape)]
     bound = torchapi.bound_arguments(mask.node)
+    if name_of(mask.node) in MOVES:
+        parts = terms(home, replace(mask, node=bound["self"]), sign)
+        moved = [_moved(home, part, mask.node) for part in parts] if len(parts) > 1 else [None]
+        return [mask] if None in moved else [part for part in moved if part is not None]
     if name_of(mask.node) != "aten.add.Tensor" or bound["alpha"] != 1:
         return [mask]
     if not all(isinstance(bound[k], fx.Node) for k in ("self", "other")):
         return [mask]
     parts = [t for k in ("self", "other") for t in terms(home, replace(mask, node=bound[k]), sign)]
     return [mask] if any(p.value is None and not p.is_known for p in parts) else parts
+
+
+def _moved(home: fx.Node, part: Masking, move: fx.Node) -> Masking | None:
+    """A part of a sum as it is where the sum was reshaped or permuted."""
+    whole = torchapi.known_shape(torchapi.bound_arguments(move)["self"].meta["val"])
+    if whole is None or any(isinstance(arg, fx.Node) for arg in move.args[1:]):
+        return None
+    values = values_of(part.node)
+    if values is not None:
+        return replace(part, node=held(home, move.target(values.expand(whole), *move.args[1:])))  # type: ignore[operator]
+    spread = torchapi.new_call(home, aten.expand.default, (part.node, [*whole]))
+    return replace(part, node=torchapi.new_call(home, move.target, (spread, *move.args[1:])))
 
 
 def joined(home: fx.Node, masks: Sequence[Masking], shape: tuple[int, ...]) -> fx.Node | None:
@@ -135,7 +152,7 @@ def _condition(home: fx.Node, node: fx.Node, sign: int = 1) -> Masking | None:
         return _condition(home, bound["self"], sign)
     if name == "aten.neg.default":
         return _condition(home, bound["self"], -sign)
-    if name in _MOVES:
+    if name in MOVES:
         inner = _condition(home, bound["self"], sign)
         if inner is None:
             return None
@@ -176,6 +193,8 @@ def _two_numbers(home: fx.Node, name: str, bound: dict[str, Any], sign: int) -> 
 
 def _is_zero(value: Any) -> bool:
     known = values_of(value)
+    if name_of(value) in _ZEROS:
+        return True
     return not bool(known.any()) if known is not None else number_of(value) == 0
 
 
@@ -198,6 +217,10 @@ def _indicated(home: fx.Node, node: fx.Node, value: float) -> Masking | None:
 
 SOFTMAXES = frozenset({"aten.softmax.int", "aten._softmax.default"})
 _SIGNS = {"aten.add.Tensor": 1, "aten.sub.Tensor": -1}
+_PRODUCTS = {  # that add to what they multiply
+    "aten.baddbmm.default": (aten.bmm.default, "batch1", "batch2"),
+    "aten.addmm.default": (aten.mm.default, "mat1", "mat2"),
+}
 
 
 @node_pass(*SOFTMAXES)
@@ -246,8 +269,8 @@ def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
     sign, bound = _SIGNS.get(name_of(scores)), torchapi.bound_arguments(scores)
     if bound.get("alpha") != 1:
         return None
-    if name_of(scores) == "aten.baddbmm.default" and bound["beta"] == 1:
-        return _parted_product(home, bound)
+    if name_of(scores) in _PRODUCTS and bound["beta"] == 1:
+        return _parted_product(home, bound["self"], *_PRODUCTS[name_of(scores)], bound)
     if sign is None:
         return None
     for one, other in BOTH[: 2 if sign > 0 else 1]:
@@ -262,12 +285,14 @@ def _parted(home: fx.Node, scores: Any) -> fx.Node | None:
     return None
 
 
-def _parted_product(home: fx.Node, bound: dict[str, Any]) -> fx.Node | None:
+def _parted_product(
+    home: fx.Node, mask: Any, product: Any, first: str, second: str, bound: dict[str, Any]
+) -> fx.Node | None:
     """The same of a product of matrices that a mask is added to."""
-    product = torchapi.new_call(home, aten.bmm.default, (bound["batch1"], bound["batch2"]))
-    made = _masked(home, product, bound["self"], 1)
-    if not product.users:
-        home.graph.erase_node(product)
+    base = torchapi.new_call(home, product, (bound[first], bound[second]))
+    made = _masked(home, base, mask, 1) if isinstance(mask, fx.Node) else None
+    if not base.users:
+        home.graph.erase_node(base)
     return made
 
 
@@ -290,10 +315,20 @@ def _conditional(home: fx.Node, base: fx.Node, mask: fx.Node, sign: int) -> fx.N
     """Scores where the condition behind a mask that is computed allows them."""
     shape = torchapi.known_shape(base.meta["val"]) or ()
     found = terms(home, Masking(mask, shape=shape), sign)
-    if any(term.value is None or term.value > FAR for term in found):
+    if any(not t.is_known if t.value is None else t.value > FAR for t in found):
         return None
-    made = base
+    made, allowing = base, list[fx.Node]()
     for term in found:
-        args = allowed(home, term), made, FAR
-        made = torchapi.new_call(home, aten.where.ScalarOther, args)
-    return made
+        if term.value is not None:
+            allowing.append(allowed(home, term))
+            continue
+        numbers = values_of(term.node)
+        assert numbers is not None
+        near = (numbers.detach() * sign).masked_fill(numbers * sign < FAR, 0.0)
+        allowing.append(held(home, numbers * sign >= FAR))
+        if bool(near.any()):
+            made = torchapi.new_call(home, aten.add.Tensor, (made, held(home, near)))
+    condition, *others = allowing
+    for other in others:  # one choice alone is read by the softmax, which leaves it its steps
+        condition = torchapi.new_call(home, aten.logical_and.default, (condition, other))
+    return torchapi.new_call(home, aten.where.ScalarOther, (condition, made, FAR))

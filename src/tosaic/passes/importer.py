@@ -42,6 +42,9 @@ def import_model(
         return Imported(made, _spec(model, "_in_spec"), _spec(model, "_out_spec"))
     given = model
     if isinstance(model, torch.nn.Module):
+        if not hasattr(model, "_modules"):
+            kind = type(model).__name__
+            raise InvalidInput(f"{kind}.__init__ does not call super().__init__(): do that first")
         if any(name.startswith(_OBSERVER) for name, _ in model.named_children()):
             raise InvalidInput("the model is prepared, and not converted yet: see tosaic.convert")
         examples = _beside(model, example_inputs)

@@ -141,7 +141,9 @@ def _beginnings(calls: list[fx.Node], first: int, period: int) -> list[int]:
 def _described(node: fx.Node) -> Any:
     """All that two calls of a loop have in common; positions may differ."""
     example = node.meta.get("val")
-    shape = (tuple(example.shape), example.dtype) if isinstance(example, Tensor) else str(example)
+    shape: Any = str(example)
+    if isinstance(example, Tensor):  # whose sizes may be known only when it runs
+        shape = str(tuple(example.shape)), example.dtype
     args: tuple[Any, ...] = node.args
     if torchapi.target_name(node) == _SELECT:
         args = args[:2]

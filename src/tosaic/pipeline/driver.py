@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.graph import drop_unread, lay_out, take_unsigned
 from tosaic.boundary.ports import ends_of, names_of, with_ends
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, kind_of
 from tosaic.files.text import print_graph
 from tosaic.front import torchapi
 from tosaic.front.examples import checked_examples
@@ -72,28 +72,20 @@ def compile_model(
     chosen = replace(target_of(target, options), preserve_io_quantization=preserve_io_quantization)
     if chosen.start is not None:
         chosen.start()
+    example_inputs = checked_examples(example_inputs)
     if dynamic_shapes is not None or sizes is not None or isinstance(model, ExportedProgram):
-        from tosaic.pipeline.sizes import sizes_of
-
-        example_inputs = checked_examples(example_inputs)
-        has_fft = chosen.env.has("fft") and scheme is None
-        free = sizes_of(model, example_inputs, dynamic_shapes, has_fft)
-        if free is not None:
-            if scheme == "auto":
-                raise InvalidInput('scheme="auto" is for fixed sizes: compile without free ones')
-            if chosen.env.has("shape"):
-                from tosaic.pipeline.dynamic import compile_dynamic
-
-                return compile_dynamic(free, sizes, chosen, scheme, calibration, io, options)
-            from tosaic.pipeline.sized import compile_sizes  # which knows this module
-
-            return compile_sizes(free, sizes, chosen, scheme, calibration, io, options)
-        if sizes is not None:
-            raise InvalidInput("sizes are for dynamic_shapes, and no size of this model is free")
+        made = _compile_sizes(
+            model, example_inputs, dynamic_shapes, sizes, chosen, scheme, calibration, io, options
+        )
+        if made is not None:
+            return made
+    if not isinstance(accuracy, Goal | None):
+        raise InvalidInput(f"accuracy is a tosaic.Goal, as Goal(sqnr=30), not {kind_of(accuracy)}")
+    if budget_s is not None and not isinstance(budget_s, (int, float)):
+        raise InvalidInput(f"budget_s is a number of seconds, not {budget_s!r}")
     if scheme == "auto":
         from tosaic.pipeline.auto import compile_auto  # which knows this module
 
-        example_inputs = checked_examples(example_inputs)
         source = import_model(model, example_inputs, dynamic_shapes)
         return compile_auto(
             source, example_inputs, chosen, calibration, accuracy or Goal(), budget_s, options, io
@@ -105,12 +97,34 @@ def compile_model(
         seen = list(calibration[:1])
     elif isinstance(calibration, Iterable) and not isinstance(calibration, (Tensor, str, dict)):
         calibration = _remembered(calibration, seen)
-    example_inputs = checked_examples(example_inputs)
     source = _imported(model, example_inputs, chosen, scheme, dynamic_shapes)
     program = program_from(source, example_inputs, chosen, scheme, calibration, io)
     examples = [*seen, example_inputs]
     original = None if source.is_quantized else program_of(source)
     return artifact_of(program, chosen, examples, {"scheme": scheme, "io": io, **options}, original)
+
+
+def _compile_sizes(
+    model: Any, example_inputs: tuple[Any, ...], dynamic_shapes: Any, sizes: Iterable[Any] | None,
+    chosen: Target, scheme: Any, calibration: Any, io: Any, options: Mapping[str, Any],
+) -> Artifact | None:  # fmt: skip
+    """One artifact for all sizes that are free; None if none is."""
+    from tosaic.pipeline.sizes import sizes_of
+
+    free = sizes_of(model, example_inputs, dynamic_shapes, chosen.env.has("fft") and scheme is None)
+    if free is None:
+        if sizes is not None:
+            raise InvalidInput("sizes are for dynamic_shapes, and no size of this model is free")
+        return None
+    if scheme == "auto":
+        raise InvalidInput('scheme="auto" is for fixed sizes: compile without free ones')
+    if chosen.env.has("shape"):
+        from tosaic.pipeline.dynamic import compile_dynamic
+
+        return compile_dynamic(free, sizes, chosen, scheme, calibration, io, options)
+    from tosaic.pipeline.sized import compile_sizes  # which knows this module
+
+    return compile_sizes(free, sizes, chosen, scheme, calibration, io, options)
 
 
 def artifact_of(

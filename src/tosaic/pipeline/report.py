@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import linecache
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
@@ -359,11 +360,18 @@ def refusals(refused: list[Refusal], has_hosted: bool = False) -> Iterable[Any]:
     yield table
 
 
+_NUMBERED = re.compile(r"\b([a-z]+(?:_[a-z]+)*)_\d+(?= (?:has|is|may|needs)\b)")
+
+
 def grouped(refused: Iterable[Refusal]) -> list[list[Refusal]]:
-    """Refusals of one operator for one reason, together, in the order of the first of each."""
+    """Refusals of one operator for one reason, together, in the order of the first of each.
+
+    Reasons that differ in the number of a value alone (``add_3``, ``add_12``) are one.
+    """
     found: dict[tuple[str, str], list[Refusal]] = {}
     for refusal in refused:
-        found.setdefault((refusal.op, refusal.reason), []).append(refusal)
+        reason = _NUMBERED.sub(r"\1", refusal.reason)
+        found.setdefault((refusal.op, reason), []).append(refusal)
     return list(found.values())
 
 

@@ -9,13 +9,23 @@ from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.roles import is_weighted
-from tosaic.passes.attention_masks import SOFTMAXES
+from tosaic.passes.attention_masks import MOVES, SOFTMAXES
 from tosaic.passes.fuse_unary import Curve
 from tosaic.quant.break_points import break_points
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.observer_range import Reader
 from tosaic.quant.result_bounds import bounds_of
 from tosaic.quant.unary_function import function_of, is_pointwise
+
+_LARGEST = frozenset({
+    "aten.amax.default", "aten.max.dim", "aten.max.default", "aten.argmax.default",
+    "aten.topk.default", "aten.sort.default", "aten.maximum.default",
+})  # fmt: skip
+_CHOICES = ("aten.where.", "aten.masked_fill.")
+_PASSED_ON = frozenset({
+    *MOVES, "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor",
+    "aten.cat.default", "aten.log_softmax.int", "aten._to_copy.default",
+})  # fmt: skip
 
 
 def tell_readers(
@@ -35,7 +45,34 @@ def tell_readers(
         edges = [(node, user) for node in own for user in node.users if user not in own]
         observer.reader, observer.row = _common(module, edges, curves), _row(own, edges)
         observer.bounds, observer.points = bounds_of(module, own), break_points(edges)
+        observer.mask = _mask(own, edges, observer.below)
         observer.is_input = any(node.op == "placeholder" for node in own)
+
+
+def _mask(own: set[fx.Node], edges: list[tuple[fx.Node, fx.Node]], below: float) -> float | None:
+    """How far below other values those lie that mask something; None if there are none.
+
+    A result that holds them is as the caller sees it: they count as any other number.
+    """
+    if not any(map(_may_mask, own)) or any(_may_mask(n) for n, u in edges if u.op == "output"):
+        return None
+    readers = {torchapi.target_name(user) for _, user in edges if user.op != "output"}
+    return 0.0 if readers <= _LARGEST else below
+
+
+def _may_mask(node: fx.Node) -> bool:
+    """Whether minus infinity in a value masks something, and is no logarithm of 0."""
+    pending, seen = [node], set[fx.Node]()
+    while pending:
+        if (value := pending.pop()) in seen:
+            continue
+        seen.add(value)
+        name = torchapi.target_name(value)
+        if value.op in ("placeholder", "get_attr") or name.startswith(_CHOICES):
+            return True
+        if name in _PASSED_ON:
+            pending += value.all_input_nodes
+    return False
 
 
 def _row(own: set[fx.Node], edges: list[tuple[fx.Node, fx.Node]]) -> int | None:

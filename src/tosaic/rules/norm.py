@@ -70,9 +70,7 @@ def batch_norm_inference(
 ) -> tuple[Value, None, None]:  # fmt: skip
     """The normalised values; the statistics beside them are empty."""
     if running_mean is None or running_var is None:
-        raise Unsupported(
-            "it normalises by the statistics of the batch itself: call eval() before export"
-        )
+        raise Unsupported("batch normalisation needs running statistics, and this one has none")
     variance = known(running_var, 1.0)
     factor = known(weight, 1.0) / np.sqrt(variance + eps)
     offset = known(bias, 0.0) - known(running_mean, 0.0) * factor

@@ -25,7 +25,8 @@
     place = { x: (i) => pad.left + w * (i + 0.5) / told.length, y: (d) => pad.top + h * (1 - ((d === null ? top : d) - low) / (top - low)) };
     c.font = "11px " + css("--sans");
     c.textAlign = "right";
-    for (let d = low; d <= top; d += 10) {
+    const apart = [10, 20, 50, 100].find((n) => (top - low) / n * 16 <= h) || 200;
+    for (let d = Math.ceil(low / apart) * apart; d <= top; d += apart) {
       c.strokeStyle = css("--line");
       c.beginPath(); c.moveTo(pad.left, place.y(d)); c.lineTo(width - pad.right, place.y(d)); c.stroke();
       c.fillStyle = css("--faint");
