@@ -369,8 +369,8 @@ class Artifact:
         elif suffix == ".mlir":
             write_whole(path, print_graph(self.graph).encode())
         else:
-            known = ", ".join((".tosa", ".mlir", *formats.WRITERS, *own))
-            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}{elsewhere(suffix)}")
+            known = (".tosa", ".mlir", *formats.WRITERS, *own)
+            raise InvalidInput(formats.refusal(path, known) + elsewhere(suffix))
 
 
 def _unpickled(data: bytes, kind: type[Artifact] = Artifact) -> Artifact:
