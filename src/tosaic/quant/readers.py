@@ -66,7 +66,8 @@ def _mask(
     if not any(map(_may_mask, own)) or any(_may_mask(n) for n, u in edges if u.op == "output"):
         return None
     readers = {torchapi.target_name(user) for _, user in edges if user.op != "output"}
-    return 0.0 if readers <= _LARGEST else below, all(map(_is_forgiving, own))
+    masks = filter(_may_mask, own)
+    return 0.0 if readers <= _LARGEST else below, all(map(_is_forgiving, masks))
 
 
 def _is_forgiving(node: fx.Node) -> bool:
@@ -77,7 +78,7 @@ def _is_forgiving(node: fx.Node) -> bool:
             name = torchapi.target_name(user)
             if user in seen or name in _LARGEST or name in _ENDING:
                 continue
-            if name not in _PASSED_ON:
+            if name not in _PASSED_ON and not name.startswith(_CHOICES):
                 return False
             seen.add(user)
             pending.append(user)
