@@ -42,6 +42,14 @@ FORMS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], Tensor]] = {
     "scores": (lambda x, m: (x + m[:, None]).softmax(-1), (2, 6, 6), INFINITE),
     "exp": (lambda x, m: torch.exp(x + m), (2, 6), INFINITE),
     "sigmoid": (lambda x, m: torch.sigmoid(x.masked_fill(m, -math.inf)), (2, 6), PADDED),
+    "the largest": (lambda x, m: x.masked_fill(m, -1e4).amax(-1), (2, 6), PADDED),
+    "the three largest": (
+        lambda x, m: torch.where(m, -1e9, x).topk(3).values, (2, 6), PADDED),
+    "scores that are divided": (
+        lambda x, m: (x.masked_fill(m, -1e4) / 2).softmax(-1), (2, 6), PADDED),
+    "exp of the least number": (
+        lambda x, m: torch.exp(x.masked_fill(m, torch.finfo(x.dtype).min)), (2, 6), PADDED),
+    "a number far below": (lambda x, m: torch.sigmoid(x + m), (2, 6), PADDED * -1e9),
     "log_softmax": (lambda x, m: (x + m).log_softmax(-1)[:, :4], (2, 6), INFINITE),
 }  # fmt: skip
 

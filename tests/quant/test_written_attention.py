@@ -45,6 +45,11 @@ def _padding(present: Tensor) -> Tensor:
     return (1.0 - present.float())[:, None, None, :]
 
 
+def _zeros_like(present: Tensor) -> Tensor:
+    zeros = torch.zeros_like(present, dtype=torch.float32)
+    return zeros.masked_fill_(present == 0, -math.inf)
+
+
 def _capped(s: Tensor) -> Tensor:
     return 5 * torch.tanh(s / 5)
 
@@ -67,6 +72,13 @@ MASKS: dict[str, Masks] = {
     "padding beside a bias": lambda s, p: s + (BIAS + _padding(p) * LOWEST),
     "windows with a bias": _in_windows,
     "heads have factors": lambda s, _: _added(-1e4)(s * HEADS, _),
+    "zeros of the padding's shape": lambda s, p: s + _zeros_like(p)[:, None, None, :],
+    "zeros made by the scores": lambda s, p: (
+        s + s.new_zeros(s.shape).masked_fill_((p == 0)[:, None, None, :], -1e9)
+    ),
+    "numbers like the scores": lambda s, p: (
+        s + torch.where(p[:, None, None, :] == 0, torch.full_like(s, -1e9), torch.zeros_like(s))
+    ),
     "the type is named": lambda s, _: s.float().masked_fill(~CAUSAL, -1e9).type_as(s),
 }
 # What is done with these scores attention does not do: the softmax reads int8 of them.
@@ -176,3 +188,30 @@ def test_infinities_of_a_known_mask_are_no_quantized_numbers(name: str) -> None:
         for real, ours in zip(expected, got, strict=True):
             noise = (real - ours).square().sum()
             assert float(10 * torch.log10(real.square().sum() / noise)) > 25
+
+
+class Layer(nn.Module):
+    """PyTorch's own layer, which adds a mask of padding to scores within their product."""
+
+    def __init__(self, gives_shares: bool, is_causal: bool) -> None:
+        super().__init__()
+        torch.manual_seed(0)
+        self.layer = nn.MultiheadAttention(32, 4, batch_first=True)
+        self.gives_shares = gives_shares
+        self.mask = CAUSAL.logical_not() if is_causal else None
+
+    def forward(self, x: Tensor, present: Tensor) -> Tensor:
+        made, shares = self.layer(
+            x, x, x, key_padding_mask=present == 0, attn_mask=self.mask,
+            need_weights=self.gives_shares,
+        )  # fmt: skip
+        return torch.cat([made, shares], -1) if self.gives_shares else made
+
+
+@pytest.mark.parametrize("gives_shares", [True, False])
+@pytest.mark.parametrize("is_causal", [True, False])
+def test_padding_has_no_share_in_pytorchs_own_layer(gives_shares: bool, is_causal: bool) -> None:
+    inputs, model = data(10), Layer(gives_shares, is_causal).eval()
+    art = compiled(model, inputs[0], INTEGERS, calibration=inputs[:6])
+    assert decibels(model, art, inputs[6:]) > 20
+    agrees_with_reference(art.graph)

@@ -198,8 +198,7 @@ def _check_output(path: Path, target: str = "TOSA-1.0+INT") -> None:
 
         known = (*known, *target_of(target).formats)
         if path.suffix not in known:
-            told = ", ".join(known) + elsewhere(path.suffix)
-            raise InvalidInput(f"cannot save '{path}': the suffixes are {told}")
+            raise InvalidInput(formats.refusal(path, known) + elsewhere(path.suffix))
     if not path.parent.is_dir():
         raise InvalidInput(f"there is no folder '{path.parent}' to write to")
     if path.is_dir():

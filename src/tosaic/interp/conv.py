@@ -20,7 +20,7 @@ from torch import Tensor
 
 from tosaic.errors import Unpredictable
 from tosaic.interp import int_matmul, onednn
-from tosaic.interp.exact import FLOAT32_EXACT, Interval, strict_float32, sum_interval
+from tosaic.interp.exact import FLOAT32_EXACT, Interval, strict_float32, sum_interval, sums_between
 from tosaic.interp.rescale import dtype_range
 
 Kind = Literal["conv2d", "depthwise", "conv3d", "transpose"]
@@ -31,6 +31,8 @@ PARTS = 4
 
 # Input channels from which oneDNN's products are as fast as its convolutions, once packed.
 _DEEP = 64
+# Weights from which their sums by products are faster.
+_MANY = 1 << 12
 
 # A convolution over some input channels of an NCHW tensor, its result in float32 or float64.
 Part = Callable[[Tensor], Tensor]
@@ -80,13 +82,15 @@ class Convolution:
         self.groups = input_shape[-1] if kind == "depthwise" else 1
         self.input_zp, self.values = input_zp, interval
         low, high = interval[0] - input_zp, interval[1] - input_zp
-        self.sums = sum_interval(self._by_output(self.weight), low, high)
+        self.sums = self._sum_interval(None if weight_zp else weight, low, high)
         self.interval = self.sums.shifted(self.bias)
         self.safe = self.interval.within(*dtype_range(accumulator))
         # Beyond 8 bits an input is split into a signed high byte and an unsigned low one.
         self.digits = high > 255 or low < -255
         self.padding, self.explicit = self._split_padding()
-        fits = self.weight.min() >= -128 and self.weight.max() <= 127
+        fits = self.weight.dtype is torch.int8 or (
+            self.weight.min() >= -128 and self.weight.max() <= 127
+        )
         spatial = kind in ("conv2d", "depthwise") and interval[0] >= -128 and interval[1] <= 127
         wanted = bool(integer and fits and spatial) and self._is_ordinary()
         self.integer = wanted and onednn.available()
@@ -123,6 +127,15 @@ class Convolution:
             and self.interval.within(*dtype_range(torch.int32))
             and _DEEP <= self.weight.shape[1] <= int_matmul.LONGEST and int_matmul.available()
         )  # fmt: skip
+
+    def _sum_interval(self, weight: Tensor | None, low: int, high: int) -> Interval:
+        """The values of all sums; by products where TOSA's own weights are rows of bytes."""
+        if weight is not None and weight.dtype is torch.int8 and weight.numel() >= _MANY:
+            rows = weight.reshape(len(weight), -1)
+            fits = self.kind in ("conv2d", "conv3d") and 1 < rows.shape[1] <= int_matmul.LONGEST
+            if fits and int_matmul.available():
+                return sums_between(*int_matmul.signed_sums(rows), low, high)
+        return sum_interval(self._by_output(self.weight), low, high)
 
     def _by_output(self, weight: Tensor) -> Tensor:
         return weight.transpose(0, 1) if self.kind == "transpose" else weight

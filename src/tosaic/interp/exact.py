@@ -45,20 +45,25 @@ def sum_interval(weight: Tensor, low: int, high: int) -> Interval:
 
     `weight` is an integer tensor with output channels first.
     """
-    low, high = min(low, 0), max(high, 0)
-    lows, highs = [], []
+    signed: list[tuple[Tensor, Tensor]] = []
     flat = weight.reshape(len(weight), -1)
     small = weight.dtype in (torch.int8, torch.int16) and flat.shape[1] < 1 << 16
     kind = torch.int32 if small else torch.int64
     # Some at a time: what is made of them stays in the caches.
     for rows in torch.split(flat, max(1, _ELEMENTS // max(1, flat.shape[1]))):
         wide = rows.to(kind)
-        total = wide.sum(1, dtype=kind).to(torch.int64)
-        positive = wide.clamp(min=0).sum(1, dtype=kind).to(torch.int64)
-        negative = total - positive
-        lows.append(positive * low + negative * high)
-        highs.append(positive * high + negative * low)
-    return Interval(torch.cat(lows), torch.cat(highs))
+        total = wide.sum(1, dtype=kind)
+        positive = wide.clamp(min=0).sum(1, dtype=kind)
+        signed.append((positive, total - positive))
+    positive, negative = (torch.cat(parts) for parts in zip(*signed))
+    return sums_between(positive, negative, low, high)
+
+
+def sums_between(positive: Tensor, negative: Tensor, low: int, high: int) -> Interval:
+    """The same from the sums of the positive and of the negative weights of each channel."""
+    low, high = min(low, 0), max(high, 0)
+    positive, negative = positive.to(torch.int64), negative.to(torch.int64)
+    return Interval(positive * low + negative * high, positive * high + negative * low)
 
 
 @contextmanager

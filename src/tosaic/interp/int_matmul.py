@@ -98,6 +98,13 @@ def dense(x: Tensor) -> Tensor:
     return x.contiguous().view(-1).view(x.shape)
 
 
+def signed_sums(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Of the positive and of the negative elements of each row of an int8 matrix."""
+    ones = torch.ones(1, rows.shape[1], dtype=torch.int8)
+    positive, total = (torch._int_mm(ones, dense(part).T)[0] for part in (rows.clamp(min=0), rows))
+    return positive, total - positive
+
+
 def _sums(digits: list[Tensor], axis: int, wide: torch.dtype) -> Tensor:
     """The sums of a matrix along an axis, of those of its digits."""
     total = digits[0].sum(axis, keepdim=True, dtype=wide)

@@ -10,6 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 from typing import Any
 
 import numpy as np
@@ -88,6 +89,16 @@ def kernel(*names: str) -> Callable[[Maker], Maker]:
     return register
 
 
+@cache
+def _allow_constants() -> None:
+    """Use up PyTorch's one warning of a tensor over constants: no kernel writes into an operand."""
+    constant = np.zeros(1)
+    constant.flags.writeable = False
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        torch.from_numpy(constant)
+
+
 def to_torch(array: Array, dtype: d.DType) -> Tensor:
     """A tensor over the array's memory where torch knows the type (ml_dtypes by their bits).
 
@@ -98,12 +109,9 @@ def to_torch(array: Array, dtype: d.DType) -> Tensor:
     if dtype.kind == "mx":
         array = array.view(np.int8)
     bits = _BITS.get(target)
-    if array.flags.writeable:
-        tensor = torch.from_numpy(array if bits is None else array.view(bits[0]))
-    else:
-        with warnings.catch_warnings():  # no kernel writes into an operand
-            warnings.simplefilter("ignore")
-            tensor = torch.from_numpy(array if bits is None else array.view(bits[0]))
+    if not array.flags.writeable:
+        _allow_constants()
+    tensor = torch.from_numpy(array if bits is None else array.view(bits[0]))
     return placed(tensor if bits is None else tensor.view(target))
 
 

@@ -71,12 +71,28 @@ def terms(home: fx.Node, mask: Masking, sign: int = 1) -> list[Masking]:
     if made is not None:
         return [replace(made, shape=mask.shape)]
     bound = torchapi.bound_arguments(mask.node)
+    if name_of(mask.node) in MOVES:
+        parts = terms(home, replace(mask, node=bound["self"]), sign)
+        moved = [_moved(home, part, mask.node) for part in parts] if len(parts) > 1 else [None]
+        return [mask] if None in moved else [part for part in moved if part is not None]
     if name_of(mask.node) != "aten.add.Tensor" or bound["alpha"] != 1:
         return [mask]
     if not all(isinstance(bound[k], fx.Node) for k in ("self", "other")):
         return [mask]
     parts = [t for k in ("self", "other") for t in terms(home, replace(mask, node=bound[k]), sign)]
     return [mask] if any(p.value is None and not p.is_known for p in parts) else parts
+
+
+def _moved(home: fx.Node, part: Masking, move: fx.Node) -> Masking | None:
+    """A part of a sum as it is where the sum was reshaped or permuted."""
+    whole = torchapi.known_shape(torchapi.bound_arguments(move)["self"].meta["val"])
+    if whole is None or any(isinstance(arg, fx.Node) for arg in move.args[1:]):
+        return None
+    values = values_of(part.node)
+    if values is not None:
+        return replace(part, node=held(home, move.target(values.expand(whole), *move.args[1:])))  # type: ignore[operator]
+    spread = torchapi.new_call(home, aten.expand.default, (part.node, [*whole]))
+    return replace(part, node=torchapi.new_call(home, move.target, (spread, *move.args[1:])))
 
 
 def joined(home: fx.Node, masks: Sequence[Masking], shape: tuple[int, ...]) -> fx.Node | None:
@@ -299,10 +315,20 @@ def _conditional(home: fx.Node, base: fx.Node, mask: fx.Node, sign: int) -> fx.N
     """Scores where the condition behind a mask that is computed allows them."""
     shape = torchapi.known_shape(base.meta["val"]) or ()
     found = terms(home, Masking(mask, shape=shape), sign)
-    if any(term.value is None or term.value > FAR for term in found):
+    if any(not t.is_known if t.value is None else t.value > FAR for t in found):
         return None
-    made = base
+    made, allowing = base, list[fx.Node]()
     for term in found:
-        args = allowed(home, term), made, FAR
-        made = torchapi.new_call(home, aten.where.ScalarOther, args)
-    return made
+        if term.value is not None:
+            allowing.append(allowed(home, term))
+            continue
+        numbers = values_of(term.node)
+        assert numbers is not None
+        near = (numbers.detach() * sign).masked_fill(numbers * sign < FAR, 0.0)
+        allowing.append(held(home, numbers * sign >= FAR))
+        if bool(near.any()):
+            made = torchapi.new_call(home, aten.add.Tensor, (made, held(home, near)))
+    condition, *others = allowing
+    for other in others:  # one choice alone is read by the softmax, which leaves it its steps
+        condition = torchapi.new_call(home, aten.logical_and.default, (condition, other))
+    return torchapi.new_call(home, aten.where.ScalarOther, (condition, made, FAR))

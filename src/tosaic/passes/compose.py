@@ -123,14 +123,22 @@ def _cat(b: dict[str, Any]) -> Call | None:
     return Call(aten.cat.default, (parts, b["dim"] % rank))
 
 
-def _zeros(b: dict[str, Any]) -> Call | None:
-    """Memory that nothing has set may hold anything, so it holds 0: garbage has no range."""
-    like = b["self"].meta["val"] if "self" in b else None
-    size = b["size"] if like is None or "size" in b else like.shape
-    kind = b.get("dtype") or (torch.get_default_dtype() if like is None else like.dtype)
-    if any(torchapi.known_size(s) is None for s in size if not isinstance(s, fx.Node)):
-        return None
-    return Call(aten.zeros.default, ([*size],), {"dtype": kind})
+def _filled(value: float) -> Callable[[dict[str, Any]], Call | None]:
+    """A tensor of one number, of which another tensor says at most shape and type: a constant.
+
+    Memory that nothing has set may hold anything, so it holds 0: garbage has no range.
+    """
+
+    def make(b: dict[str, Any]) -> Call | None:
+        like = b["self"].meta["val"] if "self" in b else None
+        size = b["size"] if like is None or "size" in b else like.shape
+        kind = b.get("dtype") or (torch.get_default_dtype() if like is None else like.dtype)
+        is_known = all(isinstance(s, fx.Node) or torchapi.known_size(s) is not None for s in size)
+        if not is_known or kind.is_complex:
+            return None
+        return Call(aten.full.default, ([*size], b.get("fill_value", value)), {"dtype": kind})
+
+    return make
 
 
 _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
@@ -154,7 +162,18 @@ _FORMS: dict[str, Callable[[dict[str, Any]], Call | None]] = {
     "aten.mm.default": _mm,
     "aten.linear.default": _linear,
     "aten.cat.default": _cat,
-    "aten.empty.memory_format": _zeros,
-    "aten.new_empty.default": _zeros,
-    "aten.empty_like.default": _zeros,
+    **{
+        f"aten.{name}": _filled(float(name.startswith(("ones", "new_ones"))))
+        for name in (
+            "empty.memory_format",
+            "new_empty.default",
+            "empty_like.default",
+            "zeros_like.default",
+            "new_zeros.default",
+            "ones_like.default",
+            "new_ones.default",
+            "full_like.default",
+            "new_full.default",
+        )
+    },
 }

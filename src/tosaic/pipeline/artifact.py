@@ -36,6 +36,7 @@ from tosaic.pipeline.accuracy import OutputAccuracy, Reference, accuracy_of, war
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
+from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.timing import Timing, current
 from tosaic.runtime.versions import versions
 from tosaic.targets.catalog import elsewhere, target_of
@@ -109,10 +110,11 @@ class Artifact:
     @cached_property
     def _models(self) -> dict[int, Model]:
         known = {id(d.graph): d for d in self.delegates}
-        return {
-            key: known[key].model if key in known else Model(flatbuffer.read(data))
-            for key, data in self._files.items()
-        }
+        with of_new_objects():
+            return {
+                key: known[key].model if key in known else Model(flatbuffer.read(data))
+                for key, data in self._files.items()
+            }
 
     @cached_property
     def _engines(self) -> dict[tuple[str, int], Engine]:
@@ -367,8 +369,8 @@ class Artifact:
         elif suffix == ".mlir":
             write_whole(path, print_graph(self.graph).encode())
         else:
-            known = ", ".join((".tosa", ".mlir", *formats.WRITERS, *own))
-            raise InvalidInput(f"cannot save '{path}': the suffixes are {known}{elsewhere(suffix)}")
+            known = (".tosa", ".mlir", *formats.WRITERS, *own)
+            raise InvalidInput(formats.refusal(path, known) + elsewhere(suffix))
 
 
 def _unpickled(data: bytes, kind: type[Artifact] = Artifact) -> Artifact:

@@ -6,7 +6,7 @@ program that one of them needs is run over the data, if it has values that no fo
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -26,7 +26,7 @@ from tosaic.quant.bias_correction import Mean
 from tosaic.quant.calibrate import iterable, run_over
 from tosaic.quant.calibration import Calibration, row_name
 from tosaic.quant.flow import NO_DATA, float_module, given
-from tosaic.quant.inputs import Arguments, DataRun, read_each
+from tosaic.quant.inputs import Arguments, DataRun, batch_size, read_each
 from tosaic.quant.observer import BELOW, BELOW_16, above
 from tosaic.quant.quantizer import TosaicQuantizer
 from tosaic.quant.regions import functions, region_calls
@@ -127,11 +127,12 @@ class Recorder(DataRun):
             carried = tuple(second.run(*carried, *others))
         return carried
 
-    def end_input(self, rows: int) -> None:
+    def end_input(self, leaves: Sequence[Any]) -> None:
+        rows = batch_size(leaves)
         for seen in {id(s): s for found in self.found.values() for s, _, _ in found}.values():
             seen.close(rows)
         for inner in self.inner.values():
-            inner.end_input(rows)
+            inner.end_input(leaves)
 
     def finish(self) -> None:
         """Keep what is known of the inputs of layers."""

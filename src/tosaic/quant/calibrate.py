@@ -13,7 +13,8 @@ from tosaic.front import torchapi
 from tosaic.lowering.support import constants
 from tosaic.quant.bias_correction import LayerRun, correct_biases, known_value, layers_of
 from tosaic.quant.calibration import Calibration, row_name
-from tosaic.quant.inputs import Arguments, DataRun, InputWatch, batch_size
+from tosaic.quant.empirical_correction import correct_by_data
+from tosaic.quant.inputs import Arguments, DataRun, InputWatch
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import ObserverBase
 from tosaic.quant.statistics import Statistics
@@ -34,6 +35,8 @@ def calibrate(
         _, doubts = run_over(prepared, example_inputs, calibration, run)
     _see_parameters(prepared)
     run.correct_biases()
+    with phase(CALIBRATE):
+        correct_by_data(prepared, run.kept)
     return [*doubts, *_doubts(prepared)]
 
 
@@ -54,7 +57,7 @@ def run_over(
         except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as problem:
             why = watch.unlike(leaves) or first_line(problem)
             raise InvalidInput(f"calibration input {watch.count} does not run: {why}") from problem
-        run.end_input(batch_size(leaves))
+        run.end_input(leaves)
     if watch.count == 0:
         raise InvalidInput("the calibration data is empty: give at least one input")
     return watch.count, list(watch.doubts(calibration is not None))

@@ -19,6 +19,8 @@ from tosaic.runtime.warn import warn
 # How many times as large an example may be as the calibration data, or the other way round. Noise
 # as an example beside pictures from 0 to 1 is usual; bytes beside normalised ones are a mistake.
 _APART = 8.0
+_KEPT = 16  # inputs at most
+_HELD = 1 << 23  # elements of one value, of all inputs together
 _MANY = 5000  # inputs, which no calibration needs
 
 
@@ -26,8 +28,8 @@ class DataRun(fx.Interpreter, ABC):
     """Runs a program over calibration data, and looks at its values."""
 
     @abstractmethod
-    def end_input(self, rows: int) -> None:
-        """What is seen from now on belongs to the next input; the last was a batch of ``rows``."""
+    def end_input(self, leaves: Sequence[Any]) -> None:
+        """What is seen from now on belongs to the input behind this one."""
 
 
 class Arguments:
@@ -166,6 +168,33 @@ def batch_size(leaves: Iterable[Any]) -> int:
     """The leading dimension that all tensors of an input have in common, or 1."""
     sizes = {v.shape[0] for v in leaves if isinstance(v, Tensor) and v.dim() > 1}
     return max(sizes.pop(), 1) if len(sizes) == 1 else 1
+
+
+class KeptInputs:
+    """Some calibration inputs from all of the data, as many as a program runs with side by side."""
+
+    def __init__(self, prepared: fx.GraphModule) -> None:
+        values = (n.meta.get("val") for n in prepared.graph.nodes)
+        shapes = (torchapi.known_shape(v) for v in values if isinstance(v, Tensor))
+        largest = max((math.prod(shape) for shape in shapes if shape), default=1)
+        self.most = min(_KEPT, _HELD // max(largest, 1))
+        if any(map(torchapi.is_region_call, prepared.graph.nodes)):
+            self.most = 0  # observers inside of loops would see their data again
+        self.inputs: list[Sequence[Any]] = []
+        self._count, self._step = 0, 1
+
+    @property
+    def rows(self) -> int:
+        """How many inputs they are; a batch counts as its rows."""
+        return sum(map(batch_size, self.inputs))
+
+    def keep(self, leaves: Sequence[Any]) -> None:
+        """Take an input into account: one of each so many is kept, and more apart the more come."""
+        if self._count % self._step == 0 and self.most:
+            self.inputs.append(leaves)
+            while len(self.inputs) > 1 and self.rows > self.most:
+                self.inputs, self._step = self.inputs[::2], 2 * self._step
+        self._count += 1
 
 
 class InputWatch:

@@ -20,6 +20,8 @@ LEAST, _OF_ZERO = 2.0**-40, 2.0**-7
 # What is this much below the largest of its row has no share of a softmax that int8 or int16 shows.
 BELOW, BELOW_16 = 10.0, 20.0
 _MASK = -64.0  # what infinity is in a tensor of masks alone
+_MASKED = -1e3  # what stands for it at most, if it is so many times as far from 0 as all others
+_GAP = 10
 _LEVELS = 128  # of int16 a step at most
 _OFF = 1e-5  # of a step, and of a multiple of it: float32 computes values of a step
 
@@ -33,8 +35,8 @@ class RangeObserver(UniformQuantizationObserverBase):
     ``reader`` is the function that alone reads the values, where there is one: then errors count
     as it passes them on. Before a hardswish everything below -3 may go, before a tanh much more.
     Before a softmax, of which ``row`` is the axis, what is far below the largest of its row may.
-    Minus infinity that masks something and is read by another function than a maximum is a number
-    far below all others.
+    ``mask`` is how far below all others minus infinity is that masks something, and numbers that
+    stand for it; 0 where a maximum reads them, which needs little.
 
     Unseen inputs have larger values than those that were seen, if these are few: the range of what
     is expected of them is taken, within ``bounds`` that the call sets that makes the values, or
@@ -58,7 +60,7 @@ class RangeObserver(UniformQuantizationObserverBase):
         self.bounds = -math.inf, math.inf  # that no value can exceed
         self.points: tuple[float, ...] = ()  # at which calls that read the values jump or end
         self.is_input = False  # whether an input of the program is among the values
-        self.holds_masks = False  # whether minus infinity among the values stands for a mask
+        self.mask: float | None = None  # how far below the others masks are, if any are here
         self.row: int | None = None  # the axis of the softmax that alone reads the values
         self.room = 1.0  # how much larger the range is than what was seen asks for
         self.like: tuple[Any, ...] = ()  # an observer beyond a border, whose range this one has
@@ -77,8 +79,8 @@ class RangeObserver(UniformQuantizationObserverBase):
         values = x.detach().float()
         if values.numel() and self.row is not None:
             values = above(values, self.row, self.below)
-        elif values.numel() and self.holds_masks:
-            values = with_masks(values, self.below)
+        elif values.numel() and self.mask is not None:
+            values = with_masks(values, self.mask)
         return values
 
     @property
@@ -161,15 +163,21 @@ class RangeObserver(UniformQuantizationObserverBase):
 
 
 def with_masks(values: Tensor, below: float) -> Tensor:
-    """Values with a number for minus infinity: so much below all others that it counts for nothing.
+    """Values with a number for minus infinity, or what stands for it, a little below all others.
 
     Where there is nothing but zeros beside it, sums with any scores have to be as low.
     """
     is_mask = values <= -FAR
+    far = values <= _MASKED
+    if bool(far.any()):
+        others = float(torch.where(far, 0.0, values).abs().max())
+        if others * _GAP <= -float(torch.where(far, values, -math.inf).max()):
+            is_mask = far
     if not bool(is_mask.any()):
         return values
-    low = float(torch.where(is_mask, 0.0, values).min())
-    return torch.where(is_mask, low - below if low < 0 else _MASK, values)
+    low, high = (float(v) for v in torch.where(is_mask, 0.0, values).aminmax())
+    below = below or (high - low) / 16
+    return torch.where(is_mask, low - below if low < high else _MASK, values)
 
 
 def above(values: Tensor, row: int, below: float) -> Tensor:

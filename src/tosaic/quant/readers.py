@@ -22,7 +22,10 @@ _LARGEST = frozenset({
     "aten.topk.default", "aten.sort.default", "aten.maximum.default",
 })  # fmt: skip
 _CHOICES = ("aten.where.", "aten.masked_fill.")
-_PASSED_ON = frozenset({*MOVES, "aten.add.Tensor", "aten.sub.Tensor", "aten.cat.default"})
+_PASSED_ON = frozenset({
+    *MOVES, "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor",
+    "aten.cat.default", "aten.log_softmax.int", "aten._to_copy.default",
+})  # fmt: skip
 
 
 def tell_readers(
@@ -42,13 +45,19 @@ def tell_readers(
         edges = [(node, user) for node in own for user in node.users if user not in own]
         observer.reader, observer.row = _common(module, edges, curves), _row(own, edges)
         observer.bounds, observer.points = bounds_of(module, own), break_points(edges)
-        observer.holds_masks = _selects_not(edges) and any(_may_mask(node) for node in own)
+        observer.mask = _mask(own, edges, observer.below)
         observer.is_input = any(node.op == "placeholder" for node in own)
 
 
-def _selects_not(edges: list[tuple[fx.Node, fx.Node]]) -> bool:
-    """Whether a call reads values for something else than the largest of them."""
-    return any(torchapi.target_name(u) not in _LARGEST for _, u in edges if u.op != "output")
+def _mask(own: set[fx.Node], edges: list[tuple[fx.Node, fx.Node]], below: float) -> float | None:
+    """How far below other values those lie that mask something; None if there are none.
+
+    A result that holds them is as the caller sees it: they count as any other number.
+    """
+    if not any(map(_may_mask, own)) or any(_may_mask(n) for n, u in edges if u.op == "output"):
+        return None
+    readers = {torchapi.target_name(user) for _, user in edges if user.op != "output"}
+    return 0.0 if readers <= _LARGEST else below
 
 
 def _may_mask(node: fx.Node) -> bool:

@@ -150,8 +150,9 @@ class PerTensorWeightObserver(WeightObserver):
 class BiasObserver(ObserverBase):
     """A bias in the scale of the products, so that it adds to the accumulator as it is.
 
-    ``wide`` says that the accumulator has 48 bits. A bias that needs more than 32 of them stays
-    real in the program, which has no integers for it, and is rounded when it is lowered.
+    ``wide`` says that the layer reads 16 bits, for which the accumulator has 48. A bias that needs
+    more than 32 of them stays real in the program, which has no integers for it, and is rounded
+    when it is lowered.
     """
 
     def __init__(self, source: Any, weight: WeightObserver, wide: bool) -> None:
@@ -161,7 +162,7 @@ class BiasObserver(ObserverBase):
         if weight.ch_axis is None:
             self.qscheme, self.ch_axis = torch.per_tensor_symmetric, None
         self._layer = source, weight  # in a tuple: modules with places of their own
-        self.bits = _WIDE_BITS if wide else _BITS
+        self.is_wide, self.bits = wide, _WIDE_BITS if wide else _BITS
         self.values = torch.zeros(0)
         self.names: list[str] = []
         weight.biases.append(self)

@@ -66,6 +66,7 @@ class FileEncoder:
         self.empty = self.file.table("")
         self.has_blocks = False
         self._data: dict[tuple[Const, TensorType], tuple[int, int | None]] = {}
+        self._places: dict[Loc, str] = {}
         self.regions = _regions(graph)
         self.variables = {v.name: v for v in self._variables()}
 
@@ -92,6 +93,12 @@ class FileEncoder:
             tensor = names.unique(f"variable_{name}")
             const = None if initial is None else Const(initial)
             yield _Variable(name, tensor, op.attrs["type"], const)
+
+    def place(self, loc: Loc) -> str:
+        """Its text, which all operators of a call share."""
+        if loc not in self._places:
+            self._places[loc] = schema.location_text(loc)
+        return self._places[loc]
 
     def tensor(
         self, name: str, kind: TensorType, const: Const | None, variable: str | None = None
@@ -246,7 +253,7 @@ class _Block:
         file = self.out.file
         place = None
         if loc is not None:
-            place = file.table("o", file.string(schema.location_text(loc)))
+            place = file.table("o", file.string(self.out.place(loc)))
         operands = file.offsets([file.string(name) for name in ins])
         results = file.offsets([file.string(name) for name in outs])
         self.operators.append(

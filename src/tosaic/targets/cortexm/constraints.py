@@ -15,5 +15,6 @@ def constraint(op: Op) -> str | None:
         return "it has no kernel in C"
     for value in (*op.ins, *op.outs):
         if value.dtype not in (*C_TYPES, d.SHAPE):
-            return f"{value.dtype} has no C"
+            more = "; model.float() is compiled in int8 and float32" if value.dtype.is_float else ""
+            return f"{value.dtype} has no C{more}"
     return None

@@ -144,7 +144,7 @@ class Network(Compiled):
             )
         if flash and self.flash > flash:
             largest = sorted(self.program.steps(), key=lambda s: -_blob(s))[:_NAMED]
-            named = ", ".join(f"{_place(s)} {_blob(s):,}" for s in largest)
+            named = ", ".join(f"{_place(s)} {_blob(s):,}" for s in largest if _blob(s))
             raise InvalidInput(
                 f"the weights need {self.flash:,} bytes of flash, and {flash:,} are allowed; the "
                 f"largest: {named}; fewer channels there help"
