@@ -20,7 +20,7 @@ _SHARES = 2.0 ** (-np.arange(113) / 16)
 _NODES = 513  # of a table of int16
 # Decibels that its lines are off below the results, after many inputs, and what these are less
 # for one: what saturates after few is worse.
-_DRAWN, _FEW, _LEAST = 76.0, 44.0, 50.0
+_DRAWN, _FEW, _LEAST = 76.0, 28.0, 56.0
 _ROOMS = 2.0 ** np.arange(3, 0, -0.25)
 _HALF_STEP = 1 / 512  # of the span: half of a step of int8
 
