@@ -109,6 +109,13 @@ def test_inputs_to_compare_on_are_given_by_name_and_have_no_nan():
         tosaic.compare(OfTwo(), art, [(A, B)])
 
 
+def test_a_model_whose_only_call_is_lowered_by_its_parts_is_compared_at_its_end():
+    net = nn.Bilinear(4, 5, 3)
+    x = torch.randn(1, 4), torch.randn(1, 5)
+    told = tosaic.compare(net, tosaic.compile(net, x, target="TOSA-1.0+FP"), [x])
+    assert [layer.sqnr > 100 for layer in told.outputs] == [True]
+
+
 def test_labels_of_a_loader_are_left_out_with_a_note():
     net = nn.Sequential(nn.Linear(8, 8))
     pairs = torch.utils.data.TensorDataset(A, torch.tensor([1, 0]))

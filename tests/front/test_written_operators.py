@@ -75,6 +75,9 @@ REAL: dict[str, tuple[Callable[..., Tensor], Given]] = {
     "a pool of uneven windows": (lambda x: F.adaptive_avg_pool2d(x, (20, 9)), ((1, 2, 7, 5),)),
     "transposed convolution over three axes": (lambda x: F.conv_transpose3d(
         x, VOLUME, torch.ones(4), 2, 1, 1, groups=2), ((1, 4, 2, 3, 3),)),
+    "limits that are computed": (lambda x, y: torch.clamp(x, y, y + 1), ((4, 8), (4, 8))),
+    "a layer between limits that are computed": (lambda x, y: torch.clamp(
+        F.linear(x, WEIGHT[0]), y), ((4, 8), (4, 8))),
     "convolution with computed weights": (lambda x, w, b: F.conv2d(
         x, w, b, (2, 1), (0, 2), (1, 2), groups=2), ((2, 4, 7, 6), (6, 2, 3, 2), (6,))),
     "convolution with computed weights, padded alike": (lambda x, w: F.conv2d(

@@ -82,7 +82,7 @@ def judge(name: str, kind: str, way: str) -> str:
         return f"not free: {why}"
     stored = None
     if scheme is not None:
-        stored = calibration_for(sizes, chosen[:1], device, scheme, data[:4])
+        stored = calibration_for(sizes, chosen, device, scheme, data[:4])
     try:
         made = tosaic.compile(
             net, example, target=device, scheme=scheme, dynamic_shapes=shapes,
@@ -126,7 +126,8 @@ def _reference(made: DynamicArtifact, shapes: list[tuple[int, ...]]) -> str:
         if value.dtype.is_float:
             given.append(random.standard_normal(value.shape).astype(value.dtype.array))
         else:
-            low, high = value.limits or value.dtype.range
+            is_index = value.quant is None and value.dtype.bits > 16
+            low, high = (0, 1) if is_index else value.limits or value.dtype.range
             given.append(random.integers(low, high + 1, value.shape).astype(value.dtype.array))
     loaded: Any = tosaic.load(made.bytes)
     theirs = run_reference(flatbuffer.write(graph), given)

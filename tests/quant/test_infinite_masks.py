@@ -49,6 +49,8 @@ FORMS: dict[str, tuple[Callable[..., Tensor], tuple[int, ...], Tensor]] = {
         lambda x, m: (x.masked_fill(m, -1e4) / 2).softmax(-1), (2, 6), PADDED),
     "exp of the least number": (
         lambda x, m: torch.exp(x.masked_fill(m, torch.finfo(x.dtype).min)), (2, 6), PADDED),
+    "a condition times a number": (
+        lambda x, m: torch.relu(x + m * -1e9), (2, 6), PADDED),
     "a number far below": (lambda x, m: torch.sigmoid(x + m), (2, 6), PADDED * -1e9),
     "log_softmax": (lambda x, m: (x + m).log_softmax(-1)[:, :4], (2, 6), INFINITE),
 }  # fmt: skip
@@ -66,6 +68,7 @@ def test_what_a_mask_hides_counts_for_nothing(
     inputs = [(torch.randn(shape, generator=random).clamp(-2, 2), mask) for _ in range(12)]
     net = Function(function)
     art = tosaic.compile(net, inputs[0], target=target, scheme=scheme, calibration=inputs[:8])
+    assert not art.report.refused
     with torch.no_grad():
         real = torch.stack([function(*x) for x in inputs[8:]])
     made = torch.stack([art.run(*x) for x in inputs[8:]])

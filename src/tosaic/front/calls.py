@@ -24,9 +24,11 @@ _LIMITS = frozenset({"relu", "relu6", "hardtanh", "clamp", "clamp_min", "clamp_m
 def fuses_activation(before: str, after: str) -> bool:
     """Whether a call of ``after`` is free on the accumulator that ``before`` leaves.
 
-    It is for limits of a range, which are part of the rescaling that has to happen anyway.
+    It is for limits of a range that are numbers, which are part of the rescaling that has to happen
+    anyway.
     """
-    return _plain(before) in _PRODUCTS | _SUMS | {"mul"} and _plain(after) in _LIMITS
+    is_limit = _plain(after) in _LIMITS and not after.endswith(".Tensor")
+    return is_limit and _plain(before) in _PRODUCTS | _SUMS | {"mul"}
 
 
 def fuses_sum(before: str, after: str) -> bool:

@@ -105,7 +105,8 @@ def to_torch(array: Array, dtype: d.DType) -> Tensor:
     A plan for a GPU gets a copy there.
     """
     target = TORCH[dtype]
-    array = np.ascontiguousarray(array).reshape(array.shape)
+    if not array.flags.c_contiguous:
+        array = np.ascontiguousarray(array).reshape(array.shape)
     if dtype.kind == "mx":
         array = array.view(np.int8)
     bits = _BITS.get(target)

@@ -152,7 +152,7 @@ def _reads(op: Op) -> Iterable[Value]:
             yield from _reads(inner)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class _Part:
     """A kernel of a chain, the registers that it reads and writes, and those it is the last of."""
 
@@ -194,7 +194,7 @@ class RowChain:
             part = self._parts[index]
             dead = {*part.reads, part.write} - kept
             kept |= dead
-            self._parts[index] = _Part(part.run, part.reads, part.write, tuple(dead))
+            part.frees = tuple(dead)
 
     def __call__(self, *ins: Tensor) -> tuple[Tensor, ...]:
         cut = [t for v in self._cut if (t := constant(v)) is not None]

@@ -25,6 +25,13 @@ def _hypot(self: Tensor, other: Tensor) -> Tensor:
     return torch.sqrt(self * self + other * other)
 
 
+def _times_condition(self: Tensor, other: Tensor | float) -> Tensor:
+    """A number where a condition holds, 0 elsewhere."""
+    if self.dtype is not torch.bool or isinstance(other, (Tensor, bool, int)):
+        raise Unsupported("a product of a condition and a number")
+    return torch.where(self, torch.tensor(other), torch.tensor(0.0))
+
+
 def _copysign(self: Tensor, other: Tensor) -> Tensor:
     return torch.where(other < 0, -self.abs(), self.abs())
 
@@ -324,6 +331,7 @@ def _adaptive_avg_pool2d(self: Tensor, output_size: Sequence[int]) -> Tensor:
 WRITTEN: dict[str, Callable[..., Tensor]] = {
     "aten.hypot.default": _hypot, "aten.copysign.Tensor": _copysign,
     "aten.heaviside.default": _heaviside, "aten.special_xlogy.other_scalar": _xlogy,
+    "aten.mul.Tensor": _times_condition,
     "aten.xlogy.Scalar_Other": _xlogy, "aten.count_nonzero.default": _count_nonzero,
     "aten.count_nonzero.dim_IntList": _count_nonzero, "aten.isin.Tensor_Tensor": _isin,
     "aten.median.default": _median, "aten.bilinear.default": _bilinear,

@@ -4,6 +4,7 @@ A square needs twice the digits of its root, and a logarithm shows all of them. 
 layers whose results they are of, and moves on the way have 32 bits, such layers have 16-bit inputs,
 and their weights 16 bits: those of one layer are the nearest to 8 bits, and what is left over are
 those of another, whose result is added. Functions of a magnitude are one table of its octaves.
+Targets without 16 bits have the magnitude in 8, which are still twice the digits of the sum.
 """
 
 from __future__ import annotations
@@ -29,15 +30,26 @@ _aten = torch.ops.aten
 @graph_pass
 def fuse_magnitude(module: fx.GraphModule) -> bool:
     """Replace sums of two squares by squares of magnitudes, and say what these need."""
+    changed = _find(module)
+    for node in list(module.graph.nodes):
+        if name_of(node) == HYPOT:
+            _widen(node)
+            changed = True
+    return changed
+
+
+@graph_pass
+def fuse_narrow_magnitude(module: fx.GraphModule) -> bool:
+    """Replace sums of two squares by squares of magnitudes, where all have 8 bits."""
+    return _find(module)
+
+
+def _find(module: fx.GraphModule) -> bool:
     changed = False
     for node in list(module.graph.nodes):
         parts = None if node.op != "call_function" else _parts(node)
         if parts is not None:
             _as_magnitude(node, *parts)
-            changed = True
-    for node in list(module.graph.nodes):
-        if name_of(node) == HYPOT:
-            _widen(node)
             changed = True
     return changed
 

@@ -25,7 +25,7 @@ from tosaic.passes.functionalize_slices import drop_overwritten, functionalize_s
 from tosaic.passes.fuse_activation import fuse_activation
 from tosaic.passes.fuse_attention import fuse_attention, fuse_exact_attention
 from tosaic.passes.fuse_einsum import fuse_einsum
-from tosaic.passes.fuse_magnitude import fuse_magnitude
+from tosaic.passes.fuse_magnitude import fuse_magnitude, fuse_narrow_magnitude
 from tosaic.passes.fuse_norms import fuse_norms
 from tosaic.passes.gather_positions import gather_positions
 from tosaic.passes.merge_axes import merge_axes
@@ -60,12 +60,11 @@ SIMPLIFY: Passes = (
 def expression(decompose: Callable[[fx.GraphModule], bool], has_int16: bool = False) -> Passes:
     """Calls as the quantizer knows them: what it refuses is decomposed, and folded again.
 
-    Magnitudes of spectra are calls of their own where there are 16 bits.
+    Magnitudes of spectra are calls of their own, with more bits where there are 16.
     """
-    magnitudes: Passes = (fuse_magnitude,) if has_int16 else ()
     return (
-        *magnitudes, widen_squares, Pass("decompose", decompose), split_reductions, fold_constants,
-        *_AFFINE, truncate_casts,
+        fuse_magnitude if has_int16 else fuse_narrow_magnitude, widen_squares,
+        Pass("decompose", decompose), split_reductions, fold_constants, *_AFFINE, truncate_casts,
     )  # fmt: skip
 
 

@@ -60,7 +60,16 @@ def _is_sum(node: fx.Node) -> bool:
     if node.op != "call_function" or torchapi.target_name(node) != "aten.add.Tensor":
         return False
     operands = node.all_input_nodes
-    return len(operands) == 2 and all(torchapi.same_shape(n, node) for n in operands)
+    return len(operands) == 2 and all(_fills(n, node) for n in operands)
+
+
+def _fills(operand: fx.Node, node: fx.Node) -> bool:
+    """Whether an operand has the shape of a sum, whatever the batch is."""
+    examples = [n.meta.get("val") for n in (operand, node)]
+    given, made = (torchapi.known_shape(e) if isinstance(e, Tensor) else None for e in examples)
+    if given is None or made is None or len(given) != len(made) or len(made) < 3:
+        return torchapi.same_shape(operand, node)
+    return given[1:] == made[1:] and given[0] in (1, made[0])
 
 
 def _is_norm(node: fx.Node) -> bool:

@@ -155,7 +155,7 @@ def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = Fa
         take_unsigned(piece, target.env, target.constraints)
     exposed = Artifact(artifact.program, found, artifact.target, made_for=target)
     pairs = _pairs(artifact.program, names)
-    if not pairs and artifact.program.calls:
+    if not pairs and artifact.program.calls and _ends(artifact.program) != _ends(original):
         raise InvalidInput("no value of the artifact is one of the model's: it is of another model")
     sums = {node: _Sums() for node, _, _ in pairs}
     seen = {node: Histogram() for node, _, _ in pairs if histograms}
@@ -182,6 +182,13 @@ def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = Fa
     named = [(f"output {i}", total) for i, total in enumerate(ends) if total.count]
     outputs = [Layer(name, "", "", *total.figures) for name, total in named]
     return Comparison(tuple(layers), tuple(outputs))
+
+
+def _ends(program: Program) -> tuple[list[str], list[tuple[int, ...] | None]]:
+    """What a program takes and gives: names, and shapes."""
+    given = [n.meta.get("val") for n in program.outputs if isinstance(n, fx.Node)]
+    shapes = [torchapi.known_shape(v) for v in given if isinstance(v, Tensor)]
+    return [n.name for n in program.inputs], shapes
 
 
 def _sets(model: Any, inputs: Any) -> Iterator[tuple[Any, ...]]:

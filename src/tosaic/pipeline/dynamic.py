@@ -150,6 +150,8 @@ def _random(value: Value, random: np.random.Generator) -> Array:
     if value.dtype.is_float:
         return random.standard_normal(value.shape).astype(value.dtype.array)
     low, high = value.limits or value.dtype.range
+    if value.quant is None and value.limits is None and value.dtype.bits > 16:
+        low, high = 0, 1  # indices, of which these are in any table
     return random.integers(low, high + 1, value.shape).astype(value.dtype.array)
 
 

@@ -69,8 +69,10 @@ class RangeObserver(UniformQuantizationObserverBase):
     def forward(self, x: Tensor) -> Tensor:
         values = self.shown(x)
         self.seen.see(values)
-        if self.step and not _are_multiples(values, self.step):
-            self.step = 0.0
+        if self.step:
+            is_masked = self.mask is not None and not torch.equal(values, x.detach().float())
+            if is_masked or not _are_multiples(values, self.step):
+                self.step = 0.0
         self._found = None
         return x
 

@@ -179,7 +179,7 @@ def _sampled(values: Tensor) -> tuple[Tensor, int]:
     times = -(-count // SAMPLE)
     while math.gcd(times, count) > 1:
         times += 1
-    return values.reshape(-1)[::times], times
+    return values.reshape(-1)[::times].contiguous(), times
 
 
 def _ratio(wide: float, narrow: float) -> int:
