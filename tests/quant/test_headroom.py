@@ -10,6 +10,7 @@ from torch import nn
 import tosaic
 from tosaic.quant.headroom import room_for_unseen
 from tosaic.quant.observer import RangeObserver
+from tosaic.quant.observer_range import room_of_table
 from tosaic.quant.statistics import Statistics
 
 STEPS = 65534
@@ -122,3 +123,12 @@ def test_two_calibration_inputs_are_enough_for_louder_ones_in_sixteen_bits() -> 
     real = net(loud).detach()
     error = (made.run(loud) - real).square().sum()
     assert 10 * torch.log10(real.square().sum() / error) > 35
+
+
+def test_tables_leave_more_room_after_few_inputs() -> None:
+    """What saturates is worse than the lines between their nodes."""
+    rooms = [
+        room_of_table(_seen([1.0] * count), 8.0, nn.functional.hardswish) for count in (1, 2, 8, 64)
+    ]
+    assert rooms == sorted(rooms, reverse=True)
+    assert rooms[0] > rooms[1] > rooms[3]

@@ -127,3 +127,14 @@ def test_a_spectrum_that_a_layer_alone_reads_has_16_bits() -> None:
     assert sum(op.name == "CONV2D" for op in graph.walk()) == 2  # no weights of 16 bits
     real, got = (torch.cat([f(x).detach() for x in data[24:]]) for f in (net, made.run))
     assert 10 * torch.log10(real.square().sum() / (got - real).square().sum()) > 30
+
+
+def test_two_inputs_leave_room_for_much_louder_ones() -> None:
+    """Steps that the room costs show in a logarithm, and what saturates does more."""
+    loud = torch.exp(0.8 * torch.randn(80, generator=torch.Generator().manual_seed(2)))
+    sounds = [0.1 * by * x for by, x in zip(loud, _sounds(80, 0), strict=True)]
+    net = Spectrum("log of a root").eval()
+    made = tosaic.compile(
+        net, (sounds[0],), target=WIDE, scheme="a16w8", calibration=sounds[:2]
+    )  # fmt: skip
+    assert _decibels(made, net, sounds[64:]) > 40

@@ -18,7 +18,9 @@ Reader = Callable[[Tensor], Tensor]
 # so much in their cost that the last bits of what was observed seldom decide.
 _SHARES = 2.0 ** (-np.arange(113) / 16)
 _NODES = 513  # of a table of int16
-_DRAWN = 10 ** (76 / 20)  # what its lines are off below the root mean square of the results
+# Decibels that its lines are off below the results, after many inputs, and what these are less
+# for one: what saturates after few is worse.
+_DRAWN, _FEW, _LEAST = 76.0, 28.0, 56.0
 _ROOMS = 2.0 ** np.arange(3, 0, -0.25)
 _HALF_STEP = 1 / 512  # of the span: half of a step of int8
 
@@ -114,13 +116,15 @@ def room_of_table(seen: Statistics, most: float, reader: Reader) -> float:
     Nodes lie as far apart as the range is large, and the lines between them shall be off by a small
     share of the results' root mean square.
     """
+    fewer = _FEW / seen.inputs if seen.inputs else 0.0
+    drawn = 10 ** (max(_DRAWN - fewer, _LEAST) / 10)
     values, counts = seen.centres, seen.numbers(zeros=False)
     results = _read(reader, values)
     power = float(counts @ _finite(results) ** 2)
     for room in _ROOMS:
         nodes = np.linspace(-room * most, room * most, _NODES)
         missed = np.interp(values, nodes, _finite(_read(reader, nodes))) - results
-        if float(counts @ _finite(missed) ** 2) * _DRAWN**2 <= power:
+        if float(counts @ _finite(missed) ** 2) * drawn <= power:
             return float(room)
     return 1.0
 
