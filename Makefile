@@ -49,7 +49,7 @@ help:
 	@echo "make browser      install Chromium, in which the tests open the report (Debian, Ubuntu)"
 	@echo "make op-support   write docs/op-support.md anew from the rules' samples"
 	@echo "make smoke        the wheel in a fresh environment: compile, run, report (REQUIREMENTS=lowest)"
-	@echo "make strange      99 odd modules on four targets: compile, run, .pte, report"
+	@echo "make strange      a hundred odd modules on four targets: compile, run, .pte, report"
 	@echo "make architectures  44 published architectures on the NPUs, bit by bit beside TOSA"
 	@echo "make peer-scripts the Arm backend's own example scripts, with our prefix"
 	@echo "make lint | format | types | pytest | lines | install | clean | distclean"

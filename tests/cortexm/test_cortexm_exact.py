@@ -27,3 +27,9 @@ def test_200_random_graphs_agree() -> None:
     agreed, wrong = differences(random_graphs("cortex-m4", range(200)), ("cortex-m4",), QUICK)
     assert not wrong, wrong[0]
     assert agreed >= 180
+
+
+def test_convolutions_of_tiny_rows_and_of_one_channel_read_nothing_behind_them() -> None:
+    agreed, wrong = differences(random_graphs("cortex-m4", (20002, 20043)), ("cortex-m4",))
+    assert not wrong, wrong[0]
+    assert agreed == 2

@@ -157,18 +157,6 @@ def test_a_graph_is_printed_in_the_form_of_tosa_opt() -> None:
     )
 
 
-def test_short_text_leaves_large_constants_out_and_says_so_when_parsed() -> None:
-    b = Builder("TOSA-1.0+INT")
-    b.output(b.const(np.arange(4096) % 100, "i8", "w"), b.const([1, 2], "i8"))
-    text = print_graph(b.graph, constants="short")
-    assert "dense<…> : tensor<4096xi8>" in text
-    assert "dense<[1, 2]> : tensor<2xi8>" in text
-    with pytest.raises(
-        InvalidGraph, match=r"the constant is left out of this text \(at line 3, column 42\)"
-    ):
-        parse(text)
-
-
 def test_a_value_that_nothing_computes_is_not_printed() -> None:
     graph = Graph(outputs=[Value(TensorType(PLAIN[2], (1,)), "lost")])
     with pytest.raises(InvalidGraph, match="value lost is used before it is computed"):

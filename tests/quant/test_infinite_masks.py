@@ -74,3 +74,11 @@ def test_what_a_mask_hides_counts_for_nothing(
     made = torch.stack([art.run(*x) for x in inputs[8:]])
     noise = (made - real).square().sum()
     assert float(10 * torch.log10((real - real.mean()).square().sum() / noise)) > least
+
+
+def test_a_number_far_below_counts_where_it_is_added_up() -> None:
+    random = torch.Generator().manual_seed(5)
+    inputs = [(torch.randn(2, 6, generator=random), PADDED) for _ in range(4)]
+    net = Function(lambda x, m: x.masked_fill(m, -1e4).sum(-1))
+    art = tosaic.compile(net, inputs[0], target="TOSA-1.0+INT", calibration=inputs)
+    assert float(art.run(*inputs[0])[0]) == pytest.approx(-2e4, rel=0.01)

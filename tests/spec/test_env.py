@@ -106,10 +106,9 @@ def test_a_refusal_lists_what_exists(text: str, sentence: str) -> None:
     assert str(refusal.value) == sentence
 
 
-def test_extensions_of_a_version_and_a_profile() -> None:
+def test_extensions_of_a_version() -> None:
     assert len(extensions_of((1, 0))) == 11
     assert len(extensions_of((1, 1))) == len(EXTENSIONS) == 21
-    assert extensions_of((1, 0), "INT") == tuple(INT_1_0.split(", "))
     assert set(extensions_of((1, 0))) < set(extensions_of((1, 1)))
 
 

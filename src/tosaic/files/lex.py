@@ -256,8 +256,6 @@ class Tokens:
 
     def _numbers(self, kind: DType, numbers: list[str], at: int) -> Array:
         array = from_numbers(kind, numbers)
-        if numbers == ["…"]:
-            self.fail("the constant is left out of this text", at)
         if array is None:
             said = numbers[0] if len(numbers) == 1 else "a number of the constant"
             self.fail(f"{shown(said)} is no number of {kind}", at)

@@ -137,13 +137,13 @@ def attr_text(defn: OpDef, attr: Attr, value: Any, element: DType | None) -> str
     return f"{_scalar(element, number)} : {element.mlir}"
 
 
-def dense_text(kind: TensorType, array: Array, short: bool = False) -> str:
+def dense_text(kind: TensorType, array: Array) -> str:
     """A constant with its type: one number for all, a list, or hexadecimal bytes."""
     typed = type_text(kind) if kind.dtype is not SHAPE else f"tensor<{kind.shape[0]}xindex>"
-    return f"dense<{_dense_body(kind, array, short)}> : {typed}"
+    return f"dense<{_dense_body(kind, array)}> : {typed}"
 
 
-def _dense_body(kind: TensorType, array: Array, short: bool) -> str:
+def _dense_body(kind: TensorType, array: Array) -> str:
     if kind.dtype.kind == "block":
         return f'"0x{array.tobytes().hex().upper()}"'
     if array.size == 0:
@@ -152,8 +152,6 @@ def _dense_body(kind: TensorType, array: Array, short: bool) -> str:
     width = len(bits) // array.size
     if bits == bits[:width] * array.size:
         return _scalar(kind.dtype, array.reshape(-1)[0])
-    if short and array.size > _LIST_LIMIT:
-        return "…"
     if array.size <= _LIST_LIMIT or kind.dtype is MXI8:
         return _list(kind.dtype, array)
     return f'"0x{bits.hex().upper()}"'

@@ -21,20 +21,15 @@ from tosaic.spec.dtypes import SHAPE, TensorType
 __all__ = ["parse", "print_graph"]
 
 
-def print_graph(graph: Graph, *, constants: str = "all") -> str:
-    """The graph as one function in a module.
-
-    ``constants="all"`` writes every bit, for ``parse`` and tosa-opt. ``"short"`` leaves large
-    constants out, for people: that text cannot be parsed.
-    """
-    printer = _Printer(constants == "short")
+def print_graph(graph: Graph) -> str:
+    """The graph as one function in a module, which ``parse`` and tosa-opt read."""
+    printer = _Printer()
     body = "".join(printer.module(graph))
     return "".join(map(_alias, printer.locs.items())) + body
 
 
 class _Printer:
-    def __init__(self, short: bool) -> None:
-        self.short = short
+    def __init__(self) -> None:
         self.number = 0
         self.arguments = 0
         self.types: dict[TensorType, str] = {}
@@ -92,7 +87,7 @@ class _Printer:
         name, kind, initial = op.attrs["name"], op.attrs["type"], op.attrs.get("initial_value")
         if initial is None:
             return f"tosa.variable {symbol_text(name)} : {self.type(kind)}"
-        return f"tosa.variable {symbol_text(name)} = {dense_text(kind, initial, self.short)}"
+        return f"tosa.variable {symbol_text(name)} = {dense_text(kind, initial)}"
 
     def block(self, graph: Graph, names: dict[Value, str], indent: str, end: str) -> Iterator[str]:
         """Operators, each constant before its first use, and what the block gives back."""
@@ -119,7 +114,7 @@ class _Printer:
         names[value] = name = f"%{self.number}"
         self.number += 1
         op = "const_shape" if value.dtype is SHAPE else "const"
-        data = dense_text(value.type, value.const.array, self.short)
+        data = dense_text(value.type, value.const.array)
         loc = self.loc([value], value.loc)
         return (
             f'{indent}{name} = "tosa.{op}"() <{{values = {data}}}> : '

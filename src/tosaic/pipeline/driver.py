@@ -155,18 +155,12 @@ def _remembered(data: Iterable[Any], first: list[Any]) -> Iterator[Any]:
 
 
 def program_for(
-    model: Any,
-    example_inputs: tuple[Any, ...],
-    target: Target,
-    scheme: Any,
-    calibration: Any,
-    dynamic_shapes: Any = None,
-    io: Any = None,
+    model: Any, example_inputs: tuple[Any, ...], target: Target, scheme: Any, calibration: Any
 ) -> Program:
     """The model as calls, quantized by a scheme, or where the target has integers alone."""
     example_inputs = checked_examples(example_inputs)
-    source = _imported(model, example_inputs, target, scheme, dynamic_shapes)
-    return program_from(source, example_inputs, target, scheme, calibration, io)
+    source = _imported(model, example_inputs, target, scheme, None)
+    return program_from(source, example_inputs, target, scheme, calibration)
 
 
 def _imported(

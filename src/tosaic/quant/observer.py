@@ -60,7 +60,7 @@ class RangeObserver(UniformQuantizationObserverBase):
         self.bounds = -math.inf, math.inf  # that no value can exceed
         self.points: tuple[float, ...] = ()  # at which calls that read the values jump or end
         self.is_input = False  # whether an input of the program is among the values
-        self.mask: float | None = None  # how far below the others masks are, if any are here
+        self.mask: tuple[float, bool] | None = None  # how far below the others masks are, if any
         self.row: int | None = None  # the axis of the softmax that alone reads the values
         self.room = 1.0  # how much larger the range is than what was seen asks for
         self.like: tuple[Any, ...] = ()  # an observer beyond a border, whose range this one has
@@ -82,7 +82,7 @@ class RangeObserver(UniformQuantizationObserverBase):
         if values.numel() and self.row is not None:
             values = above(values, self.row, self.below)
         elif values.numel() and self.mask is not None:
-            values = with_masks(values, self.mask)
+            values = with_masks(values, *self.mask)
         return values
 
     @property
@@ -164,14 +164,16 @@ class RangeObserver(UniformQuantizationObserverBase):
         return -most * room, most * room
 
 
-def with_masks(values: Tensor, below: float) -> Tensor:
+def with_masks(values: Tensor, below: float, finite: bool) -> Tensor:
     """Values with a number for minus infinity, or what stands for it, a little below all others.
+
+    Only if ``finite`` may numbers stand for it.
 
     Where there is nothing but zeros beside it, sums with any scores have to be as low.
     """
     is_mask = values <= -FAR
     far = values <= _MASKED
-    if bool(far.any()):
+    if finite and bool(far.any()):
         others = float(torch.where(far, 0.0, values).abs().max())
         if others * _GAP <= -float(torch.where(far, values, -math.inf).max()):
             is_mask = far

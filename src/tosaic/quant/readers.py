@@ -21,6 +21,13 @@ _LARGEST = frozenset({
     "aten.amax.default", "aten.max.dim", "aten.max.default", "aten.argmax.default",
     "aten.topk.default", "aten.sort.default", "aten.maximum.default",
 })  # fmt: skip
+# What goes to a number where its operand goes to minus infinity.
+_ENDING = frozenset({
+    *SOFTMAXES, "aten.exp.default", "aten.exp2.default", "aten.sigmoid.default",
+    "aten.relu.default", "aten.relu6.default", "aten.tanh.default", "aten.gelu.default",
+    "aten.silu.default", "aten.softplus.default", "aten.elu.default", "aten.logsumexp.default",
+    "aten.hardsigmoid.default", "aten.hardswish.default", "aten.hardtanh.default",
+})  # fmt: skip
 _CHOICES = ("aten.where.", "aten.masked_fill.")
 _PASSED_ON = frozenset({
     *MOVES, "aten.add.Tensor", "aten.sub.Tensor", "aten.mul.Tensor", "aten.div.Tensor",
@@ -49,15 +56,33 @@ def tell_readers(
         observer.is_input = any(node.op == "placeholder" for node in own)
 
 
-def _mask(own: set[fx.Node], edges: list[tuple[fx.Node, fx.Node]], below: float) -> float | None:
+def _mask(
+    own: set[fx.Node], edges: list[tuple[fx.Node, fx.Node]], below: float
+) -> tuple[float, bool] | None:
     """How far below other values those lie that mask something; None if there are none.
 
-    A result that holds them is as the caller sees it: they count as any other number.
+    And whether all that reads them makes the same of any number that is far below.
     """
     if not any(map(_may_mask, own)) or any(_may_mask(n) for n, u in edges if u.op == "output"):
         return None
     readers = {torchapi.target_name(user) for _, user in edges if user.op != "output"}
-    return 0.0 if readers <= _LARGEST else below
+    masks = filter(_may_mask, own)
+    return 0.0 if readers <= _LARGEST else below, all(map(_is_forgiving, masks))
+
+
+def _is_forgiving(node: fx.Node) -> bool:
+    """Whether what reads a value makes the same of any number that is far below."""
+    pending, seen = [node], set[fx.Node]()
+    while pending:
+        for user in pending.pop().users:
+            name = torchapi.target_name(user)
+            if user in seen or name in _LARGEST or name in _ENDING:
+                continue
+            if name not in _PASSED_ON and not name.startswith(_CHOICES):
+                return False
+            seen.add(user)
+            pending.append(user)
+    return True
 
 
 def _may_mask(node: fx.Node) -> bool:

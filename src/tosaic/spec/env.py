@@ -76,13 +76,9 @@ _ALIASES = {"variable": "var", "controlflow": "cf"}
 _FEATURE_ORDER = (*PROFILES, *EXTENSIONS)
 
 
-def extensions_of(version: tuple[int, int], profile: str | None = None) -> tuple[str, ...]:
-    """Names of the extensions that a version has, all or those of one profile."""
-    return tuple(
-        e.name
-        for e in EXTENSIONS.values()
-        if e.since <= version and (profile is None or profile in e.profiles)
-    )
+def extensions_of(version: tuple[int, int]) -> tuple[str, ...]:
+    """Names of the extensions that a version has."""
+    return tuple(e.name for e in EXTENSIONS.values() if e.since <= version)
 
 
 @dataclass(frozen=True)

@@ -45,17 +45,14 @@ class Job:
     memories: Sequence[int] = ()
 
 
-def run_network(
-    core: str, job: Job, *, count: bool = False,
-    flags: Sequence[str] = ("-O2", "-fno-strict-aliasing"), timeout: float = 600.0,
-) -> NetworkRun:  # fmt: skip
+def run_network(core: str, job: Job, *, count: bool = False) -> NetworkRun:
     """Build a network and run it once."""
-    return run_networks(core, [job], count=count, flags=flags, timeout=timeout)[0]
+    return run_networks(core, [job], count=count)[0]
 
 
 def run_networks(
     core: str, jobs: Sequence[Job], *, count: bool = False,
-    flags: Sequence[str] = ("-O2", "-fno-strict-aliasing"), timeout: float = 600.0,
+    flags: Sequence[str] = ("-O2", "-fno-strict-aliasing"),
 ) -> list[NetworkRun]:  # fmt: skip
     """Build networks of different names into one program, and run each once.
 
@@ -70,7 +67,7 @@ def run_networks(
         sources |= {k: v for k, v in job.files.items() if k != "CMakeLists.txt"}
     sources["main.c"] = _main(jobs)
     prefix = f"{jobs[0].name}_"
-    ran = run(core, sources, given, count=count, marks=(prefix,), flags=flags, timeout=timeout)
+    ran = run(core, sources, given, count=count, marks=(prefix,), flags=flags)
     calls = [(entry, at) for entry, at in ran.entered if entry != f"{prefix}run"]
     by_call = [
         (entry, after - at)

@@ -180,8 +180,8 @@ TK_HOT struct tk_patch_dsp tk_take_patch_dsp(const int8_t *x, int8_t *own, int32
     int32_t dx, int32_t pt, int32_t pl, int32_t xr, int32_t x_zp, int32_t taps, int32_t segment)
 {
     const int32_t r = oy * sy - pt, q = ox * sx - pl, run = kw / taps;
-    /* Whole words of the last patch would be read behind the image. */
-    const int32_t bottom = ih - (segment != run * ic);
+    /* Whole words of patches in the last rows would be read behind the image. */
+    const int32_t bottom = ih - (segment - run * ic + iw * ic - 1) / (iw * ic);
     struct tk_patch_dsp patch;
     int32_t ky, kx;
     patch.at = x + (r * iw + q) * ic;
@@ -242,8 +242,8 @@ TK_HOT void tk_conv_s8_dsp(const int8_t *x, void *y, const uint8_t *w, const int
                 if (is_flat) {
                     from[j].at = x + (y0 * ow + at) * ic;
                     from[j].row = from[j].tap = 0;
-                    if (ic % 4 != 0 && at == count - 1) {
-                        from[j].at = (const int8_t *)memcpy(own, from[j].at, (size_t)ic);
+                    if (ic % 4 != 0 && at > count - (4 * words + ic - 1) / ic) {
+                        from[j].at = (const int8_t *)memcpy(own + 4 * words * j, from[j].at, (size_t)ic);
                     }
                 } else {
                     from[j] = tk_take_patch_dsp(x, own + 4 * groups * j, y0 + at / ow, at % ow, ih, iw,
