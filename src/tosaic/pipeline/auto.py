@@ -86,7 +86,8 @@ def compile_auto(
     best = _best(forms, low, high)
     sentence = f"{len(best.widths.calls)} of {count} calls have 16 bits"
     if best is high:
-        sentence = f"all {count} calls have 16 bits, which cost less than some of them"
+        sentence = f"all {count} calls have 16 bits"
+        sentence += "" if is_over() else ", which cost less than some of them"
     if not forms.fits(best):
         sentence = f"out of reach: {best.point.cost:,.0f} cycles are the fewest"
     if is_over():
