@@ -254,7 +254,8 @@ def _plain(op: Op, index: int, number: int, is_core: bool) -> Const | None:
 
     So repeated blocks of a network are one graph to a judge. What becomes of the sums of a product
     does not depend on its bias or their scale, and weights that no form has thinned out take as
-    long as others. ``number`` tells those of one graph apart.
+    long as others; scales that change nothing may be left out. ``number`` tells weights of one
+    graph apart.
     """
     value, made = op.ins[index], op.ins[0].producer
     const, name = value.const, op.defn.operands[index].name if op.name in _NAMED else ""
@@ -265,9 +266,18 @@ def _plain(op: Op, index: int, number: int, is_core: bool) -> Const | None:
             return Const(_weights(value.shape, number))
     if name == "bias" and value.type.size > 1:
         return Const(np.zeros(value.shape, value.dtype.array))
-    if name in _SCALE and op.attrs["scale32"] and made is not None and made.name in _PRODUCTS:
+    is_behind = name in _SCALE and made is not None and made.name in _PRODUCTS
+    if is_behind and op.attrs["scale32"] and not _is_unit(op):
         return Const(np.full(value.shape, _SCALE[name], value.dtype.array))
     return const
+
+
+def _is_unit(rescale: Op) -> bool:
+    """Whether all multipliers are 1, after their shifts."""
+    multiplier, shift = (v.const for v in rescale.ins[1:3])
+    if multiplier is None or shift is None:
+        return False
+    return bool(np.all(np.ldexp(multiplier.array, -shift.array.astype(np.int32)) == 1))
 
 
 @lru_cache(64)
