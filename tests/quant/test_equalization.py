@@ -152,3 +152,32 @@ def test_factors_and_offsets_of_channels_are_part_of_the_layer_behind_them() -> 
         got = made(example)
         got = got[0] if isinstance(got, (tuple, list)) else got
         assert torch.allclose(got, net(example), atol=1e-5)
+
+
+class Spectrum(nn.Module):
+    """Two layers behind magnitudes, or behind the input itself, which are far apart."""
+
+    def __init__(self, of_input: bool) -> None:
+        super().__init__()
+        draw = torch.Generator().manual_seed(3)
+        self.of_input, self.basis = of_input, nn.Conv1d(1, 32, 16, 8, bias=False)
+        self.layers = nn.Sequential(nn.Conv1d(16, 16, 1), nn.ReLU(), nn.Conv1d(16, 8, 1))
+        gains = torch.exp(1.5 * torch.randn(16, 1, 1, generator=draw))
+        self.layers[0].weight.data *= gains
+
+    def forward(self, x: Tensor) -> Tensor:
+        if not self.of_input:
+            re, im = self.basis(x).chunk(2, dim=1)
+            x = (re * re + im * im).sqrt()
+        y: Tensor = self.layers(x)
+        return y
+
+
+@pytest.mark.parametrize("of_input", [True, False])
+def test_channels_of_unknown_power_are_left_alone(of_input: bool) -> None:
+    torch.manual_seed(0)
+    net = Spectrum(of_input).eval()
+    example = torch.randn(1, 16, 9) if of_input else torch.randn(1, 1, 128)
+    given = net.layers[0].weight.detach()
+    is_kept = any(torch.equal(w, given) for w in _weights(_float(net, example)))
+    assert is_kept is not of_input

@@ -8,7 +8,9 @@ are those of the least estimated noise of both, for 8 and for 16 bits of activat
 powers of two, so that no weight is rounded.
 
 No data is needed: batch norms and norms tell the mean and the deviation of what they give, and
-those of other layers follow from their weights and the power of their inputs.
+those of other layers follow from their weights and the power of their inputs, which is that of the
+layers before or, of the network's own inputs, taken as equal. Where it is not known, as behind the
+magnitudes of a spectrum, nothing is changed.
 """
 
 from __future__ import annotations
@@ -119,6 +121,8 @@ def _expected(node: fx.Node, powers: dict[fx.Node, Tensor]) -> _Channels | None:
         return _Channels(torch.zeros_like(weight) if bias is None else bias, weight.abs())
     grouped = inputs_by_outputs(node, weight.detach()).double().square().sum(3)  # [g, out, in]
     power = powers.get(node)
+    if power is None and node.args[0].op != "placeholder":
+        return None
     if power is not None:
         grouped = grouped * power.reshape(len(grouped), 1, -1)
     deviation = grouped.sum(2).reshape(-1).sqrt()
