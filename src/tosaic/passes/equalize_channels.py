@@ -121,7 +121,7 @@ def _expected(node: fx.Node, powers: dict[fx.Node, Tensor]) -> _Channels | None:
         return _Channels(torch.zeros_like(weight) if bias is None else bias, weight.abs())
     grouped = inputs_by_outputs(node, weight.detach()).double().square().sum(3)  # [g, out, in]
     power = powers.get(node)
-    if power is None and node.args[0].op != "placeholder":
+    if power is None and node.all_input_nodes[0].op != "placeholder":
         return None
     if power is not None:
         grouped = grouped * power.reshape(len(grouped), 1, -1)
