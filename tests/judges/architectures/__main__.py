@@ -19,11 +19,15 @@ import torch
 from torch import Tensor, nn
 
 import tosaic
-from judges.architectures import dense, pictures, sequences, speech
+from judges.architectures import classic, dense, generative, pictures, sequences, speech, volumes
 
 TARGETS = ("ethos-u55-128", "ethos-u65-256", "ethos-u85-256")
 SCHEMES = ("int8", "a16w8")
-CASES: dict[str, Any] = {**pictures.CASES, **dense.CASES, **sequences.CASES, **speech.CASES}
+CASES: dict[str, Any] = {
+    name: case
+    for family in (pictures, dense, sequences, speech, volumes, generative, classic)
+    for name, case in family.CASES.items()
+}
 # What U55 and U65 have no command for in 16 bits; in int8, and on U85, all compile whole.
 LACKS = ("MATMUL: Ethos-U55 and U65", "GATHER: Ethos-U55 and U65", "SCATTER: Ethos-U55 and U65",
          "RESIZE: Ethos-U55 and U65")  # fmt: skip
