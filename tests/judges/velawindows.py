@@ -203,6 +203,8 @@ def _others() -> Iterator[Form]:
                 lambda b, k=kind, w=weights, n=depth: _conv3d(b, k, w, n),
             )
     for kind in ("i8", "i16"):
+        yield Form(f"CONV3D {kind}xi8 stride 3", lambda b, k=kind: _conv3d(b, k, "i8", 1, 3))
+    for kind in ("i8", "i16"):
         for shape in ((1, 5, 8, 6), (4, 5, 8, 6), (1, 1, 8, 1)):
             yield Form(f"MATMUL {kind} {shape}", lambda b, k=kind, s=shape: _matmul(b, k, s))
     yield Form(
@@ -214,7 +216,7 @@ def _others() -> Iterator[Form]:
         yield Form(f"MATMUL i8 {shape}", lambda b, s=shape: _matmul(b, "i8", s), slow=True)
 
 
-def _conv3d(b: Builder, kind: str, weights: str, depth: int) -> Value:
+def _conv3d(b: Builder, kind: str, weights: str, depth: int, step: int = 1) -> Value:
     acc = "i48" if kind == "i16" else "i32"
     y = b.CONV3D(
         b.input(kind, (1, 4, 5, 5, 4)),
@@ -223,7 +225,7 @@ def _conv3d(b: Builder, kind: str, weights: str, depth: int) -> Value:
         b.const([0], kind),
         b.const([0], weights),
         pad=(0,) * 6,
-        stride=(1, 1, 1),
+        stride=(step, 1, 1),
         dilation=(1, 1, 1),
         acc_type=b.const([0], acc).dtype,
     )

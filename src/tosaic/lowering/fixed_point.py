@@ -131,6 +131,14 @@ class Fixed:
         upper = self >> count
         return upper, self - (upper << count)
 
+    def floored(self, bits: int) -> tuple[Fixed, Fixed]:
+        """The number without its last bits, rounded down, and these.
+
+        By a shift that rounds half up, which targets have: x less a half is rounded down.
+        """
+        upper = self - (1 << bits - 1) * self.unit >> bits
+        return upper, (self - (upper << bits)).proved(0, ((1 << bits) - 1) * self.unit)
+
     def maximum(self, other: Fixed | float) -> Fixed:
         return self._emit("MAXIMUM", self.value, self._other(other))
 

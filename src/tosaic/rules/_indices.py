@@ -7,7 +7,7 @@ compares no integers: there they are counted in float32.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -16,7 +16,7 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives import mask as masks
 from tosaic.lowering.alternatives.data_movement import first, take, tiled
 from tosaic.lowering.builder import Lowering
-from tosaic.rules._sums import accumulator, zero_point
+from tosaic.rules._byte_products import counted_rows
 from tosaic.spec import dtypes as d
 
 _BYTES = 254  # places, and one more on each side
@@ -103,8 +103,7 @@ def rows_at(b: Lowering, rows: Value, index: Value) -> Value:
 
     def by_product() -> Value:
         found = hits(b, index, rows.shape[1])
-        picks = counted(b, b.permute(found, (0, 2, 1)), rows.dtype)
-        return picked(b, picks, rows)
+        return picked(b, lambda kind: counted(b, b.permute(found, (0, 2, 1)), kind), rows)
 
     def as_numbers() -> Value:
         return b.CAST(b.GATHER(b.CAST(rows, out=d.I8), index), out=d.BOOL)
@@ -151,7 +150,7 @@ def _looked_up(b: Lowering, rows: Value, index: Value) -> Value:
     low = b.SUB(index, b.LOGICAL_LEFT_SHIFT(high, b.number(bits, high)))
     within = counted(b, hits(b, b.reshape(low, (wanted, 1)), 1 << bits), d.I8)
     chosen = b.with_quant(b.reshape(chosen, (wanted, 1 << bits, channels)), rows.quant)
-    made = picked(b, b.reshape(within, (wanted, 1, 1 << bits)), chosen)
+    made = picked(b, lambda kind: b.reshape(within, (wanted, 1, 1 << bits)), chosen)
     return b.with_quant(b.reshape(made, (1, wanted, channels)), rows.quant)
 
 
@@ -216,17 +215,17 @@ def hits(b: Lowering, index: Value, size: int) -> Value:
     return first(b, plain, in_bytes, wide)
 
 
-def picked(b: Lowering, picks: Value, rows: Value) -> Value:
+def picked(b: Lowering, picks: Callable[[d.DType], Value], rows: Value) -> Value:
     """Rows of quantized values as a product with 0 and 1, at most one 1 a row: nothing is lost."""
-    if rows.quant is None or picks.type.size > _MOST_PICKS:
+    if rows.quant is None:
+        raise Unsupported("a target without GATHER picks quantized values, by a product")
+    sums = counted_rows(b, picks, rows)
+    if sums.shape[0] * sums.shape[1] * rows.shape[1] > _MOST_PICKS:
         raise Unsupported(
-            "a target without GATHER picks quantized values by a product, "
-            f"with at most {_MOST_PICKS} pairs of an index and a place"
+            f"a target without GATHER picks by a product, with at most {_MOST_PICKS} pairs of an "
+            "index and a place"
         )
-    none = b.const([0], rows.dtype)
-    sums = b.MATMUL(picks, rows, none, zero_point(b, rows), out=accumulator(rows))
-    quant = Quant(rows.quant.scale)
-    return b.requantize(b.with_quant(sums, quant), rows.quant, rows.dtype)
+    return b.requantize(b.with_quant(sums, Quant(rows.quant.scale)), rows.quant, rows.dtype)
 
 
 def counted(b: Lowering, mask: Value, kind: d.DType) -> Value:

@@ -17,13 +17,15 @@ import numpy as np
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives.data_movement import piece, take
-from tosaic.lowering.builder import Lowering
+from tosaic.lowering.builder import Lowering, multiplier_and_shift
+from tosaic.rules._byte_products import bytes_of
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator
 from tosaic.spec import dtypes as d
 
 _LARGEST = 127  # weight of an int8 convolution
 _MOST_PHASES = 64
+_MOST_PARTS = 8  # convolutions whose weights are added up
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,8 +119,8 @@ def _summed(
 
 
 def _is_added_up(x: Value, units: int) -> bool:
-    """Whether sums fit int32, and their last step is the same from there as from int48."""
-    return x.dtype is d.I16 and units & (units - 1) == 0 and units <= 1 << 15
+    """Whether sums of weights that int8 holds fit int32, and are few."""
+    return x.dtype is d.I16 and units <= _MOST_PARTS * _LARGEST
 
 
 def _added(
@@ -126,23 +128,34 @@ def _added(
 ) -> Value:
     """The same with weights that are sums of several, each of which int8 holds."""
     wide = [b.with_quant(_summed(b, x, kernel, stride, 1.0, d.I32), None) for kernel in kernels]
-    total = reduce(b.ADD, wide)
-    return b.with_quant(b.rescale(total, [1.0 / units], 0, x.dtype), x.quant)
+    return _divided(b, reduce(b.ADD, wide), units, x)
+
+
+def _divided(b: Lowering, sums: Value, units: int, x: Value) -> Value:
+    """int32 sums as levels of the input, by the factor that a RESCALE of int48 has."""
+    multiplier, shift = multiplier_and_shift(1.0 / units, 15 if x.dtype is d.I16 else 31)
+    return b.with_quant(b.rescale(sums, [multiplier / 2.0**shift], 0, x.dtype), x.quant)
 
 
 def crossed(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
-    """One axis after the other as channels of a 1×1 convolution; the sums between fit int16."""
-    if x.dtype is not d.I8 or max(height.unit, width.unit) > _LARGEST:
+    """One axis after the other as channels of a 1×1 convolution; int16 byte by byte."""
+    if max(height.unit, width.unit) > _LARGEST:
         raise Unsupported("the weights of this interpolation do not fit int8")
-    quant = x.quant
-    assert quant is not None
-    y = b.permute(x, (0, 1, 3, 2))
-    y = _product(b, y, width)
-    y = b.with_quant(b.rescale(y, [1.0], 0, d.I16), None)
+    units, plain = height.unit * width.unit, b.permute(x, (0, 1, 3, 2))
+    if x.dtype is d.I8:
+        sums = _crossed(b, plain, height, width)
+    else:
+        high, low = (_crossed(b, part, height, width) for part in bytes_of(b, plain))
+        lowest = b.number(128 * units, low)  # lower bytes count from -128, weights add up to units
+        sums = b.ADD(b.LOGICAL_LEFT_SHIFT(high, b.number(8, high)), b.ADD(low, lowest))
+    return b.with_quant(b.permute(_divided(b, sums, units, x), (0, 3, 1, 2)), x.quant)
+
+
+def _crossed(b: Lowering, x: Value, height: Axis, width: Axis) -> Value:
+    """Sums of int8 [N, H, C, W] as int32 [N, W, C, H]; those of one axis fit int16."""
+    y = b.with_quant(b.rescale(_product(b, x, width), [1.0], 0, d.I16), None)
     y = _product(b, b.permute(y, (0, 3, 2, 1)), height)
-    y = b.rescale(y, [1.0], 0, d.I32)
-    y = b.rescale(y, [1.0 / height.unit / width.unit], 0, d.I8)
-    return b.with_quant(b.permute(y, (0, 3, 1, 2)), quant)
+    return b.rescale(y, [1.0], 0, d.I32)
 
 
 def _product(b: Lowering, x: Value, axis: Axis) -> Value:

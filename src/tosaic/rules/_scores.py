@@ -163,7 +163,7 @@ def exact(b: Lowering, s: Scores) -> Exponentials:
     halving = math.log(2.0)
     factor = min((1 << 24) * s.sums.unit / halving, 31 << 24)  # what is more leaves nothing
     steps = (-below).at(1.0).scaled(1.0, factor).minimum((31 << 24) - 1)
-    whole, rest = _floor(steps, 24)
+    whole, rest = steps.floored(24)
     upper, last = two_bytes(rest)
     first, second = (
         paired(-byte, halving / size) for byte, size in zip(two_bytes(upper), (1 << 8, 1 << 16))
@@ -189,16 +189,7 @@ def in_bytes(b: Lowering, s: Scores) -> Exponentials:
 
 def two_bytes(x: Fixed) -> tuple[Fixed, Fixed]:
     """The upper and the lower byte of 16 bits."""
-    return _floor(x, 8)
-
-
-def _floor(x: Fixed, bits: int) -> tuple[Fixed, Fixed]:
-    """The number without its last bits, and these; by a rounding shift, which targets have.
-
-    It rounds half up, so that x less a half is rounded down.
-    """
-    upper = x - (1 << bits - 1) >> bits
-    return upper, (x - (upper << bits)).proved(0, (1 << bits) - 1)
+    return x.floored(8)
 
 
 def _coarse(s: Scores, far: float = FAR) -> tuple[Scores, int]:

@@ -11,9 +11,10 @@ from tosaic.ir.graph import Array, Quant, Value
 from tosaic.lowering.alternatives import mask as masks
 from tosaic.lowering.alternatives.data_movement import first, joined, take
 from tosaic.lowering.builder import Lowering
+from tosaic.rules._byte_products import counted_rows
 from tosaic.rules._indices import counted, hits, int32, known, picked, rows_at
 from tosaic.rules._operands import Operand, converted, operands, scale_of
-from tosaic.rules._sums import accumulator, finished, zero_point
+from tosaic.rules._sums import finished
 from tosaic.rules.compare import where
 from tosaic.spec import dtypes as d
 
@@ -46,7 +47,7 @@ def written(b: Lowering, rows: Value, index: Value, new: Value) -> Value:
 
     def by_product() -> Value:
         found = hits(b, where_to, rows.shape[1])
-        fresh = picked(b, counted(b, found, rows.dtype), new)
+        fresh = picked(b, lambda kind: counted(b, found, kind), new)
         return masks.chosen(b, masks.reduced(b, "REDUCE_ANY", found, 2), fresh, rows)
 
     def as_numbers() -> Value:
@@ -89,10 +90,13 @@ def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1)
         return _added_integers(b, rows, found, new, weight)
     kind = new.dtype
     numbers = known(found)
-    picks = counted(b, found, kind) if numbers is None else b.const(numbers, kind)
+
+    def picks(kind: d.DType) -> Value:
+        return counted(b, found, kind) if numbers is None else b.const(numbers, kind)
+
     if new.quant is None:
         zero = b.const([0], kind)
-        total = converted(b, b.MATMUL(picks, new, zero, zero, out=d.F32), kind)
+        total = converted(b, b.MATMUL(picks(kind), new, zero, zero, out=d.F32), kind)
         if weight != 1:
             total = b.mul(total, b.number(weight, total))
         return b.ADD(*operands(b, rows, total))
@@ -100,7 +104,7 @@ def added(b: Lowering, rows: Value, index: Value, new: Value, weight: float = 1)
         raise Unsupported(
             "rows are added to quantized ones if these are too, with a weight above 0"
         )
-    sums = b.MATMUL(picks, new, b.const([0], kind), zero_point(b, new), out=accumulator(new))
+    sums = counted_rows(b, picks, new)
     with b.wanting(None):
         sums = finished(b, b.with_quant(sums, Quant(scale_of(new) * weight)), terms, 17)
     spare = min(10, 29 - new.dtype.bits - math.ceil(math.log2(terms)))

@@ -21,6 +21,7 @@ from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules import _scores
+from tosaic.rules._byte_products import short_products
 from tosaic.rules._matmul_rows import by_lines
 from tosaic.rules._operands import converted, minus, operands, scale_of, times
 from tosaic.rules._rows import reciprocal
@@ -93,11 +94,12 @@ def _scores_of(b: Lowering, heads: _Heads, scale: float) -> tuple[Fixed, float]:
         raise Unsupported("attention in integers needs query, key and value of one type")
     unit = scale_of(q) * scale_of(k) * scale
     most = q.shape[-1] * largest(q) * largest(k)
-    kind = d.I32 if q.dtype is d.I8 else d.I48
-    sums = Fixed(b, b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=kind), unit)
-    if kind is d.I48:
+    if q.dtype is d.I8:
+        sums = Fixed(b, b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=d.I32), unit)
+    else:
         spare = max(most.bit_length() - 27, _scores.spare_bits(unit))
-        sums, most = sums.to(d.I32, unit * 2.0**spare), most + 1
+        made = short_products(b, q, k)
+        sums, most = made.at(made.unit * unit).to(d.I32, unit * 2.0**spare), most + 1
     return sums.map(lambda v: b.reshape(v, heads.scores)), most * unit
 
 
@@ -177,7 +179,7 @@ def _by_two_shorts(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     total = (totals[0] << up) + totals[1].to(d.I32, 2.0 ** (15 - up)).at(1.0)
     spare = max((length * 32767 * largest(heads.value)).bit_length() - 29, 0)
     parts = [
-        _weighed(b, part.to(d.I16), heads.value).to(d.I32, 2.0**bits).at(2.0**spare)
+        short_products(b, part.to(d.I16).value, heads.value).to(d.I32, 2.0**bits).at(2.0**spare)
         for part, bits in ((high, spare), (low, spare + 15))
     ]
     return _divided(parts[0] + parts[1], total.at(2.0**-up), 15 + up, heads.value)

@@ -340,6 +340,8 @@ OLDER = (
          "Ethos-U55 and U65 compute a transposed convolution with padding before it wrongly"),
     Form(("CONV3D",), lambda op: op.operand("weight").shape[1] > 1,
          "Ethos-U55 and U65 have no convolutions over three axes"),
+    Form(("CONV3D",), lambda op: op.ins[0].dtype is d.I16 and op.attrs["stride"][0] > 1,
+         "Ethos-U55 and U65 leave out no images between those of int16 that they convolve"),
     Form(("AVG_POOL2D",), _padded_mean,
          "padded average pools have windows of up to 8×8 on Ethos-U55 and U65"),
     Form(("MATMUL",), _is_not(d.I8), "Ethos-U55 and U65 multiply matrices of int8 only"),
