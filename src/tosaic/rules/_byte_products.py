@@ -34,8 +34,11 @@ def short_products(b: Lowering, x: Value, y: Value) -> Fixed:
         upper = _product(b, x_high, y_high, 0, 0)
         mixed = _product(b, x_high, y_low, 0, _LOWEST) + _product(b, x_low, y_high, _LOWEST, 0)
         lower = _product(b, x_low, y_low, _LOWEST, _LOWEST)
-        parts = [_moved(part, bits - spare) for part, bits in ((upper, 16), (mixed, 8), (lower, 0))]
-        return (parts[0] + parts[1] + parts[2]).value
+        if spare > 8:  # the lower sums are rounded where they join the others
+            rest = mixed + (lower >> 8) >> spare - 8
+        else:
+            rest = (mixed << 8 - spare) + (lower >> spare)
+        return ((upper << 16 - spare) + rest).value
 
     made = first(b, lambda: b.MATMUL(x, y, zero, zero, out=d.I48), by_bytes)
     return Fixed(b, made, 1.0 if made.dtype is d.I48 else 2.0**spare)
@@ -46,9 +49,7 @@ def counted_rows(b: Lowering, picks: Callable[[d.DType], Value], rows: Value) ->
 
     def plain() -> Value:
         none = b.const([0], rows.dtype)
-        return b.MATMUL(
-            picks(rows.dtype), rows, none, zero_point(b, rows), out=accumulator(rows)
-        )
+        return b.MATMUL(picks(rows.dtype), rows, none, zero_point(b, rows), out=accumulator(rows))
 
     def by_bytes() -> Value:
         if rows.dtype is not d.I16:
@@ -72,8 +73,3 @@ def bytes_of(b: Lowering, x: Value) -> tuple[Value, Value]:
 
 def _product(b: Lowering, x: Value, y: Value, *zeros: int) -> Fixed:
     return Fixed(b, b.MATMUL(x, y, *(b.const([zero], d.I8) for zero in zeros), out=d.I32))
-
-
-def _moved(x: Fixed, bits: int) -> Fixed:
-    """The integers times a power of two, rounded."""
-    return x << bits if bits > 0 else x >> -bits if bits else x

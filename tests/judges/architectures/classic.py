@@ -32,7 +32,10 @@ class LeNet5(nn.Module):
     def __init__(self) -> None:
         super().__init__()
         self.c1, self.c3 = nn.Conv2d(1, 6, 5), nn.Conv2d(6, 16, 5)
-        self.gain, self.bias = nn.Parameter(torch.rand(6, 1, 1) + 0.5), nn.Parameter(torch.rand(6, 1, 1))
+        self.gain, self.bias = (
+            nn.Parameter(torch.rand(6, 1, 1) + 0.5),
+            nn.Parameter(torch.rand(6, 1, 1)),
+        )
         self.f6 = nn.Linear(64, 20)
         self.patterns = nn.Parameter(torch.randn(5, 20).sign())
 
@@ -100,7 +103,9 @@ class Involution(nn.Module):
     def __init__(self, width: int = 8, groups: int = 2, k: int = 3) -> None:
         super().__init__()
         self.k, self.groups = k, groups
-        self.kernel = nn.Sequential(nn.Conv2d(width, 4, 1), nn.ReLU(), nn.Conv2d(4, k * k * groups, 1))
+        self.kernel = nn.Sequential(
+            nn.Conv2d(width, 4, 1), nn.ReLU(), nn.Conv2d(4, k * k * groups, 1)
+        )
 
     def forward(self, x: Tensor) -> Tensor:
         batch, width, height, columns = x.shape
@@ -297,7 +302,8 @@ class Beamformer(nn.Module):
 CASES = {
     "AlexNet": (AlexNet, ((1, 3, 40, 40),)), "LeNet-5": (LeNet5, ((1, 1, 20, 20),)),
     "SegNet": (SegNet, ((1, 3, 8, 8),)), "PSPNet and SPP": (PyramidPools, ((1, 3, 24, 24),)),
-    "CReLU and maxout": (Concatenated, ((1, 3, 8, 8),)), "involution": (Involution, ((1, 8, 8, 8),)),
+    "CReLU and maxout": (Concatenated, ((1, 3, 8, 8),)),
+    "involution": (Involution, ((1, 8, 8, 8),)),
     "DeepFM": (DeepFm, ((2, 9),)), "TabNet": (TabNet, ((2, 10),)),
     "actor and critic": (Policy, ((2, 11), (2, 3))), "dueling atoms": (DuelingQ, ((1, 4, 8, 8),)),
     "Siamese": (Siamese, ((1, 2, 40), (1, 2, 40))),

@@ -33,7 +33,10 @@ class Denoiser(nn.Module):
     def __init__(self, width: int = 16) -> None:
         super().__init__()
         self.time = nn.Sequential(nn.Linear(16, 32), nn.SiLU(), nn.Linear(32, 2 * width))
-        self.enter, self.leave = nn.Conv2d(3, width, 3, padding=1), nn.Conv2d(width, 3, 3, padding=1)
+        self.enter, self.leave = (
+            nn.Conv2d(3, width, 3, padding=1),
+            nn.Conv2d(width, 3, 3, padding=1),
+        )
         self.norm, self.norm2 = nn.GroupNorm(4, width), nn.GroupNorm(4, width)
         self.conv, self.qkv = nn.Conv2d(width, width, 3, padding=1), nn.Conv2d(width, 3 * width, 1)
 
@@ -150,7 +153,11 @@ class FourierOperator(nn.Module):
 
     def __init__(self, width: int = 6, modes: int = 5) -> None:
         super().__init__()
-        self.lift, self.point, self.head = nn.Linear(2, width), nn.Conv1d(width, width, 1), nn.Linear(width, 1)
+        self.lift, self.point, self.head = (
+            nn.Linear(2, width),
+            nn.Conv1d(width, width, 1),
+            nn.Linear(width, 1),
+        )
         self.real = nn.Parameter(torch.randn(width, width, modes) / 6)
         self.imag = nn.Parameter(torch.randn(width, width, modes) / 6)
 

@@ -71,7 +71,10 @@ class ConvLstm(nn.Module):
     def __init__(self, width: int = 6) -> None:
         super().__init__()
         self.width = width
-        self.gates, self.head = nn.Conv2d(1 + width, 4 * width, 3, padding=1), nn.Conv2d(width, 1, 1)
+        self.gates, self.head = (
+            nn.Conv2d(1 + width, 4 * width, 3, padding=1),
+            nn.Conv2d(width, 1, 1),
+        )
 
     def forward(self, frames: Tensor) -> Tensor:
         batch, count, _, height, width = frames.shape
@@ -108,7 +111,11 @@ class GraphAttention(nn.Module):
     def __init__(self, nodes: int = 12, width: int = 8) -> None:
         super().__init__()
         self.register_buffer("edges", (torch.rand(nodes, nodes) < 0.4) | torch.eye(nodes).bool())
-        self.w, self.left, self.right = nn.Linear(5, width), nn.Linear(width, 1), nn.Linear(width, 1)
+        self.w, self.left, self.right = (
+            nn.Linear(5, width),
+            nn.Linear(width, 1),
+            nn.Linear(width, 1),
+        )
         self.head = nn.Linear(width, 3)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -203,7 +210,9 @@ CASES = {
     "R(2+1)D": (r2plus1d, ((1, 3, 4, 12, 12),)), "V-Net": (VNet, ((1, 1, 4, 8, 8),)),
     "TSM": (ShiftedFrames, ((1, 4, 3, 12, 12),)), "ConvLSTM": (ConvLstm, ((1, 4, 1, 8, 8),)),
     "ST-GCN": (SkeletonGraph, ((1, 3, 10, 9),)), "GAT": (GraphAttention, ((1, 12, 5),)),
-    "message passing": (MessagePassing, ((10, 6),)), "soft heat maps": (PoseHeatmaps, ((1, 3, 16, 16),)),
-    "pose lifting": (LiftedPose, ((2, 17, 2),)), "spatial transformer": (Homography, ((1, 1, 16, 16),)),
+    "message passing": (MessagePassing, ((10, 6),)),
+    "soft heat maps": (PoseHeatmaps, ((1, 3, 16, 16),)),
+    "pose lifting": (LiftedPose, ((2, 17, 2),)),
+    "spatial transformer": (Homography, ((1, 1, 16, 16),)),
     "PointPillars": (PillarNet, ((10, 6, 4),)),
 }  # fmt: skip

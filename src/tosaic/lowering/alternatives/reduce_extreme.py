@@ -15,12 +15,17 @@ from tosaic.spec import dtypes as d
 
 def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
     """REDUCE_MAX or REDUCE_MIN; a target may have none along the last axis."""
-    last = x.type.rank - 1
+    last, between = x.type.rank - 1, "MAXIMUM" if name == "REDUCE_MAX" else "MINIMUM"
 
     def halved() -> Value:
         if axis != last or x.dtype not in (d.I8, d.I16):
             raise Unsupported("halves of rows are compared in int8 and int16")
-        return _of_halves(b, "MAXIMUM" if name == "REDUCE_MAX" else "MINIMUM", x)
+        return _of_halves(b, between, x)
+
+    def halved_wide() -> Value:
+        if x.dtype is not d.I32:
+            raise Unsupported("an extreme of int32 alone has no other form than halves")
+        return _smaller(b, between, x, axis)
 
     def transposed() -> Value:
         if axis != last:
@@ -39,7 +44,7 @@ def extreme(b: Lowering, name: str, x: Value, axis: int) -> Value:
             raise Unsupported("only a smallest element is the opposite of a largest")
         return _opposite(b, extreme(b, "REDUCE_MAX", _opposite(b, x), axis))
 
-    return first(b, lambda: b.op(name, x, axis=axis), halved, opposite, transposed)
+    return first(b, lambda: b.op(name, x, axis=axis), halved, opposite, transposed, halved_wide)
 
 
 def _of_halves(b: Lowering, name: str, x: Value) -> Value:
@@ -50,12 +55,17 @@ def _of_halves(b: Lowering, name: str, x: Value) -> Value:
     """
     few = x.type.rank <= b.traits.view_axes
     rows = x if few else b.reshape(x, (x.type.size // x.shape[-1], x.shape[-1]))
-    found, axis = rows, rows.type.rank - 1
+    return b.reshape(_smaller(b, name, rows, rows.type.rank - 1), (*x.shape[:-1], 1))
+
+
+def _smaller(b: Lowering, name: str, x: Value, axis: int) -> Value:
+    """Halves of an axis beside one another, until it has a single element; in int32."""
+    found = x
     while (size := found.shape[axis]) > 1:
         half = (size + 1) // 2
         ends = (piece(b, found, axis, at, at + half) for at in (0, size - half))
         found = b.levels(b.op(name, *(b.levels(v) for v in ends)), x.dtype)
-    return b.reshape(found, (*x.shape[:-1], 1))
+    return found
 
 
 def place_of_extreme(b: Lowering, x: Value, axis: int, largest: bool) -> Value:
