@@ -120,10 +120,11 @@ def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
 
 _PRODUCTS = ("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
 _BY_INDEX = ("aten.gather.default", "aten.scatter_add.default", "aten.index_add.default",
-             "aten.grid_sampler_2d.default", "aten.scaled_dot_product_attention.default")  # fmt: skip
+             "aten.grid_sampler_2d.default",
+             "aten.scaled_dot_product_attention.default")  # fmt: skip
 
 
-@pytest.mark.parametrize("target", (*_PRODUCTS, *_BY_INDEX))
+@pytest.mark.parametrize("target", [*_PRODUCTS, *_BY_INDEX])
 def test_int16_is_multiplied_byte_by_byte(target: str) -> None:
     """Products round a second time, to less than a step; what is chosen by 0 and 1 is exact."""
     seen = 0
