@@ -338,6 +338,15 @@ def raised(m: Maker, x: Value) -> Value:
     return m.b.results("WHILE_LOOP", start, x, regions=(test.graph, body.graph))[1]
 
 
+def strided(m: Maker) -> Value:
+    """Of some size, and with a consumer that needs other blocks than the convolution."""
+    x, weight = m.input(I16, (1, 31, 31, 3), reach=900), m.draw(I8, (8, 7, 7, 3))
+    acc = convolve(m, x, weight, pad=(0, 0, 0, 0), stride=(3, 3), dilation=(1, 1))
+    y = m.settle(acc, I16, per_channel=False, rounding="SINGLE_ROUND")
+    turned = m.b.TRANSPOSE(y, perms=(0, 3, 1, 2))
+    return m.b.MUL(turned, turned, m.zero(I8))
+
+
 @dataclass(frozen=True)
 class Piece:
     """A form, and where it is wrong."""
@@ -466,4 +475,5 @@ FORMS = {
     "a table of a turned tensor": Piece(
         lambda m: m.table(m.b.TRANSPOSE(m.input(I8, (6, 9)), perms=(1, 0))), (SMALL,)),
     "a table of what a CAST wraps": Piece(wrapped, (U85,)),
+    "a turned convolution of int16 with strides": Piece(strided, (U85,)),
 }  # fmt: skip
