@@ -6,7 +6,7 @@ Most are about one tensor that is read in several shapes, or constants that shar
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 import numpy as np
 
@@ -18,6 +18,7 @@ from tosaic.spec.env import Env
 from tosaic.targets.ethosu.constraints import constant_factor, is_shifted_far
 from tosaic.targets.ethosu.vela_workarounds.rows import (
     LARGE,
+    NEWER,
     OLDER,
     Form,
     Uses,
@@ -179,10 +180,18 @@ def _accumulate_for_each_reader(graph: Graph, env: Env) -> None:
 
 
 def _shift_before_reverse(graph: Graph, env: Env) -> None:
-    """A shift by nothing between a convolution or MATMUL and a REVERSE of its channels."""
+    _shift_before(graph, env, "REVERSE", _turns_channels)
+
+
+def _shift_before_transpose(graph: Graph, env: Env) -> None:
+    _shift_before(graph, env, "TRANSPOSE", _turns_strided)
+
+
+def _shift_before(graph: Graph, env: Env, name: str, is_fused: Callable[[Op], bool]) -> None:
+    """A shift by nothing before a move that is fused with what makes its operand."""
     ops: list[Op] = []
     for op in graph.ops:
-        if op.name == "REVERSE" and _turns_channels(op):
+        if op.name == name and is_fused(op):
             b, value = Builder(env), op.ins[0]
             nothing = b.const(np.zeros((1,) * value.type.rank), value.dtype)
             op.ins[0] = b.ARITHMETIC_RIGHT_SHIFT(value, nothing, round=False)
@@ -194,12 +203,28 @@ def _shift_before_reverse(graph: Graph, env: Env) -> None:
     graph.ops = ops
 
 
-def _turns_channels(reverse: Op) -> bool:
-    made = maker(reverse.ins[0])
+def _before_epilogue(value: Value) -> Op | None:
+    """What makes a value, without the scales, limits and tables that are fused with it."""
+    made = maker(value)
     while made is not None and made.name in ("RESCALE", "CLAMP", "TABLE"):
         made = maker(made.ins[0])
+    return made
+
+
+def _turns_channels(reverse: Op) -> bool:
+    made = _before_epilogue(reverse.ins[0])
     behind = reverse.ins[0].shape[reverse.attrs["axis"] + 1 :]
     return made is not None and made.name in ("CONV2D", "MATMUL") and all(n == 1 for n in behind)
+
+
+def _turns_strided(transpose: Op) -> bool:
+    """Whether it moves what a convolution of int16 with strides and a large kernel makes."""
+    made = _before_epilogue(transpose.ins[0])
+    if keeps_order(transpose) or made is None or made.name not in _ROWS:
+        return False
+    rows = _ROWS[made.name]
+    is_large = max(made.ins[1].shape[rows : rows + 2]) > 5
+    return is_large and made.ins[0].dtype is d.I16 and max(made.attrs["stride"]) > 1
 
 
 def _rewrite_equal_weights(graph: Graph, env: Env) -> None:
@@ -276,6 +301,9 @@ SHAPES = (
     Form("No block suits a REVERSE of channels that is fused with a convolution or MATMUL, which "
          "ends the process.", _shift_before_reverse, products=LARGE,
          test="test_channels_that_are_turned_round_are_not_fused_with_their_product"),
+    Form("No block suits a TRANSPOSE that is fused with a convolution of int16 with strides and "
+         "more than 5 rows or columns in its kernel.", _shift_before_transpose, products=NEWER,
+         test="a turned convolution of int16 with strides"),
 )  # fmt: skip
 # Of the whole graph, regions included, after all else.
 WEIGHTS = (

@@ -189,17 +189,6 @@ def _is_shaped_for_several(use: Use) -> bool:
     return is_left_out or len(use.uses[sums]) > 1 or source(sums) not in fused
 
 
-def _strides_widely(use: Use) -> bool:
-    """A convolution of int16 with a large kernel and strides, whatever is fused with it."""
-    made = use.made
-    while made is not None and made.name in ("RESCALE", "CLAMP", "TABLE"):
-        made = maker(made.ins[0])
-    if made is None or made.name not in _CONVOLUTIONS or made.ins[0].dtype is not d.I16:
-        return False
-    axes = (0, 1) if made.name == "DEPTHWISE_CONV2D" else (-3, -2)
-    return max(made.ins[1].shape[axis] for axis in axes) > 5 and max(made.attrs["stride"]) > 1
-
-
 def _is_read_by_others(use: Use) -> bool:
     """Whether a value has another consumer, in whatever shape."""
     value, made = use.value, use.value.producer
@@ -335,10 +324,6 @@ OPERANDS = (
     Operand("Limits or a table behind a REVERSE replace those before it.",
             "CLAMP TABLE", "REVERSE", _is_limited_before, products=NEWER,
             test="limits behind a table turned round"),
-    Operand("No block suits a TRANSPOSE that is fused with a convolution of int16 with strides and "
-            "a kernel of more than 5 rows or columns.",
-            "TRANSPOSE", when=_strides_widely, products=NEWER,
-            test="a turned convolution of int16 with strides"),
     Operand("A table that is fused with a TRANSPOSE lies outside of the smaller internal memory.",
             "TABLE", "TRANSPOSE", products=SMALL, test="a table of a turned tensor"),
     Operand("A table is outside of it, too, that is fused with two channels for one.",
