@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
@@ -121,7 +122,7 @@ def _of_tensor(values: Any) -> Step:
     plain = None if values.is_floating_point() else 1.0
     step, flat = plain, values.detach().flatten()
     for part in (flat[:_HEAD], flat[:_FEW], flat):  # most have no step, which a few numbers show
-        numbers = part.double().abs().unique()
+        numbers = torch.unique(part.double().abs())
         step = common(numbers.tolist()) if 0 < len(numbers) <= _FEW else plain
         if step is None:
             break
