@@ -64,8 +64,9 @@ def stream_of(source: Any) -> Stream:
     """What gives the samples of a source from the beginning, each time it is called.
 
     A string is a folder, ``shards-{000..009}.tar`` or another pattern of tar files, or
-    ``hf:name:split``, with a configuration between if there are several; anything else is an iterable of pairs or of dicts by name, a data set or a
-    loader of torch's, or a tensor of inputs with one of labels.
+    ``hf:name:split``, with a configuration between them where there are several; anything else is
+    an iterable of pairs or of dicts by name, a data set or a loader of torch's, or a tensor of
+    inputs with one of labels.
     """
     if not isinstance(source, (str, Path)):
         _check_source(source)
