@@ -108,9 +108,8 @@ def trial(name: str, target: str) -> tuple[bool, str]:
     good = ratio > (60 if floats else LEAST.get(name, 10))
     for refusal in {r.reason for r in art.report.refused}:
         known = REASONS.get(name, ())
-        good &= any(
-            word in refusal for word in ((known,) if isinstance(known, str) else known) + LACKS
-        )
+        words = (*((known,) if isinstance(known, str) else known), *LACKS)
+        good &= any(word in refusal for word in words)
         said.append(f"CPU: {refusal}")
     with tempfile.TemporaryDirectory() as folder:
         art.save(Path(folder) / "report.html")
