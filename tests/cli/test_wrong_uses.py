@@ -226,6 +226,7 @@ def test_what_is_misspelt_or_out_of_order_is_recognized() -> None:
         ),
         (lambda: tosaic.compile(net, x[0] * math.nan), "the example input has NaN in input: give"),
         (lambda: tosaic.compile(net, x[0] / 0), "input input is inf everywhere: give some with"),
+        (lambda: tosaic.tune(lambda a: a, x, target="c"), "or an ExportedProgram, not a function"),
         (lambda: tosaic.load("missing.pte"), "^cannot read 'missing.pte': No such file or"),
         (lambda: art.run(*x, max_memory="1G"), "max_memory is a number of bytes, as 2 << 30"),
         (lambda: tosaic.compile(net, x, target="TOSA-1.0"), "INT, FP: write TOSA-1.0.INT"),
