@@ -97,9 +97,15 @@ def test_a_saved_file_runs_on_vulkan(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="a .vgf has no engine 'gpu': vgf, vulkan"):
         loaded.run(many, engine="gpu")
     np.save(tmp_path / "x.npy", x.numpy())
-    command = ["run", f"{tmp_path}/net.vgf", "-i", f"{tmp_path}/x.npy", "-o", f"{tmp_path}"]
-    assert CliRunner().invoke(app, [*command, "--engine", "vulkan"]).exit_code == 0
-    assert np.array_equal(np.load(tmp_path / "output_0.npy"), made.run(x).numpy())
+    made.save(tmp_path / "net.pte")
+    program = tosaic.load(tmp_path / "net.pte")
+    assert torch.equal(program.run(x, engine="vulkan"), made.run(x))
+    with pytest.raises(InvalidInput, match="no engine 'npu': it has delegates that run by vgf"):
+        program.run(x, engine="npu")
+    for file in ("net.vgf", "net.pte"):
+        command = ["run", f"{tmp_path}/{file}", "-i", f"{tmp_path}/x.npy", "-o", f"{tmp_path}"]
+        assert CliRunner().invoke(app, [*command, "--engine", "vulkan"]).exit_code == 0
+        assert np.array_equal(np.load(tmp_path / "output_0.npy"), made.run(x).numpy())
 
 
 @needs_converter
