@@ -124,6 +124,13 @@ def test_a_specification_beyond_the_converter_is_refused() -> None:
         tosaic.compile(model, (x,), target="vgf", spec="TOSA-1.0+INT+cf")
 
 
+def test_a_device_that_nothing_is_known_of_is_refused_before_compiling() -> None:
+    model, x = _model()
+    for device, reason in (("gpu", "no Vulkan device 'gpu'"), ("no.json", "no manifest")):
+        with pytest.raises(InvalidInput, match=reason):
+            tosaic.compile(model, (x,), target="vgf", device=device)
+
+
 def test_without_a_converter_compiling_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     model, x = _model()
     monkeypatch.setenv("MODEL_CONVERTER_PATH", "no-such-program")

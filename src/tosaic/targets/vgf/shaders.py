@@ -129,7 +129,7 @@ def check_shaders(
         except ToolFailed as failure:
             raise InvalidInput(f"the shader of {name} does not run: {failure.reason}") from None
         for theirs, ours in zip(found, Model(alone).run(*arrays), strict=True):
-            _compare(name, theirs.astype(np.float64), ours.astype(np.float64))
+            _compare(op, theirs.astype(np.float64), ours.astype(np.float64))
         told.append(f"the shader of {name} gives what its function does")
     return told
 
@@ -150,12 +150,13 @@ def _arrays(graph: Graph, op: Op, given: Sequence[Array] | None) -> list[Array]:
     return [chance.standard_normal(v.shape).astype(v.dtype.array) for v in op.ins]
 
 
-def _compare(name: str, theirs: Array, ours: Array) -> None:
+def _compare(op: Op, theirs: Array, ours: Array) -> None:
     same = (theirs == ours) | (np.isnan(theirs) & np.isnan(ours))
     off = float(np.max(np.where(same, 0, np.abs(theirs - ours)), initial=0.0))
     largest = float(np.max(np.abs(ours[np.isfinite(ours)]), initial=0.0))
     if not off <= _NEAR * max(largest, 1e-6):
+        given = ", ".join(str(value.type) for value in op.ins)
         raise InvalidInput(
-            f"the shader of {name} and its function differ by up to {off:g} where the largest "
-            f"number is {largest:g}: correct one of them"
+            f"the shader of {op.attrs['operator_name']} and its function differ by up to {off:g} "
+            f"where the largest number is {largest:g}, both given {given}: correct one of them"
         )
