@@ -37,14 +37,14 @@ Told = Callable[[Done], None]
 class Space:
     """What a sweep goes over: every network on every target with every choice of options.
 
-    ``schemes`` without names are those that a target takes. ``mixed`` is how many forms lie between
-    int8 and int16; ``goals`` are signal-to-noise ratios of more of them.
+    ``schemes`` are names, or calls with 16 bits; none are those that a target takes. ``mixed`` is
+    how many forms lie between int8 and int16; ``goals`` are signal-to-noise ratios of more of them.
     """
 
     networks: tuple[Network, ...]
     targets: tuple[str, ...]
     options: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
-    schemes: tuple[str, ...] = ()
+    schemes: tuple[str | tuple[str, ...], ...] = ()
     mixed: int = 3
     goals: tuple[float, ...] = ()
 
@@ -69,7 +69,9 @@ class Space:
         for network, target in itertools.product(self.networks, self.targets):
             for options in self.settings(target):
                 for scheme in self.schemes or _schemes(target):
-                    yield Point(network, target, options, scheme)
+                    is_name = isinstance(scheme, str)
+                    given = (scheme,) if is_name else ("mixed", scheme)
+                    yield Point(network, target, options, *given)
 
     def choosers(self) -> Iterator[tuple[Point, tuple[str, ...]]]:
         """Where calls are chosen: the first target of each kind, with those that follow it."""
