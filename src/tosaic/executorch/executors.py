@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
@@ -59,7 +59,7 @@ class GraphExecutor:
             typed(data, TORCH[value.dtype], value.shape)
             for data, value in zip(inputs, self.graph.inputs)
         ]
-        chosen = {} if engine in (None, self.engines[0]) else {"engine": engine}
+        chosen: dict[str, Any] = {} if engine in (None, self.engines[0]) else {"engine": engine}
         arrays = self.model.run(*ready, **chosen)
         return [
             physical(to_torch(array, value.dtype), range(array.ndim))
@@ -70,7 +70,7 @@ class GraphExecutor:
 class EthosUExecutor:
     """The simulator on the very bytes that an NPU gets."""
 
-    engines = ("npu",)
+    engines: tuple[str, ...] = ("npu",)
 
     def __init__(self, blob: bytes, outside: Mapping[str, bytes]) -> None:
         stream = velabin.read(blob).whole(outside)

@@ -37,7 +37,7 @@ def shader(glsl: str, groups: Groups) -> Callable[[Callable[..., Any]], Any]:
     ``groups`` is the number of workgroups in three directions, or a function of the shapes of the
     arguments that gives it.
     """
-    if not isinstance(glsl, str) or "void" not in glsl:
+    if "void" not in str(glsl):
         raise InvalidInput("a shader is GLSL source with an entry point main")
 
     def register(function: Callable[..., Any]) -> Any:
