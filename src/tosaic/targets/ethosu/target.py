@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -24,6 +24,7 @@ from tosaic.targets.ethosu.judge import judge
 from tosaic.targets.ethosu.vela import VelaConfig, check
 from tosaic.targets.ethosu.vela_processes import start
 from tosaic.targets.ethosu.vela_workarounds.mend import Compiler, mend
+from tosaic.targets.ethosu.weight_parts import split_layers
 
 # U85 branches; the older ones do not.
 _ENVS = {
@@ -66,7 +67,9 @@ class Options:
     ``unroll`` is how many steps of a recurrence a stream computes, which the host calls again and
     again: a number that the number of steps is a multiple of, True for all, False for a few. By
     itself, all of a short recurrence, and a few of a long one. With ``all_on_npu`` lookups of
-    tables that the host is faster at stay on the NPU.
+    tables that the host is faster at stay on the NPU. With ``share_weights`` several sizes in one
+    artifact have one set of weights, as layers are computed a few channels at a time: by itself on
+    U55 and U65, where that takes a few percent of cycles, and not on U85, where it takes a third.
     """
 
     system_config: str = ""
@@ -78,6 +81,7 @@ class Options:
     check: bool = True
     unroll: bool | int | None = None
     all_on_npu: bool = False
+    share_weights: bool | None = None
 
 
 def family(accelerator: str) -> str:
@@ -92,6 +96,7 @@ def _target(name: str) -> Target:
         name, env, (constraint(FAMILIES[product]),), _TRAITS[product], cycles(product, macs),
         partial(judge, VelaConfig(name), env),
         workarounds=Compiler(VelaConfig(name), env).work_around,
+        alike=None if product == "u85" else _splitter(product, env),
         emit=partial(_emit, VelaConfig(name), Options()), start=start,
         engines={"npu": lambda made: made.simulation}, backend="EthosUBackend",
         verdict=partial(_verdict, name), about=FAMILY.names[name],
@@ -99,6 +104,10 @@ def _target(name: str) -> Target:
         packages={"ethos-u-vela": "ethos-u-vela"}, peak_macs=macs * cores, advice=_ADVICE,
         host_costs=_HOST_COSTS,
     )  # fmt: skip
+
+
+def _splitter(product: str, env: Env) -> Callable[[Graph], None]:
+    return partial(split_layers, env=env, constraints=(constraint(FAMILIES[product]),))
 
 
 def _verdict(name: str, *given: Any) -> Any:
@@ -129,7 +138,9 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
     _warn_of_another(name, config)
     known = ETHOS_U[name]
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
-    emit, traits = partial(_emit, config, options), known.traits
+    emit, traits, alike = partial(_emit, config, options), known.traits, known.alike
+    if options.share_weights is not None:
+        alike = _splitter(family(name), known.env) if options.share_weights else None
     if options.unroll is not None:
         told: Any = options.unroll
         if not isinstance(told, int) or (told < 1 and told is not False):
@@ -142,6 +153,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
         constraints=(*known.constraints, *more), check=options.check,
         options={**known.options, **{k: v for k, v in given.items() if v is not None}},
         host_costs={} if options.all_on_npu else known.host_costs,
+        alike=alike,
     )  # fmt: skip
 
 
