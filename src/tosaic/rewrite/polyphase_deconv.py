@@ -10,14 +10,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import suppress
 from functools import partial
-from math import prod
 
 from tosaic.errors import Unsupported
 from tosaic.ir.conv_kernels import Phase, kernel_of, phases, together
 from tosaic.ir.graph import Op, Value
 from tosaic.rewrite.epilogue import FUNCTIONS, again, chain, repeated, taken
 from tosaic.rewrite.match import Matcher, form, one_number, rewrite
-
 
 _MOST = 4  # times the products, those with zeros in the kernels of phases included
 

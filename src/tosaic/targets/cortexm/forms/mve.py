@@ -18,7 +18,7 @@ BLOCK, LINES = 96, 104
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
-    """The convolution in blocks of three pixels and four channels; depthwise by 16 or 8 channels."""
+    """The convolution in blocks of 3 pixels by 4 channels; depthwise by 16 or 8 channels."""
     made = layer.requant
     if layer.bits != 8 or layer.out_bits == 32 or layer.w_zp or made is None:
         return None
