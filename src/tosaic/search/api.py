@@ -70,7 +70,7 @@ def tune(
     example_inputs: Any = None,
     *,
     target: Several,
-    scheme: Several = (),
+    scheme: Any = (),
     mixed: int = 3,
     goals: float | Iterable[float] = (),
     sizes: Several = (),
@@ -135,13 +135,11 @@ def _subject(name: str, given: Any) -> Subject:
 
 
 def run_tune(
-    subjects: Mapping[str, Subject], words: Mapping[str, Several], options: Mapping[str, Any],
+    subjects: Mapping[str, Subject], words: Mapping[str, Any], options: Mapping[str, Any],
     mixed: int, goals: Any, judging: Judging, stream: Any, limit: int | None,
     db: Place, workers: Workers,
 ) -> Sweep:  # fmt: skip
     """A sweep over subjects by name."""
-    from tosaic.quant.schemes import scheme_of
-    from tosaic.search.judge import FLOAT
     from tosaic.search.networks import networks_of
     from tosaic.search.store import Store
     from tosaic.search.tune import Space, run_sweep
@@ -150,10 +148,8 @@ def run_tune(
     _check_limit(limit)
     check_count("mixed", mixed, 0)
     ratios = _ratios(goals)
-    several = {name: _texts(name, value) for name, value in words.items()}
-    for name in several["scheme"]:
-        if name != FLOAT:
-            scheme_of(name)  # which refuses what it does not know
+    schemes = _schemes(words["scheme"])
+    several = {name: _texts(name, words[name]) for name in ("target", "sizes")}
     for name in several["target"]:
         target_of(name)
     chosen = {name: _values(value) for name, value in options.items()}
@@ -163,7 +159,7 @@ def run_tune(
             for name, subject in subjects.items()
             for network in networks_of(store, name, subject, several["sizes"])
         )
-        space = Space(networks, several["target"], chosen, several["scheme"], mixed, ratios)
+        space = Space(networks, several["target"], chosen, schemes, mixed, ratios)
         return run_sweep(store, executor, space, judging, stream, limit, told=workers.told)
 
 
@@ -291,6 +287,26 @@ def _texts(name: str, value: Any) -> tuple[str, ...]:
         raise InvalidInput(f"{name} is a text, or several")
     parts = [part.strip() for text in texts for part in text.split(",")]
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _schemes(value: Any) -> tuple[str | tuple[str, ...], ...]:
+    """Schemes by name, and the calls with 16 bits of those that a sweep has found."""
+    from tosaic.quant.selection import Schemes, resolved
+    from tosaic.search.judge import FLOAT
+
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
+    names = _texts("scheme", [each for each in given if not isinstance(each, Schemes)])
+    for name in names:
+        if name == "auto":
+            raise InvalidInput("automatic precision is what mixed and goals are for in a sweep")
+        if name != FLOAT:
+            resolved(name)  # which refuses what it does not know
+    found = list[str | tuple[str, ...]](names)
+    for scheme in (each for each in given if isinstance(each, Schemes)):
+        if scheme != Schemes("int8", nodes=dict.fromkeys(scheme.nodes, "a16w8")):
+            raise InvalidInput("schemes by parts are for a sweep int8 with nodes in a16w8")
+        found.append(tuple(map(str, scheme.nodes)))
+    return tuple(found)
 
 
 def _values(value: Any) -> tuple[Any, ...]:

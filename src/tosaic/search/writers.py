@@ -74,6 +74,7 @@ def _page(path: Path, made: Sweep | Evaluation, store: Store | None) -> str:
         "metric": made.metric, "isLowerBetter": made.is_lower_better, "rows": [],
         "evaluations": [_evaluation(each) for each in evaluations],
         "title": "Sweep" if isinstance(made, Sweep) else "Evaluation",
+        "notes": made.notes if isinstance(made, Sweep) else (),
     }  # fmt: skip
     if isinstance(made, Sweep):
         titles = {row.key: f"{row.number}: {row.title}" for row in made.rows}

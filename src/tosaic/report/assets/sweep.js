@@ -149,6 +149,7 @@ if (rows.length) {
   byId("details").classList.add("idle");  // where it would cover the page
   new ResizeObserver(draw).observe(byId("plot"));
 }
+byId("notes").replaceChildren(...data.notes.map((note) => el("p", { class: "hint" }, note)));
 scores();
 wrong();
 for (const section of document.querySelectorAll("main > section[data-name]")) if (!section.hidden) byId("nav").append(el("a", { href: "#" + section.id }, section.dataset.name));
