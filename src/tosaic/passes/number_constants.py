@@ -13,7 +13,7 @@ from torch import Tensor, fx
 from torch.export import ExportedProgram
 
 from tosaic.front import torchapi
-from tosaic.passes.match import ADDS, PRODUCTS, QUOTIENTS, name_of, real_type
+from tosaic.passes.match import ADDS, PRODUCTS, QUOTIENTS, name_of, rank_of, real_type
 
 aten = torch.ops.aten
 _POWER = "aten.pow.Tensor_Tensor"
@@ -52,8 +52,8 @@ def _read_as(call: fx.Node, constant: fx.Node, held: Tensor) -> None:
         one, other = other, one
     if other is not constant or one is constant or not isinstance(one, fx.Node):
         return
-    kind, example = real_type(one), one.meta.get("val")
-    if kind is None or kind != real_type(call) or example.dim() < held.dim():
+    kind = real_type(one)
+    if kind is None or kind != real_type(call) or rank_of(one) < held.dim():
         return
     number = float(held)
     if name == _POWER:
