@@ -20,6 +20,7 @@ from tosaic.pipeline.goals import Goal
 from tosaic.quant.selection import Schemes
 from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.versions import versions
+from tosaic.search.front import option_words
 from tosaic.search.tasks import Blobs, Result, Task, digest, packed
 from tosaic.targets.catalog import target_of
 
@@ -76,7 +77,7 @@ class Point:
 
     @property
     def title(self) -> str:
-        told = (self.network.title, self.target, *map(str, self.options.values()), self.precision)
+        told = (self.network.title, self.target, *option_words(self.options), self.precision)
         return " · ".join(told)
 
     @property
