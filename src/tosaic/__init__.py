@@ -331,6 +331,7 @@ def check(
     return verdict
 
 
+@in_turn
 def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     """Layer by layer, how far a compiled model is from the original on some inputs.
 

@@ -29,6 +29,7 @@ from tosaic.executorch.programreader import (
     read_program,
 )
 from tosaic.front import torchapi
+from tosaic.runtime.default_device import on_cpu
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
 _IDENTIFIER, _BUNDLED, _WEIGHTS = b"ET12", b"BP", b"FT"
@@ -42,8 +43,9 @@ def load_pte(
     """Read a ``.pte``; InvalidInput says what is wrong with it."""
     if isinstance(source, bytes):
         return _loaded(source, external_weights)
+    data = _read(source)
     try:
-        return _loaded(_read(source), external_weights)
+        return _loaded(data, external_weights)
     except InvalidInput as problem:
         raise InvalidInput(f"{os.fspath(source)}: {problem.reason}", problem.where) from None
 
@@ -113,6 +115,7 @@ class Runner:
             raise InvalidInput("an input or an output of the program is no value of it")
         return tuple(self._memory.infos.get(index) for index in indices)
 
+    @on_cpu
     def run(self, *inputs: Any, engine: str | None = None, **named: Any) -> Any:
         """The program's outputs for its inputs, in its own structure.
 

@@ -13,6 +13,7 @@ from tosaic.interp.minimize import copy_graph
 from tosaic.ir.graph import Array, Graph
 from tosaic.ir.traits import Traits
 from tosaic.lowering.target import HostCost, Target, options_of
+from tosaic.runtime.warn import warn
 from tosaic.spec.env import Env
 from tosaic.targets.ethosu import ACCELERATORS, FAMILY
 from tosaic.targets.ethosu.check import Fault
@@ -115,6 +116,14 @@ def _verdict(name: str, *given: Any) -> Any:
     return checked(given[0], name, *given[1:])
 
 
+def _warn_of_another(name: str, config: VelaConfig) -> None:
+    """A System_Config of Vela's own is of one series: its clock and memories are no other's."""
+    own = ACCELERATORS[name][2][0][: len("Ethos_U55")]
+    if not config.ini and config.system_config and not config.system_config.startswith(own):
+        warn(f"system_config {config.system_config} is not of {name}: times are those of its clock "
+             f"and memories; those of this NPU begin with {own}")  # fmt: skip
+
+
 def with_options(name: str, given: Mapping[str, Any]) -> Target:
     """A target with options by their names; InvalidInput if Vela's configuration has no such."""
     options = options_of(name, Options, given)
@@ -126,6 +135,7 @@ def with_options(name: str, given: Mapping[str, Any]) -> Target:
         (flags,) if isinstance(flags, str) else tuple(flags),
     )  # fmt: skip
     check(config)
+    _warn_of_another(name, config)
     known = ETHOS_U[name]
     more = (constraint(DEDICATED),) if config.has_dedicated_sram else ()
     emit, traits, alike = partial(_emit, config, options), known.traits, known.alike
