@@ -28,7 +28,6 @@ _LINE = 72  # characters of a line of source
 _PLACES = 3  # of refusals that are told together
 _SHOWN = 12  # modules in a table of costs
 _GRAPHS = 8  # graphs that are printed one by one
-_POSSESSIVE = "'s estimate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,12 @@ class Costs:
     flash_parts: dict[str, int] = field(default_factory=dict)
     clock: float = 0.0
     unit: str = "cycles"
+
+    @property
+    def source(self) -> str:
+        """Who tells cycles or instructions, in words; without these, who tells the memory."""
+        kind = "count" if self.unit == "instructions" else "estimate"
+        return f"{self.by}'s {kind}" if self.cycles else self.by
 
     @property
     def milliseconds(self) -> float | None:
@@ -317,7 +322,7 @@ def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
     taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{transposed}; "
     yield (
-        f"Graph {number} on {place}, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
+        f"Graph {number} on {place}, by {told.source}: "
         f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "
         f"{told.flash:,}{f' ({parts})' if parts else ''}; at the peak: {memories or 'not told'}"
     )

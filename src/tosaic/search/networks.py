@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.export import ExportedProgram
 
-from tosaic.errors import InvalidInput, first_line
+from tosaic.errors import InvalidInput, first_line, kind_of
 from tosaic.front import torchapi
 from tosaic.front.examples import in_order
 from tosaic.interp.device import CPU, checked
@@ -68,6 +68,8 @@ def _stored(store: Store, value: Any) -> str:
 
 def store_program(store: Store, model: Any, inputs: tuple[Any, ...]) -> str:
     """An exported program by the digest of its bytes."""
+    if not isinstance(model, (ExportedProgram, torch.nn.Module)):
+        raise InvalidInput(f"a model is an nn.Module or an ExportedProgram, not {kind_of(model)}")
     if not isinstance(model, ExportedProgram):
         model = torchapi.export(model, inputs)
     else:
