@@ -185,7 +185,7 @@ firmware-demo: $(STAMP) emulator
 	@OMP_NUM_THREADS=1 $(BIN)/python examples/firmware_demo.py
 
 cortexm: $(STAMP) emulator
-	PYTHONPATH=tests:examples OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)
+	PYTHONPATH=tests:examples:. OMP_NUM_THREADS=1 $(BIN)/python -m cortexm.all $(ARGS)
 
 vgf: $(STAMP) vulkan
 	PYTHONPATH=tests OMP_NUM_THREADS=1 $(BIN)/python -m judges.vgf_hostile

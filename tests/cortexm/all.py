@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from functools import cache, partial
 from pathlib import Path
 
+from benchmarks import cortexm as counted
+
 import zoo
 from cortexm.compare import (
     INTEGERS,
@@ -35,8 +37,10 @@ from tosaic.sim.cortexm import qemu
 from tosaic.targets.cortexm.cores import CORES
 
 ROOT = Path(__file__).parents[2]
-_SOURCES = ("src/tosaic", "tests/cortexm", "tests/judges", "tests/npu", "examples/zoo")
-_PARTS = ("samples", "tests", "floats", "graphs", "cores", "networks", "emulated")
+_SOURCES = ("src/tosaic", "tests/cortexm", "tests/judges", "tests/npu", "examples/zoo",
+            "benchmarks/cortexm.py")  # fmt: skip
+_PARTS = ("samples", "tests", "floats", "graphs", "cores", "networks", "emulated",
+          "counted")  # fmt: skip
 _CORES = ("cortex-m0plus", "cortex-m3", "cortex-m4", "cortex-m7", "cortex-m33", "cortex-m55")
 _TOGETHER = 500  # random graphs in one piece
 
@@ -80,6 +84,12 @@ def _network(name: str, core: str, engine: str) -> Found:
     return int(not problem), [f"{line}: {problem}"] if problem else []
 
 
+def _counted(name: str, core: str, memory: str) -> Found:
+    line, problem = counted.row(name, core, memory)
+    print(f"  {line}", flush=True)
+    return int(not problem), [f"{line}: {problem}"] if problem else []
+
+
 def pieces(graphs: int, on_cores: int) -> Iterator[Piece]:
     """The whole run in its order."""
     for i in range(8):
@@ -108,23 +118,28 @@ def pieces(graphs: int, on_cores: int) -> Iterator[Piece]:
         for name in EMULATED:
             run = partial(_network, name, core, "qemu")
             yield Piece("emulated", f"networks, {core}, QEMU", name, run)
+    for name, core, memory in counted.rows():
+        row = "instructions, arenas, QEMU"
+        run = partial(_counted, name, core, memory)
+        yield Piece("counted", row, f"{name}, {core}, {memory}", run)
 
 
 def _sampled(first: int, every: int) -> Found:
     cores = ("cortex-m4", "cortex-m55", "c")
-    return differences(samples("cortex-m4", every, first), cores, (*SANITIZED, *OPTIMIZED))
+    return differences(samples("cortex-m4", every, first), cores, SANITIZED, OPTIMIZED)
 
 
 def _drawn(seeds: range) -> Found:
-    builds = OPTIMIZED if seeds.start % (10 * _TOGETHER) == 0 else QUICK
-    return differences(random_graphs("cortex-m4", seeds), ("cortex-m4",), builds)
+    build = OPTIMIZED if seeds.start % (10 * _TOGETHER) == 0 else QUICK
+    return differences(random_graphs("cortex-m4", seeds), ("cortex-m4",), build)
 
 
 def fingerprint() -> str:
     """A hash of everything that a result depends on."""
     made = hashlib.sha256()
-    for folder in _SOURCES:
-        for path in sorted((ROOT / folder).rglob("*")):
+    for name in _SOURCES:
+        place = ROOT / name
+        for path in sorted(place.rglob("*")) if place.is_dir() else (place,):
             if path.suffix in (".py", ".c", ".h", ".S", ".json"):
                 made.update(str(path.relative_to(ROOT)).encode() + path.read_bytes())
     return made.hexdigest()
@@ -172,7 +187,7 @@ def main() -> int:
     todo = [
         piece for piece in pieces(told.graphs, told.emulated)
         if (not told.only or piece.part in told.only) and told.match in piece.key
-        and not (absent and piece.part in ("cores", "emulated"))
+        and not (absent and piece.part in ("cores", "emulated", "counted"))
     ]  # fmt: skip
     kept = Kept(ROOT / "build" / "cortexm.json", fingerprint())
     for piece in todo:

@@ -11,7 +11,7 @@ from itertools import islice
 import numpy as np
 
 import tosaic.rules  # noqa: F401  (registers them)
-from cortexm.build import SANITIZE, Job, run
+from cortexm.build import SANITIZE, Build, Job, run
 from judges.cases import Case
 from judges.generate import cases as conformance_cases
 from judges.recipes import BEYOND_1_0, INTEGER, Recipe, Size
@@ -35,20 +35,11 @@ INTEGERS = (*INTEGER, *BEYOND_1_0)
 TOGETHER, EMULATED = 60, 40  # networks in one program, of the host and of a core
 
 
-@dataclass(frozen=True)
-class Build:
-    """How the host builds networks: in one arena, or with one allocation for each tensor."""
-
-    separate: bool
-    flags: tuple[str, ...]
-    compiler: str = "gcc"
-
-
 # What this machine's compiler does not see of C for a core, and what it gets from there.
 _FOR_CORES = re.compile(r"/\*.*?\*/|#if TK_MVE.*?#endif|#include .*?$", re.DOTALL | re.MULTILINE)
-SANITIZED = (Build(False, (*SANITIZE, "-O0")), Build(True, (*SANITIZE, "-O0")))
-OPTIMIZED = (Build(False, ("-O2", "-w")),)
-QUICK = (Build(False, ("-O0", "-w"), "clang" if shutil.which("clang") else "gcc"),)
+SANITIZED = Build((*SANITIZE, "-O0"), separates=True)
+OPTIMIZED = Build(("-O2", "-w"))
+QUICK = Build(("-O0", "-w"), "clang" if shutil.which("clang") else "gcc")
 
 
 @dataclass(frozen=True)
@@ -143,7 +134,7 @@ def random_graphs(target: str, seeds: Iterable[int]) -> Iterator[Trial]:
 
 
 def differences(
-    trials: Iterable[Trial], cores: Sequence[str] = ("c",), builds: Sequence[Build] = SANITIZED
+    trials: Iterable[Trial], cores: Sequence[str] = ("c",), *builds: Build
 ) -> tuple[int, list[str]]:
     """How many graphs agree on the host, counted for each core, and what is wrong with the others.
 
@@ -158,11 +149,11 @@ def differences(
                 jobs.append(Job(network, each.inputs))
                 meant.append((each, alike))
         found: list[str | None] = [None for _ in jobs]
-        for build in builds:
-            results = run(jobs, build.separate, build.flags, build.compiler)
-            for place, result in enumerate(results):
-                told = result if isinstance(result, str) else meant[place][0].judge(result)
-                found[place] = found[place] or told
+        for build in builds or (SANITIZED,):
+            for results in run(jobs, build):
+                for place, result in enumerate(results):
+                    told = result if isinstance(result, str) else meant[place][0].judge(result)
+                    found[place] = found[place] or told
         for (each, alike), what in zip(meant, found):
             agreed += 0 if what else len(alike)
             wrong += [f"{each.name} on {core}: {what}" for core in alike if what]
@@ -173,15 +164,16 @@ def _distinct(
     graph: Graph, number: int, cores: Sequence[str]
 ) -> Iterator[tuple[Network, list[str]]]:
     """The networks of a graph that differ on this machine, and the cores that each is for."""
-    known: dict[object, list[str]] = {}
-    for core in cores:
-        name, is_small = f"n{number}", number % 5 == 4
-        files = compile_graph(graph, CORES[core], name, is_small).files
-        text = _FOR_CORES.sub("", files[f"{name}.c"].decode())
-        key = text, files[f"{name}_weights.bin"], files[f"{name}.h"]
-        known.setdefault(key, []).append(core)
-    for place, alike in enumerate(known.values()):
-        yield compile_graph(graph, CORES[alike[0]], f"n{number}_{place}", is_small), alike
+    known: dict[object, tuple[Network, list[str]]] = {}
+    for place, core in enumerate(cores):
+        name = f"n{number}_{place}"
+        network = compile_graph(graph, CORES[core], name, is_small=number % 5 == 4)
+        files = [network.files[f"{name}{end}"] for end in (".c", ".h", "_weights.bin")]
+        text, header = (each.decode().replace(name, "n").replace(name.upper(), "N")
+                        for each in files[:2])  # fmt: skip
+        key = _FOR_CORES.sub("", text), header, files[2]
+        known.setdefault(key, (network, []))[1].append(core)
+    yield from known.values()
 
 
 def emulated(trials: Iterable[Trial], core: str) -> tuple[int, list[str]]:

@@ -13,7 +13,8 @@ import zoo
 from tosaic.errors import TosaicError
 from tosaic.front import torchapi
 
-# ResNet-8 and an LSTM that gives all steps are among those of benchmarks/cortexm.py.
+# ResNet-8 and an LSTM that gives all steps are among those of benchmarks/cortexm.py, which the
+# long run measures on the same cores.
 EMULATED = ("mobilenet_v2", "ds_cnn", "autoencoder", "lstm_classifier", "silero_vad", "vit_tiny",
             "yolo")  # fmt: skip
 _DISTINCT = 4  # values that an output has at least

@@ -123,7 +123,10 @@ def test_an_exported_program_is_taken_too(tmp_path: Path) -> None:
 
 def test_wrong_uses_get_a_sentence() -> None:
     net, x = nn.ReLU(), torch.randn(2, 3)
-    with pytest.raises(InvalidInput, match="example_inputs must be a tuple"):
+    with pytest.raises(
+        InvalidInput,
+        match="example_inputs must be a tensor or a tuple of the model's arguments, not a list",
+    ):
         tosaic.compile(net, [x], target=FLOAT)  # type: ignore[arg-type]
     with pytest.raises(InvalidInput, match="'TOSA-7' is no TOSA specification"):
         tosaic.compile(net, (x,), target="TOSA-7")

@@ -359,8 +359,8 @@ def test_empty_calibration_is_refused(calibration: Any) -> None:
 @pytest.mark.parametrize(
     ("calibration", "sentence"),
     [
-        (data(2, 4), "calibration is an iterable of inputs, such as a list, not Tensor"),
-        (5, "calibration is an iterable of inputs, such as a list, not int"),
+        (data(2, 4), "calibration is an iterable of inputs, such as a list, not a Tensor"),
+        (5, "calibration is an iterable of inputs, such as a list, not an int"),
         ([data(2, 4), data(2, 5)], "calibration input 2 does not run: "),
         ([data(2, 4), 3], "input 2 does not fit: inputs_0 must be a tensor, not int"),
     ],
@@ -372,7 +372,9 @@ def test_calibration_that_does_not_fit_is_refused(calibration: Any, sentence: st
 
 def test_bad_schemes_and_models_are_refused() -> None:
     net, x = Net(sequence, linear(4, 4)), data(2, 4)
-    with pytest.raises(InvalidInput, match="there is no scheme 'int3'; there are int8, a16w8"):
+    with pytest.raises(
+        InvalidInput, match="there is no scheme 'int3', perhaps int8; there are int8, a16w8"
+    ):
         quantize(net, (x,), scheme="int3", calibration=[x])
     with pytest.raises(InvalidInput, match="there is no file .net.pt2."):
         quantize("net.pt2", (x,), calibration=[x])

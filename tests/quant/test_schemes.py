@@ -245,7 +245,7 @@ def test_scales_lie_along_the_channels_of_the_output(name: str, scheme: str) -> 
 def test_a_wrong_use_gets_its_sentence() -> None:
     net = Three()
     for scheme, target, sentence in (
-        ("int3", INTEGERS, "there is no scheme 'int3'; there are int8, a16w8, a8w4"),
+        ("int3", INTEGERS, "there is no scheme 'int3', perhaps int8; there are int8, a16w8, a8w4"),
         (5, INTEGERS, "a scheme is a name, or tosaic.Schemes"),
         ("a8w4", "TOSA-1.0+INT", "the scheme a8w4 needs int4, which TOSA-1.0.INT does not have"),
         ("a16w8", "TOSA-1.0+INT", "the scheme a16w8 needs int16, which TOSA-1.0.INT does not"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import sqlite3
 from functools import partial
 from pathlib import Path
@@ -15,6 +16,7 @@ from torch import Tensor
 import tosaic
 from search.search_networks import broken, margin, model, pictures
 from tosaic.errors import InvalidInput
+from tosaic.search.front import option_words
 from tosaic.search.functions import source_digest
 from tosaic.search.store import Store
 from tosaic.search.tasks import Result
@@ -96,6 +98,36 @@ def test_a_broken_function_ends_it_and_a_mended_one_goes_on(tmp_path: Path) -> N
     assert told == ["inputs from 64", "inputs from 128"]  # the first ones were kept
 
 
+def test_many_tensors_and_functions_without_a_name_go_to_processes() -> None:
+    """As shared memory each tensor would be an open file."""
+    net, example, data = model()
+    form = tosaic.compile(net, example, calibration=data)
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (300, limit[1]))
+    try:
+        found = tosaic.evaluate(
+            net, example, form, data=[(x.clone(), y) for x, y in labelled(900)], jobs=4,
+            metric=lambda output, label: float(output.argmax() == label),
+        )  # fmt: skip
+    finally:
+        resource.setrlimit(resource.RLIMIT_NOFILE, limit)
+    x, y = pictures(900)
+    assert found.scores[0].score == pytest.approx(float((net(x).argmax(1) == y).float().mean()))
+
+
+def test_a_network_that_does_not_take_the_data_does_not_end_the_others(tmp_path: Path) -> None:
+    net, example, data = model()
+    seen = torch.rand(16, 3, generator=torch.Generator().manual_seed(0))
+    other = torch.nn.Linear(3, 4), (seen[:1],), list(seen.split(1))
+    swept = tosaic.tune(
+        {"one": (net, example, data), "other": other},
+        target="TOSA-1.0+INT", scheme="int8", mixed=0, jobs=1, db=tmp_path / "s.db",
+        data=labelled,
+    )  # fmt: skip
+    assert [row.problem[:30] for row in swept.rows] == ["", "the model does not take inputs"]
+    assert swept.rows[0].score == tosaic.evaluate(swept, data=labelled, jobs=1).scores[1].score
+
+
 class Counting(torch.nn.Module):
     """A sum over all that came before."""
 
@@ -123,7 +155,8 @@ def test_a_network_with_a_state_is_judged_input_by_input() -> None:
     [({"target": ()}, "nothing to compile: no target"), ({"target": "ethos-u55-63"}, "u55-63"),
      ({"metric": "top1"}, "needs a labelled data set"), ({"mixed": -1}, "at least 0"),
      ({"target": 5}, "target is a text"), ({"sizes": "0x9"}, "no size"), ({"jobs": 0}, "jobs"),
-     ({"scheme": ["int8", "int3"]}, "int3"),
+     ({"scheme": ["int8", "int3"]}, "int3"), ({"scheme": "auto"}, "what mixed and goals are for"),
+     ({"scheme": tosaic.Schemes("a16w8")}, "int8 with nodes in a16w8"),
      ({"calibration": "r.json"}, "give the data"), ({"calibration": []}, "is empty"),
      ({"db": "nowhere/s.db"}, "no folder 'nowhere'"), ({"limit": 0}, "limit is a whole number"),
      ({"jobs": "2"}, "jobs is a whole number"), ({"mixed": "3"}, "mixed is a whole number"),
@@ -140,6 +173,38 @@ def test_what_does_not_fit_is_a_sentence(
     words = {"target": "ethos-u55-64", "calibration": data, "jobs": 1, "mixed": 0, **given}
     with pytest.raises(InvalidInput, match=sentence):
         tosaic.tune(net, example, **words)
+
+
+def test_goals_that_no_mixture_is_for_are_told(tmp_path: Path) -> None:
+    net, example, data = model()
+    swept = tosaic.tune(
+        net, example, target="TOSA-1.0+INT+int16", calibration=data, scheme="int8", mixed=0,
+        goals=[1, 500, 600], jobs=1, db=tmp_path / "s.db",
+    )  # fmt: skip
+    for made in (swept, sweep_of(Store(swept.database))):
+        assert len(made.rows) == 1
+        low, high = made.notes
+        assert "has no mixed precision for 1 dB: int8 reaches it" in low
+        assert "has no mixed precision for 500 dB, 600 dB: out of reach" in high
+    printed = str(swept).splitlines()
+    assert sum(line.startswith("Quarters on ") for line in printed) == 2
+    assert "flash" not in str(swept)  # of which nothing is known
+
+
+def test_an_exported_program_brings_its_inputs(tmp_path: Path) -> None:
+    net, example, data = model()
+    program = torch.export.export(net, example)
+    words: Any = {"target": "TOSA-1.0+INT", "calibration": data}
+    swept = tosaic.tune(program, scheme="int8", mixed=0, jobs=1, db=tmp_path / "s.db", **words)
+    form = tosaic.compile(program, **words)
+    judged = tosaic.evaluate(program, None, form, data=labelled, metric="sqnr", jobs=1)
+    assert (swept.rows[0].score or 0) > 30
+    assert judged.scores[1].score > 30
+
+
+def test_values_of_options_that_say_nothing_have_their_names() -> None:
+    given = {"memory_mode": "Sram_Only", "check": False, "size": "64"}
+    assert option_words(given) == ["Sram_Only", "check=False", "size=64"]
 
 
 def test_an_option_is_for_the_targets_that_have_it(tmp_path: Path) -> None:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import io
 import json
+import math
+import pickle
 import sys
 import tarfile
 import types
+import wave
 from pathlib import Path
 from typing import Any
 
@@ -91,6 +94,32 @@ def test_pictures_become_what_a_model_takes() -> None:
         fitted((torch.zeros(5),), (torch.zeros(1, 1, 8, 8),), "it")
 
 
+@pytest.mark.parametrize(
+    ("given", "takes", "is_right"),
+    [(torch.uint8, torch.float32, False), (torch.float64, torch.float32, True),
+     (torch.int64, torch.float32, True), (torch.int64, torch.int32, True),
+     (torch.uint8, torch.uint8, True)],
+)  # fmt: skip
+def test_numbers_become_the_models_type_where_they_stay_the_same(
+    given: torch.dtype, takes: torch.dtype, is_right: bool
+) -> None:
+    part, example = torch.tensor([0, 1, 200]).to(given), torch.zeros(1, 3, dtype=takes)
+    if is_right:
+        assert fitted((part,), (example,), "it")[0].tolist() == [[0, 1, 200]]
+    else:
+        with pytest.raises(InvalidInput, match="it holds uint8, and the model takes float32"):
+            fitted((part,), (example,), "it")
+    tokens = (torch.zeros(1, 1, dtype=torch.int32),)
+    for wrong in (torch.tensor([0.5]), torch.tensor([2**40]), torch.tensor([math.nan])):
+        with pytest.raises(InvalidInput, match="takes int32: convert it"):
+            fitted((wrong,), tokens, "it")
+
+
+def test_a_sample_does_not_hold_the_tensor_that_it_is_a_part_of() -> None:
+    samples = list(stream_of((torch.zeros(1000, 100), torch.zeros(1000)))())
+    assert max(len(pickle.dumps(sample)) for sample in samples) < 4000
+
+
 def test_pictures_of_16_bits_keep_their_range_and_colours_become_luma() -> None:
     deep = PIL.fromarray(np.array([[0, 13107], [39321, 65535]], np.uint16))
     to = io.BytesIO()
@@ -169,6 +198,54 @@ def test_a_transform_gets_the_pixels() -> None:
     assert decoded(sample, lambda x: x.float() * 2)[0].tolist() == [0, 2, 4]
 
 
+def test_texts_are_for_a_transform() -> None:
+    def tokens(item: Any) -> Any:
+        words = item["sentence"] if isinstance(item, dict) else item
+        return torch.tensor([len(word) for word in words.split()])
+
+    for source in ([("one three", 1)], [{"sentence": "one three", "idx": 7, "label": 1}]):
+        (sample,) = stream_of(source)()
+        assert sample.label == 1
+        assert decoded(sample, tokens)[0].tolist() == [3, 5]
+    assert decoded(sample, None)["idx"] == 7
+    for source in ([("one three", 1)], [{"sentence": "one three", "label": 1}]):
+        (sample,) = stream_of(source)()
+        with pytest.raises(InvalidInput, match="0 is a text: a transform makes tensors of it"):
+            decoded(sample, None)
+
+
+@pytest.mark.parametrize(("kind", "middle"), [("<i2", 0), ("<i4", 0), ("u1", 128)])
+def test_sounds_are_numbers_from_minus_one_to_one(tmp_path: Path, kind: str, middle: int) -> None:
+    half = 1 << 8 * np.dtype(kind).itemsize - 2
+    levels = np.array([0, half, -half, -2 * half]) + middle
+    for name, channels in (("yes", 1), ("yes2", 2)):
+        (tmp_path / name).mkdir()
+        with wave.open(str(tmp_path / name / "a.wav"), "wb") as made:
+            made.setparams((channels, np.dtype(kind).itemsize, 8000, 0, "NONE", ""))
+            made.writeframes(levels.astype(kind).tobytes())
+    one, two = (decoded(sample, None)[0] for sample in stream_of(tmp_path)())
+    assert one.tolist() == [0, 0.5, -0.5, -1]
+    assert two.tolist() == [[0, -0.5], [0.5, -1]]
+    (tmp_path / "yes" / "a.wav").write_bytes(b"RIFF and no more")
+    with pytest.raises(InvalidInput, match=r"yes/a is no \.wav file"):
+        decoded(next(stream_of(tmp_path)()), None)
+
+
+def test_classes_by_name_are_in_the_order_of_their_names(tmp_path: Path) -> None:
+    path = tar(tmp_path / "s.tar", {"dog/a.png": png(1), "cat/a.png": png(2)})
+    with pytest.raises(InvalidInput, match="'cat' comes behind 'dog': sort the files"):
+        list(stream_of(str(path))())
+    tar(path, {"cat/a.png": png(2), "dog/a.png": png(1), "cat/b.png": png(2)})
+    assert [s.label for s in stream_of(str(path))()] == [0, 1, 0]
+
+
+def test_hidden_files_are_no_data(tmp_path: Path) -> None:
+    for name in ("0/a.png", "0/._a.png", ".trash/b.png"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_bytes(png(1))
+    assert [s.name for s in stream_of(tmp_path)()] == ["0/a"]
+
+
 def test_a_folder_within_itself_is_not_read_again_and_again(tmp_path: Path) -> None:
     (tmp_path / "1").mkdir()
     (tmp_path / "1" / "a.png").write_bytes(png(1))
@@ -199,15 +276,16 @@ def test_a_damaged_shard_is_a_sentence(tmp_path: Path, broken: str) -> None:
 def test_hugging_face_streams_by_name_and_split(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Any] = []
 
-    def load_dataset(name: str, split: str, streaming: bool) -> Any:
-        asked.append((name, split, streaming))
+    def load_dataset(name: str, kind: Any = None, *, split: str, streaming: bool) -> Any:
+        asked.append((name, kind, split, streaming))
         return ({"image": PIL.open(io.BytesIO(png(n))), "label": n} for n in range(3))
 
     stand_in = types.ModuleType("datasets")
     stand_in.load_dataset = load_dataset  # type: ignore[attr-defined]
     monkeypatch.setitem(sys.modules, "datasets", stand_in)
     assert [s.label for s in stream_of("hf:org/digits:test")()] == [0, 1, 2]
-    assert asked == [("org/digits", "test", True)]
+    list(stream_of("hf:glue:sst2:validation")())
+    assert asked == [("org/digits", None, "test", True), ("glue", "sst2", "validation", True)]
     stand_in.load_dataset = lambda *_, **__: 1 / 0  # type: ignore[attr-defined]
     with pytest.raises(InvalidInput, match="'hf:org/digits:test' cannot be read: division"):
         list(stream_of("hf:org/digits:test")())
@@ -232,8 +310,8 @@ def test_a_stream_without_end_is_read_as_far_as_it_is_used() -> None:
 @pytest.mark.parametrize(
     ("items", "sentence"),
     [([1], "item 0 of the data set is no pair"), ([(1, 2, 3)], "is no pair"),
-     ([{"sound": "loud"}], "item 0 has sound, and no numbers in them"),
-     (5, "iterable of pairs, not int"), ([("text", 1)], "item 0 is no tensor"),
+     ([{"sound": None}], "item 0 has no numbers: sound"),
+     (5, "iterable of pairs, not int"), ([(None, 1)], "item 0 is no tensor"),
      ({"train": [], "test": []}, "a dict of data sets: give one of train, test"),
      (torch.zeros(3, 2), "a tensor has no labels"),
      ((torch.zeros(3, 2), torch.zeros(2)), "3 inputs and 2 labels")],

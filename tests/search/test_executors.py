@@ -117,7 +117,7 @@ def test_a_task_that_always_ends_its_process_is_given_up_and_the_others_are_not(
 
 def test_a_function_that_cannot_be_sent_is_a_sentence(store: Store) -> None:
     made = executor("processes", store)
-    local = Task("l", lambda number, blobs: {}, ("l",))
+    local = Task("l", lambda number, blobs: {}, ("l",))  # (in a task itself, not of the user's)
     with pytest.raises(InvalidInput, match="define it at the top of a module"):
         list(store.run(made, [local]))
     made.close()

@@ -10,7 +10,7 @@ import torch
 from sklearn.metrics import average_precision_score, top_k_accuracy_score
 
 from tosaic.errors import InvalidInput
-from tosaic.search.metrics import KNOWN, metric_of
+from tosaic.search.metrics import KNOWN, Metric, metric_of
 
 
 def test_top_k_is_scikit_learns() -> None:
@@ -22,15 +22,13 @@ def test_top_k_is_scikit_learns() -> None:
         assert KNOWN[name].score(records) == pytest.approx(wanted)
 
 
-def test_mean_average_precision_of_classes_is_near_scikit_learns() -> None:
-    """Precision is interpolated here, which can only raise it, and by little with many samples."""
+def test_mean_average_precision_of_classes_is_scikit_learns() -> None:
     random = np.random.default_rng(1)
     labels = (random.random((400, 5)) < 0.3).astype(int)
     scores = random.random((400, 5)) + 0.5 * labels
     metric = KNOWN["map"]
     records = [metric.each(torch.from_numpy(s), y) for s, y in zip(scores, labels)]
-    wanted = average_precision_score(labels, scores)
-    assert wanted <= metric.score(records) < wanted + 0.02
+    assert metric.score(records) == pytest.approx(average_precision_score(labels, scores))
 
 
 def test_boxes_count_once_and_by_class() -> None:
@@ -101,3 +99,42 @@ def test_a_function_of_the_users_own_is_a_metric_and_its_failure_a_sentence() ->
     for label in ("cat", 0.5, [0, 1], None):
         with pytest.raises(InvalidInput, match="a class is a whole number, not"):
             KNOWN["top1"].each(torch.ones(3), label)
+
+
+def test_equal_scores_are_no_advantage() -> None:
+    """An int8 SOFTMAX of many classes is zero in most of them."""
+    flat = [KNOWN["top5"].each(torch.zeros(50), label) for label in range(50)]
+    assert KNOWN["top5"].score(flat) == 0.1
+    random = np.random.default_rng(2)
+    labels = (random.random((200, 5)) < 0.3).astype(int)
+    scores = random.integers(0, 6, (200, 5)) + 2 * labels
+    metric = KNOWN["map"]
+    for order in (slice(None), slice(None, None, -1)):
+        pairs = zip(scores[order], labels[order])
+        records = [metric.each(torch.from_numpy(s), y) for s, y in pairs]
+        assert metric.score(records) == pytest.approx(average_precision_score(labels, scores))
+
+
+def test_words_are_not_compared_with_tokens_or_scores() -> None:
+    for output, label, sentence in (
+        ([1, 2], "one two", "one of output and label is a text"),
+        (torch.tensor([0.25, 0.5]), [1], "decode to them"),
+        (torch.zeros(1, 2, 3), [1], "decode to them"),
+    ):
+        with pytest.raises(InvalidInput, match=sentence):
+            KNOWN["wer"].each(output, label)
+    assert KNOWN["wer"].each(["a", "b"], "a c") == [1.0, 2.0]
+
+
+def test_a_metric_of_ones_own_may_be_no_mean() -> None:
+    def ratio(factor: float) -> Metric:
+        return Metric("ratio", lambda o, y: [float(o), y], lambda r: factor * r[0][0] / r[0][1])
+
+    made = metric_of(ratio(3.0))
+    assert made.score([made.each(torch.tensor(2.0), 4)]) == 1.5
+    assert made.key == metric_of(ratio(3.0)).key
+    assert made.key != metric_of(ratio(2.0)).key
+    with pytest.raises(InvalidInput, match="ratio fails: ZeroDivisionError"):
+        made.score([[1.0, 0.0]])
+    mean = metric_of(lambda output, label: math.inf)
+    assert (mean.score([math.inf, 1.0]), *mean.interval([math.inf, 1.0])) == (math.inf,) * 3

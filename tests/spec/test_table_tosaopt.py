@@ -16,7 +16,7 @@ from tosaic.files.text import print_graph
 from tosaic.ir import Graph, problems
 from tosaic.spec import Env, OpDef, everything
 from tosaic.spec.dtypes import SHAPE
-from tosaic.spec.env import PROFILES, VERSIONS, extensions_of
+from tosaic.spec.env import EXTENSIONS, PROFILES, VERSIONS, extensions_of
 from tosaic.spec.table import Row
 
 ASKED = 2  # rows of each operator that a target is asked about
@@ -47,7 +47,7 @@ def targets() -> Iterator[tuple[Env, frozenset[str]]]:
         for name in sorted(full.extensions):
             yield Env(version, full.profiles, full.extensions - {name}), frozenset((name,))
         for profile in PROFILES:
-            kept = frozenset(extensions_of(version, profile))
+            kept = frozenset(e for e in extensions_of(version) if profile in EXTENSIONS[e].profiles)
             lacks = full.features - kept - {profile}
             yield Env(version, frozenset((profile,)), kept), lacks
             yield Env(version, frozenset((profile,))), lacks | kept

@@ -12,6 +12,7 @@ import math
 from collections.abc import Callable, Iterable
 from typing import Any
 
+import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
@@ -20,7 +21,7 @@ from tosaic.passes.match import values_of
 
 _MOST = 65535  # steps: no quantized value holds more of them
 _NEAR = 1e-6  # relative to the larger number: what float32 cannot tell from a multiple
-_FEW, _HEAD = 4096, 8  # numbers of a constant whose step is looked for, and of its beginning
+_FEW, _HEAD = 4096, 8  # different numbers of a constant that has a step, and of its beginning
 
 Step = float | None  # 0.0 of zeros alone, None of numbers that have no step
 
@@ -118,12 +119,11 @@ def common(steps: Iterable[Step]) -> Step:
 def _of_tensor(values: Any) -> Step:
     if not isinstance(values, Tensor) or values.is_complex() or values.device.type == "meta":
         return None
-    if values.numel() > _FEW or not values.numel():
-        return None if values.is_floating_point() else 1.0
-    step: Step = None
-    flat = values.detach().flatten()
-    for part in (flat[:_HEAD], flat):  # most have no step, which a few numbers show
-        step = common(sorted(set(part.double().abs().tolist())))
+    plain = None if values.is_floating_point() else 1.0
+    step, flat = plain, values.detach().flatten()
+    for part in (flat[:_HEAD], flat[:_FEW], flat):  # most have no step, which a few numbers show
+        numbers = torch.unique(part.double().abs())
+        step = common(numbers.tolist()) if 0 < len(numbers) <= _FEW else plain
         if step is None:
             break
     return step

@@ -22,7 +22,7 @@ from torch import Tensor
 from torch.utils.data import DataLoader
 
 from tosaic.errors import InvalidInput, first_line
-from tosaic.search.inputs import ARRAYS, LARGEST, PICTURES, pixels_of
+from tosaic.search.inputs import FILES, LARGEST, pixels_of
 from tosaic.search.tasks import digest
 
 _LABELS = (".cls", ".txt", ".json")
@@ -37,7 +37,7 @@ _LABEL_NAMES = (
 class Sample:
     """One input as it is stored: the bytes of a file with its suffix, or tensors; and its label.
 
-    Tensors are in order or by name; an array among them is a picture's pixels.
+    Tensors are in order or by name; an array among them is a picture's pixels, a text is as it is.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Sample:
         if isinstance(self.data, bytes):
             return len(self.data)
         parts = self.data.values() if isinstance(self.data, Mapping) else self.data
-        return sum(part.nbytes for part in parts)
+        return sum(len(part) if isinstance(part, str) else part.nbytes for part in parts)
 
 
 Stream = Callable[[], Iterator[Sample]]
@@ -64,8 +64,9 @@ def stream_of(source: Any) -> Stream:
     """What gives the samples of a source from the beginning, each time it is called.
 
     A string is a folder, ``shards-{000..009}.tar`` or another pattern of tar files, or
-    ``hf:name:split``; anything else is an iterable of pairs or of dicts by name, a data set or a
-    loader of torch's, or a tensor of inputs with one of labels.
+    ``hf:name:split``, with a configuration between them where there are several; anything else is
+    an iterable of pairs or of dicts by name, a data set or a loader of torch's, or a tensor of
+    inputs with one of labels.
     """
     if not isinstance(source, (str, Path)):
         _check_source(source)
@@ -88,19 +89,21 @@ def _files(folder: Path, within: tuple[Path, ...] = ()) -> Iterator[tuple[str, s
     """Files by folder, stem, and bytes; those of one sample follow one another."""
     found, within = False, (*within, folder.resolve())
     for path in sorted(folder.iterdir()):
+        if path.name.startswith("."):
+            continue  # what systems and editors leave
         if path.is_dir():
             if path.resolve() in within:
                 raise InvalidInput(f"'{path}' is a link to a folder that it is in")
             for name, suffix, data in _files(path, within):
                 found = True
                 yield f"{path.name}/{name}", suffix, data
-        elif path.suffix.lower() in (*PICTURES, *ARRAYS, *_LABELS):
+        elif path.suffix.lower() in (*FILES, *_LABELS):
             found = True
             if path.stat().st_size > LARGEST:
                 raise InvalidInput(f"'{path}' has more than {LARGEST:,} bytes")
             yield path.stem, path.suffix.lower(), path.read_bytes()
     if not found:
-        raise InvalidInput(f"'{folder}' has no pictures and no arrays")
+        raise InvalidInput(f"'{folder}' has no pictures, sounds or arrays: {', '.join(FILES)}")
 
 
 def _shards(text: str) -> list[str]:
@@ -145,7 +148,7 @@ def _samples(files: Iterable[tuple[str, str, bytes]]) -> Iterator[Sample]:
     classes: dict[str, int] = {}
     for name, group in groupby(files, key=lambda each: each[0]):
         parts = [(suffix, data) for _, suffix, data in group]
-        inputs = [part for part in parts if part[0] in (*PICTURES, *ARRAYS)]
+        inputs = [part for part in parts if part[0] in FILES]
         if len(inputs) != 1:
             continue  # such as a note beside the data
         labels = [_read_label(name, *part) for part in parts if part[0] in _LABELS]
@@ -165,6 +168,11 @@ def _class_of(folder: str, classes: dict[str, int]) -> int:
         return classes.setdefault(folder, int(folder))
     if folder.isdigit() or any(name.isdigit() for name in classes):
         raise InvalidInput(f"folders of classes are all numbers or all names: see '{folder}'")
+    if folder not in classes and any(name > folder for name in classes):
+        raise InvalidInput(
+            f"classes are numbered in the order of their names, and '{folder}' comes behind "
+            f"'{max(classes)}': sort the files, or put labels beside them as .cls"
+        )
     return classes.setdefault(folder, len(classes))
 
 
@@ -251,7 +259,7 @@ def _part(batch: Any, place: int) -> Any:
 
 
 def _columns(item: Mapping[Any, Any], index: int) -> dict[str, Any]:
-    """What of an item can be inputs, by name; texts and the like are not."""
+    """What of an item can be inputs, by name; texts can where there is a transform."""
     found = {}
     for name, value in item.items():
         held = value.get("array", value) if isinstance(value, Mapping) else value  # of a sound
@@ -260,22 +268,25 @@ def _columns(item: Mapping[Any, Any], index: int) -> dict[str, Any]:
         except InvalidInput:
             continue
     if not found:
-        names = ", ".join(map(str, item))
-        raise InvalidInput(f"item {index} has {names or 'no columns'}, and no numbers in them")
+        raise InvalidInput(f"item {index} has no numbers: {', '.join(map(str, item)) or 'nothing'}")
     return found
 
 
 def _tensors(parts: Iterable[Any], index: int) -> tuple[Any, ...]:
-    """Tensors; pictures that Pillow opened are arrays of pixels."""
+    """Tensors and texts; pictures that Pillow opened are arrays of pixels."""
     try:
         return tuple(_tensor(part) for part in parts)
-    except (TypeError, ValueError) as problem:
+    except (TypeError, ValueError, RuntimeError) as problem:
         raise InvalidInput(f"item {index} is no tensor: {first_line(problem)}") from None
 
 
 def _tensor(part: Any) -> Any:
+    if isinstance(part, str):
+        return part
     if isinstance(part, Tensor):
-        return part.detach().cpu()
+        found = part.detach().cpu()
+        is_part = found.untyped_storage().nbytes() > found.nbytes  # with which all would travel
+        return found.clone() if is_part else found
     if isinstance(part, (np.ndarray, np.generic, float, int, list, tuple)):
         return torch.from_numpy(np.array(part))
     if hasattr(part, "mode") and hasattr(part, "convert"):
@@ -288,11 +299,11 @@ def _hugging_face(text: str) -> Iterator[Any]:
         from datasets import load_dataset
     except ImportError:
         raise InvalidInput("hf: needs Hugging Face's datasets: pip install datasets") from None
-    name, _, split = text.removeprefix("hf:").rpartition(":")
+    *name, split = text.removeprefix("hf:").split(":")
     if not name:
         raise InvalidInput(f"'{text}' names no split: write it as hf:mnist:test")
     try:
-        yield from load_dataset(name, split=split, streaming=True)
+        yield from load_dataset(*name, split=split, streaming=True)
     except Exception as problem:  # (of files, hosts and formats, each its own)
         raise InvalidInput(f"'{text}' cannot be read: {first_line(problem)}") from problem
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import io
 import multiprocessing
 import os
+import pickle
 import sys
 import threading
 import time
@@ -12,15 +14,17 @@ from collections.abc import Callable, Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
 from pathlib import Path
-from pickle import PicklingError
+from typing import Any
 
 import torch
 
 from tosaic.errors import InvalidInput
+from tosaic.search.functions import OWN, Own
 from tosaic.search.store import Reader
 from tosaic.search.tasks import Blobs, Done, Executor, Loaded, Outcome, Task, begin, execute
 
 _TRIES = 2  # more, of a task whose process was lost
+_FORKS = sys.platform == "linux"
 _LOST = "the process that ran it was lost {} times: it may need more memory than there is"
 
 
@@ -48,8 +52,8 @@ class Serial:
 class Processes:
     """Tasks in processes of this machine; one that is lost costs a repetition, not the run.
 
-    The processes are forked where the system forks well, so that functions of the user's are there;
-    elsewhere ``prepare`` makes them so in each.
+    The processes are forked where the system forks well, so that functions of the user's are there,
+    whatever they are; elsewhere ``prepare`` makes those of modules known in each.
     """
 
     def __init__(
@@ -71,7 +75,7 @@ class Processes:
                 for future in wait(running, return_when=FIRST_COMPLETED)[0]:
                     task = running.pop(future)
                     try:
-                        yield Done(task, _result(future))
+                        yield Done(task, future.result())
                     except BrokenProcessPool:
                         lost.append(task)
                 if lost:  # one of them ended its process, and the others were beside it
@@ -87,7 +91,7 @@ class Processes:
         for _ in range(_TRIES):
             self.close()
             try:
-                return Done(task, _result(self._submit(task)))
+                return Done(task, self._submit(task).result())
             except BrokenProcessPool:
                 continue
         self.close()
@@ -95,13 +99,12 @@ class Processes:
 
     def _submit(self, task: Task) -> Future[Outcome]:
         if self._pool is None:
-            forks = sys.platform == "linux"
-            context = multiprocessing.get_context("fork" if forks else "spawn")
-            given = self._path, os.getpid(), None if forks else self._prepare, self._journal
+            context = multiprocessing.get_context("fork" if _FORKS else "spawn")
+            given = self._path, os.getpid(), None if _FORKS else self._prepare, self._journal
             self._pool = ProcessPoolExecutor(self.workers, context, _begin, given)
         with warnings.catch_warnings():  # of threads that forked processes do not have
             warnings.simplefilter("ignore", DeprecationWarning)
-            return self._pool.submit(_run, task)
+            return self._pool.submit(_run, _packed(task))
 
     def close(self) -> None:
         """End the processes, whatever they do."""
@@ -112,14 +115,32 @@ class Processes:
             self._pool = None
 
 
-def _result(future: Future[Outcome]) -> Outcome:
+class _Pickler(pickle.Pickler):
+    """The user's functions by reference to those that a forked process has.
+
+    Unlike the pickler of ``multiprocessing``, for which torch shares each tensor as an open file,
+    of which a process may have a thousand.
+    """
+
+    def persistent_id(self, value: Any) -> int | None:
+        return value.number if _FORKS and isinstance(value, Own) else None
+
+
+class _Unpickler(pickle.Unpickler):
+    def persistent_load(self, number: int) -> Own:
+        return OWN[number]
+
+
+def _packed(task: Task) -> bytes:
+    to = io.BytesIO()
     try:
-        return future.result()
-    except (PicklingError, AttributeError, TypeError) as problem:
+        _Pickler(to).dump(task)
+    except (pickle.PicklingError, AttributeError, TypeError) as problem:
         raise InvalidInput(
             f"a function cannot be sent to other processes ({problem}): define it at the top of a "
             "module, or run in one process, with 1 as jobs"
         ) from None
+    return to.getvalue()
 
 
 class _Worker:
@@ -144,7 +165,8 @@ def _begin(path: str, parent: int, prepare: Callable[[], None] | None, journal: 
     threading.Thread(target=watch, daemon=True).start()
 
 
-def _run(task: Task) -> Outcome:
+def _run(packed: bytes) -> Outcome:
+    task: Task = _Unpickler(io.BytesIO(packed)).load()
     return execute(task, _Worker.blobs, _Worker.journal)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import CodeType
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from torch import Tensor
@@ -17,12 +19,16 @@ from tosaic.errors import InvalidInput, first_line
 from tosaic.search.tasks import digest
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class Own:
     """A function of the user's, whose failure is a sentence."""
 
     function: Callable[..., Any]
     name: str
+    number: int = field(default_factory=itertools.count().__next__)
+
+    def __post_init__(self) -> None:
+        OWN[self.number] = self
 
     def __call__(self, *given: Any) -> Any:
         try:
@@ -32,6 +38,9 @@ class Own:
             raise InvalidInput(f"{self.name} fails: {kind}: {first_line(problem)}") from problem
         is_one = isinstance(made, (Tensor, np.ndarray, np.generic)) and not made.shape
         return made.item() if is_one else made
+
+
+OWN = WeakValueDictionary[int, Own]()  # by number, as forked processes find them
 
 
 def own(function: Callable[..., Any] | None, name: str = "") -> Own | None:

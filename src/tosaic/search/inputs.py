@@ -1,8 +1,9 @@
-"""Inputs of a network from samples: pictures and arrays decoded, and fitted to what it takes."""
+"""Inputs of a network from samples: pictures, sounds and arrays decoded, and fitted to it."""
 
 from __future__ import annotations
 
 import io
+import wave
 from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,8 +16,9 @@ from tosaic.errors import InvalidInput, first_line
 if TYPE_CHECKING:
     from tosaic.search.datasets import Sample
 
-PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm")
-ARRAYS = (".npy", ".npz")
+PICTURES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm", ".pgm", ".tif", ".tiff")
+SOUNDS = (".wav",)
+FILES = (*PICTURES, *SOUNDS, ".npy", ".npz")
 LARGEST = 1 << 28  # bytes of one file, and pixels of one picture
 # Columns that a data set's one input is in, the first that is there.
 _INPUT_NAMES = ("image", "img", "x", "input", "pixel_values", "audio", "png", "jpg", "npy")
@@ -28,15 +30,18 @@ Parts = tuple[Tensor, ...] | dict[str, Tensor]  # in order, or by name
 def decoded(sample: Sample, transform: Callable[[Any], Any] | None) -> Parts:
     """The inputs of a sample; pictures are channels of numbers from 0 to 1 unless transformed.
 
-    ``transform`` gets a picture as rows of pixels, or the tensors as they are.
+    ``transform`` gets a picture as rows of pixels, or the tensors and texts as they are.
     """
     found: Any = sample.data
     if isinstance(found, bytes):
-        found = _pixels(sample) if sample.suffix in PICTURES else _arrays(sample)
+        kinds = dict.fromkeys(PICTURES, _pixels) | dict.fromkeys(SOUNDS, _sound)
+        found = kinds.get(sample.suffix, _arrays)(sample)
     elif isinstance(found, tuple) and len(found) == 1:
         (found,) = found
     if transform is not None:
         found = transform(_main(found) if isinstance(found, Mapping) else found)
+    else:
+        found = _without_texts(found, sample.name)
     try:
         if isinstance(found, Mapping):
             return {str(name): _tensor(part, transform) for name, part in found.items()}
@@ -45,6 +50,17 @@ def decoded(sample: Sample, transform: Callable[[Any], Any] | None) -> Parts:
     except (TypeError, ValueError, RuntimeError) as problem:
         told = f"the transform's result for {sample.name} is no tensor: {first_line(problem)}"
         raise InvalidInput(told) from None
+
+
+def _without_texts(found: Any, name: str) -> Any:
+    """The numbers of a sample, of columns by name those that are any."""
+    parts = found if isinstance(found, tuple) else (found,)
+    if isinstance(found, Mapping):
+        found = {key: part for key, part in found.items() if not isinstance(part, str)}
+        parts = tuple(found.values())
+    if not parts or any(isinstance(part, str) for part in parts):
+        raise InvalidInput(f"{name} is a text: a transform makes tensors of it")
+    return found
 
 
 def _tensor(part: Any, transform: object) -> Tensor:
@@ -91,6 +107,23 @@ def _pixels(sample: Sample) -> Pixels:
         raise InvalidInput(f"{sample.name} is no picture of a kind that Pillow knows") from None
     except (OSError, ValueError, SyntaxError, Image.DecompressionBombError) as problem:
         raise InvalidInput(f"{sample.name} is no picture: {first_line(problem)}") from None
+
+
+def _sound(sample: Sample) -> Tensor:
+    """The numbers of a .wav file from -1 to 1: of one channel a row, else a row a channel."""
+    try:
+        with wave.open(io.BytesIO(sample.data)) as opened:
+            count, width = opened.getnchannels(), opened.getsampwidth()
+            raw = opened.readframes(opened.getnframes())
+        kind = {1: "u1", 2: "<i2", 4: "<i4"}[width]
+        levels = np.frombuffer(raw, kind).astype(np.float64) - (128 if width == 1 else 0)
+        real = torch.from_numpy((levels / (1 << 8 * width - 1)).astype(np.float32))
+        return real if count == 1 else real.reshape(-1, count).T
+    except (wave.Error, EOFError, ValueError, KeyError) as problem:
+        raise InvalidInput(
+            f"{sample.name} is no .wav file of 8, 16 or 32 bits without compression: "
+            f"{first_line(problem)}"
+        ) from None
 
 
 def _arrays(sample: Sample) -> Tensor | tuple[Tensor, ...]:
@@ -147,4 +180,18 @@ def _fitted(part: Tensor, example: Tensor, name: str) -> Tensor:
             f"the model does not take inputs of {list(part.shape)}, as {name} is: it takes "
             f"{list(wanted)}"
         )
-    return part.to(example.dtype)[None]
+    return _cast(part, example.dtype, name)[None]
+
+
+def _cast(part: Tensor, dtype: torch.dtype, name: str) -> Tensor:
+    """Numbers in the type that the model takes, as long as they are the same there."""
+    if part.dtype == dtype:
+        return part
+    made = part.to(dtype)
+    is_pixels = dtype.is_floating_point and part.dtype in (torch.uint8, torch.uint16)
+    if is_pixels or not (dtype.is_floating_point or torch.equal(made.to(part.dtype), part)):
+        has, takes = (str(each).removeprefix("torch.") for each in (part.dtype, dtype))
+        raise InvalidInput(
+            f"{name} holds {has}, and the model takes {takes}: convert it, with a transform"
+        )
+    return made

@@ -25,7 +25,7 @@ from tosaic.pipeline.artifact import Artifact
 from tosaic.runtime.versions import versions
 from tosaic.search.datasets import Sample, Stream
 from tosaic.search.functions import source_digest
-from tosaic.search.inputs import decoded, fitted
+from tosaic.search.inputs import Parts, decoded, fitted
 from tosaic.search.metrics import Metric
 from tosaic.search.tasks import REFUSED, Blobs, Result, Task, digest
 
@@ -115,32 +115,34 @@ def task_of(
     missing = {name: form for name, form in named.items() if not has(name)}
     if not missing:
         return None
+    is_one = len({form.original for form in forms}) == 1
     blobs = tuple(dict.fromkeys(b for form in missing.values() for b in form.blobs))
     return Task(
         f"inputs from {chunk.start:,}", judge, tuple(missing), blobs,
-        (chunk.samples, tuple(missing.items()), judging), keeps_refusal=False,
+        (chunk.samples, tuple(missing.items()), judging, is_one), keeps_refusal=False,
     )  # fmt: skip
 
 
 def judge(arguments: Any, blobs: Blobs) -> Mapping[str, Result]:
     """What each form gives on a chunk: a record of each sample, its answer, some pictures.
 
-    A form that does not run is a result. Samples that cannot be read and functions of the user's
-    that fail are none: they are mended, and the same command goes on.
+    A form that does not run is a result, and a network that does not take what another one does.
+    Samples that cannot be read and functions of the user's that fail are none: they are mended, and
+    the same command goes on.
     """
-    samples, forms, judging = arguments
+    samples, forms, judging, is_one = arguments
     parts = [decoded(sample, judging.transform) for sample in samples]
-    known: dict[tuple[str, str], tuple[list[list[Tensor]], list[Any]]] = {}
+    known: dict[tuple[str, str], tuple[list[list[Tensor]], list[Any]] | InvalidInput] = {}
     made: dict[str, Result] = {}
     for key, form in forms:
         about = form.original, form.examples
         if about not in known:
-            examples: tuple[Tensor, ...] = blobs.load(form.examples)
-            original = blobs.load(form.original)
-            names = [str(name) for name in original.graph_signature.user_inputs]
-            fit = [fitted(p, examples, s.name, names) for p, s in zip(parts, samples)]
-            known[about] = fit, _outputs(original, fit, examples, FLOAT, "")
-        given, real = known[about]
+            known[about] = _originals(form, parts, samples, blobs)
+        now = known[about]
+        if isinstance(now, InvalidInput):
+            made[key] = Result({REFUSED: str(now)})
+            continue
+        given, real = now
         try:
             found = real
             if form.engine != FLOAT:
@@ -152,7 +154,24 @@ def judge(arguments: Any, blobs: Blobs) -> Mapping[str, Result]:
             made[key] = Result({REFUSED: str(refusal)})
         else:
             made[key] = Result(_judged(found, real, samples, given, judging))
+    refusals = [each for each in known.values() if isinstance(each, InvalidInput)]
+    if len(refusals) == len(known) and (is_one or len(known) > 1):
+        raise refusals[0]
     return made
+
+
+def _originals(
+    form: Form, parts: Sequence[Parts], samples: Sequence[Sample], blobs: Blobs
+) -> tuple[list[list[Tensor]], list[Any]] | InvalidInput:
+    """Inputs for the original of a form, and what it gives; or why it takes no such inputs."""
+    examples: tuple[Tensor, ...] = blobs.load(form.examples)
+    original = blobs.load(form.original)
+    names = [str(name) for name in original.graph_signature.user_inputs]
+    try:
+        fit = [fitted(p, examples, s.name, names) for p, s in zip(parts, samples)]
+        return fit, _outputs(original, fit, examples, FLOAT, "")
+    except InvalidInput as problem:
+        return problem
 
 
 def _judged(

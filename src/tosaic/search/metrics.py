@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,7 +16,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import InvalidInput
-from tosaic.search.functions import Own, source_digest
+from tosaic.search.functions import Own, own, source_digest
 
 _Z = 1.959963984540054  # of 95 %
 _DRAWS = 200  # of the bootstrap
@@ -39,6 +39,9 @@ class Metric:
     is_lower_better: bool = False
     digest: str = ""
 
+    def __call__(self, output: Any, label: Any) -> Any:
+        return self.each(output, label)
+
     @property
     def key(self) -> str:
         return self.digest or self.name
@@ -58,6 +61,8 @@ class Metric:
             return self._bootstrap(records)
         values = np.asarray(records, float)
         mean = float(values.mean())
+        if not math.isfinite(mean):
+            return mean, mean
         if np.isin(values, (0.0, 1.0)).all():
             middle = (mean + _Z * _Z / (2 * count)) / (1 + _Z * _Z / count)
             spread = mean * (1 - mean) / count + _Z * _Z / (4 * count * count)
@@ -109,7 +114,8 @@ def _class_of(output: Any) -> int:
 def _top5(output: Any, label: Any) -> float:
     scores = _scores(output)
     wanted = _label(label, scores)
-    return float(int((scores > scores[wanted]).sum()) < 5)
+    before = (scores > scores[wanted]).sum() + (scores[:wanted] == scores[wanted]).sum()
+    return float(int(before) < 5)  # of equal scores, as of an int8 SOFTMAX, the first counts
 
 
 def _noise(output: Any, real: Any) -> list[float]:
@@ -137,16 +143,22 @@ def _words(value: Any) -> list[Any]:
     """Words of a text, or tokens: of scores by step, the likeliest without repeats and blanks."""
     if isinstance(value, str):
         return value.split()
+    if isinstance(value, (list, tuple)) and any(isinstance(word, str) for word in value):
+        return list(value)
     made = torch.as_tensor(value)
     if made.dim() == 2:
         best = torch.unique_consecutive(made.argmax(-1))
         return [int(token) for token in best if token != 0]
+    if made.dim() > 2 or not torch.equal(made, made.round()):
+        raise InvalidInput("wer takes a text, tokens, or scores of tokens by step: decode to them")
     return [int(token) for token in made.reshape(-1)]
 
 
 def _edits(output: Any, label: Any) -> list[float]:
     """Words that must be changed, put in or left out, and how many there should be."""
     told, wanted = _words(output), _words(label)
+    if told and wanted and isinstance(told[0], str) is not isinstance(wanted[0], str):
+        raise InvalidInput("one of output and label is a text, the other tokens: decode to both")
     row = list(range(len(wanted) + 1))
     for count, word in enumerate(told, 1):
         before, row = row, [count]
@@ -175,20 +187,29 @@ def _ranked(output: Any, label: Any) -> list[list[float]]:
 def _mean_precision(records: Sequence[Any]) -> float:
     table = np.asarray(records, float)
     found = [
-        _area(scores, wanted > 0.5, int((wanted > 0.5).sum()))
+        _average_precision(scores, wanted > 0.5, int((wanted > 0.5).sum()))
         for scores, wanted in zip(table[:, 0].T, table[:, 1].T)
         if (wanted > 0.5).any()
     ]
     return float(np.mean(found)) if found else math.nan
 
 
-def _area(scores: np.ndarray[Any, Any], right: np.ndarray[Any, Any], wanted: int) -> float:
-    """The area below precision over recall, each precision the best of those at more recall."""
+def _average_precision(
+    scores: np.ndarray[Any, Any], right: np.ndarray[Any, Any], wanted: int, best: bool = False
+) -> float:
+    """Precision at each threshold, or the best at as much recall, weighted by its gain in recall.
+
+    Equal scores, as of 8 bits, are above a threshold or below it together.
+    """
+    if not len(scores):
+        return 0.0
     order = np.argsort(-scores, kind="stable")
-    hits = np.cumsum(right[order])
-    precision = hits / np.arange(1, len(hits) + 1)
-    best = np.maximum.accumulate(precision[::-1])[::-1]
-    return float((best * right[order]).sum() / max(wanted, 1))
+    ends = np.append(np.flatnonzero(np.diff(scores[order])), len(order) - 1)
+    hits = np.cumsum(right[order])[ends]
+    precision = hits / (ends + 1)
+    if best:
+        precision = np.maximum.accumulate(precision[::-1])[::-1]
+    return float((precision * np.diff(hits, prepend=0)).sum() / wanted)
 
 
 def _boxes(output: Any, label: Any) -> list[list[float]]:
@@ -236,7 +257,8 @@ def _mean_box_precision(records: Sequence[Any]) -> float:
     scores = []
     for kind in np.unique(wanted):
         own = found[found[:, 0] == kind]
-        scores.append(_area(own[:, 1], own[:, 2], int((wanted == kind).sum())))
+        count = int((wanted == kind).sum())
+        scores.append(_average_precision(own[:, 1], own[:, 2], count, best=True))
     return float(np.mean(scores)) if scores else math.nan
 
 
@@ -256,7 +278,11 @@ KNOWN = {
 def metric_of(given: Any) -> Metric:
     """A metric by its name, a ``Metric``, or a function whose mean is one."""
     if isinstance(given, Metric):
-        return given
+        parts = given.each, given.total, given.answer
+        told = given.digest or source_digest(parts)
+        each, total, answer = (own(part, given.name) for part in parts)
+        assert each is not None
+        return replace(given, each=each, total=total, answer=answer, digest=told)
     if isinstance(given, str):
         if given not in KNOWN:
             raise InvalidInput(

@@ -20,10 +20,11 @@ module attributes {tosa.fbs_version = "1.0.0"} {
     %8 = "tosa.const"() <{values = dense<1073741824> : tensor<1xi32>}> : () -> tensor<1xi32>
     %9 = "tosa.const"() <{values = dense<30> : tensor<1xi8>}> : () -> tensor<1xi8>
     %10 = "tosa.const"() <{values = dense<0> : tensor<1xi32>}> : () -> tensor<1xi32>
-    %11 = tosa.rescale %7, %8, %9, %10, %5 {scale32 = true, rounding_mode = SINGLE_ROUND, per_channel = false, input_unsigned = false, output_unsigned = false} : (tensor<1x1x4x5xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x1x4x5xi8>
-    %12 = "tosa.const_shape"() <{values = dense<[1, 4, 5]> : tensor<3xindex>}> : () -> !tosa.shape<3>
-    %13 = tosa.reshape %11, %12 : (tensor<1x1x4x5xi8>, !tosa.shape<3>) -> tensor<1x4x5xi8>
-    %14 = tosa.transpose %13 {perms = array<i32: 0, 2, 1>} : (tensor<1x4x5xi8>) -> tensor<1x5x4xi8> loc("y")
-    return %14 : tensor<1x5x4xi8>
+    %11 = "tosa.const"() <{values = dense<0> : tensor<1xi8>}> : () -> tensor<1xi8>
+    %12 = tosa.rescale %7, %8, %9, %10, %11 {scale32 = true, rounding_mode = SINGLE_ROUND, per_channel = false, input_unsigned = false, output_unsigned = false} : (tensor<1x1x4x5xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x1x4x5xi8>
+    %13 = "tosa.const_shape"() <{values = dense<[1, 4, 5]> : tensor<3xindex>}> : () -> !tosa.shape<3>
+    %14 = tosa.reshape %12, %13 : (tensor<1x1x4x5xi8>, !tosa.shape<3>) -> tensor<1x4x5xi8>
+    %15 = tosa.transpose %14 {perms = array<i32: 0, 2, 1>} : (tensor<1x4x5xi8>) -> tensor<1x5x4xi8> loc("y")
+    return %15 : tensor<1x5x4xi8>
   }
 }

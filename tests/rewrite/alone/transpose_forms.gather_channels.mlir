@@ -18,9 +18,10 @@ module attributes {tosa.fbs_version = "1.0.0"} {
     %7 = "tosa.const"() <{values = dense<16384> : tensor<1xi16>}> : () -> tensor<1xi16>
     %8 = "tosa.const"() <{values = dense<14> : tensor<1xi8>}> : () -> tensor<1xi8>
     %9 = "tosa.const"() <{values = dense<0> : tensor<1xi48>}> : () -> tensor<1xi48>
-    %10 = tosa.rescale %6, %7, %8, %9, %4 {scale32 = false, rounding_mode = SINGLE_ROUND, per_channel = false, input_unsigned = false, output_unsigned = false} : (tensor<1x1x5x16xi48>, tensor<1xi16>, tensor<1xi8>, tensor<1xi48>, tensor<1xi16>) -> tensor<1x1x5x16xi16>
-    %11 = "tosa.const_shape"() <{values = dense<[5, 16]> : tensor<2xindex>}> : () -> !tosa.shape<2>
-    %12 = tosa.reshape %10, %11 : (tensor<1x1x5x16xi16>, !tosa.shape<2>) -> tensor<5x16xi16> loc("out0")
-    return %12 : tensor<5x16xi16>
+    %10 = "tosa.const"() <{values = dense<0> : tensor<1xi16>}> : () -> tensor<1xi16>
+    %11 = tosa.rescale %6, %7, %8, %9, %10 {scale32 = false, rounding_mode = SINGLE_ROUND, per_channel = false, input_unsigned = false, output_unsigned = false} : (tensor<1x1x5x16xi48>, tensor<1xi16>, tensor<1xi8>, tensor<1xi48>, tensor<1xi16>) -> tensor<1x1x5x16xi16>
+    %12 = "tosa.const_shape"() <{values = dense<[5, 16]> : tensor<2xindex>}> : () -> !tosa.shape<2>
+    %13 = tosa.reshape %11, %12 : (tensor<1x1x5x16xi16>, !tosa.shape<2>) -> tensor<5x16xi16> loc("out0")
+    return %13 : tensor<5x16xi16>
   }
 }

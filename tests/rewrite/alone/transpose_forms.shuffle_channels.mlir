@@ -24,11 +24,12 @@ module attributes {tosa.fbs_version = "1.0.0"} {
     %9 = "tosa.const"() <{values = dense<1073741824> : tensor<1xi32>}> : () -> tensor<1xi32>
     %10 = "tosa.const"() <{values = dense<30> : tensor<1xi8>}> : () -> tensor<1xi8>
     %11 = "tosa.const"() <{values = dense<0> : tensor<1xi32>}> : () -> tensor<1xi32>
-    %12 = tosa.rescale %8, %9, %10, %11, %6 {scale32 = true, rounding_mode = SINGLE_ROUND, per_channel = false, input_unsigned = false, output_unsigned = false} : (tensor<1x1x20x6xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x1x20x6xi8>
-    %13 = "tosa.const_shape"() <{values = dense<[20, 3, 2]> : tensor<3xindex>}> : () -> !tosa.shape<3>
-    %14 = tosa.reshape %12, %13 : (tensor<1x1x20x6xi8>, !tosa.shape<3>) -> tensor<20x3x2xi8>
-    %15 = "tosa.const_shape"() <{values = dense<[1, 4, 5, 6]> : tensor<4xindex>}> : () -> !tosa.shape<4>
-    %16 = tosa.reshape %14, %15 : (tensor<20x3x2xi8>, !tosa.shape<4>) -> tensor<1x4x5x6xi8> loc("y")
-    return %16 : tensor<1x4x5x6xi8>
+    %12 = "tosa.const"() <{values = dense<0> : tensor<1xi8>}> : () -> tensor<1xi8>
+    %13 = tosa.rescale %8, %9, %10, %11, %12 {scale32 = true, rounding_mode = SINGLE_ROUND, per_channel = false, input_unsigned = false, output_unsigned = false} : (tensor<1x1x20x6xi32>, tensor<1xi32>, tensor<1xi8>, tensor<1xi32>, tensor<1xi8>) -> tensor<1x1x20x6xi8>
+    %14 = "tosa.const_shape"() <{values = dense<[20, 3, 2]> : tensor<3xindex>}> : () -> !tosa.shape<3>
+    %15 = tosa.reshape %13, %14 : (tensor<1x1x20x6xi8>, !tosa.shape<3>) -> tensor<20x3x2xi8>
+    %16 = "tosa.const_shape"() <{values = dense<[1, 4, 5, 6]> : tensor<4xindex>}> : () -> !tosa.shape<4>
+    %17 = tosa.reshape %15, %16 : (tensor<20x3x2xi8>, !tosa.shape<4>) -> tensor<1x4x5x6xi8> loc("y")
+    return %17 : tensor<1x4x5x6xi8>
   }
 }

@@ -397,13 +397,13 @@ def _pieces(low: int, high: int) -> tuple[Array, Array]:
     return starts, ends
 
 
-def analysed(graph: Graph) -> Intervals:
+def analysed(graph: Graph, inputs: Mapping[Value, tuple[int, int]] | None = None) -> Intervals:
     """The bounds of all integers of a graph, and which of its operators are not proved."""
-    rough = Intervals(is_rough=True)  # large constants seldom matter
+    rough = Intervals(inputs or {}, is_rough=True)  # large constants seldom matter
     run_graph(rough, graph)
     if all(op.name in ("GATHER", "SCATTER") for op in rough.findings):  # of indices, not weights
         return rough
-    made = Intervals()
+    made = Intervals(inputs or {})
     for op in rough.findings:
         made._compute(op)
     made.findings = {op: made.findings[op] for op in rough.findings if op in made.findings}
