@@ -108,10 +108,10 @@ def test_bytes_lie_channels_last_in_a_file_too(tmp_path: Path) -> None:
 
 
 class Turned(nn.Module):
-    """A picture of bytes, its channels brought to the front before TOSA has a type for it."""
+    """Bytes that are computed with, and turned, before TOSA has a type for them."""
 
     def forward(self, picture: Tensor) -> Tensor:
-        return (picture.permute(0, 3, 1, 2).float() - 127.5).clamp(min=-100.0)
+        return ((picture + 1).permute(0, 3, 1, 2).float() - 127.5).clamp(min=-100.0)
 
 
 @pytest.mark.filterwarnings("ignore")

@@ -267,7 +267,7 @@ CASES = {
     "pooling undone": (SegNet, lambda: (r(1, 2, 8, 8),)),
     "encoder and decoder": (Transformer, lambda: (r(1, 5, 8), r(1, 4, 8))),
     "learned queries, weights out": (Perceiver, lambda: (r(1, 7, 6),)),
-    "recurrence with a projection": (SmallLstm, lambda: (r(1, 5, 4),)),
+    "recurrence with a projection": (SmallLstm, lambda: (r(1, 3, 4),)),
     "style of another picture": (Modulated, lambda: (r(1, 3, 8, 8), r(1, 3, 8, 8))),
     "three dimensions": (Volumes, lambda: (r(1, 1, 6, 8, 8),)),
     "cosines": (Cosines, lambda: (r(2, 6),)),
