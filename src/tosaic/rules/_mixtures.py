@@ -16,8 +16,9 @@ import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Array, Quant, Value
+from tosaic.ir.multipliers import multiplier_and_shift
 from tosaic.lowering.alternatives.data_movement import piece, take
-from tosaic.lowering.builder import Lowering, multiplier_and_shift
+from tosaic.lowering.builder import Lowering
 from tosaic.rules._byte_products import bytes_of
 from tosaic.rules._convolve import Convolution, convolved
 from tosaic.rules._sums import accumulator
