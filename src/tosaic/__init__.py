@@ -187,7 +187,8 @@ def compile(
     them), with ``options`` of its own. An Ethos-U has system_config, memory_mode, vela_ini (a file
     of your own), vela_flags, the limits max_scratch_bytes and max_flash_bytes, unroll: how many
     steps of a recurrence a stream computes, which the host calls in a loop (True is all of them),
-    and all_on_npu: lookups of tables stay there though the host is faster. ``check=False`` leaves
+    all_on_npu: lookups of tables stay there though the host is faster, and share_weights: several
+    sizes read one set of weights, layers being in parts of 16 channels. ``check=False`` leaves
     out what is checked otherwise: float graphs against the model on the example, streams against
     their graphs.
     """
@@ -330,6 +331,7 @@ def check(
     return verdict
 
 
+@in_turn
 def compare(model: Any, artifact: Artifact, inputs: Any) -> Comparison:
     """Layer by layer, how far a compiled model is from the original on some inputs.
 

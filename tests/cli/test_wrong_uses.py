@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable, Iterator
 from itertools import count
 from pathlib import Path
@@ -16,6 +17,7 @@ from torch import Tensor, nn
 import tosaic
 from tosaic.cli import main
 from tosaic.errors import InvalidInput
+from tosaic.targets.catalog import target_of
 
 OWN = """
 import torch
@@ -42,6 +44,16 @@ def weights():
 
 def text():
     return nn.Linear(2, 2), "1,2"
+
+def rowless():
+    return nn.Linear(2, 2), (torch.rand(0, 2),)
+
+class Silent(nn.Module):
+    def forward(self, x):
+        x + 1
+
+def silent():
+    return Silent(), (torch.rand(1, 2),)
 """
 
 
@@ -50,6 +62,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "own.py").write_text(OWN)
     (tmp_path / "absent.py").write_text("import math\n\nimport no_such_package\n")
     (tmp_path / "no.npy").write_text("hello")
+    (tmp_path / "no.json").write_text("{}")
     (tmp_path / "bad.pte").write_text("hello")
     (tmp_path / "pictures").mkdir()
     np.save(tmp_path / "words.npy", np.array(["a", "b"]))
@@ -85,6 +98,25 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
         ("run bad.pte", "bad.pte: this is no .pte file of ExecuTorch"),
         ("run bad.pte --tolerance -1", "invalid value for '--tolerance'"),
         ("tune no_such_file.py -t ethos-u55-64", "there is no file 'no_such_file.py'"),
+        (
+            "compile own.py:nets",
+            "'nets'; write file.py:name, as own.py:model or own.py:fails",
+        ),
+        ("compile own", "'own' is no model, perhaps own.py: give"),
+        ("compile own.py:rowless", "have no elements (input 0 is [0, 2]): give a batch"),
+        (
+            "compile own.py:silent -t TOSA-1.0+FP",
+            "the model gives no tensor back, so nothing of it can be",
+        ),
+        (
+            "compile own.py -o folder",
+            ".tosa, .mlir, .pte, .bpte, .html, .json, .h\n",
+        ),
+        ("compile own.py --scheme no.json", "holds no schemes, as `tosaic tune` writes"),
+        (
+            "compile own.py -t u65",
+            "perhaps ethos-u65-256, ethos-u65-512; `tosaic targets`",
+        ),
     ],
 )
 def test_a_wrong_use_of_the_command_line_is_a_sentence(words, sentence, folder, capsys):
@@ -188,6 +220,41 @@ def test_what_is_misspelt_or_out_of_order_is_recognized() -> None:
         (lambda: tosaic.explain(net), "give example_inputs: a tensor, or a tuple"),
         (lambda: tosaic.compare(net, art, 5), "such as a list, not an int"),
         (lambda: art.save("net.vgf"), ".vgf is what the target vgf gives"),
+        (
+            lambda: tosaic.compile(net, x[0].double()),
+            "the example input does not run: input is float64, and the weights are float32: give",
+        ),
+        (lambda: tosaic.compile(net, x[0] * math.nan), "the example input has NaN in input: give"),
+        (lambda: tosaic.compile(net, x[0] / 0), "input input is inf everywhere: give some with"),
+        (lambda: tosaic.tune(lambda a: a, x, target="c"), "or an ExportedProgram, not a function"),
+        (lambda: tosaic.load("missing.pte"), "^cannot read 'missing.pte': No such file or"),
+        (lambda: art.run(*x, max_memory="1G"), "max_memory is a number of bytes, as 2 << 30"),
+        (lambda: tosaic.compile(net, x, target="TOSA-1.0"), "INT, FP: write TOSA-1.0.INT"),
     ):
         with pytest.raises(InvalidInput, match=sentence):
             use()
+
+
+def test_nan_in_what_is_quantized_is_warned_about() -> None:
+    net, x = nn.Linear(4, 4), (torch.rand(1, 4),)
+    art = tosaic.compile(net, x, calibration=[x])
+    with pytest.warns(UserWarning, match="NaN in it, which integers cannot hold: it counts as 0"):
+        art.run(x[0] * math.nan)
+
+
+def test_the_clock_of_another_npu_is_warned_about() -> None:
+    with pytest.warns(UserWarning, match="is not of ethos-u55-128: times are those of its clock"):
+        target_of("ethos-u55-128", {"system_config": "Ethos_U85_SYS_DRAM_Mid"})
+
+
+def test_a_default_device_of_the_script_s_own_changes_nothing() -> None:
+    """As of scripts that begin with torch.set_default_device("cuda")."""
+    net, x = nn.Linear(4, 4), (torch.rand(1, 4),)
+    expected = tosaic.compile(net, x, calibration=[x]).run(*x)
+    torch.set_default_device("meta")
+    try:
+        made = tosaic.compile(net, x, calibration=[x]).run(*x)
+        assert torch.get_default_device().type == "meta"
+    finally:
+        torch.set_default_device(None)
+    assert made.equal(expected)

@@ -211,6 +211,20 @@ def test_several_memories_give_the_same_and_the_first_holds_what_is_hot() -> Non
     assert torch.equal(art.run(x), art.run(x, engine="tosa"))
 
 
+@needs_gcc
+@pytest.mark.parametrize("scheme", ["int8", "a16w8"])
+def test_a_transposed_convolution_is_plain_ones_without_wide_sums(scheme: str) -> None:
+    torch.manual_seed(2)
+    data = [(torch.randn(1, 8, 6, 5),) for _ in range(4)]
+    net = nn.ConvTranspose2d(8, 6, 4, 2, 1).eval()
+    art = tosaic.compile(net, data[0], target="cortex-m4", scheme=scheme, calibration=data)
+    (network,) = art.delegates
+    assert {op.name for op in network.graph.ops}.isdisjoint({"TRANSPOSE_CONV2D"})
+    assert all(buffer.ctype in ("int8_t", "int16_t") for step in network.program.steps()
+               for buffer in step.writes)  # fmt: skip
+    assert torch.equal(art.run(*data[1]), art.run(*data[1], engine="tosa"))
+
+
 def test_limits_say_where_the_memory_goes() -> None:
     with pytest.raises(InvalidInput, match=r"arena needs .* bytes, and 100 are allowed; .*depth"):
         compiled(max_arena_bytes=100)

@@ -63,6 +63,18 @@ CONVS = [
      {"stride": 2, "pad": SAME, "limits": True, "odd": True}),
     ("depthwise, stride 2, narrow", "depthwise", (1, 6, 6, 33), 0, (3, 3),
      {"stride": 2, "pad": SAME}),
+    ("depthwise, 5x5", "depthwise", (2, 7, 9, 19), 19, (5, 5), {"pad": (2, 2, 2, 2), "lut": True}),
+    ("depthwise, 5x5, stride 2", "depthwise", (1, 8, 7, 8), 8, (5, 5),
+     {"stride": 2, "pad": (1, 2, 2, 1), "odd": True}),
+    ("depthwise, a line", "depthwise", (1, 1, 12, 9), 9, (1, 4), {"pad": (0, 0, 3, 0)}),
+    ("depthwise, dilated", "depthwise", (1, 6, 9, 13), 13, (3, 3),
+     {"dilation": 3, "pad": (3, 3, 3, 3), "limits": True}),
+    ("depthwise, larger than the image", "depthwise", (1, 2, 3, 4), 4, (7, 7),
+     {"pad": (6, 6, 6, 6)}),
+    ("depthwise, two outputs each", "depthwise", (1, 5, 5, 7), 14, (3, 3), {"pad": SAME}),
+    ("depthwise, of one channel", "depthwise", (1, 6, 6, 1), 6, (3, 3), {"pad": SAME}),
+    ("depthwise, of three outputs each", "depthwise", (1, 4, 6, 6), 18, (2, 3), {"stride": 3}),
+    ("depthwise, int16", "depthwise", (1, 5, 4, 10), 10, (3, 3), {"pad": SAME, "bits": 16}),
 ]  # fmt: skip
 PRODUCTS = [
     ("product", (2, 7, 24, 9, 2, False), {}), ("product, transposed", (2, 7, 23, 9, 2, True), {}),
@@ -96,7 +108,10 @@ def trials(form: str) -> list[Trial]:
 
 @pytest.mark.parametrize("form", NAMES)
 def test_a_form_takes_nearly_all_of_these_layers(form: str) -> None:
-    assert len(trials(form)) >= len(CONVS) + len(PRODUCTS) + 4 - 4
+    made = trials(form)
+    assert len(made) >= len(CONVS) + len(PRODUCTS) + 4 - 4
+    taken = {trial.name for trial in made if trial.name.startswith("depthwise")}
+    assert taken == {name for name, *_ in CONVS if name.startswith("depthwise")}
 
 
 @pytest.mark.skipif(not has_compiler(), reason="gcc is not installed")

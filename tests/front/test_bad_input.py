@@ -109,7 +109,7 @@ COMPILES: dict[str, tuple[Any, str]] = {
     ),
     "a product without its size": (
         lambda x: tosaic.compile(nn.ReLU(), (x,), target="u85"),
-        "no target 'u85', perhaps ethos-u85-128, ethos-u85-256, .*; there are",
+        "no target .u85., perhaps ethos-u85-128, ethos-u85-256, .*; `tosaic targets` lists all",
     ),
     "a float scheme": (
         lambda x: tosaic.compile(nn.ReLU(), (x,), scheme="fp32"),

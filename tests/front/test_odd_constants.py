@@ -33,3 +33,23 @@ def test_functions_of_a_constant_vector_are_no_numbers(scheme: str) -> None:
     right, ours = model(*data[1]), art.run(*data[1])
     noise = (right - ours).square().mean() / right.square().mean()
     assert noise < (1e-3 if scheme == "int8" else 1e-7)
+
+
+class Scheduled(nn.Module):
+    """A schedule that is computed as tensors and read as numbers, as samplers of diffusion do."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        steps = torch.linspace(0.25, 1.0, 4)
+        for number, step in enumerate(steps.flip(0)):
+            sigma = step.item()
+            x = x + (sigma * 0.5) * torch.sin(x + float(steps[number]))
+        return torch.cat([x, torch.full_like(x[:, :1], sigma)], 1)
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+FP", "TOSA-1.0+INT", "ethos-u55-128"])
+def test_numbers_that_python_reads_from_constants_are_numbers(target: str) -> None:
+    x = (torch.randn(2, 5, generator=torch.Generator().manual_seed(0)),)
+    art = tosaic.compile(Scheduled(), x, target=target, calibration=[x])
+    assert not art.report.refused
+    error = (art.run(*x) - Scheduled()(*x)).abs().max()
+    assert error < (1e-5 if "FP" in target else 0.1)

@@ -14,6 +14,7 @@ from torch.export import Dim
 
 import tosaic
 from tosaic.pipeline.sized import SizedArtifact
+from tosaic.sim.ethosu.share import share
 from tosaic.targets.cortexm.host import Host
 
 
@@ -183,6 +184,34 @@ def test_a_pte_has_a_method_for_each_size(tmp_path: Path) -> None:
         assert torch.equal(loaded.method(f"forward_half_{size}").run(x), wanted)
     with pytest.raises(tosaic.InvalidInput):
         loaded.run(frames(9))
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u65-512"])
+@pytest.mark.parametrize("scheme", ["int8", "a16w8"])
+def test_streams_of_four_sizes_read_one_set_of_weights(target: str, scheme: str) -> None:
+    """Blocks of other depths and other parts of weights at a time, as Vela chooses by the size."""
+    torch.manual_seed(0)
+    net = nn.Sequential(
+        nn.Conv1d(8, 96, 5, padding=2), nn.BatchNorm1d(96), nn.ReLU(),
+        nn.Conv1d(96, 200, 3, stride=2, padding=1), nn.Tanh(),
+        nn.Conv1d(200, 40, 4), nn.Conv1d(40, 40, 3, groups=40), nn.Conv1d(40, 29, 1),
+    ).eval()  # fmt: skip
+    shapes, sizes = ({2: 2 * Dim("half", min=4, max=200)},), [10, 24, 60, 110]
+
+    def compiled(**more: Any) -> tuple[Any, int]:
+        made: Any = tosaic.compile(
+            net, (frames(24),), target=target, scheme=scheme, dynamic_shapes=shapes, sizes=sizes,
+            calibration=[frames(n) for n in (10, 60, 80)], **more,
+        )  # fmt: skip
+        streams = [each.delegates[0].result.stream for each in made.variants.values()]
+        return made, sum(map(len, {stream.weights for stream in share(streams)}))
+
+    made, shared = compiled()
+    one = max(len(each.delegates[0].result.weights) for each in made.variants.values())
+    assert shared <= 1.1 * one
+    assert compiled(share_weights=False, check=False)[1] > 1.7 * one
+    x = frames(60)
+    assert decibels(net(x), made.run(x)) > 30
 
 
 def test_c_has_a_function_for_each_size_over_one_set_of_weights(tmp_path: Path) -> None:

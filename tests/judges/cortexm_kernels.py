@@ -72,8 +72,8 @@ def conv_layer(rng: np.random.Generator, kind: str, image: tuple[int, ...], oc: 
     oh = (ih + pt + pb - dilation * (kh - 1) - 1) // stride + 1
     ow = (iw + pl + pr - dilation * (kw - 1) - 1) // stride + 1
     if kind == "depthwise":
-        oc = ic
-    shape = (kh, kw, ic, 1) if kind == "depthwise" else (oc, kh, kw, ic)
+        oc = oc or ic
+    shape = (kh, kw, ic, oc // ic) if kind == "depthwise" else (oc, kh, kw, ic)
     weight = rng.integers(-127, 128, shape).astype(np.int8)
     spread = 73 * 73 * np.sqrt(kh * kw * (1 if kind == "depthwise" else ic))
     made = requant(rng, oc, spread, bits, **more)
@@ -100,7 +100,7 @@ def convolved(layer: Conv, x: Array) -> Array:
             if layer.kind == "conv":
                 acc += part @ layer.weight[:, ky, kx].astype(np.int64).T
             else:
-                acc += part * layer.weight[ky, kx, :, 0]
+                acc += (part[..., None] * layer.weight[ky, kx]).reshape(acc.shape)
     assert layer.requant is not None
     return rescaled(acc, layer.requant, layer.out_bits)
 

@@ -1,7 +1,7 @@
 """Networks of the zoo with free sizes: one graph of unknown sizes beside a compile for each size.
 
 ``python -m judges.dynamic_zoo`` frees the batch, the length, or height and width of every network
-where torch.export does, compiles once and runs at five sizes; names of networks choose some. Each
+that takes other sizes, compiles once and runs at five sizes; names of networks choose some. Each
 size has the bits of its own compile with the same quantization, the reference model agrees at one
 of them, and float is within rounding of eager.
 """
@@ -49,22 +49,19 @@ def kinds(name: str, example: tuple[Tensor, ...]) -> dict[str, tuple[Any, list[t
         lengths = [size // 2, size - 2, size + 5, size + 6, 2 * size]
         made["length"] = tuple({axis: length} for _ in example), [(v,) for v in lengths]
     elif example[0].dim() == 4:
-        height, width = Dim("height", min=2, max=24), Dim("width", min=2, max=24)
-        h, w = (side // SIDE for side in example[0].shape[2:])
+        # Networks for pictures take multiples of the size of their smallest map.
+        steps = [SIDE if side % SIDE == 0 else 1 for side in example[0].shape[2:]]
+        h, w = (side // step for side, step in zip(example[0].shape[2:], steps))
+        height, width = (Dim(n, min=2, max=2 * v) for n, v in (("height", h), ("width", w)))
         sides = [(h, w), (h + 1, w), (h, w + 2), (h + 2, w + 1), (2 * h, w)]
-        made["height and width"] = ({2: SIDE * height, 3: SIDE * width},), sides
+        made["height and width"] = ({2: steps[0] * height, 3: steps[1] * width},), sides
     return made
 
 
-def is_free(
-    net: torch.nn.Module, example: tuple[Tensor, ...], shapes: Any, other: tuple[Tensor, ...]
-) -> str:
-    """Why torch does not take these sizes; nothing where it does."""
-    # torch never frees a size of 1.
-    more = tuple(torch.cat([t, t]) if 0 in own else t for t, own in zip(example, shapes))
+def is_free(net: torch.nn.Module, other: tuple[Tensor, ...]) -> str:
+    """Why a network does not take inputs of another size; nothing where it does."""
     try:
         net(*other)
-        torch.export.export(net, more, dynamic_shapes=shapes)
     except Exception as problem:  # noqa: BLE001  (torch raises many kinds)
         return str(problem).split("\n")[0][:90] or type(problem).__name__
     return ""
@@ -78,16 +75,20 @@ def judge(name: str, kind: str, way: str) -> str:
     device = target_of(target + zoo.ZOO[name].extensions)
     sizes = sizes_of(net, example, shapes)
     assert sizes is not None
-    if why := is_free(net, example, shapes, sizes.examples_at(chosen[2])):
+    if why := is_free(net, sizes.examples_at(chosen[2])):
         return f"not free: {why}"
     stored = None
     if scheme is not None:
         stored = calibration_for(sizes, chosen, device, scheme, data[:4])
+    more = {"scheme": scheme, "dynamic_shapes": shapes, "calibration": stored, "check": False}
     try:
-        made = tosaic.compile(
-            net, example, target=device, scheme=scheme, dynamic_shapes=shapes,
-            calibration=stored, check=False,
-        )  # fmt: skip
+        try:
+            made = tosaic.compile(net, example, target=device, **more)
+        except TosaicError as refusal:
+            if "+dynamic" not in refusal.reason:
+                raise
+            device = target_of(f"{device.name}+dynamic")
+            made = tosaic.compile(net, example, target=device, **more)
     except TosaicError as refusal:
         return f"refused: {refusal}"
     assert isinstance(made, DynamicArtifact)
@@ -113,7 +114,8 @@ def _at_sizes(
             return f"WRONG: other bits than a compile for {sizes.told(values)}"
     if far > 1e-3:
         return f"WRONG: {far:.1e} of the largest from eager or a compile for the size"
-    return f"ok: {len(chosen)} sizes, {_reference(made, shapes[0])}" + (
+    told = "+dynamic, " if device.env.has("dynamic") else ""
+    return f"ok: {told}{len(chosen)} sizes, {_reference(made, shapes[0])}" + (
         f", {far:.0e} from eager" if scheme is None else ""
     )
 

@@ -107,6 +107,28 @@ def test_bytes_lie_channels_last_in_a_file_too(tmp_path: Path) -> None:
     assert torch.equal(tosaic.load(tmp_path / "net.pte").run(given), art.run(given))
 
 
+class Turned(nn.Module):
+    """Bytes that are computed with, and turned, before TOSA has a type for them."""
+
+    def forward(self, picture: Tensor) -> Tensor:
+        return ((picture + 1).permute(0, 3, 1, 2).float() - 127.5).clamp(min=-100.0)
+
+
+@pytest.mark.filterwarnings("ignore")
+def test_a_delegate_gets_what_a_view_on_the_cpu_gives_in_the_order_that_it_takes(
+    tmp_path: Path,
+) -> None:
+    """ExecuTorch makes a copy of a view, which lies otherwise in memory."""
+    picture = torch.arange(60, dtype=torch.uint8).reshape(1, 4, 5, 3)
+    art = tosaic.compile(Turned(), (picture,), target="TOSA-1.0+FP")
+    assert art.report.refused
+    assert any(
+        piece.graph is not None and any(piece.input_orders) for piece in art.partition.pieces
+    )
+    art.save(tmp_path / "turned.pte")
+    assert tosaic.load(tmp_path / "turned.pte").run(picture).equal(Turned()(picture))
+
+
 def test_a_bundle_carries_what_the_file_takes(tmp_path: Path) -> None:
     art = compiled(Plain(), "ethos-u55-128", "uint8")
     (x,) = pictures(1)[0]

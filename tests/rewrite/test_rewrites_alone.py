@@ -14,7 +14,7 @@ import tosaic
 from judges.alone import FOLDER, Alone, applied, read, text_after
 from tosaic.files.parse import parse
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Array, Graph
+from tosaic.ir.graph import Array, Graph, Loc
 from tosaic.rewrite import match
 from tosaic.rewrite.match import FORMS, REWRITES
 from tosaic.rewrite.phases import MODULES
@@ -53,6 +53,17 @@ def test_every_rewrite_has_its_file() -> None:
     marked = {f for kept in (REWRITES, FORMS) for functions in kept.values() for f in functions}
     names = {f"{f.__module__.rpartition('.')[2]}.{f.__name__}" for f in marked}
     assert names - CASES.keys() == set()
+
+
+def test_parts_of_a_layer_are_that_layer_s() -> None:
+    """Costs and pictures are told by layer."""
+    case = CASES["peak_memory.part_channels"]
+    graph = parse(case.before)
+    for op in graph.ops:
+        op.loc = Loc(op.name, f"layer of {op.name}")
+    parts = [op for op in applied(case.rewrite, case.target, graph)[0].ops if op.name != "CONCAT"]
+    assert [op.loc.module for op in parts if op.loc] == [f"layer of {op.name}" for op in parts]
+    assert len(parts) == 6
 
 
 def test_a_rewrite_that_differs_is_noticed() -> None:

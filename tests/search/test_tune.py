@@ -10,6 +10,7 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -51,12 +52,13 @@ def test_the_front_has_what_nothing_beats() -> None:
 def test_targets_without_an_estimate_beat_no_device(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    targets = "cortex-m4,TOSA-1.0+INT,ethos-u55-64,TOSA-1.0+FP"
+    targets = "cortex-m4,TOSA-1.0+INT,ethos-u55-64,TOSA-1.0+FP,c,cortex-m55"
     words = ("tune", FILE, "-t", targets, "--scheme", "int8", "--mixed", 0)
     assert tosaic(*words, "--db", tmp_path / "s.db", "--json", "-j", 1) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["unit"] for row in rows if row["cycles"]] == ["instructions", "cycles"]
-    assert [row["is_on_front"] for row in rows] == [True, True, True, False]
+    units = [row["unit"] for row in rows if row["cycles"] is not None]
+    assert units == ["instructions", "cycles", "instructions"]
+    assert [row["is_on_front"] for row in rows] == [True, True, True, False, True, True]
     assert "floats alone" in rows[3]["problem"]
 
 
@@ -118,6 +120,26 @@ def test_a_mixed_point_is_made_again_by_its_command(swept: Path, tmp_path: Path)
     words = [str(tmp_path / w) if w.endswith(".json") else w for w in words]
     assert tosaic(*words, "-o", tmp_path / "again.pte", "-q") == 0
     assert (tmp_path / "again.pte").read_bytes() == (tmp_path / "network.pte").read_bytes()
+
+
+def test_a_mixed_point_of_another_size_is_made_again_by_its_command(
+    swept: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with closing(Store(swept / "s.db")) as store:
+        wide = next(r.wide for r in sweep_of(store).rows if r.wide)
+    (tmp_path / "given.json").write_text(
+        json.dumps({"global": "int8", "nodes": dict.fromkeys(wide, "a16w8")})
+    )
+    words = f"tune {FILE} -t ethos-u55-64 --size 16x16 --mixed 0 --scheme int8,given.json".split()
+    assert tosaic(*words, "--db", "one.db", "-q", "-j", 1) == 0
+    with closing(Store("one.db")) as store:
+        plain, one = sweep_of(store).rows
+    assert (plain.precision, one.wide) == ("int8", wide)
+    assert tosaic("tune", "--db", "one.db", "--point", 2, "--to", ".", "-q") == 0
+    assert tosaic(*one.command.split()[1:], "--db", "two.db", "-q", "-j", 1) == 0
+    with closing(Store("two.db")) as store:
+        assert [r.sha256 for r in sweep_of(store).rows] == [one.sha256]
 
 
 def test_points_of_a_sweep_are_judged_in_one_pass(

@@ -499,6 +499,32 @@ def test_bytes_that_the_model_itself_casts_are_read_in_the_graph(io: Any, target
     assert [side for _, side, _ in flagged(art.graph)][:1] == ["input"]
 
 
+def turned(conv: nn.Module, frame: Tensor) -> Tensor:
+    return conv(frame.permute(0, 3, 1, 2).float() / 255)
+
+
+def cut_and_flipped(conv: nn.Module, frame: Tensor) -> Tensor:
+    part = frame[:, 2:, 1:9].contiguous().flip(2).movedim(-1, 1)
+    return conv(part.to(torch.float32).sub(127.5).div(127.5))
+
+
+@pytest.mark.parametrize("target", [INTEGERS, NPUS[0]])
+@pytest.mark.parametrize("function", [turned, cut_and_flipped])
+def test_bytes_that_are_moved_before_they_are_cast_are_read_in_the_graph(
+    function: Callable[..., Any], target: str
+) -> None:
+    """As a camera gives them, with the channels last."""
+    torch.manual_seed(2)
+    data = [(torch.randint(0, 256, (1, 10, 10, 3), dtype=torch.uint8),) for _ in range(4)]
+    net = Camera(function)
+    art = tosaic.compile(net, data[0], calibration=data, target=target)
+    assert not art.report.refused
+    (port,) = art.boundary.inputs
+    assert (port.dtype, port.scale, port.zero_point) == ("uint8", 1.0, 0)
+    with torch.no_grad():
+        assert (art.run(*data[1]) - net(*data[1])).abs().max() < 0.03
+
+
 def test_bytes_that_are_computed_with_as_such_stay_in_pytorch() -> None:
     data = [(torch.randint(0, 256, (1, 3, 8, 8), dtype=torch.uint8),) for _ in range(2)]
     net = Camera(lambda conv, frame: conv((frame + 1).float() / 255))

@@ -27,9 +27,11 @@ class Branch(nn.Module):
 
 
 class Loop(nn.Module):
-    def __init__(self, rounds: int, by_data: bool = False) -> None:
+    def __init__(
+        self, rounds: int, by_data: bool = False, counter: torch.dtype = torch.int32
+    ) -> None:
         super().__init__()
-        self.rounds, self.by_data = rounds, by_data
+        self.rounds, self.by_data, self.counter = rounds, by_data, counter
         self.step = nn.Linear(6, 6)
 
     def forward(self, x: Tensor) -> Tensor:
@@ -39,8 +41,9 @@ class Loop(nn.Module):
         def body(i: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
             return i + 1, torch.tanh(self.step(y)) + 0.1
 
-        start = torch.zeros((), dtype=torch.int32)
-        return torch.while_loop(goes_on, body, (start, x))[1]
+        start = torch.zeros((), dtype=self.counter)
+        count, y = torch.while_loop(goes_on, body, (start, x))
+        return y if self.counter is torch.int32 else y * count
 
 
 def _inputs() -> list[Tensor]:
@@ -49,7 +52,11 @@ def _inputs() -> list[Tensor]:
     return [x.abs(), -x.abs(), x]
 
 
-@pytest.mark.parametrize("model", [Branch(), Loop(5), Loop(0)], ids=["branch", "loop", "none"])
+@pytest.mark.parametrize(
+    "model",
+    [Branch(), Loop(5), Loop(0), Loop(3, counter=torch.int64)],
+    ids=["branch", "loop", "none", "int64"],
+)
 def test_floats_are_those_of_the_model_on_either_way(model: nn.Module) -> None:
     given = _inputs()
     made = tosaic.compile(model.eval(), (given[0],), target="vgf")

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -133,6 +134,37 @@ def test_a_shader_that_computes_something_else_is_an_error() -> None:
     torch.manual_seed(0)
     with pytest.raises(InvalidInput, match="the shader of sort_wrongly and its function differ"):
         tosaic.compile(Sorted(sort_wrongly).eval(), (torch.randn(4, 6),), target="vgf")
+
+
+@needs_vulkan
+@pytest.mark.parametrize(
+    ("glsl", "groups", "reason"),
+    [
+        (SORT.replace("w < v", "w < u"), lambda x: (x[0], 1, 1), "of wrong does not run: .*'u'"),
+        ("void", lambda x: (x[0], 1, 1), "the shader of wrong does not run"),
+        (SORT, (1, 2), r"workgroups of wrong are three numbers above 0, not \(1, 2\)"),
+        (SORT, lambda x, y: (x[0], 1, 1), r"workgroups of wrong for \[\(4, 8\)\]: .*argument: 'y'"),
+        (SORT, None, "the workgroups of wrong for .*NoneType"),
+    ],
+    ids=["undeclared", "no-main", "two-groups", "other-arguments", "no-groups"],
+)
+def test_a_shader_that_cannot_be_used_is_an_error(glsl: str, groups: Any, reason: str) -> None:
+    @tosaic.shader(glsl, groups=groups)
+    def wrong(x: Tensor) -> Tensor:
+        return torch.sort(x, dim=1).values
+
+    with pytest.raises(InvalidInput, match=reason):
+        tosaic.compile(Sorted(wrong).eval(), (torch.randn(4, 6),), target="vgf")
+
+
+def test_a_shader_is_declared_with_types_and_source() -> None:
+    with pytest.raises(InvalidInput, match="a shader is GLSL source"):
+        tosaic.shader(7, groups=(1, 1, 1))  # type: ignore[arg-type]
+    with pytest.raises(InvalidInput, match=r"declared as 'def untyped\(x: Tensor\) -> Tensor'"):
+
+        @tosaic.shader(SORT, groups=(1, 1, 1))
+        def untyped(x):  # type: ignore[no-untyped-def]
+            return x.sort(1)
 
 
 def test_without_vulkan_the_function_stays_in_pytorch() -> None:

@@ -97,9 +97,15 @@ def test_a_saved_file_runs_on_vulkan(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="a .vgf has no engine 'gpu': vgf, vulkan"):
         loaded.run(many, engine="gpu")
     np.save(tmp_path / "x.npy", x.numpy())
-    command = ["run", f"{tmp_path}/net.vgf", "-i", f"{tmp_path}/x.npy", "-o", f"{tmp_path}"]
-    assert CliRunner().invoke(app, [*command, "--engine", "vulkan"]).exit_code == 0
-    assert np.array_equal(np.load(tmp_path / "output_0.npy"), made.run(x).numpy())
+    made.save(tmp_path / "net.pte")
+    program = tosaic.load(tmp_path / "net.pte")
+    assert torch.equal(program.run(x, engine="vulkan"), made.run(x))
+    with pytest.raises(InvalidInput, match="no engine 'npu': it has delegates that run by vgf"):
+        program.run(x, engine="npu")
+    for file in ("net.vgf", "net.pte"):
+        command = ["run", f"{tmp_path}/{file}", "-i", f"{tmp_path}/x.npy", "-o", f"{tmp_path}"]
+        assert CliRunner().invoke(app, [*command, "--engine", "vulkan"]).exit_code == 0
+        assert np.array_equal(np.load(tmp_path / "output_0.npy"), made.run(x).numpy())
 
 
 @needs_converter
@@ -116,6 +122,13 @@ def test_a_specification_beyond_the_converter_is_refused() -> None:
     model, x = _model()
     with pytest.raises(InvalidInput, match="does not take cf"):
         tosaic.compile(model, (x,), target="vgf", spec="TOSA-1.0+INT+cf")
+
+
+def test_a_device_that_nothing_is_known_of_is_refused_before_compiling() -> None:
+    model, x = _model()
+    for device, reason in (("gpu", "no Vulkan device 'gpu'"), ("no.json", "no manifest")):
+        with pytest.raises(InvalidInput, match=reason):
+            tosaic.compile(model, (x,), target="vgf", device=device)
 
 
 def test_without_a_converter_compiling_ends_at_once(monkeypatch: pytest.MonkeyPatch) -> None:

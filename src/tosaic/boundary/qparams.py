@@ -13,6 +13,7 @@ from tosaic.front import torchapi
 from tosaic.front.calls import DEQUANTIZE, QUANTIZE
 from tosaic.front.program import Program
 from tosaic.ir.graph import Quant
+from tosaic.runtime.warn import warn
 
 _TYPES = {"uint8": torch.uint8, "int8": torch.int8, "int16": torch.int16}
 
@@ -22,6 +23,8 @@ def without_nan(real: Tensor) -> Tensor:
 
     PT2E's operator converts NaN to an integer, for which C++ and the processors have no rule.
     """
+    if bool(real.isnan().any()):
+        warn("a tensor that is quantized has NaN in it, which integers cannot hold: it counts as 0")
     return real.nan_to_num(nan=0.0, posinf=torch.inf, neginf=-torch.inf)
 
 

@@ -8,7 +8,7 @@ from pathlib import Path
 import tosaic
 from tosaic.errors import InvalidInput
 from tosaic.executorch.api import SUFFIXES
-from tosaic.executorch.executors import EthosUExecutor, Executor, TosaExecutor
+from tosaic.executorch.executors import EthosUExecutor, Executor, GraphExecutor
 from tosaic.executorch.runner import Runner
 from tosaic.files.flatbuffer import read
 from tosaic.files.text import print_graph
@@ -46,7 +46,7 @@ def draw(file: Path, output: Path, weights: list[Path]) -> None:
     if file.suffix in SUFFIXES:
         program = tosaic.load(file, external_weights=weights)
         assert isinstance(program, Runner)
-        graphs = [e.graph for e in program.delegates if isinstance(e, TosaExecutor)]
+        graphs = [e.graph for e in program.delegates if isinstance(e, GraphExecutor)]
     else:
         held = tosaic.load(file)
         graphs = [held.graph] if isinstance(held, Model) else []
@@ -70,7 +70,7 @@ def _delegate(number: int, executor: Executor, npu: bool, tosa: bool) -> Iterato
             yield from (f"  {way} {i}: {_place(tensor)}" for i, tensor in enumerate(tensors))
         if npu:
             yield from simulation.disassemble().splitlines()
-    elif isinstance(executor, TosaExecutor):
+    elif isinstance(executor, GraphExecutor):
         yield f"delegate {number}: {executor.graph}"
         if tosa:
             yield print_graph(executor.graph).rstrip("\n")

@@ -14,7 +14,7 @@ from tosaic.cli.show import busy, show_data
 from tosaic.errors import InvalidInput
 from tosaic.executorch.api import SUFFIXES
 
-_ENGINE = "tosa (the interpreter), cuda (on a GPU), vulkan (for a .vgf), or a device for a .tosa"
+_ENGINE = "tosa (the interpreter), cuda (a GPU), vulkan (.vgf, .pte), or a device for a .tosa"
 _INPUT = "a .npy each, or one .npz for all, by name or in order"
 File = Annotated[
     Path,
@@ -105,15 +105,13 @@ def _results(
     if not file.is_file():
         raise InvalidInput(f"there is no file '{file}'")
     place: dict[str, Any] = {}
-    if engine and engine in _own_engines(file):
+    if engine and (file.suffix in SUFFIXES or engine in _own_engines(file)):
         place = {"engine": engine}
     elif engine and engine.startswith("cuda"):
         place = {"device": engine}
     elif engine not in (None, "tosa"):
         return _on_device(file, inputs, str(engine))
     loaded = tosaic.load(file, external_weights=weights)
-    if engine and file.suffix in SUFFIXES:
-        raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
     flat, _ = torchapi.flatten(loaded.run(*_arrays(inputs, loaded), **place))
     return [np.asarray(result) for result in flat]
 
@@ -134,8 +132,6 @@ def _on_device(file: Path, inputs: list[str] | None, name: str) -> list[Any]:
     from tosaic.interp.model import Model
     from tosaic.targets.catalog import target_of
 
-    if file.suffix in SUFFIXES:
-        raise InvalidInput("a .pte says itself what runs it; --engine is for a .tosa")
     target, model = target_of(name, {"check": False}), tosaic.load(file)
     if target.emit is None or not target.engines:
         raise InvalidInput(f"{target.name} has no engine of its own; --engine tosa interprets TOSA")

@@ -155,4 +155,4 @@ def scheme_of(text: str | None) -> Any:
     except OSError:
         raise InvalidInput(f"there is no file '{text}'") from None
     except (ValueError, KeyError, TypeError):
-        raise InvalidInput(f"'{text}' holds no schemes: it has a global one, and nodes") from None
+        raise InvalidInput(f"'{text}' holds no schemes, as `tosaic tune` writes them") from None

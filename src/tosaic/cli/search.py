@@ -59,7 +59,7 @@ def tune(
         list[str] | None, typer.Option(help="of pictures, as 96x96,128x128; else the model's own")
     ] = None,
     scheme: Annotated[
-        list[str] | None, typer.Option(help="int8, a16w8, a8w4; else those that a target has")
+        list[str] | None, typer.Option(help="int8, a16w8, …, a sweep's .json; else a target's own")
     ] = None,
     mixed: Annotated[int, typer.Option(help="forms between int8 and int16, chosen by call")] = 3,
     goal: Annotated[
@@ -99,7 +99,8 @@ def tune(
     judging, stream = _judging(data, metric, transform, decode, "sqnr")
     with busy("loading the models", quiet):
         subjects = _subjects(models, calibration)
-    words = {"target": target, "scheme": scheme or (), "sizes": size or ()}
+    schemes = [o.scheme_of(text) for text in _split(scheme)]
+    words = {"target": target, "scheme": schemes, "sizes": size or ()}
     with _workers("tasks", jobs, ray, journal, quiet) as workers:
         made = run_tune(
             subjects, words, _choices(option, memory_mode, system_config), mixed,

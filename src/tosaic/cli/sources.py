@@ -8,6 +8,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache, partial
+from inspect import isfunction
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -15,6 +16,8 @@ from typing import Any
 from tosaic.cli.examples import NAMES, example
 from tosaic.errors import InvalidInput, kind_of
 from tosaic.files import foreign
+
+_NAMED = 3  # names of a file that a refusal tells
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +46,10 @@ def source_of(text: str, shapes: list[str]) -> Source:
     if (told := foreign.sentence(path)) is not None:
         raise InvalidInput(told)
     if path.suffix != ".py":
+        meant = f", perhaps {path}.py" if path.with_name(f"{path.name}.py").is_file() else ""
         raise InvalidInput(
-            f"'{text}' is no model: give file.py:name, file.pt2 or an example: {', '.join(NAMES)}"
+            f"'{text}' is no model{meant}: give file.py:name, file.pt2 or an example: "
+            f"{', '.join(NAMES)}"
         )
     found = named(path, name or "model")
     if callable(found) and not _is_module(found):
@@ -121,8 +126,16 @@ def named(path: Path, name: str) -> Any:
         raise InvalidInput(f"there is no file '{path}'")
     module = _module(path.resolve())
     if not hasattr(module, name):
-        raise InvalidInput(f"'{path}' has no '{name}'; write file.py:name")
+        own = [f"{path}:{n}" for n, value in vars(module).items() if _is_own(value, module)]
+        such = f", as {' or '.join(own[:_NAMED])}" if own else ""
+        raise InvalidInput(f"'{path}' has no '{name}'; write file.py:name{such}")
     return getattr(module, name)
+
+
+def _is_own(value: Any, module: Any) -> bool:
+    """Whether a file's name may be meant: a module, or a function of the file itself."""
+    is_here = getattr(value, "__module__", None) == module.__name__ and isfunction(value)
+    return is_here or _is_module(value)
 
 
 def function_of(text: str) -> Any:

@@ -4,56 +4,63 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.executorch.api import ETHOSU_BACKEND, TOSA_BACKEND, VGF_BACKEND
-from tosaic.files import flatbuffer, vgf
+from tosaic.files import flatbuffer
 from tosaic.interp.kernel import TORCH, to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.graph import Graph
 from tosaic.ir.verify import verify
 from tosaic.sim.ethosu import load, velabin
 from tosaic.spec.env import everything
+from tosaic.targets.vgf.file import ENGINES, VgfFile
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 
 
 class Executor(Protocol):
-    """Runs a delegate on the bytes of its inputs, as a device's runtime does."""
+    """Runs a delegate on the bytes of its inputs, as a device's runtime does.
+
+    ``engines`` are the names of what can run it, the first one unless ``run`` is told another.
+    """
 
     inputs: int
+    engines: tuple[str, ...]
 
-    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]: ...
+    def run(self, inputs: Sequence[Tensor], engine: str | None = None) -> list[Tensor]: ...
 
 
 def executor_of(backend: str, blob: bytes, outside: Mapping[str, bytes]) -> Executor:
     """What runs a delegate; Unsupported if nothing here does."""
     if backend == TOSA_BACKEND:
-        return TosaExecutor(flatbuffer.read(blob))
+        graph = flatbuffer.read(blob)
+        verify(graph, everything(graph.version, level="none"))
+        return GraphExecutor(Model(graph))
     if backend == VGF_BACKEND:
-        return TosaExecutor(vgf.read(blob))
+        return GraphExecutor(VgfFile(blob), ENGINES)
     if backend == ETHOSU_BACKEND:
         return EthosUExecutor(blob, outside)
     raise Unsupported(f"the program has a delegate of {backend}, which nothing here runs")
 
 
-class TosaExecutor:
-    """The interpreter on the graph of a delegate, TOSA itself or a ``.vgf``."""
+class GraphExecutor:
+    """A delegate that is a graph, TOSA itself or a ``.vgf``: the interpreter, or Vulkan."""
 
-    def __init__(self, graph: Graph) -> None:
-        verify(graph, everything(graph.version, level="none"))
-        self.graph, self.model, self.inputs = graph, Model(graph), len(graph.inputs)
+    def __init__(self, model: Model, engines: tuple[str, ...] = ("tosa",)) -> None:
+        self.graph, self.model, self.inputs = model.graph, model, len(model.graph.inputs)
+        self.engines = engines
 
-    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def run(self, inputs: Sequence[Tensor], engine: str | None = None) -> list[Tensor]:
         ready = [
             typed(data, TORCH[value.dtype], value.shape)
             for data, value in zip(inputs, self.graph.inputs)
         ]
-        arrays = self.model.run(*ready)
+        chosen: dict[str, Any] = {} if engine in (None, self.engines[0]) else {"engine": engine}
+        arrays = self.model.run(*ready, **chosen)
         return [
             physical(to_torch(array, value.dtype), range(array.ndim))
             for array, value in zip(arrays, self.graph.outputs)
@@ -63,12 +70,14 @@ class TosaExecutor:
 class EthosUExecutor:
     """The simulator on the very bytes that an NPU gets."""
 
+    engines: tuple[str, ...] = ("npu",)
+
     def __init__(self, blob: bytes, outside: Mapping[str, bytes]) -> None:
         stream = velabin.read(blob).whole(outside)
         self.stream, self.inputs = stream, len(stream.inputs)
         self.simulation = load(stream)
 
-    def run(self, inputs: Sequence[Tensor]) -> list[Tensor]:
+    def run(self, inputs: Sequence[Tensor], engine: str | None = None) -> list[Tensor]:
         ready = [
             typed(data, _INTEGERS[place.element_size], place.shape).numpy()
             for data, place in zip(inputs, self.stream.inputs)

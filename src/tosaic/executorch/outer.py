@@ -66,6 +66,7 @@ class _Assembly:
         self.tensors = dict(self.program.tensors)
         self.names: dict[int, str] = {}  # of the delegates
         self.made: dict[fx.Node, fx.Node] = {}
+        self.reordered: set[fx.Node] = set()  # by views, or made of such
 
     def run(self, delegates: Mapping[int, Any]) -> fx.GraphModule:
         program = self.program
@@ -153,6 +154,9 @@ class _Assembly:
             copied = self._apply(torch.ops.aten.clone.default, args[position])
             args = (*args[:position], copied, *args[position + 1 :])
         assert callable(node.target)
+        sources = node.all_input_nodes
+        if self.reordered & {*sources} or (sources and order_of(node) != order_of(sources[0])):
+            self.reordered.add(node)
         self.made[node] = self.graph.call_function(node.target, args, kwargs)
 
     def _delegate(self, piece: Piece, delegate: Any) -> None:
@@ -162,7 +166,7 @@ class _Assembly:
         name = self.names.setdefault(id(delegate), f"delegate_{len(self.names)}")
         self.root.add_module(name, delegate)
         ready = [
-            self._apply(_dense, self._known(node), torch_type(value), order)
+            self._apply(_dense, self._known(node), torch_type(value), order, node in self.reordered)
             for node, value, order in zip(
                 piece.inputs, piece.graph.inputs, piece.input_orders, strict=True
             )
@@ -182,9 +186,16 @@ class _Assembly:
         return self.graph.call_function(function, args)
 
 
-def _dense(tensor: Tensor, dtype: torch.dtype, order: tuple[int, ...] | None) -> Tensor:
-    """A tensor as a delegate takes it: its bytes are copied as they lie in memory."""
+def _dense(
+    tensor: Tensor, dtype: torch.dtype, order: tuple[int, ...] | None, is_reordered: bool
+) -> Tensor:
+    """A tensor as a delegate takes it: its bytes are copied as they lie in memory.
+
+    ExecuTorch makes copies of views, which lie in PyTorch's own order whatever the view's was.
+    """
     tensor = _typed(tensor, dtype)
+    if is_reordered:
+        tensor = tensor.contiguous()
     if ordered(tensor, order).is_contiguous():
         return tensor
     form = torch.contiguous_format if order is None else FORMATS.get(tensor.dim())

@@ -14,7 +14,7 @@ from executorch.exir.program._program import _default_decomposition_table
 from torch import Tensor, fx
 from torch.export import ExportedProgram
 
-from tosaic.errors import InvalidInput, Unsupported
+from tosaic.errors import InvalidInput, Unsupported, kind_of
 from tosaic.executorch.api import quiet
 from tosaic.executorch.backends import come_last
 from tosaic.executorch.delegates import lowered_module
@@ -55,8 +55,8 @@ class TosaicPartitioner(Partitioner):  # type: ignore[misc]
         in_turn: bool = False,
     ) -> None:
         if not isinstance(compile_spec, self.spec_type):
-            wanted, kind = self.spec_type.__name__, type(compile_spec).__name__
-            raise InvalidInput(f"{type(self).__name__} takes a {wanted}, not a {kind}")
+            own, wanted = type(self).__name__, self.spec_type.__name__
+            raise InvalidInput(f"give {own}({wanted}(...)), not {kind_of(compile_spec)}")
         super().__init__()
         self.compile_spec = compile_spec
         self.additional_checks = tuple(additional_checks or ())

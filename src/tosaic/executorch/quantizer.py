@@ -14,7 +14,7 @@ import torch
 from torch import fx
 from torchao.quantization.pt2e.quantize_pt2e import convert_pt2e, prepare_pt2e, prepare_qat_pt2e
 
-from tosaic.errors import InvalidInput
+from tosaic.errors import InvalidInput, kind_of
 from tosaic.executorch.configs import (  # those that scripts import from here
     QuantizationConfig,
     get_symmetric_a8w4_quantization_config,
@@ -65,8 +65,8 @@ class ArmQuantizer(TosaicQuantizer):
         if isinstance(compile_spec, (str, Env)):
             compile_spec = TosaCompileSpec(compile_spec)
         elif not isinstance(compile_spec, self.spec_type):
-            wanted, kind = self.spec_type.__name__, type(compile_spec).__name__
-            raise InvalidInput(f"{type(self).__name__} takes a {wanted}, not a {kind}")
+            own, wanted = type(self).__name__, self.spec_type.__name__
+            raise InvalidInput(f"give {own}({wanted}(...)), not {kind_of(compile_spec)}")
         super().__init__(Schemes(None), target=compile_spec.device)
         self.compile_spec: ArmCompileSpec = compile_spec
         self._trains: bool | None = None

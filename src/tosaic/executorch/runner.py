@@ -29,6 +29,7 @@ from tosaic.executorch.programreader import (
     read_program,
 )
 from tosaic.front import torchapi
+from tosaic.runtime.default_device import on_cpu
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
 _IDENTIFIER, _BUNDLED, _WEIGHTS = b"ET12", b"BP", b"FT"
@@ -42,8 +43,9 @@ def load_pte(
     """Read a ``.pte``; InvalidInput says what is wrong with it."""
     if isinstance(source, bytes):
         return _loaded(source, external_weights)
+    data = _read(source)
     try:
-        return _loaded(_read(source), external_weights)
+        return _loaded(data, external_weights)
     except InvalidInput as problem:
         raise InvalidInput(f"{os.fspath(source)}: {problem.reason}", problem.where) from None
 
@@ -113,21 +115,26 @@ class Runner:
             raise InvalidInput("an input or an output of the program is no value of it")
         return tuple(self._memory.infos.get(index) for index in indices)
 
-    def run(self, *inputs: Any, **named: Any) -> Any:
-        """The program's outputs for its inputs, in its own structure."""
+    @on_cpu
+    def run(self, *inputs: Any, engine: str | None = None, **named: Any) -> Any:
+        """The program's outputs for its inputs, in its own structure.
+
+        ``engine`` is what runs delegates that have several: "vulkan" those of VGF on the driver.
+        """
+        self._check_engine(engine)
         flat = self._leaves(inputs, named)
         if len(flat) != len(self.inputs):
             kinds = ", ".join(map(str, self.inputs))
             wanted = one_or(len(self.inputs), "input")
             raise InvalidInput(f"the program takes {wanted}, not {len(flat)}: {kinds}")
         if (other := self._other_size(flat)) is not None:
-            return other.run(*inputs, **named)
+            return other.run(*inputs, engine=engine, **named)
         for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):
             self._memory.accept(index, given, number)
         with torch.no_grad(), quiet():
             try:
                 for chain in self._plan.chains:
-                    self._run(chain)
+                    self._run(chain, engine)
             except TosaicError:
                 raise
             except Exception as problem:  # what the file says reaches kernels as it is
@@ -167,21 +174,27 @@ class Runner:
         # New values of inputs that the program writes to come before its own results.
         return torchapi.unflatten(outputs[len(outputs) - spec.num_leaves :], spec)
 
-    def _run(self, instructions: Sequence[Instruction]) -> None:
+    def _check_engine(self, engine: str | None) -> None:
+        known = dict.fromkeys(each for one in self._executors for each in one.engines)
+        if engine not in (None, *known):
+            has = f"delegates that run by {', '.join(known)}" if known else "no delegates"
+            raise InvalidInput(f"the program has no engine {engine!r}: it has {has}")
+
+    def _run(self, instructions: Sequence[Instruction], engine: str | None) -> None:
         position = steps = 0
         while position < len(instructions):
             steps += 1
             if steps > _STEPS:
                 raise InvalidInput(f"the program has not ended after {_STEPS} instructions")
-            position = self._step(instructions[position], position)
+            position = self._step(instructions[position], position, engine)
 
-    def _step(self, step: Instruction, position: int) -> int:
+    def _step(self, step: Instruction, position: int, engine: str | None) -> int:
         """Execute one instruction; the position of the next."""
         values = self._memory.values
         if step.kind == KERNEL:
             self._kernels[step.first](self._memory, step.args)
         elif step.kind == DELEGATE:
-            self._delegate(self._executors[step.first], step.args)
+            self._delegate(self._executors[step.first], step.args, engine)
         elif step.kind == MOVE:
             values[step.second] = values[step.first]
         elif step.kind == JUMP_FALSE:
@@ -190,10 +203,10 @@ class Runner:
                 return step.second
         return position + 1
 
-    def _delegate(self, executor: Executor, args: Sequence[int]) -> None:
+    def _delegate(self, executor: Executor, args: Sequence[int], engine: str | None) -> None:
         count = executor.inputs
         given = [physical(self._memory.values[i], self._memory.order(i)) for i in args[:count]]
-        made = executor.run(given)
+        made = executor.run(given, engine if engine in executor.engines else None)
         if len(made) != len(args) - count or len(given) != count:
             raise InvalidInput(f"a delegate of {count} inputs is called with {len(args)} tensors")
         for index, data in zip(args[count:], made):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -47,6 +48,10 @@ def checked_examples(example_inputs: Any) -> tuple[Any, ...]:
         )
     seen: dict[int, list[tuple[int, Tensor]]] = {}
     flat, spec = torchapi.flatten(example_inputs)
+    sizes = {i: list(v.shape) for i, v in enumerate(flat) if isinstance(v, Tensor)}
+    if sizes and not any(math.prod(size) for size in sizes.values()):
+        told = ", ".join(f"{index} is {size}" for index, size in sizes.items())
+        raise InvalidInput(f"the example inputs have no elements (input {told}): give a batch")
     made = list(flat)
     for index, value in enumerate(flat):
         if isinstance(value, np.ndarray):

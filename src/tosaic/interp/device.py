@@ -58,6 +58,12 @@ def exact_cuda() -> Iterator[None]:
         cudnn.enabled, matmul.fp32_precision = previous
 
 
+def checked_memory(most: object) -> None:
+    """InvalidInput where a limit of memory is no number of bytes."""
+    if most is not None and (type(most) is not int or most <= 0):
+        raise InvalidInput(f"max_memory is a number of bytes, as 2 << 30, not {most!r}")
+
+
 def checked(device: object) -> str:
     """The name of a device that is there; an error with the way out for any other."""
     name = str(device)

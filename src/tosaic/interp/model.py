@@ -15,12 +15,13 @@ from torch import Tensor
 from tosaic.errors import InvalidInput, one_or
 from tosaic.interp.batch import rebatch
 from tosaic.interp.cuda import Batches
-from tosaic.interp.device import CPU, checked, exact_cuda
+from tosaic.interp.device import CPU, checked, checked_memory, exact_cuda
 from tosaic.interp.kernel import TORCH, place, to_numpy, to_torch
 from tosaic.interp.plan import Plan
 from tosaic.ir.graph import Array, Graph, Value
 from tosaic.ir.specialize import is_dynamic, specialize
 from tosaic.ir.verify import verify
+from tosaic.runtime.default_device import on_cpu
 from tosaic.spec.dtypes import I4, I48, UNKNOWN, DType
 from tosaic.spec.env import everything
 
@@ -106,12 +107,14 @@ class Model:
         if not self._is_dynamic:
             self._plan = Plan(graph)
 
+    @on_cpu
     def run(self, *inputs: Any, device: str = CPU, max_memory: int | None = None) -> list[Array]:
         """The outputs of the graph, bit-exact in integers.
 
         With ``device="cuda"`` a GPU computes them, as many samples at a time as fit its memory, or
         ``max_memory`` bytes of it; inputs may lie there already.
         """
+        checked_memory(max_memory)
         if self._is_dynamic:
             at = self.at([tuple(np.shape(given)) for given in inputs])
             return at.run(*inputs, device=device, max_memory=max_memory)

@@ -10,22 +10,28 @@ and is right if it holds at sizes that it was not fitted to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import reduce
 from itertools import combinations, combinations_with_replacement
 from typing import Any
 
 import numpy as np
 
 from tosaic.errors import Unsupported
+from tosaic.ir import size_tables
+from tosaic.ir.align import aligned
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Const, Graph, Loc, Op, Value
 from tosaic.spec import OPS
-from tosaic.spec.dtypes import SHAPE, UNKNOWN, TensorType
-from tosaic.spec.env import everything
+from tosaic.spec.check import resolve
+from tosaic.spec.dtypes import F32, SHAPE, UNKNOWN, TensorType
+from tosaic.spec.env import Env, everything
 
 Numbers = tuple[int, ...]  # one for each of the graphs
+_SIZE = TensorType(SHAPE, (1,))
 _DIVISORS = tuple(range(1, 65))
 _POOLS = {"AVG_POOL2D", "MAX_POOL2D"}
 
@@ -48,20 +54,21 @@ class _Fit:
     by: int
 
 
-def generalize(graphs: Sequence[Graph]) -> Graph:
+def generalize(graphs: Sequence[Graph], env: Env) -> Graph:
     """One graph that is each of the others at their sizes; Unsupported says where they differ."""
-    return _Generalizer(graphs).run()
+    return _Generalizer(graphs, env).run()
 
 
 class _Generalizer:
-    def __init__(self, graphs: Sequence[Graph]) -> None:
-        self.graphs = graphs
+    def __init__(self, graphs: Sequence[Graph], env: Env) -> None:
+        self.graphs, self.env = graphs, env
         self.made = Graph(graphs[0].name, version=graphs[0].version)
         self.builder = Builder(everything(self.made.version, level="none"), self.made)
         self.values: dict[Value, Value] = {}  # of the first graph, as the made one has them
         self.twins: list[dict[Value, Value]] = [{} for _ in graphs]  # each as the first has it
         self.constants: dict[tuple[Value, ...], Value] = {}
         self.dims: dict[tuple[Value, int], Value] = {}
+        self.casts: dict[Value, Value] = {}
         self.known: dict[tuple[Any, ...], Value] = {}
         self.sources: list[_Source] = []
         self.now: Sequence[Op] = ()  # the operator of each graph that is at work
@@ -114,8 +121,6 @@ class _Generalizer:
         first, self.now = ops[0], ops
         if len({(op.name, len(op.ins), len(op.outs)) for op in ops}) > 1:
             raise _differs(f"there is {' and '.join(dict.fromkeys(o.name for o in ops))}", first)
-        if first.regions:
-            raise _differs("branches and loops have known sizes", first)
         self.builder.loc = first.loc
         ins = [self._operand(values, first) for values in zip(*(op.ins for op in ops))]
         defn, attrs = first.defn, dict(first.attrs)
@@ -129,7 +134,8 @@ class _Generalizer:
                 sides = (1, 1, 2, 2) if name == "pad" else (1, 2)
                 ins.append(self._shape([op.attrs[name] for op in ops], first, sides))
         outs = [self._value(values) for values in zip(*(op.outs for op in ops))]
-        self.made.ops.append(Op(defn, ins, outs, attrs, (), first.loc))
+        parts = [generalize(aligned(each), self.env) for each in zip(*(op.regions for op in ops))]
+        self.made.ops.append(Op(defn, ins, outs, attrs, tuple(parts), first.loc))
 
     def _operand(self, values: Sequence[Value], op: Op | None) -> Value:
         first = values[0]
@@ -151,7 +157,32 @@ class _Generalizer:
             return Value(first.type, first.name, first.const, first.quant, first.loc)
         if first.dtype is SHAPE:
             return self._shape([tuple(map(int, array.reshape(-1))) for array in arrays], op)
-        return self._beginning(first, arrays, op)
+        return self._by_count(first, arrays, op) or self._beginning(first, arrays, op)
+
+    def _by_count(self, first: Value, arrays: Sequence[Any], op: Op | None) -> Value | None:
+        """A number that goes with how many elements a sum has, out of a table."""
+        if op is None or not self.now:
+            return None
+        counts, sums = size_tables.counted(self.now)
+        numbers = size_tables.table(self.now, op.ins.index(first), arrays, counts) if sums else None
+        if numbers is None:
+            return None
+        if op.name == "RESCALE" and not self.env.has("dynamic"):
+            raise _differs("the factor of a mean depends on the size, which +dynamic allows", op)
+        sizes = [self._dim(self.values[each.ins[0]], axis) for each, axis in sums]
+        count = reduce(lambda one, other: self._emit("MUL_SHAPE", one, other), sizes)
+        rest = counts[0] // math.prod(each.ins[0].shape[axis] for each, axis in sums)
+        if rest > 1:
+            count = self._emit("MUL_SHAPE", count, self.builder.shape([rest]))
+        before = [1] * (first.type.rank - 1)
+        whole = numbers.reshape(*before, -1)
+        source = Value(TensorType(first.dtype, whole.shape), "", Const(whole), first.quant)
+        start = self.builder.shape([0 for _ in before])
+        start = self._emit("CONCAT_SHAPE", start, count, length=None) if before else count
+        out = Value(first.type, first.name, None, first.quant, first.loc)
+        ins = [source, start, self.builder.shape([1] * first.type.rank)]
+        self.made.ops.append(Op(OPS["SLICE"], ins, [out], {}, (), op.loc))
+        return out
 
     def _beginning(self, first: Value, arrays: Sequence[Any], op: Op | None) -> Value:
         """A constant as the beginning of the one of the largest sizes."""
@@ -285,10 +316,25 @@ class _Generalizer:
 
     def _dim(self, value: Value, axis: int) -> Value:
         if (value, axis) not in self.dims:
-            out = Value(TensorType(SHAPE, (1,)))
-            self.made.ops.append(Op(OPS["DIM"], [value], [out], {"axis": axis}))
+            out = Value(_SIZE)
+            source = value if self._has_dim(value) else self._real(value)
+            self.made.ops.append(Op(OPS["DIM"], [source], [out], {"axis": axis}))
             self.dims[value, axis] = out
         return self.dims[value, axis]
+
+    def _has_dim(self, value: Value) -> bool:
+        try:
+            resolve(OPS["DIM"], self.env, [value.type], {"axis": 0}, lambda _: None, [_SIZE])
+        except Unsupported:
+            return False
+        return True
+
+    def _real(self, value: Value) -> Value:
+        """Integers as numbers that a target without operators on integers has sizes of."""
+        if value not in self.casts:
+            self.casts[value] = Value(TensorType(F32, value.shape))
+            self.made.ops.append(Op(OPS["CAST"], [value], [self.casts[value]], {}))
+        return self.casts[value]
 
     def _dim_of(self, number: int, axis: int) -> Value:
         return self._dim(self.made.inputs[number], axis)
@@ -367,6 +413,9 @@ def same_graph(one: Graph, other: Graph) -> str:
         shapes = [[_numbers(v) for v in op.ins if v.dtype is SHAPE] for op in (a, b)]
         if a.name == b.name and shapes[0] != shapes[1]:
             return f"{a} has the shapes {shapes[0]} and {shapes[1]}"
+        for own, its in zip(a.regions, b.regions):
+            if different := same_graph(own, its):
+                return different
     return ""
 
 

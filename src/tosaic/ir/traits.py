@@ -32,7 +32,8 @@ class Traits:
     ``fuses_epilogue`` so is a TABLE or CLAMP behind the RESCALE of an accumulator. ``loads_tables``
     means that a TABLE by itself loads all its entries first. With ``one_shape`` a tensor has one
     shape in memory, and a RESHAPE for a second consumer is a copy. MATMUL is ``matmul``: an
-    operation, one that transposes its right operand first, or a product for each element.
+    operation, one that transposes its right operand first, or a product for each element. Where
+    ``deconvolution`` is slow, a transposed convolution of integers is several plain ones.
 
     Control flow: with ``computes_both`` a target without branches computes both sides and selects;
     a loop whose number of rounds is known is written out up to ``most_rounds`` of them.
@@ -67,6 +68,7 @@ class Traits:
     loads_tables: bool = False
     one_shape: bool = False
     matmul: Literal["native", "transposes", "elementwise"] = "native"
+    deconvolution: Literal["native", "slow"] = "native"
     steps_at_once: int = 8
     longest_unrolled: int = 0
     steps_a_call: int = 1

@@ -21,6 +21,7 @@ from tosaic.errors import Unsupported
 from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Quant, Value
 from tosaic.ir.int_intervals import Bounds, Intervals, quick
+from tosaic.ir.multipliers import multipliers_and_shifts
 from tosaic.lowering.alternatives.cast import to_integers
 from tosaic.lowering.alternatives.lut import FINE, LIMIT, Zone, table8, table16, zones16
 from tosaic.lowering.alternatives.octaves import of_octaves
@@ -394,29 +395,6 @@ def _magnitudes(bounds: Bounds, given: int) -> Array:
         bounds = bounds.over(*range(bounds.low.ndim - 1))
     found: Array = np.maximum(given - bounds.low, bounds.high - given).reshape(-1)
     return found
-
-
-def multipliers_and_shifts(factors: Sequence[float], bits: int) -> tuple[Array, Array]:
-    """Real factors as multiplier / 2^shift, the multipliers with as many bits as there are."""
-    given = np.asarray(factors, np.float64)
-    if not ((given > 0) & (given < math.inf)).all():
-        wrong = next(f for f in factors if not 0 < f < math.inf)
-        raise Unsupported(f"values cannot be rescaled by {wrong}")
-    fractions, exponents = np.frexp(given)
-    multipliers = np.rint(fractions * (1 << bits)).astype(np.int64)
-    is_next = multipliers == 1 << bits  # a power of two, by rounding
-    shifts = bits - exponents.astype(np.int64) - is_next
-    multipliers >>= is_next + np.clip(shifts - 62, 0, 62)
-    if shifts.min() < 2:
-        wrong = factors[int((shifts < 2).argmax())]
-        raise Unsupported(f"values cannot be rescaled by {wrong}, which is too large")
-    return multipliers, np.minimum(shifts, 62)
-
-
-def multiplier_and_shift(factor: float, bits: int) -> tuple[int, int]:
-    """The same for one factor."""
-    (multiplier,), (shift,) = multipliers_and_shifts([factor], bits)
-    return int(multiplier), int(shift)
 
 
 def _reshaped(quant: Quant | None, old: Sequence[int], new: Sequence[int]) -> Quant | None:

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tosaic.ir.graph import Array, Quant, Value
-from tosaic.lowering.builder import Lowering, multiplier_and_shift
+from tosaic.ir.multipliers import multiplier_and_shift
+from tosaic.lowering.builder import Lowering
 from tosaic.spec import dtypes as d
 
 

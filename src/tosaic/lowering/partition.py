@@ -26,6 +26,7 @@ from tosaic.lowering.alternatives.cast import to_real
 from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.lowering.host_placement import host_reason
 from tosaic.lowering.int64_ranges import Ranges
+from tosaic.lowering.port_order import order_ports
 from tosaic.lowering.target import Target
 from tosaic.lowering.walk import Walker, named_output, parameters
 from tosaic.passes.fold_constants import are_tensors
@@ -366,6 +367,7 @@ class Partitioner:
                 walker.b.output(named_output(walker.b, real, walker.name(node), taken))
                 piece.outputs.append(node)
                 piece.output_quants.append(None)
+        order_ports(piece, self.program, self.source)
         piece.input_orders = [None] * len(piece.inputs)
         piece.output_orders = [None] * len(piece.outputs)
         return piece

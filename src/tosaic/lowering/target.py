@@ -173,7 +173,8 @@ class Target:
     ``constraints`` are reasons why an operator that TOSA allows does not run there, ``traits`` what
     is fast or fused, ``cost`` a quick estimate of an operator, ``judge`` what small graphs take:
     among equal forms the best is chosen by it. ``workarounds`` changes a graph that the device's
-    compiler would get wrong; it runs last, before the graph is verified. ``emit`` compiles one
+    compiler would get wrong; it runs last, before the graph is verified. ``alike`` changes a graph
+    that is compiled for several sizes, so that their constants are the same. ``emit`` compiles one
     graph for the device; None where TOSA itself is the result. ``start`` begins what ``emit`` will
     need, such as a process, and returns at once.
 
@@ -200,6 +201,7 @@ class Target:
     cost: Cost | None = None
     judge: Judge | None = None
     workarounds: Callable[[Graph], None] | None = None
+    alike: Callable[[Graph], None] | None = None
     emit: Emit | None = None
     start: Callable[[], None] | None = None
     engines: Mapping[str, Callable[[Any], Engine]] = field(default_factory=dict)

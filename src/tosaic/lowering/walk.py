@@ -295,6 +295,7 @@ class Region:
             if ranges is not None:
                 ranges.outside(node)
                 ranges.limit(node, limits.get(index))
+                ranges.limit(node, _ends(value))
         for node in self.program.calls:
             walker.call(node)
         taken: set[Value] = set()
@@ -328,6 +329,14 @@ class Region:
             "aten.gt.Scalar": (bound, torch.inf), "aten.ge.Scalar": (bound, torch.inf),
         }.get(name)  # fmt: skip
         return None if ends is None else (self.program.inputs.index(operand), ends)
+
+
+def _ends(value: Value) -> Interval | None:
+    """The least and the largest of a constant's whole numbers."""
+    if value.const is None or value.quant is not None or not value.dtype.is_int:
+        return None
+    array = value.const.array
+    return (float(array.min()), float(array.max())) if array.size else None
 
 
 def named_output(b: Lowering, value: Any, name: str, taken: set[Value]) -> Value:

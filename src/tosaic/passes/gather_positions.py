@@ -22,8 +22,8 @@ _ARITHMETIC = {
 }  # fmt: skip
 _READS = ("aten.select.int", "aten.slice.Tensor", "aten.narrow.default", "aten.narrow.Tensor")
 _WRITES = ("aten.select_scatter.default", "aten.slice_scatter.default")
-_ITEMS = ("aten.item.default", "aten._local_scalar_dense.default")
-_CLAIMS = ("aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default",
+ITEMS = ("aten.item.default", "aten._local_scalar_dense.default")
+CLAIMS = ("aten._assert_scalar.default", "aten.sym_constrain_range_for_size.default",
            "aten.sym_constrain_range.default")  # fmt: skip
 
 
@@ -31,7 +31,7 @@ _CLAIMS = ("aten._assert_scalar.default", "aten.sym_constrain_range_for_size.def
 def gather_positions(module: fx.GraphModule) -> bool:
     """The program without numbers that are read from tensors, as far as they are positions."""
     graph = module.graph
-    items = [n for n in graph.nodes if name_of(n) in (*_ITEMS, "aten.narrow.Tensor")]
+    items = [n for n in graph.nodes if name_of(n) in (*ITEMS, "aten.narrow.Tensor")]
     if not items:
         return False
     changed = visit(graph, [_gathered], (*_READS, *_WRITES))
@@ -71,7 +71,7 @@ def _position(home: fx.Node, number: fx.Node) -> fx.Node | None:
     """The tensor that a number was read from, or arithmetic on it."""
     if isinstance(number.meta.get("val"), torch.Tensor):
         return number
-    if name_of(number) in _ITEMS:
+    if name_of(number) in ITEMS:
         source = number.all_input_nodes[0]
         kind = source.meta["val"].dtype
         if kind.is_floating_point or kind is torch.bool:
@@ -101,7 +101,7 @@ def _drop_claims(graph: fx.Graph) -> bool:
     changed = False
     for node in reversed(list(graph.nodes)):
         if node.op == "call_function" and not node.users and (
-            name_of(node) in (*_CLAIMS, *_ITEMS) or node.target in _COMPARISONS
+            name_of(node) in (*CLAIMS, *ITEMS) or node.target in _COMPARISONS
         ) and _only_claims(node):  # fmt: skip
             graph.erase_node(node)
             changed = True
@@ -125,6 +125,6 @@ def _only_claims(node: fx.Node) -> bool:
 
 
 def _is_claim(node: fx.Node) -> bool:
-    if name_of(node) in _CLAIMS:
+    if name_of(node) in CLAIMS:
         return True
     return node.target in _COMPARISONS and all(map(_is_claim, node.users))

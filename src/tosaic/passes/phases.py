@@ -21,6 +21,7 @@ from tosaic.passes.fold_affine import (
 )
 from tosaic.passes.fold_batch_norm import add_bias, fold_batch_norm
 from tosaic.passes.fold_constants import fold_constants
+from tosaic.passes.fold_numbers import fold_numbers
 from tosaic.passes.functionalize_slices import drop_overwritten, functionalize_slices
 from tosaic.passes.fuse_activation import fuse_activation
 from tosaic.passes.fuse_attention import fuse_attention, fuse_exact_attention
@@ -28,6 +29,7 @@ from tosaic.passes.fuse_einsum import fuse_einsum
 from tosaic.passes.fuse_magnitude import fuse_magnitude, fuse_narrow_magnitude
 from tosaic.passes.fuse_norms import fuse_norms
 from tosaic.passes.gather_positions import gather_positions
+from tosaic.passes.hoist_casts import hoist_byte_casts
 from tosaic.passes.merge_axes import merge_axes
 from tosaic.passes.merge_scales import merge_scales
 from tosaic.passes.promote_integers import promote_integers
@@ -40,8 +42,8 @@ Passes = tuple[Pass, ...]
 CANONICAL: Passes = (canonical_overloads,)
 # Every program that is imported, be it compiled in float or quantized.
 IMPORT: Passes = (
-    canonical_overloads, own_scans, gather_positions, drop_inner_noops, compose, merge_axes,
-    expand_complex,
+    canonical_overloads, own_scans, fold_numbers, gather_positions, drop_inner_noops,
+    hoist_byte_casts, compose, merge_axes, expand_complex,
     fuse_norms, fuse_activation, fuse_einsum, functionalize_slices,
 )  # fmt: skip
 # The same for a float target that has operators of Fourier transforms.

@@ -25,7 +25,7 @@ from tosaic.files.text import print_graph
 from tosaic.files.whole import write_whole
 from tosaic.front import torchapi
 from tosaic.front.program import Program
-from tosaic.interp.device import CPU
+from tosaic.interp.device import CPU, checked_memory
 from tosaic.interp.kernel import to_numpy
 from tosaic.interp.model import Model
 from tosaic.ir.graph import Graph
@@ -36,6 +36,7 @@ from tosaic.pipeline.accuracy import OutputAccuracy, Reference, accuracy_of, war
 from tosaic.pipeline.goals import Precision
 from tosaic.pipeline.quantization import quantization_of
 from tosaic.pipeline.report import Report, report_of
+from tosaic.runtime.default_device import on_cpu
 from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.timing import Timing, current
 from tosaic.runtime.versions import versions
@@ -146,12 +147,16 @@ class Artifact:
 
         ``report.quantization`` is a table of its own: what each call computes in, and why.
         """
-        sizes = {f"graph {n}, TOSA": len(data) for n, data in enumerate(self.files)}
         return report_of(
             self.target, self.partition, self.delegates, self.boundary,
-            quantization_of(self.program), self.settings, versions(self.device.packages), sizes,
-            self.precision, self.timing, self.accuracy,
+            quantization_of(self.program), self.settings, versions(self.device.packages),
+            self.file_sizes, self.precision, self.timing, self.accuracy,
         )  # fmt: skip
+
+    @cached_property
+    def file_sizes(self) -> dict[str, int]:
+        """Bytes of the TOSA files, and of what was saved; the report has this very dict."""
+        return {f"graph {n}, TOSA": len(data) for n, data in enumerate(self.files)}
 
     def compare_with(self, reference: Reference | None, values: execution.Values) -> None:
         """Keep the float model's results; with all values of a run beside them, say if it is far.
@@ -208,6 +213,7 @@ class Artifact:
         """What the program takes and gives: types, shapes, and what the integers mean."""
         return boundary_of(self.program)
 
+    @on_cpu
     def run(
         self, *inputs: Any, engine: str | None = None, raw: bool | None = None,
         device: str = CPU, max_memory: int | None = None, **named: Any,
@@ -226,6 +232,7 @@ class Artifact:
         is run part by part; with ``device="cuda"`` the interpreter runs it on a GPU, as many parts
         at a time as fit its memory or ``max_memory`` bytes of it.
         """
+        checked_memory(max_memory)
         program, gpu = self.program, device != CPU
         chosen = self._engine("tosa" if gpu and engine is None else engine)
         if gpu and chosen != "tosa":
@@ -299,6 +306,7 @@ class Artifact:
             given[position].copy_(value)
         return result
 
+    @on_cpu
     def trace(self, *inputs: Any, **named: Any) -> dict[fx.Node, Any]:
         """Every value that the program has between its pieces, by node."""
         given = given_values(self.program, inputs, named)
@@ -313,6 +321,7 @@ class Artifact:
             raise InvalidInput(f"{self.target} has no engine {name!r}; it has {said}")
         return name or known[0]
 
+    @on_cpu
     def step(
         self, *elements: Any, state: streaming.State | None = None, engine: str | None = None
     ) -> tuple[Any, streaming.State]:
@@ -351,7 +360,7 @@ class Artifact:
         the compiled file as a C array.
         """
         self._save(path, options)
-        self.report.file_sizes[os.path.basename(path)] = os.path.getsize(path)
+        self.file_sizes[os.path.basename(path)] = os.path.getsize(path)
 
     def _save(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
         if not isinstance(path, (str, os.PathLike)):

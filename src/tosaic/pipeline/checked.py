@@ -15,6 +15,8 @@ def checked(told: Sequence[Sequence[str]]) -> Iterable[tuple[str, str]]:
         plural = "s" * (len(numbers) > 1)
         is_all = 1 < len(numbers) == len(told)
         yield (
-            f"all {len(told)} graphs" if is_all else f"graph{plural} {', '.join(numbers)}",
+            ("both graphs" if len(told) == 2 else f"all {len(told)} graphs")
+            if is_all
+            else f"graph{plural} {', '.join(numbers)}",
             sentence,
         )

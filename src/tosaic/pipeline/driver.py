@@ -13,6 +13,7 @@ from torch.export import ExportedProgram
 
 import tosaic.rules  # noqa: F401  (fills the registry)
 from tosaic.boundary.graph import drop_unread, lay_out, take_unsigned
+from tosaic.boundary.memory_order import example_of
 from tosaic.boundary.ports import ends_of, names_of, with_ends
 from tosaic.errors import InvalidInput, kind_of
 from tosaic.files.text import print_graph
@@ -136,6 +137,8 @@ def artifact_of(
     With the ``original`` in float, a quantized one is compared with it on the first example.
     """
     found, delegates, values = compiled(program, chosen, examples)
+    if not found.graphs and all(example_of(result) is None for result in program.outputs):
+        raise InvalidInput("the model gives no tensor back, so nothing of it can be compiled")
     if chosen.emit is not None and not found.graphs:
         why = f"; the first reason: {found.refused[0]}" if found.refused else ": it has no calls"
         raise InvalidInput(f"nothing of the model runs on {chosen.name}{why}")

@@ -51,6 +51,12 @@ class DynamicArtifact(Artifact):
         told = "; ".join(f"{f.name} {f.low} to {f.high or 'any'}" for f in self.free.free)
         return replace(made, settings={**made.settings, "free sizes": told})
 
+    @cached_property
+    def file_sizes(self) -> dict[str, int]:
+        """Those at the sizes of the example."""
+        assert self.example is not None
+        return self.example.file_sizes
+
     def _checked(self, leaves: list[Any]) -> list[Given]:
         given = checked_leaves(self.program, leaves, is_free=True)
         shapes = [tuple(leaf.value.shape) if hasattr(leaf.value, "shape") else None
@@ -101,7 +107,7 @@ def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target)
         given = [each.partition.graphs[number] for each in made]
         every = aligned(given)
         alike = _alike(every)
-        general = generalize([graph for graph in every[:fitted] if graph in alike])
+        general = generalize([graph for graph in every[:fitted] if graph in alike], target.env)
         _check(general, alike)
         for graph, as_made in zip(every, given):
             if graph not in alike or (graph is not as_made and as_made is given[-1]):

@@ -28,7 +28,6 @@ _LINE = 72  # characters of a line of source
 _PLACES = 3  # of refusals that are told together
 _SHOWN = 12  # modules in a table of costs
 _GRAPHS = 8  # graphs that are printed one by one
-_POSSESSIVE = "'s estimate"
 
 
 @dataclass(frozen=True, slots=True)
@@ -77,6 +76,12 @@ class Costs:
     flash_parts: dict[str, int] = field(default_factory=dict)
     clock: float = 0.0
     unit: str = "cycles"
+
+    @property
+    def source(self) -> str:
+        """Who tells cycles or instructions, in words; without these, who tells the memory."""
+        kind = "count" if self.unit == "instructions" else "estimate"
+        return f"{self.by}'s {kind}" if self.cycles else self.by
 
     @property
     def milliseconds(self) -> float | None:
@@ -128,7 +133,9 @@ class Report(Printed):
 
     def _counted(self, unit: str) -> int | None:
         known = [(d.calls, d.estimate) for d in self.delegates if d.estimate is not None]
-        return sum(n * e.cycles for n, e in known if e.unit == unit) if known else None
+        total = sum(n * e.cycles for n, e in known if e.unit == unit)
+        is_counted = bool(known) and (total > 0 or unit == "cycles")  # instructions may not be
+        return total if is_counted else None
 
     @property
     def unit(self) -> str:
@@ -162,7 +169,7 @@ class Report(Printed):
             f"{self.target}: {_count(sum(self.ops.values()), 'operator')} in "
             f"{_count(len(self.delegates), 'graph')}, {self.macs:,} multiply-accumulates"
         ]
-        if self.cycles is not None and (self.cycles or self.unit == "cycles"):
+        if self.cycles is not None:
             words.append(f"{self.cycles:,} {self.unit}{_time(self.milliseconds)}")
         if self.host_instructions:
             words.append(f"{self.host_instructions:,} instructions on the processor beside it")
@@ -179,10 +186,9 @@ class Report(Printed):
             ("graphs", f"{len(self.delegates):,}"), ("multiply-accumulates", f"{self.macs:,}"),
         ]  # fmt: skip
         if self.cycles is not None:
-            rows += [
-                (self.unit, f"{self.cycles:,}{_time(self.milliseconds)}"),
-                ("SRAM, bytes", f"{self.sram:,}"), ("flash, bytes", f"{self.flash:,}"),
-            ]  # fmt: skip
+            rows.append((self.unit, f"{self.cycles:,}{_time(self.milliseconds)}"))
+        if self.sram is not None:
+            rows += [("SRAM, bytes", f"{self.sram:,}"), ("flash, bytes", f"{self.flash:,}")]
         rows.append(("calls on the CPU", f"{len(self.refused):,}"))
         cells = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
         return f"<table>{''.join(cells)}</table>"
@@ -316,7 +322,7 @@ def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     clock = f" at {told.clock / 1e6:,.0f} MHz" if told.clock else ""
     taken = f"{told.cycles:,} {told.unit}{_time(told.milliseconds)}{clock}{transposed}; "
     yield (
-        f"Graph {number} on {place}, by {told.by}{_POSSESSIVE if told.cycles else ''}: "
+        f"Graph {number} on {place}, by {told.source}: "
         f"{taken if told.cycles else ''}bytes: scratch {told.scratch:,}, flash "
         f"{told.flash:,}{f' ({parts})' if parts else ''}; at the peak: {memories or 'not told'}"
     )

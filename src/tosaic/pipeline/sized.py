@@ -13,6 +13,7 @@ from torch import Tensor
 from tosaic.boundary.arguments import leaves_of
 from tosaic.errors import InvalidInput
 from tosaic.front import torchapi
+from tosaic.ir.graph import Graph
 from tosaic.lowering.target import Target
 from tosaic.pipeline import batches, driver
 from tosaic.pipeline.artifact import Artifact
@@ -69,6 +70,11 @@ class SizedArtifact(Artifact):
         settings = {**first.settings, "sizes": "; ".join(each)}
         return replace(first, settings=settings, sizes=each)
 
+    @cached_property
+    def file_sizes(self) -> dict[str, int]:
+        """Those of the first size."""
+        return next(iter(self.variants.values())).file_sizes
+
     def _save(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
         suffix = os.path.splitext(os.fspath(path))[1]
         if suffix in (".tosa", ".mlir", ".h") or (suffix in self.device.formats and suffix):
@@ -101,6 +107,8 @@ def compile_sizes(
             f"compiled: {told}"
         )
     stored = calibration_for(sizes, chosen, target, scheme, calibration)
+    if len(chosen) > 1:
+        target = with_equal_constants(target)
     used = {"scheme": scheme, "io": io, **options}
     made = {
         sizes.told(values): artifact_at(sizes, values, target, scheme, stored, io, used)
@@ -110,6 +118,26 @@ def compile_sizes(
     return SizedArtifact(
         first.program, first.partition, first.target, first.delegates, used, target, variants=made
     )
+
+
+def with_equal_constants(target: Target) -> Target:
+    """The target, whose graphs have the same constants for all sizes, and those of its host."""
+    own, host = [each and _alike(each) for each in (target, target.host)]
+    assert own is not None
+    return replace(own, host=host)
+
+
+def _alike(target: Target) -> Target:
+    first, then = target.alike, target.workarounds
+    if first is None:
+        return target
+
+    def change(graph: Graph) -> None:
+        first(graph)
+        if then is not None:
+            then(graph)
+
+    return replace(target, workarounds=change)
 
 
 def calibration_for(

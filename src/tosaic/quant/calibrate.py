@@ -49,14 +49,14 @@ def run_over(
     """Run a program over the data: how many inputs there are, and what is doubtful about them."""
     arguments = Arguments(module, example_inputs)
     data: Iterable[Any] = [example_inputs] if calibration is None else iterable(calibration)
-    watch = InputWatch(arguments)
+    watch = InputWatch(arguments, is_example=calibration is None)
     for leaves in arguments.each(shown(data, "calibrating: input")):
         watch.see(leaves)
         try:
             run.run(*leaves, enable_io_processing=False)
         except (RuntimeError, TypeError, ValueError, IndexError, AssertionError) as problem:
-            why = watch.unlike(leaves) or first_line(problem)
-            raise InvalidInput(f"calibration input {watch.count} does not run: {why}") from problem
+            why = watch.unlike(leaves) or watch.other_floats(leaves, module) or first_line(problem)
+            raise InvalidInput(f"{watch.name} does not run: {why}") from problem
         run.end_input(leaves)
     if watch.count == 0:
         raise InvalidInput("the calibration data is empty: give at least one input")
@@ -149,7 +149,8 @@ def _doubts(prepared: fx.GraphModule) -> list[str]:
     spoiled = [place for observer, place in found.items() if observer.seen.bad]
     shares = [(observer.clipped(), place) for observer, place in found.items()]
     return [
-        *(f"{place} gives NaN for some of the calibration data" for place in spoiled[:1]),
+        *(f"{place} gives NaN for some of the calibration data: leave that out, or mend the model "
+          "there" for place in spoiled[:1]),
         *(f"{share:.0%} of {place} lies beyond its range" for share, place in shares
           if share > _CLIPPED),
         *(f"{place} is whole multiples of {observer.step:g} from {observer.seen.low:g} to "

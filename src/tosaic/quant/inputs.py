@@ -200,7 +200,8 @@ class KeptInputs:
 class InputWatch:
     """What was seen of each real input, and what of it a user should know."""
 
-    def __init__(self, arguments: Arguments) -> None:
+    def __init__(self, arguments: Arguments, is_example: bool = False) -> None:
+        self.is_example = is_example  # which serves where there is no data
         self.names = [str(n.target) for n in arguments.placeholders]
         self.example = arguments.example
         self.low = [float("inf")] * len(self.names)
@@ -210,6 +211,11 @@ class InputWatch:
         self.values = [0] * len(self.names)  # finite ones
         self.seen: set[bytes] = set()
         self.count = 0
+
+    @property
+    def name(self) -> str:
+        """The input that was seen last, in words."""
+        return "the example input" if self.is_example else f"calibration input {self.count}"
 
     def see(self, leaves: Sequence[Any]) -> None:
         """Take one calibration input into account; NaN in it is an error."""
@@ -223,9 +229,8 @@ class InputWatch:
             if value.dtype.is_floating_point and value.numel():
                 low, high = (float(v) for v in torch.aminmax(value.detach()))
                 if low != low:
-                    raise InvalidInput(
-                        f"calibration input {self.count} has NaN in {self.names[index]}"
-                    )
+                    way = "give one without" if self.is_example else "leave it out"
+                    raise InvalidInput(f"{self.name} has NaN in {self.names[index]}: {way}")
                 self.low[index] = min(self.low[index], low)
                 self.high[index] = max(self.high[index], high)
                 self.size[index] = max(self.size[index], value.numel())
@@ -246,19 +251,34 @@ class InputWatch:
                 )
         return None
 
+    def other_floats(self, leaves: Sequence[Any], module: torch.nn.Module) -> str | None:
+        """The first input whose floats are not of the weights' type, as a sentence."""
+        kinds = {str(p.dtype)[6:] for p in module.parameters() if p.is_floating_point()}
+        for name, value in zip(self.names, leaves):
+            if isinstance(value, Tensor) and (value.is_floating_point() or value.is_complex()):
+                kind = str(value.dtype)[6:]
+                if len(kinds) == 1 and kind not in kinds:
+                    (own,) = kinds
+                    return f"{name} is {kind}, and the weights are {own}: give x.to(torch.{own})"
+        return None
+
     def doubts(self, against_example: bool) -> Iterator[str]:
         """Why the data may not be like what the network will see, a sentence each."""
         if self.count > 1 and 2 * len(self.seen) <= self.count:
             some = f"{len(self.seen)} of {self.count} calibration inputs"
             yield f"only {some} {'is' if len(self.seen) == 1 else 'are'} distinct"
+        whole = f" in all {self.count} calibration inputs" if self.count > 1 else ""
         for index, name in enumerate(self.names):
             low, high = self.low[index], self.high[index]
             if self.size[index] < 2:
                 continue
+            if low == high and math.isinf(low):
+                raise InvalidInput(
+                    f"input {name} is {low:g} everywhere{whole}: give some with finite numbers"
+                )
             if low == high:
                 yield (
-                    f"input {name} is {low:g} everywhere in all {self.count} calibration inputs: "
-                    "ranges will not fit other values"
+                    f"input {name} is {low:g} everywhere{whole}: ranges will not fit other values"
                 )
             elif against_example and isinstance(self.example[index], Tensor):
                 yield from self._far(index)

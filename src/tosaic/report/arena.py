@@ -55,7 +55,7 @@ def _as_told(number: int, graph: Graph, told: Estimate, network: Network) -> Ite
         tensors = [t for t in told.tensors if t.memory == memory]
         blocks = tuple(_placed(t, nodes, steps) for t in tensors)
         size = max((b.address + b.size for b in blocks), default=0)
-        yield Arena(number, memory, told.by, size, blocks, times)
+        yield Arena(number, memory, "the compiler", size, blocks, times)
 
 
 def _placed(tensor: PlacedTensor, nodes: list[int], steps: dict[int, int]) -> Block:

@@ -99,5 +99,5 @@ def product_of(m: Matcher, product: Op, source: Value, channels: Array) -> Value
     bias = taken(m, product.operand("bias"), channels)
     return m.b.op(
         product.name, source, kernel, bias, *product.ins[3:], out=product.outs[0].dtype,
-        **product.attrs,
+        loc=product.loc, **product.attrs,
     )  # fmt: skip

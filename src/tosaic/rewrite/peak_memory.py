@@ -194,7 +194,7 @@ def _of(m: Matcher, op: Op, source: Value, places: Array) -> Value:
     """A product or a pool for some channels."""
     if op.name in _PRODUCTS:
         return product_of(m, op, source, places)
-    return m.b.op(op.name, source, *op.ins[1:], out=op.outs[0].dtype, **op.attrs)
+    return m.b.op(op.name, source, *op.ins[1:], out=op.outs[0].dtype, loc=op.loc, **op.attrs)
 
 
 def _is_plain(op: Op) -> bool:

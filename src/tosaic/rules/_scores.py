@@ -13,9 +13,10 @@ import numpy as np
 
 from tosaic.errors import Unsupported
 from tosaic.ir.graph import Array, Value
+from tosaic.ir.multipliers import multiplier_and_shift
 from tosaic.lowering.alternatives.mask import number_of
 from tosaic.lowering.alternatives.reduce_extreme import extreme
-from tosaic.lowering.builder import Lowering, multiplier_and_shift
+from tosaic.lowering.builder import Lowering
 from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._operands import scale_of
 from tosaic.rules._rows import paired, tabled

@@ -70,7 +70,7 @@ def tune(
     example_inputs: Any = None,
     *,
     target: Several,
-    scheme: Several = (),
+    scheme: Any = (),
     mixed: int = 3,
     goals: float | Iterable[float] = (),
     sizes: Several = (),
@@ -100,6 +100,8 @@ def tune(
     after an interruption. The result prints as a table; ``front`` and ``rows`` are the points, and
     ``save`` writes a page, JSON or CSV.
     """
+    from tosaic.front.examples import in_order
+
     if isinstance(model, Mapping):
         subjects = {str(name): _subject(str(name), given) for name, given in model.items()}
         if not subjects:
@@ -113,7 +115,7 @@ def tune(
         raise InvalidInput(
             "give several models as a dict by name, each as (model, example_inputs, calibration)"
         )
-    elif example_inputs is None:
+    elif (example_inputs := in_order(model, example_inputs)) is None:
         raise InvalidInput("give the example inputs of the model")
     else:
         is_module = hasattr(model, "_get_name") and not isinstance(model, type)
@@ -135,13 +137,11 @@ def _subject(name: str, given: Any) -> Subject:
 
 
 def run_tune(
-    subjects: Mapping[str, Subject], words: Mapping[str, Several], options: Mapping[str, Any],
+    subjects: Mapping[str, Subject], words: Mapping[str, Any], options: Mapping[str, Any],
     mixed: int, goals: Any, judging: Judging, stream: Any, limit: int | None,
     db: Place, workers: Workers,
 ) -> Sweep:  # fmt: skip
     """A sweep over subjects by name."""
-    from tosaic.quant.schemes import scheme_of
-    from tosaic.search.judge import FLOAT
     from tosaic.search.networks import networks_of
     from tosaic.search.store import Store
     from tosaic.search.tune import Space, run_sweep
@@ -150,10 +150,8 @@ def run_tune(
     _check_limit(limit)
     check_count("mixed", mixed, 0)
     ratios = _ratios(goals)
-    several = {name: _texts(name, value) for name, value in words.items()}
-    for name in several["scheme"]:
-        if name != FLOAT:
-            scheme_of(name)  # which refuses what it does not know
+    schemes = _schemes(words["scheme"])
+    several = {name: _texts(name, words[name]) for name in ("target", "sizes")}
     for name in several["target"]:
         target_of(name)
     chosen = {name: _values(value) for name, value in options.items()}
@@ -163,7 +161,7 @@ def run_tune(
             for name, subject in subjects.items()
             for network in networks_of(store, name, subject, several["sizes"])
         )
-        space = Space(networks, several["target"], chosen, several["scheme"], mixed, ratios)
+        space = Space(networks, several["target"], chosen, schemes, mixed, ratios)
         return run_sweep(store, executor, space, judging, stream, limit, told=workers.told)
 
 
@@ -199,6 +197,7 @@ def evaluate(
     after an interruption. The result prints as a table with intervals of 95 % confidence;
     ``scores`` and ``disagreements`` hold the same, and ``save`` writes a page, JSON or CSV.
     """
+    from tosaic.front.examples import in_order
     from tosaic.search.networks import forms_of, forms_of_sweep
     from tosaic.search.tune import Sweep
 
@@ -214,6 +213,7 @@ def evaluate(
         )  # fmt: skip
     if hasattr(model, "report") or hasattr(example_inputs, "forward"):
         raise InvalidInput("evaluate takes the model, its example inputs, what compile gave of it")
+    example_inputs = in_order(model, example_inputs)
     if example_inputs is None or not artifacts:
         raise InvalidInput("give the example inputs of the model, and what it was compiled to")
     named = artifacts if isinstance(artifacts, Mapping) else {"": artifacts}
@@ -291,6 +291,26 @@ def _texts(name: str, value: Any) -> tuple[str, ...]:
         raise InvalidInput(f"{name} is a text, or several")
     parts = [part.strip() for text in texts for part in text.split(",")]
     return tuple(dict.fromkeys(part for part in parts if part))
+
+
+def _schemes(value: Any) -> tuple[str | tuple[str, ...], ...]:
+    """Schemes by name, and the calls with 16 bits of those that a sweep has found."""
+    from tosaic.quant.selection import Schemes, resolved
+    from tosaic.search.judge import FLOAT
+
+    given = list(value) if isinstance(value, (list, tuple)) else [value]
+    names = _texts("scheme", [each for each in given if not isinstance(each, Schemes)])
+    for name in names:
+        if name == "auto":
+            raise InvalidInput("automatic precision is what mixed and goals are for in a sweep")
+        if name != FLOAT:
+            resolved(name)  # which refuses what it does not know
+    found = list[str | tuple[str, ...]](names)
+    for scheme in (each for each in given if isinstance(each, Schemes)):
+        if scheme != Schemes("int8", nodes=dict.fromkeys(scheme.nodes, "a16w8")):
+            raise InvalidInput("schemes by parts are for a sweep int8 with nodes in a16w8")
+        found.append(tuple(map(str, scheme.nodes)))
+    return tuple(found)
 
 
 def _values(value: Any) -> tuple[Any, ...]:

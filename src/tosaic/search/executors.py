@@ -123,12 +123,12 @@ class _Pickler(pickle.Pickler):
     """
 
     def persistent_id(self, value: Any) -> int | None:
-        return id(value) if _FORKS and isinstance(value, Own) else None
+        return value.number if _FORKS and isinstance(value, Own) else None
 
 
 class _Unpickler(pickle.Unpickler):
-    def persistent_load(self, name: int) -> Own:
-        return OWN[name]
+    def persistent_load(self, number: int) -> Own:
+        return OWN[number]
 
 
 def _packed(task: Task) -> bytes:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import itertools
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
 from types import CodeType
@@ -24,9 +25,10 @@ class Own:
 
     function: Callable[..., Any]
     name: str
+    number: int = field(default_factory=itertools.count().__next__)
 
     def __post_init__(self) -> None:
-        OWN[id(self)] = self
+        OWN[self.number] = self
 
     def __call__(self, *given: Any) -> Any:
         try:
@@ -38,7 +40,7 @@ class Own:
         return made.item() if is_one else made
 
 
-OWN = WeakValueDictionary[int, Own]()  # all that there are, as forked processes find them
+OWN = WeakValueDictionary[int, Own]()  # by number, as forked processes find them
 
 
 def own(function: Callable[..., Any] | None, name: str = "") -> Own | None:

@@ -37,6 +37,8 @@ class Store:
         try:
             self._open = sqlite3.connect(address, _PATIENCE, isolation_level=None, uri=True)
             self._check(is_fixed)
+        except sqlite3.OperationalError as problem:  # of the disk, or of another process
+            raise InvalidInput(f"cannot write '{path}': {problem}") from None
         except sqlite3.Error as problem:
             raise InvalidInput(f"'{path}' is no file of results: {problem}") from None
 

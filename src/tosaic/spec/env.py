@@ -96,7 +96,9 @@ class Env:
             raise InvalidInput(f"TOSA {_dotted(self.version)} is unknown; there are {have}")
         if not self.profiles:
             given = "+".join((f"TOSA-{_dotted(self.version)}", *sorted(self.extensions)))
-            raise InvalidInput(f"{given} names no profile; there are {', '.join(PROFILES)}")
+            raise InvalidInput(
+                f"{given} names no profile; there are {', '.join(PROFILES)}: write {given}+INT"
+            )
         for name in sorted(self.profiles | self.extensions):
             self._check_feature(name)
 

@@ -86,7 +86,7 @@ def formats() -> dict[str, Format]:
 
 def elsewhere(suffix: str) -> str:
     """Which target's files have a suffix, as the end of a sentence; nothing if none's have."""
-    for family in known_families():
+    for family in known_families() if suffix else ():
         name = next(iter(family.names))
         if suffix in family.make(name, {}).formats:
             return f"; {suffix} is what the target {name} gives"
@@ -130,11 +130,13 @@ def _spelled(name: str, family: Family) -> str:
 def _unknown(name: str, absent: list[Absent]) -> str:
     own = [each for each in names() if not each.startswith("TOSA")]
     plain = name.lower().replace("_", "-")
-    near = [each for each in own if plain in each] or get_close_matches(plain, own, 1, 0.7)
-    meant = f", perhaps {', '.join(near)}" if near and plain else ""
-    if "," in name:
-        meant = ": give one, or several to `tosaic tune`"
+    near = [each for each in own if plain in each] if len(plain) > 1 else []
+    near = near or get_close_matches(plain, own, 1, 0.7)
     broken = "".join(f"; the entry point {a.entry} does not load: {a.reason}" for a in absent)
+    if near and "," not in name:
+        meant = f"perhaps {', '.join(near)}; `tosaic targets` lists all"
+        return f"there is no target {name!r}, {meant}{broken}"
+    meant = ": give one, or several to `tosaic tune`" if "," in name else ""
     return (
         f"there is no target {name!r}{meant}; there are {', '.join(own)}, and TOSA "
         f"specifications such as TOSA-1.0+INT{broken}"

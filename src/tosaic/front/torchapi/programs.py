@@ -33,6 +33,7 @@ from tosaic.front.torchapi.standin import give_fakes
 from tosaic.front.torchapi.tracing import Untraced, traced
 from tosaic.front.torchapi.trees import register_dataclass
 from tosaic.front.torchapi.tried import warn_if_untried
+from tosaic.runtime.default_device import as_chosen
 
 _SHAPES = "torch.fx.experimental.symbolic_shapes"  # a logger
 _FAKES = "torch._subclasses.fake_tensor"  # another
@@ -61,7 +62,8 @@ def export(
     def exported(strict: bool) -> ExportedProgram:
         with (
             torch.no_grad(), quiet(), _untold(), _inference(module), positional(module),
-            gathering(module), unscripted(module), _whole_traces(),
+            gathering(module), unscripted(module), _whole_traces(), as_chosen(),
+            _unvalidated(),
         ):  # fmt: skip
             return torch.export.export(
                 module, args, kwargs, dynamic_shapes=dynamic_shapes, strict=strict
@@ -107,9 +109,23 @@ def _reason(module: torch.nn.Module, args: Any, kwargs: Any, problem: BaseExcept
         )
     elif "not a known type" in why:
         why = f"{why.split(',')[0]}: give and return tensors in tuples, lists, dicts or dataclasses"
+    elif "We found a fake tensor" in why:
+        why = "a tensor leaves the graph and comes back, as by x.data: write x.detach()"
     elif not isinstance(problem, RuntimeError):
         why = f"{type(problem).__name__}: {why}" if str(problem) else why
     return f"torch.export does not take {name}: {why}"
+
+
+@contextmanager
+def _unvalidated() -> Iterator[None]:
+    """Without torch.distributions' checks of values, which are not known before a program runs."""
+    kind = torch.distributions.Distribution
+    before = kind._validate_args
+    kind.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        kind.set_default_validate_args(before)
 
 
 @contextmanager

@@ -112,7 +112,7 @@
     const made = el("button", { type: "button", class: "range", onclick: () => go(m) },
       el("div", { class: "who" }, el("b", {}, layer.name), el("span", { class: "mono" }, v.dtype || "")),
       el("div", { class: "where" }, where(layer)), histogram(v),
-      el("div", { class: "ends" }, el("span", {}, real(v.low)), el("span", {}, layer.saturation ? percent(layer.saturation, 2) + " cut" : ""), el("span", {}, real(v.high))));
+      el("div", { class: "ends" }, el("span", {}, real(v.low)), el("span", {}, layer.saturation ? (layer.saturation < 5e-5 ? "< 0.01 %" : percent(layer.saturation, 2)) + " cut" : ""), el("span", {}, real(v.high))));
     made.group = m.group;
     cards.set(m, made);
     return made;

@@ -82,7 +82,7 @@
   const many = new Set(arenas.map((a) => a.graph)).size > 1;
   const pick = (a) => {
     arena = a;
-    byId("arenahint").textContent = `${a.blocks.length} tensors, placed by ${a.planned}; the most that is used is ${whole(a.size)} bytes.` + (a.planned !== "a simple plan" ? " Pale boxes are weights on their way into the device." : " A device's compiler may place them otherwise.");
+    byId("arenahint").textContent = `${a.blocks.length} tensors, placed by ${a.planned}; the most that is used is ${whole(a.size)} bytes.` + (a.planned === "a simple plan" ? " A device's compiler may place them otherwise." : a.blocks.some(isBuffer) ? " Pale boxes are weights on their way into the device." : "");
     redraw();
   };
   choices("arenas", arenas.map((a) => [a, (many ? `Graph ${a.graph}: ` : "") + a.memory]), arena, pick);

@@ -164,7 +164,8 @@ const graph = (() => {
   }
 
   function everything() {
-    const b = bounds[view], width = canvas.clientWidth, height = canvas.clientHeight;
+    const b = bounds[view], width = canvas.clientWidth, narrow = width < 600;
+    const height = canvas.clientHeight - (narrow ? byId("legend").clientHeight : 0);  // else it is in a corner
     const scale = Math.min(width / (b.right - b.left), height / (b.bottom - b.top), 1.25);
     return { scale, x: (width - scale * (b.right + b.left)) / 2, y: (height - scale * (b.bottom + b.top)) / 2 };
   }

@@ -18,7 +18,7 @@
     const use = macs / cycles / data.peak_macs;
     const clock = told[0].clock, runs = clock ? clock / cycles : 0;
     if (clock) card("Time", (1e3 * cycles / clock).toPrecision(3), "ms", `${runs >= 10 ? short(runs) : runs.toPrecision(2)} inferences a second at ${Math.round(clock / 1e6)} MHz`);
-    card(capital(UNIT), short(cycles), "", `by ${told[0].by}'s estimate`);
+    card(capital(UNIT), short(cycles), "", `by ${told[0].by}'s ${UNIT === "instructions" ? "count" : "estimate"}`);
     if (data.peak_macs) card("Multipliers in use", percent(use, use < 0.1 ? 1 : 0), "", `${short(macs)} multiplications`, meter([[Math.min(use, 1), "var(--accent)"]]));
     else card("Multiplications", short(macs));
     const scratch = Math.max(...told.map((n) => n.scratch));

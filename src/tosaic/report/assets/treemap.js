@@ -108,7 +108,7 @@
   }
   choices("metric", METRICS.map((m) => [m, m[1]]), metric, (value) => { metric = value; draw(); });
   byId("costhint").textContent = nodes.some((n) => n.cycles)
-    ? `${capital(UNIT)} and traffic are an estimate of the target's compiler for each operation; one operation may do the work of several operators, and counts for the first.`
+    ? `${UNIT === "instructions" ? "Instructions are counted on an emulated core" : `${capital(UNIT)} and traffic are an estimate of the target's compiler`} for each operation; one operation may do the work of several operators, and counts for the first.`
     : "Without a device there are no cycles: traffic is what operators read and write, if nothing is kept between them.";
   let width = 0;
   new ResizeObserver(() => { if (box.clientWidth !== width) { width = box.clientWidth; draw(); } }).observe(box);

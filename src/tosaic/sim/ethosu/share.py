@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -27,19 +27,13 @@ _ALIGNMENT = 16
 def share(streams: Sequence[Stream]) -> list[Stream]:
     """The same streams over one block of constants; as they were where that is no smaller."""
     found = [_parts(stream) for stream in streams]
-    places: dict[bytes, int] = {}
-    size, blocks = 0, list[bytes]()
+    blocks = dict[bytes, None]()
     for stream, parts in zip(streams, found):
         if parts is None:
             return list(streams)
-        for start, stop in parts.blocks:
-            data = stream.weights[start:stop]
-            if data not in places:
-                places[data] = size
-                blocks.append(data + bytes(-len(data) % _ALIGNMENT))
-                size += len(blocks[-1])
-    weights = b"".join(blocks)
-    if size >= sum(len(each) for each in {stream.weights for stream in streams}):
+        blocks.update((stream.weights[start:stop], None) for start, stop in parts.blocks)
+    places, weights = _packed(blocks)
+    if len(weights) >= sum(len(each) for each in {stream.weights for stream in streams}):
         return list(streams)
     made = [
         parts.moved(stream, places, weights)
@@ -47,6 +41,21 @@ def share(streams: Sequence[Stream]) -> list[Stream]:
     ]  # fmt: skip
     same = all(_touched(a) == _touched(b) for a, b in zip(streams, made))
     return made if same else list(streams)
+
+
+def _packed(blocks: Iterable[bytes]) -> tuple[dict[bytes, int], bytes]:
+    """A place for each block in one of all, where smaller ones may lie within larger ones."""
+    places, whole = dict[bytes, int](), bytearray()
+    for data in sorted(blocks, key=len, reverse=True):
+        # A stream copies scales with the weights behind them, where another reads each in place.
+        at = whole.find(data)
+        while at % _ALIGNMENT and at >= 0:
+            at = whole.find(data, at + 1)
+        if at < 0:
+            at = len(whole)
+            whole += data + bytes(-len(data) % _ALIGNMENT)
+        places[data] = at
+    return places, bytes(whole)
 
 
 class _Parts:

@@ -49,21 +49,25 @@ class Driver:
         }
 
 
-def find_driver(device: str = DEVICES[0]) -> Driver:
-    """The driver of a name: "lavapipe", "system" as it is installed, or a manifest's path."""
-    if device == "system":
-        return Driver(device, None, ())
-    if device == "lavapipe":
-        icd = find_lavapipe()
-        if icd is None:
-            raise ToolMissing(f"no Vulkan driver is here: lavapipe is in Debian's packages ({APT})")
-    elif device.endswith(".json"):
-        icd = Path(device)
-        if not icd.is_file():
-            raise InvalidInput(f"there is no manifest of a Vulkan driver at '{device}'")
-    else:
+def check_device(device: str) -> None:
+    """InvalidInput unless it is "lavapipe", "system" or the path of a driver's manifest."""
+    if device in DEVICES:
+        return
+    if not device.endswith(".json"):
         known = ", ".join(map(repr, DEVICES))
         raise InvalidInput(f"there is no Vulkan device {device!r}: {known}, or an ICD's .json")
+    if not Path(device).is_file():
+        raise InvalidInput(f"there is no manifest of a Vulkan driver at '{device}'")
+
+
+def find_driver(device: str = DEVICES[0]) -> Driver:
+    """The driver of a name: "lavapipe", "system" as it is installed, or a manifest's path."""
+    check_device(device)
+    if device == "system":
+        return Driver(device, None, ())
+    icd = find_lavapipe() if device == "lavapipe" else Path(device)
+    if icd is None:
+        raise ToolMissing(f"no Vulkan driver is here: lavapipe is in Debian's packages ({APT})")
     return Driver(device, icd, find_layers())
 
 

@@ -27,7 +27,10 @@ from tosaic.targets.cortexm.source import Writer, weights_of
 from tosaic.targets.family import bytes_of
 
 _INTEGERS, _FLOATS = "TOSA-1.0+INT+int16+int4+cf", "TOSA-1.0+INT+FP+int16+int4+cf"
-_TRAITS = Traits(fuses_sums=False, steps_at_once=8, fuses_widening=True, fuses_epilogue=True)
+_TRAITS = Traits(
+    fuses_sums=False, steps_at_once=8, fuses_widening=True, fuses_epilogue=True,
+    deconvolution="slow",
+)  # fmt: skip
 
 _ADVICE = (
     (r"float|profile FP|FP profile", "floats='fpu' computes it in float32, floats='soft' where the "

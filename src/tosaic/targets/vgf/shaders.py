@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from tosaic.errors import InvalidInput, ToolMissing, Unsupported
+from tosaic.errors import InvalidInput, ToolFailed, ToolMissing, Unsupported, first_line
 from tosaic.files.flatbuffer import write
 from tosaic.files.vgf.shaders import DOMAIN, Shader, shader_of
 from tosaic.front.registry import rule
@@ -37,12 +37,18 @@ def shader(glsl: str, groups: Groups) -> Callable[[Callable[..., Any]], Any]:
     ``groups`` is the number of workgroups in three directions, or a function of the shapes of the
     arguments that gives it.
     """
-    if "void" not in glsl:
+    if "void" not in str(glsl):
         raise InvalidInput("a shader is GLSL source with an entry point main")
 
     def register(function: Callable[..., Any]) -> Any:
         name = function.__name__
-        made = torch.library.custom_op(f"{NAMESPACE}::{name}", function, mutates_args=())
+        try:
+            made = torch.library.custom_op(f"{NAMESPACE}::{name}", function, mutates_args=())
+        except ValueError as problem:
+            raise InvalidInput(
+                f"the function {name} of a shader is declared as 'def {name}(x: Tensor) -> "
+                f"Tensor': {first_line(problem)}"
+            ) from None
         made.register_fake(function)
         _KNOWN[glsl] = function
 
@@ -51,9 +57,8 @@ def shader(glsl: str, groups: Groups) -> Callable[[Callable[..., Any]], Any]:
             if DOMAIN not in b.traits.domains:
                 raise Unsupported("a shader is for targets with Vulkan; PyTorch runs its function")
             ins = [_operand(b, name, value) for value in operands.values()]
-            kinds = _types(function, ins)
-            chosen = groups(*(v.shape for v in ins)) if callable(groups) else groups
-            held = Shader(glsl, _checked(chosen))
+            kinds = _types(name, function, ins)
+            held = Shader(glsl, _workgroups(name, groups, [v.shape for v in ins]))
             found = b.results(
                 "CUSTOM", *ins, out=kinds, operator_name=name, domain_name=DOMAIN,
                 implementation_attrs=held.attributes([v.type for v in ins], kinds),
@@ -73,18 +78,26 @@ def _operand(b: Lowering, name: str, value: Any) -> Value:
     return b.IDENTITY(real) if real.is_const else real
 
 
-def _types(function: Callable[..., Any], ins: Sequence[Value]) -> list[TensorType]:
+def _types(name: str, function: Callable[..., Any], ins: Sequence[Value]) -> list[TensorType]:
     """The types of what a function gives."""
     given = [torch.zeros(v.shape, dtype=TORCH[v.dtype]) for v in ins]
     made = function(*given)
     outs = list(made) if isinstance(made, (tuple, list)) else [made]
+    for kind in (t.dtype for t in outs if t.dtype not in TYPES):
+        raise Unsupported(f"the function of {name} gives {kind}, which a .vgf does not hold")
     return [TensorType(TYPES[t.dtype], tuple(t.shape)) for t in outs]
 
 
-def _checked(groups: Sequence[int]) -> tuple[int, ...]:
-    found = tuple(int(n) for n in groups)
+def _workgroups(name: str, groups: Groups, shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...]:
+    """The number of workgroups in three directions for arguments of some shapes."""
+    try:
+        chosen = groups(*shapes) if callable(groups) else groups
+        found = tuple(int(n) for n in chosen)
+    except (TypeError, ValueError, IndexError) as problem:
+        told = first_line(problem)
+        raise InvalidInput(f"the workgroups of {name} for {list(shapes)}: {told}") from None
     if len(found) != 3 or min(found) < 1:
-        raise InvalidInput(f"workgroups are three numbers above 0, not {groups!r}")
+        raise InvalidInput(f"the workgroups of {name} are three numbers above 0, not {chosen!r}")
     return found
 
 
@@ -113,8 +126,10 @@ def check_shaders(
         except ToolMissing as missing:
             told.append(f"the shader of {name} was not compared: {missing.reason}")
             continue
+        except ToolFailed as failure:
+            raise InvalidInput(f"the shader of {name} does not run: {failure.reason}") from None
         for theirs, ours in zip(found, Model(alone).run(*arrays), strict=True):
-            _compare(name, theirs.astype(np.float64), ours.astype(np.float64))
+            _compare(op, theirs.astype(np.float64), ours.astype(np.float64))
         told.append(f"the shader of {name} gives what its function does")
     return told
 
@@ -135,12 +150,13 @@ def _arrays(graph: Graph, op: Op, given: Sequence[Array] | None) -> list[Array]:
     return [chance.standard_normal(v.shape).astype(v.dtype.array) for v in op.ins]
 
 
-def _compare(name: str, theirs: Array, ours: Array) -> None:
+def _compare(op: Op, theirs: Array, ours: Array) -> None:
     same = (theirs == ours) | (np.isnan(theirs) & np.isnan(ours))
     off = float(np.max(np.where(same, 0, np.abs(theirs - ours)), initial=0.0))
     largest = float(np.max(np.abs(ours[np.isfinite(ours)]), initial=0.0))
     if not off <= _NEAR * max(largest, 1e-6):
+        given = ", ".join(str(value.type) for value in op.ins)
         raise InvalidInput(
-            f"the shader of {name} and its function differ by up to {off:g} where the largest "
-            f"number is {largest:g}: correct one of them"
+            f"the shader of {op.attrs['operator_name']} and its function differ by up to {off:g} "
+            f"where the largest number is {largest:g}, both given {given}: correct one of them"
         )

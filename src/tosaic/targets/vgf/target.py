@@ -22,6 +22,7 @@ from tosaic.ir.build import Builder
 from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.ir.traits import Traits
 from tosaic.lowering.target import Compiled, Estimate, Format, Target, options_of
+from tosaic.sim.vulkan.environment import check_device
 from tosaic.spec.env import Env
 from tosaic.targets.vgf import FAMILY
 from tosaic.targets.vgf.beside import sample as cpp_sample
@@ -202,6 +203,7 @@ def with_options(given: Mapping[str, Any]) -> Target:
     if beyond or env.version != _TARGET.env.version:
         more = ", ".join(sorted(beyond)) or f"TOSA {'.'.join(map(str, env.version))}"
         raise InvalidInput(f"the model converter does not take {more}; it takes {SPEC}")
+    check_device(options.device)
     flags = checked_flags(options.converter_flags)
     return replace(
         _TARGET, env=env, emit=partial(emit, options, flags), check=options.check,

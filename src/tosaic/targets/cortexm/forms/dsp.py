@@ -17,7 +17,7 @@ BLOCK, CHANNEL = 72, 80
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
-    """The convolution by three pixels and two channels; depthwise 3×3 by four channels."""
+    """The convolution by three pixels and two channels; depthwise by four channels."""
     made = layer.requant
     if layer.bits != 8 or layer.out_bits == 32 or layer.w_zp or made is None or layer.oc < 2:
         return None
@@ -126,16 +126,15 @@ def _packed(halves: Array, bias: Array, is_apart: int, scales: Array) -> bytes:
 
 
 def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | None:
-    kernel = layer.kh, layer.kw, layer.dy, layer.dx
-    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc or layer.ic < 4 or layer.out_bits != 8:
+    is_small = (layer.kh, layer.kw, layer.dy, layer.dx) == (3, 3, 1, 1) and layer.ic == layer.oc
+    is_quick = is_small and (layer.sy, layer.sx) in ((1, 1), (2, 2)) and layer.out_bits == 8
+    if layer.oc < 4:
         return None
-    if (layer.sy, layer.sx) not in ((1, 1), (2, 2)):
-        return None
-    if (scales[:, 2] >> 8).max() > 8:  # a weight with its shift is an int16
-        return None
+    rows = np.concatenate([folded_bias(layer)[:, None], scales], 1).astype("<i4")
+    if not is_quick or (scales[:, 2] >> 8).max() > 8:  # a weight with its shift is an int16
+        return _any_depthwise(layer, made, rows, lut)
     weights = np.ascontiguousarray(layer.weight[[0, 1, 1, 2], ..., 0].transpose(2, 1, 0))
     columns = layer.sx * ((layer.ow + 1) // 2 * 2 - 1) + 3
-    rows = np.concatenate([folded_bias(layer)[:, None], scales], 1).astype("<i4")
     packed = (
         np.concatenate([weights.view("<i4").reshape(layer.oc, 3), rows], 1).astype("<i4").tobytes()
     )
@@ -143,6 +142,18 @@ def _depthwise(layer: Conv, made: Requant, scales: Array, lut: bytes) -> Call | 
         "tk_depthwise_s8_dsp", "depthwise_s8_dsp.h",
         (*layer.geometry, layer.x_zp, made.lo, made.hi, int((made.lo, made.hi) == (-128, 127))),
         packed, lut, scratch=4 * CHANNEL + 32 * columns + 4, align=8, streams=True,
+    )  # fmt: skip
+
+
+def _any_depthwise(layer: Conv, made: Requant, rows: Array, lut: bytes) -> Call:
+    """Windows of every size, by four output channels."""
+    weights = layer.weight.reshape(-1, layer.oc)
+    first = np.minimum(np.arange(0, layer.oc, 4), layer.oc - 4)
+    packed = [weights[:, c : c + 4].tobytes() + rows[c : c + 4].tobytes() for c in first]
+    return Call(
+        "tk_depthwise_any_s8_dsp", "depthwise_any_s8_dsp.h",
+        (*layer.geometry, layer.x_zp, made.lo, made.hi, layer.out_bits), b"".join(packed), lut,
+        scratch=4, streams=True,
     )  # fmt: skip
 
 

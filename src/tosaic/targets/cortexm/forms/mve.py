@@ -18,7 +18,7 @@ BLOCK, LINES = 96, 104
 
 
 def conv(layer: Conv, core: Core) -> Call | None:
-    """The convolution in blocks of three pixels and four channels; depthwise 3×3 by 16 channels."""
+    """The convolution in blocks of 3 pixels by 4 channels; depthwise by 16 or 8 channels."""
     made = layer.requant
     if layer.bits != 8 or layer.out_bits == 32 or layer.w_zp or made is None:
         return None
@@ -80,12 +80,10 @@ def _fours(weight: Array, scales: Array, together: int) -> bytes:
     return b"".join(made)
 
 
-def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes) -> Call | None:
-    kernel = layer.kh, layer.kw, layer.dy, layer.dx
-    if kernel != (3, 3, 1, 1) or layer.ic != layer.oc or layer.out_bits != 8:
-        return None
-    if (layer.sy, layer.sx) not in ((1, 1), (2, 2)):
-        return None
+def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes) -> Call:
+    is_small = (layer.kh, layer.kw, layer.dy, layer.dx) == (3, 3, 1, 1) and layer.ic == layer.oc
+    if not is_small or (layer.sy, layer.sx) not in ((1, 1), (2, 2)) or layer.out_bits != 8:
+        return _any_depthwise(layer, literals[:-1], scales, lut)
     rows = np.zeros((layer.oc, 5, 4), np.int8)
     rows[:, 1:4, :3] = layer.weight[..., 0].transpose(2, 1, 0)
     packed = np.concatenate([rows.view("<i4")[..., 0], scales], 1).astype("<i4").tobytes()
@@ -93,6 +91,21 @@ def _depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes
     return Call(
         "tk_depthwise_s8_mve", "depthwise_s8_mve.h", literals, packed, lut,
         scratch=LINES + 64 * columns + 16, align=8, streams=True,
+    )  # fmt: skip
+
+
+def _any_depthwise(layer: Conv, literals: tuple[int, ...], scales: Array, lut: bytes) -> Call:
+    """Windows of every size, by eight output channels; even ones are scaled before odd ones."""
+    oc = max(layer.oc, 8)
+    weights, rows = np.zeros((layer.kh * layer.kw, oc), np.int8), np.zeros((oc, 3), "<i4")
+    weights[:, : layer.oc], rows[: layer.oc] = layer.weight.reshape(-1, layer.oc), scales
+    packed = []
+    for c in np.minimum(np.arange(0, oc, 8), oc - 8):
+        own = rows[c : c + 8][[0, 2, 4, 6, 1, 3, 5, 7]].T
+        packed += [weights[:, c : c + 8].tobytes(), own.tobytes()]
+    return Call(
+        "tk_depthwise_any_s8_mve", "depthwise_any_s8_mve.h", (*literals, layer.out_bits),
+        b"".join(packed), lut, scratch=8, streams=True,
     )  # fmt: skip
 
 
