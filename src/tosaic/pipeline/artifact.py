@@ -147,12 +147,16 @@ class Artifact:
 
         ``report.quantization`` is a table of its own: what each call computes in, and why.
         """
-        sizes = {f"graph {n}, TOSA": len(data) for n, data in enumerate(self.files)}
         return report_of(
             self.target, self.partition, self.delegates, self.boundary,
-            quantization_of(self.program), self.settings, versions(self.device.packages), sizes,
-            self.precision, self.timing, self.accuracy,
+            quantization_of(self.program), self.settings, versions(self.device.packages),
+            self.file_sizes, self.precision, self.timing, self.accuracy,
         )  # fmt: skip
+
+    @cached_property
+    def file_sizes(self) -> dict[str, int]:
+        """Bytes of the TOSA files, and of what was saved; the report has this very dict."""
+        return {f"graph {n}, TOSA": len(data) for n, data in enumerate(self.files)}
 
     def compare_with(self, reference: Reference | None, values: execution.Values) -> None:
         """Keep the float model's results; with all values of a run beside them, say if it is far.
@@ -356,7 +360,7 @@ class Artifact:
         the compiled file as a C array.
         """
         self._save(path, options)
-        self.report.file_sizes[os.path.basename(path)] = os.path.getsize(path)
+        self.file_sizes[os.path.basename(path)] = os.path.getsize(path)
 
     def _save(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
         if not isinstance(path, (str, os.PathLike)):

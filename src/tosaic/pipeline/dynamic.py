@@ -51,6 +51,12 @@ class DynamicArtifact(Artifact):
         told = "; ".join(f"{f.name} {f.low} to {f.high or 'any'}" for f in self.free.free)
         return replace(made, settings={**made.settings, "free sizes": told})
 
+    @cached_property
+    def file_sizes(self) -> dict[str, int]:
+        """Those at the sizes of the example."""
+        assert self.example is not None
+        return self.example.file_sizes
+
     def _checked(self, leaves: list[Any]) -> list[Given]:
         given = checked_leaves(self.program, leaves, is_free=True)
         shapes = [tuple(leaf.value.shape) if hasattr(leaf.value, "shape") else None

@@ -70,6 +70,11 @@ class SizedArtifact(Artifact):
         settings = {**first.settings, "sizes": "; ".join(each)}
         return replace(first, settings=settings, sizes=each)
 
+    @cached_property
+    def file_sizes(self) -> dict[str, int]:
+        """Those of the first size."""
+        return next(iter(self.variants.values())).file_sizes
+
     def _save(self, path: str | os.PathLike[str], options: dict[str, Any]) -> None:
         suffix = os.path.splitext(os.fspath(path))[1]
         if suffix in (".tosa", ".mlir", ".h") or (suffix in self.device.formats and suffix):

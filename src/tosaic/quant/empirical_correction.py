@@ -80,9 +80,12 @@ class _Beside:
         elif node.op == "call_module":
             (source,) = node.all_input_nodes
             observer: Any = self.prepared.get_submodule(str(node.target))
+            before, found = None, None
             for real, rounded in zip(self.real, self.rounded, strict=True):
-                real[node] = real[source]
-                rounded[node] = self._observed(observer, rounded[source])
+                if before is not rounded[source]:  # a weight is the same for all inputs
+                    before = rounded[source]
+                    found = self._observed(observer, before)
+                real[node], rounded[node] = real[source], found
         else:
             for values in (*self.real, *self.rounded):
                 values[node] = torchapi.evaluate(node, values)

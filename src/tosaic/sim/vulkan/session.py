@@ -90,13 +90,13 @@ class Session:
     def _raw(self, slot: Slot, given: Any) -> Array:
         """An array in the form that the runner takes: its own types, at least one axis."""
         held = self._held.resources[slot.resource]
-        kind = dtype_of(held.format)
+        kind = np.dtype(dtype_of(held.format).array)
         array = np.ascontiguousarray(given)
-        if array.dtype.itemsize != np.dtype(kind.array).itemsize or array.size != _size(held.shape):
-            wanted = f"{np.dtype(kind.array).name}{list(held.shape)}"
+        if array.dtype.itemsize != kind.itemsize or array.size != _size(held.shape):
+            wanted = f"{kind.name}{list(held.shape)}"
             raise InvalidInput(f"an input takes {wanted}, not {array.dtype}{list(array.shape)}")
-        array = array.reshape(held.shape).astype(kind.array, copy=False)
-        return array if array.dtype.isbuiltin == 1 else array.view(_BYTES[array.dtype.itemsize])
+        array = array.reshape(held.shape).astype(kind, copy=False)
+        return array if kind.isbuiltin == 1 else array.view(_BYTES[kind.itemsize])
 
     def _taken(self, slot: Slot) -> Array:
         held = self._held.resources[slot.resource]
