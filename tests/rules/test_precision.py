@@ -247,6 +247,8 @@ def _uses() -> dict[str, tuple[Callable[[Random], Use], tuple[float, float]]]:
 
 
 USES = _uses()
+# Exponentials have 15 bits where no product of int16 matrices has more.
+COARSE = {("attention", "u55 a16"): 20.0}
 COMPARED = ("normal", "coherent", "mixed", "causal", "peaked")  # with the reference model, too
 
 
@@ -257,7 +259,8 @@ def test_a_recipe_is_as_near_as_the_table_says(what: str, form: str) -> None:
     case = made(build(random), FORMS[form])
     (ours,) = Model(case.graph).run(*case.arrays)
     assert len(np.unique(ours)) > 15
-    off, bound = case.off(ours), bounds[FORMS[form].kind is not I8]
+    coarse = COARSE.get((what.split(",")[0], form))
+    off, bound = case.off(ours), coarse or bounds[FORMS[form].kind is not I8]
     assert off <= bound, f"{off:.3f} steps off, {bound} are allowed"
     if any(sort in what for sort in COMPARED):
         (theirs,) = run_reference(write(case.graph), case.arrays)

@@ -118,15 +118,13 @@ def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
     assert seen > 3
 
 
-_PRODUCTS = ("aten.mm.default", "aten.bmm.default", "aten.matmul.default")
-_BY_INDEX = ("aten.gather.default", "aten.scatter_add.default", "aten.index_add.default",
-             "aten.grid_sampler_2d.default",
-             "aten.scaled_dot_product_attention.default")  # fmt: skip
+_BY_INDEX = ["aten.gather.default", "aten.scatter_add.default", "aten.index_add.default",
+             "aten.grid_sampler_2d.default"]  # fmt: skip
 
 
-@pytest.mark.parametrize("target", [*_PRODUCTS, *_BY_INDEX])
-def test_int16_is_multiplied_byte_by_byte(target: str) -> None:
-    """Products round a second time, to less than a step; what is chosen by 0 and 1 is exact."""
+@pytest.mark.parametrize("target", _BY_INDEX)
+def test_int16_is_chosen_and_added_up_byte_by_byte(target: str) -> None:
+    """Products with 0 and 1 are exact."""
     seen = 0
     for case in (c for c in cases() if c.target == target and I16 in c.integers):
         direct = in_integers(case, I16, PLAIN)
@@ -134,9 +132,9 @@ def test_int16_is_multiplied_byte_by_byte(target: str) -> None:
             continue
         made = in_integers(case, I16, U55.env, U55.constraints)
         ours, theirs = run_both(made.graph, made.arrays)
+        wanted, _ = run_both(direct.graph, direct.arrays)
         assert np.array_equal(ours, theirs), str(case)
-        (wanted, _), most = run_both(direct.graph, direct.arrays), int(target in _PRODUCTS)
-        assert np.abs(ours.astype(np.int64) - wanted.astype(np.int64)).max() <= most, str(case)
+        assert np.array_equal(ours, wanted), str(case)
         run_vela(write(made.graph), VelaConfig("ethos-u55-128"))
         seen += 1
     assert seen

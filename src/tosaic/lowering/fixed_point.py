@@ -124,6 +124,8 @@ class Fixed:
     def fitted(self, bits: int) -> tuple[Fixed, int]:
         """int32 of at most so many bits, and how many were dropped for that."""
         spare = max(self.most.bit_length() - bits, 0)
+        if not spare and self.value.dtype is d.I32:
+            return self, 0
         return self.to(d.I32, self.unit * 2.0**spare), spare
 
     def split(self, bits: int) -> tuple[Fixed, Fixed]:
@@ -132,13 +134,14 @@ class Fixed:
         upper = self >> count
         return upper, self - (upper << count)
 
-    def floored(self, bits: int) -> tuple[Fixed, Fixed]:
-        """The number without its last bits, rounded down, and these.
+    def split_down(self, bits: int) -> tuple[Fixed, Fixed]:
+        """The number without its last bits, rounded down, and these; by a shift that rounds.
 
-        By a shift that rounds half up, which targets have: x less a half is rounded down.
+        It rounds half up, so that a number less a half is rounded down.
         """
-        upper = self - (1 << bits - 1) * self.unit >> bits
-        return upper, (self - (upper << bits)).proved(0, ((1 << bits) - 1) * self.unit)
+        unit = self.unit
+        upper = (self.at(1.0) - (1 << bits - 1) >> bits).at(unit)
+        return upper, (self - (upper << bits)).proved(0, ((1 << bits) - 1) * unit)
 
     def maximum(self, other: Fixed | float) -> Fixed:
         return self._emit("MAXIMUM", self.value, self._other(other))

@@ -1,7 +1,7 @@
-"""Matrix products of int16, also on targets that multiply matrices of int8 only.
+"""int16 values as bytes, for targets that multiply matrices of int8 only.
 
-x = 256 · high + low, with a byte each; a byte product has sums of 32 bits, so four of them make any
-product, in a unit in which it fits 32 bits, and two make one with 0 and 1, exactly.
+x = 256 · high + low; sums of products of bytes have 32 bits, so two of them make a product with 0
+and 1, exactly.
 """
 
 from __future__ import annotations
@@ -18,30 +18,7 @@ from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._sums import accumulator, zero_point
 from tosaic.spec import dtypes as d
 
-_MOST_TERMS = 1 << 15
 _LOWEST = -128  # the zero point of a lower byte
-
-
-def short_products(b: Lowering, x: Value, y: Value) -> Fixed:
-    """Σ x · y of int16 [N, H, C] and [N, C, W]: 48 bits, or 32 rounded, in a unit of their own."""
-    terms, zero = x.shape[-1], b.const([0], d.I16)
-    spare = (terms - 1).bit_length()
-
-    def by_bytes() -> Value:
-        if terms > _MOST_TERMS:
-            raise Unsupported(f"sums of {terms} products of int16 are not made of bytes")
-        (x_high, x_low), (y_high, y_low) = bytes_of(b, x), bytes_of(b, y)
-        upper = _product(b, x_high, y_high, 0, 0)
-        mixed = _product(b, x_high, y_low, 0, _LOWEST) + _product(b, x_low, y_high, _LOWEST, 0)
-        lower = _product(b, x_low, y_low, _LOWEST, _LOWEST)
-        if spare > 8:  # the lower sums are rounded where they join the others
-            rest = mixed + (lower >> 8) >> spare - 8
-        else:
-            rest = (mixed << 8 - spare) + (lower >> spare)
-        return ((upper << 16 - spare) + rest).value
-
-    made = first(b, lambda: b.MATMUL(x, y, zero, zero, out=d.I48), by_bytes)
-    return Fixed(b, made, 1.0 if made.dtype is d.I48 else 2.0**spare)
 
 
 def counted_rows(b: Lowering, picks: Callable[[d.DType], Value], rows: Value) -> Value:
@@ -67,7 +44,7 @@ def bytes_of(b: Lowering, x: Value) -> tuple[Value, Value]:
             b.remade(x, lambda a: a.astype(np.int32) >> 8, kind=d.I8),
             b.remade(x, lambda a: (a.astype(np.int32) & 255) + _LOWEST, kind=d.I8),
         )
-    high, low = Fixed(b, b.rescale(x, [1.0], 0, d.I32)).floored(8)
+    high, low = Fixed(b, b.rescale(x, [1.0], 0, d.I32)).split_down(8)
     return high.to(d.I8).value, b.rescale(low.value, [1.0], _LOWEST, d.I8)
 
 
