@@ -116,7 +116,7 @@ def killed(kills: int, total: int, database: Path, *words: object) -> list[int]:
     for wanted in sorted(draw.sample(range(total), kills)):
         process = subprocess.Popen(command(*words), env=environment(), cwd=FOLDER)
         while process.poll() is None and _results(database) < wanted:
-            time.sleep(0.02)
+            time.sleep(0.1)
         time.sleep(draw.uniform(0, 1))
         if process.poll() is not None:
             break

@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import tosaic
 from judges.programs import agrees_with_reference, compiled
 from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
@@ -66,3 +67,33 @@ def test_a_value_that_others_read_is_rounded_for_them() -> None:
     real, made = model(*inputs[0]), art.run(*inputs[0])
     step = 2 * float(real.abs().max()) / 255  # of the sum, and as much of what is doubled
     assert float((made - real).abs().max()) < 1.05 * step
+
+
+class _NormOfConstants(nn.Module):
+    """A layer norm as converters write it: each number in a buffer of one element."""
+
+    def __init__(self, is_trained: bool) -> None:
+        super().__init__()
+        self.first, self.last = nn.Linear(16, 32), nn.Linear(32, 8)
+        self.register_parameter("two", nn.Parameter(torch.tensor([2.0]), is_trained))
+        self.register_buffer("eps", torch.tensor(1e-5))
+        self.weight, self.bias = nn.Parameter(torch.rand(32) + 0.5), nn.Parameter(torch.randn(32))
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.first(x)
+        centred = y - y.mean(-1, keepdim=True)
+        spread = torch.sqrt(torch.pow(centred, self.two).mean(-1, keepdim=True) + self.eps)
+        return self.last(centred / spread * self.weight + self.bias)
+
+
+@pytest.mark.parametrize("is_trained", [False, True])
+def test_norms_of_constants_of_one_element_are_norms(is_trained: bool) -> None:
+    """But for those that are trained, which stay tensors."""
+    torch.manual_seed(0)
+    net, data = _NormOfConstants(is_trained).eval(), [(torch.randn(1, 10, 16),) for _ in range(8)]
+    quantized = tosaic.quantize(net, data[0], calibration=data)
+    names = [str(n.target) for n in quantized.graph.nodes if n.op == "call_function"]
+    assert ("aten.layer_norm.default" in names) is not is_trained
+    with torch.no_grad():
+        real, got = (torch.cat([f(*x) for x in data]).double() for f in (net, quantized))
+    assert float(real.square().sum() / (got - real).square().sum()) > 10**2.5

@@ -16,6 +16,7 @@ from torch import Tensor
 import tosaic
 from search.search_networks import broken, margin, model, pictures
 from tosaic.errors import InvalidInput
+from tosaic.search.front import option_words
 from tosaic.search.functions import source_digest
 from tosaic.search.store import Store
 from tosaic.search.tasks import Result
@@ -178,14 +179,32 @@ def test_goals_that_no_mixture_is_for_are_told(tmp_path: Path) -> None:
     net, example, data = model()
     swept = tosaic.tune(
         net, example, target="TOSA-1.0+INT+int16", calibration=data, scheme="int8", mixed=0,
-        goals=[1, 500], jobs=1, db=tmp_path / "s.db",
+        goals=[1, 500, 600], jobs=1, db=tmp_path / "s.db",
     )  # fmt: skip
     for made in (swept, sweep_of(Store(swept.database))):
         assert len(made.rows) == 1
         low, high = made.notes
         assert "has no mixed precision for 1 dB: int8 reaches it" in low
-        assert "has no mixed precision for 500 dB: out of reach" in high
-    assert "500 dB" in str(swept)
+        assert "has no mixed precision for 500 dB, 600 dB: out of reach" in high
+    printed = str(swept).splitlines()
+    assert sum(line.startswith("Quarters on ") for line in printed) == 2
+    assert "flash" not in str(swept)  # of which nothing is known
+
+
+def test_an_exported_program_brings_its_inputs(tmp_path: Path) -> None:
+    net, example, data = model()
+    program = torch.export.export(net, example)
+    words: Any = {"target": "TOSA-1.0+INT", "calibration": data}
+    swept = tosaic.tune(program, scheme="int8", mixed=0, jobs=1, db=tmp_path / "s.db", **words)
+    form = tosaic.compile(program, **words)
+    judged = tosaic.evaluate(program, None, form, data=labelled, metric="sqnr", jobs=1)
+    assert (swept.rows[0].score or 0) > 30
+    assert judged.scores[1].score > 30
+
+
+def test_values_of_options_that_say_nothing_have_their_names() -> None:
+    given = {"memory_mode": "Sram_Only", "check": False, "size": "64"}
+    assert option_words(given) == ["Sram_Only", "check=False", "size=64"]
 
 
 def test_an_option_is_for_the_targets_that_have_it(tmp_path: Path) -> None:

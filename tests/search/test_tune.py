@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -52,12 +53,13 @@ def test_the_front_has_what_nothing_beats() -> None:
 def test_targets_without_an_estimate_beat_no_device(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    targets = "cortex-m4,TOSA-1.0+INT,ethos-u55-64,TOSA-1.0+FP"
+    targets = "cortex-m4,TOSA-1.0+INT,ethos-u55-64,TOSA-1.0+FP,c,cortex-m55"
     words = ("tune", FILE, "-t", targets, "--scheme", "int8", "--mixed", 0)
     assert tosaic(*words, "--db", tmp_path / "s.db", "--json", "-j", 1) == 0
     rows = json.loads(capsys.readouterr().out)["rows"]
-    assert [row["unit"] for row in rows if row["cycles"]] == ["instructions", "cycles"]
-    assert [row["is_on_front"] for row in rows] == [True, True, True, False]
+    units = [row["unit"] for row in rows if row["cycles"] is not None]
+    assert units == ["instructions", "cycles", "instructions"]
+    assert [row["is_on_front"] for row in rows] == [True, True, True, False, True, True]
     assert "floats alone" in rows[3]["problem"]
 
 
@@ -215,3 +217,14 @@ def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
     few, many = map(int, done.stdout.split())
     assert many - few < 120 * 1024, "250 MB of data are read, and 16 MB at a time are held"
+
+
+def test_a_file_that_two_have_open_holds_what_the_first_has_kept(tmp_path: Path) -> None:
+    """So that a copy of the file alone has all of it."""
+    first, second = Store(tmp_path / "a.db"), Store(tmp_path / "a.db")
+    key = first.put("key", b"bytes")
+    first.close()
+    shutil.copy(tmp_path / "a.db", tmp_path / "copy.db")
+    second.close()
+    with closing(Store(tmp_path / "copy.db", must_exist=True)) as copy:
+        assert copy.blob(key) == b"bytes"

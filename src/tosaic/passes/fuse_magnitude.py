@@ -9,7 +9,6 @@ Targets without 16 bits have the magnitude in 8, which are still twice the digit
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from dataclasses import replace
 
 import torch
@@ -19,11 +18,13 @@ from tosaic.front import torchapi
 from tosaic.front.hints import MARK, mark_of
 from tosaic.front.registry import RULES
 from tosaic.front.roles import role_of
+from tosaic.passes.attention_masks import MOVES
 from tosaic.passes.engine import graph_pass
 from tosaic.passes.match import hold, name_of, shape_of, values_of
 
 HYPOT = "aten.hypot.default"
 _SUM = "aten.sum.dim_IntList"
+_SUMS = frozenset({"aten.add.Tensor", "aten.sub.Tensor"})
 _aten = torch.ops.aten
 
 
@@ -108,25 +109,42 @@ def _as_magnitude(node: fx.Node, one: fx.Node, other: fx.Node) -> None:
     with node.graph.inserting_before(node):
         size = _call(node, _aten.hypot.default, (one, other))
     for user in list(node.users):
-        if name_of(user) == "aten.sqrt.default":
-            user.replace_all_uses_with(size)
-            user.graph.erase_node(user)
+        _take_roots(user, node, size)
     node.target, node.args, node.kwargs = _aten.pow.Tensor_Scalar, (size, 2), {}
 
 
+def _take_roots(call: fx.Node, square: fx.Node, size: fx.Node) -> None:
+    """Roots of a square are the magnitude, those behind calls that only move it included."""
+    if name_of(call) == "aten.sqrt.default":
+        call.replace_all_uses_with(size)
+        call.graph.erase_node(call)
+    elif name_of(call) in MOVES and any(_leads_to_root(user) for user in call.users):
+        with call.graph.inserting_before(call):
+            moved = call.graph.node_copy(call, lambda n: size if n is square else n)
+        for user in list(call.users):
+            _take_roots(user, call, moved)
+
+
+def _leads_to_root(call: fx.Node) -> bool:
+    name = name_of(call)
+    return name == "aten.sqrt.default" or (name in MOVES and any(map(_leads_to_root, call.users)))
+
+
 def _widen(size: fx.Node) -> None:
-    """Ask for 32 bits on both sides of a magnitude."""
-    layers = [list(_moved(operand)) for operand in size.all_input_nodes]
+    """Ask for 32 bits on both sides of a magnitude, and for 16 before it if it is not of layers."""
+    layers = [_moved(operand) for operand in size.all_input_nodes]
+    shows, path = _shows_digits(size), {n for operand in layers for n in operand}
     if not all(layers):
-        return
-    path = {n for operand in layers for n in operand}
-    if not _shows_digits(size):  # 16 bits are as good
+        path.update(n for n in size.all_input_nodes if n.op == "call_function")
+    if not all(layers) or not shows:  # 16 bits are as good
         for node in path:
             node.meta[MARK] = replace(mark_of(node), wide=True, reads=False)
+    if not shows:
         return
-    for node in path:
+    for node in path if all(layers) else ():
         _mark(node, "signed")
         if _is_layer(node):
+            _widen_moves(node)
             _split_weight(node)
     left = [size]
     while left:
@@ -136,6 +154,14 @@ def _widen(size: fx.Node) -> None:
             left += [user for user in node.users if _is_move(user)]
             for user in list(node.users):
                 left += _banks(user, node)
+
+
+def _widen_moves(layer: fx.Node) -> None:
+    """What a layer reads has 16 bits as it is computed or given, not as it was moved."""
+    node = layer.all_input_nodes[0]
+    while node.op == "call_function" and _is_move(node):
+        node.meta[MARK] = replace(mark_of(node), wide=True)
+        node = node.all_input_nodes[0]
 
 
 def _shows_digits(node: fx.Node) -> bool:
@@ -180,17 +206,18 @@ def _from_left(call: fx.Node, source: fx.Node) -> fx.Node | None:
     return layer
 
 
-def _moved(node: fx.Node) -> Iterator[fx.Node]:
-    """The calls from a layer to a value that only move its result; nothing if there is no layer."""
-    found = []
-    while node.op == "call_function":
-        found.append(node)
-        if _is_layer(node):
-            yield from found
-            return
-        if not _is_move(node) and name_of(node) != "getitem":
-            return
-        node = node.all_input_nodes[0]
+def _moved(node: fx.Node) -> list[fx.Node]:
+    """The calls from layers to a value that move their results and add them up; nothing if
+    something else is among them."""
+    if node.op != "call_function":
+        return []
+    if _is_layer(node):
+        return [node]
+    is_sum = name_of(node) in _SUMS and len(node.all_input_nodes) == 2
+    if not is_sum and not _is_move(node) and name_of(node) != "getitem":
+        return []
+    before = [_moved(n) for n in node.all_input_nodes]
+    return [node, *(n for found in before for n in found)] if all(before) else []
 
 
 def _is_move(node: fx.Node) -> bool:

@@ -20,6 +20,7 @@ from tosaic.passes.attention_masks import SOFTMAXES
 from tosaic.passes.engine import run
 from tosaic.passes.fuse_attention import OPERATOR
 from tosaic.passes.match import name_of
+from tosaic.passes.number_constants import number_constants
 from tosaic.passes.phases import CANONICAL, FLOAT, IMPORT, IMPORT_FFT
 
 _OBSERVER = "activation_post_process_"  # what torchao calls them
@@ -90,6 +91,7 @@ def _from_exported(exported: ExportedProgram, given: Any, fft: bool) -> Imported
     held |= signature.inputs_to_lifted_tensor_constants.keys()
     for node in made.graph.find_nodes(op="placeholder"):
         node.meta[HELD] = node.name in held
+    number_constants(made)
     made.graph.eliminate_dead_code()  # what nothing reads would count as a consumer
     run(made.graph_module, IMPORT_FFT if fft else IMPORT)
     return Imported(made, call.in_spec, call.out_spec, changes)

@@ -64,7 +64,7 @@ def compile_auto(
     count = len(forms.names)
     low = forms.costed(forms.measured(Widths(), "int8"))
     found, extra = Sensitivities((), ()), dict[str, float]()
-    if goal.is_budget and not forms.is_estimated:
+    if goal.is_budget and not (low.point.sram if goal.sram else forms.is_estimated):
         raise InvalidInput(f"{target.name} has no estimate of cycles or SRAM: name a device")
     high = forms.costed(forms.measured(forms.every, "a16w8"))
     is_cheaper = high.left <= low.left and high.point.cost < low.point.cost

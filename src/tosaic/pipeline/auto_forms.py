@@ -148,7 +148,7 @@ class Forms:
                 tried.artifact.program, target, [*self.seen[:1], self.examples], self.used
             )
         told = estimates(tried.artifact)
-        self.is_estimated |= bool(told)
+        self.is_estimated |= any(t.cycles for t in told)
         cost = sum(t.cycles for t in told) if self.is_estimated else _work(tried.artifact)
         sram = max((t.scratch for t in told), default=0)
         tried.point = replace(tried.point, cost=cost, sram=sram)

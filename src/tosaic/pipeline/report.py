@@ -133,7 +133,9 @@ class Report(Printed):
 
     def _counted(self, unit: str) -> int | None:
         known = [(d.calls, d.estimate) for d in self.delegates if d.estimate is not None]
-        return sum(n * e.cycles for n, e in known if e.unit == unit) if known else None
+        total = sum(n * e.cycles for n, e in known if e.unit == unit)
+        is_counted = bool(known) and (total > 0 or unit == "cycles")  # instructions may not be
+        return total if is_counted else None
 
     @property
     def unit(self) -> str:
@@ -167,7 +169,7 @@ class Report(Printed):
             f"{self.target}: {_count(sum(self.ops.values()), 'operator')} in "
             f"{_count(len(self.delegates), 'graph')}, {self.macs:,} multiply-accumulates"
         ]
-        if self.cycles is not None and (self.cycles or self.unit == "cycles"):
+        if self.cycles is not None:
             words.append(f"{self.cycles:,} {self.unit}{_time(self.milliseconds)}")
         if self.host_instructions:
             words.append(f"{self.host_instructions:,} instructions on the processor beside it")
@@ -184,10 +186,9 @@ class Report(Printed):
             ("graphs", f"{len(self.delegates):,}"), ("multiply-accumulates", f"{self.macs:,}"),
         ]  # fmt: skip
         if self.cycles is not None:
-            rows += [
-                (self.unit, f"{self.cycles:,}{_time(self.milliseconds)}"),
-                ("SRAM, bytes", f"{self.sram:,}"), ("flash, bytes", f"{self.flash:,}"),
-            ]  # fmt: skip
+            rows.append((self.unit, f"{self.cycles:,}{_time(self.milliseconds)}"))
+        if self.sram is not None:
+            rows += [("SRAM, bytes", f"{self.sram:,}"), ("flash, bytes", f"{self.flash:,}")]
         rows.append(("calls on the CPU", f"{len(self.refused):,}"))
         cells = (f"<tr><th>{escape(a)}</th><td>{escape(b)}</td></tr>" for a, b in rows)
         return f"<table>{''.join(cells)}</table>"

@@ -33,7 +33,9 @@ class Printed(ABC):
         from rich.console import Console
 
         text = StringIO()
-        Console(file=text, width=_WIDTH, color_system=None, markup=False).print(*self.parts())
+        Console(file=text, width=_WIDTH, color_system=None, markup=False).print(
+            *self.parts(), sep="\n"
+        )
         return "\n".join(line.rstrip() for line in text.getvalue().splitlines())
 
 

@@ -100,6 +100,8 @@ def tune(
     after an interruption. The result prints as a table; ``front`` and ``rows`` are the points, and
     ``save`` writes a page, JSON or CSV.
     """
+    from tosaic.front.examples import in_order
+
     if isinstance(model, Mapping):
         subjects = {str(name): _subject(str(name), given) for name, given in model.items()}
         if not subjects:
@@ -113,7 +115,7 @@ def tune(
         raise InvalidInput(
             "give several models as a dict by name, each as (model, example_inputs, calibration)"
         )
-    elif example_inputs is None:
+    elif (example_inputs := in_order(model, example_inputs)) is None:
         raise InvalidInput("give the example inputs of the model")
     else:
         is_module = hasattr(model, "_get_name") and not isinstance(model, type)
@@ -195,6 +197,7 @@ def evaluate(
     after an interruption. The result prints as a table with intervals of 95 % confidence;
     ``scores`` and ``disagreements`` hold the same, and ``save`` writes a page, JSON or CSV.
     """
+    from tosaic.front.examples import in_order
     from tosaic.search.networks import forms_of, forms_of_sweep
     from tosaic.search.tune import Sweep
 
@@ -210,6 +213,7 @@ def evaluate(
         )  # fmt: skip
     if hasattr(model, "report") or hasattr(example_inputs, "forward"):
         raise InvalidInput("evaluate takes the model, its example inputs, what compile gave of it")
+    example_inputs = in_order(model, example_inputs)
     if example_inputs is None or not artifacts:
         raise InvalidInput("give the example inputs of the model, and what it was compiled to")
     named = artifacts if isinstance(artifacts, Mapping) else {"": artifacts}

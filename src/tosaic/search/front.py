@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,9 +15,9 @@ COSTS = ("cycles", "sram", "flash", "multipliers", "cpu_calls")
 class Row:
     """A point of a sweep with all that is known of it.
 
-    ``group`` are the points that it is compared with: cycles of an NPU are no instructions of a
-    processor, what nobody estimates is neither, and a ratio to one network's original says nothing
-    of another's.
+    ``group`` are the points that it is compared with: NPUs by their size, other targets each alone,
+    since their instructions are not those of another core; and a ratio to one network's original
+    says nothing of another's.
     """
 
     number: int
@@ -49,8 +50,14 @@ class Row:
 
     @property
     def title(self) -> str:
-        words = (self.model, self.size, self.target, *map(str, self.options.values()))
+        words = (self.model, self.size, self.target, *option_words(self.options))
         return " · ".join([word for word in words if word] + [self.precision])
+
+
+def option_words(options: Mapping[str, Any]) -> list[str]:
+    """Values of options, with their names where a value alone says nothing."""
+    bare = re.compile(r"[-+.\d]+|true|false|none", re.IGNORECASE)
+    return [f"{n}={v}" if bare.fullmatch(str(v)) else str(v) for n, v in options.items()]
 
 
 def front(rows: Sequence[Row], is_lower_better: bool = False) -> set[int]:

@@ -18,7 +18,7 @@ from tosaic.interp.device import CPU, checked
 from tosaic.pipeline.artifact import Artifact
 from tosaic.quant.inputs import read_each
 from tosaic.search.judge import FLOAT, Form
-from tosaic.search.points import Network, identity
+from tosaic.search.points import Network, identity, slim
 from tosaic.search.store import Store
 from tosaic.search.tasks import digest, packed
 from tosaic.search.tune import form_of, form_of_original, points_of
@@ -125,7 +125,7 @@ def forms_of(
             if engine not in known:
                 said = " and ".join(map(repr, known))
                 raise InvalidInput(f"{artifact.target} has no engine {engine!r}; it has {said}")
-        same, data = identity(artifact), packed(artifact)
+        same, data = identity(artifact), packed(slim(artifact))
         blob = store.put(digest(same, [each.data for each in artifact.delegates]), data)
         for engine in engines or known[:1]:
             title = (name or artifact.target) + (f", {engine}" if engine != known[0] else "")

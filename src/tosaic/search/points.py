@@ -20,6 +20,7 @@ from tosaic.pipeline.goals import Goal
 from tosaic.quant.selection import Schemes
 from tosaic.runtime.gc import of_new_objects
 from tosaic.runtime.versions import versions
+from tosaic.search.front import option_words
 from tosaic.search.tasks import Blobs, Result, Task, digest, packed
 from tosaic.targets.catalog import target_of
 
@@ -76,7 +77,7 @@ class Point:
 
     @property
     def title(self) -> str:
-        told = (self.network.title, self.target, *map(str, self.options.values()), self.precision)
+        told = (self.network.title, self.target, *option_words(self.options), self.precision)
         return " · ".join(told)
 
     @property
@@ -116,7 +117,7 @@ def compile_point(arguments: tuple[Point, str], blobs: Blobs) -> Mapping[str, Re
     names = {name: digest("file", key, name) for name in files}
     held = {names[name]: data for name, data in files.items()}
     same = identity(artifact, key)
-    slim, name = packed(_slim(artifact)), digest(same, [d.data for d in artifact.delegates])
+    name = digest(same, [d.data for d in artifact.delegates])
     found = {
         "cycles": report.cycles, "unit": report.unit, "sram": report.sram, "flash": report.flash,
         "milliseconds": report.milliseconds, "multipliers": device.peak_macs,
@@ -125,7 +126,7 @@ def compile_point(arguments: tuple[Point, str], blobs: Blobs) -> Mapping[str, Re
         "sha256": {n: hashlib.sha256(files[n]).hexdigest() for n in files if n != "report.html"},
         "artifact": name, "identity": same, "settings": artifact.settings,
     }  # fmt: skip
-    return {key: Result(found, {**held, name: slim})}
+    return {key: Result(found, {**held, name: packed(slim(artifact))})}
 
 
 def _compiled(point: Point, blobs: Blobs, scheme: Any, goal: Goal | None = None) -> Artifact:
@@ -184,15 +185,16 @@ def identity(artifact: Artifact, otherwise: str = "") -> str:
     return digest(told)
 
 
-def _slim(artifact: Artifact) -> Artifact:
-    """What runs, without the tensors of calls that graphs have replaced."""
+def slim(artifact: Artifact) -> Artifact:
+    """What runs, without tensors of calls that graphs have replaced, and the float model's."""
     program = artifact.program
     used = {
         n for p in artifact.partition.pieces if p.node is not None for n in p.node.all_input_nodes
     }
     used |= {n for p in artifact.partition.pieces for n in p.inputs} | program.results
     kept: dict[Any, Tensor] = {node: t for node, t in program.tensors.items() if node in used}
-    return replace(artifact, program=replace(program, tensors=kept, users={}))
+    program = replace(program, tensors=kept, users={})
+    return replace(artifact, program=program, reference=None)
 
 
 def choice_key(point: Point, goal: float) -> str:

@@ -152,16 +152,21 @@ class Sweep(Printed):
         cost = ", ".join(units) or "cycles"
         numbers = ["", self.metric, cost, "ms", "SRAM", "flash", "on the CPU"]
         columns = ["", "front", "point", *numbers[1:], "problem"]
-        table = grid(*columns, numbers=numbers)
-        for row in sorted(self.rows, key=lambda r: (not r.is_on_front, r.number)):
-            table.add_row(
+        lines = [
+            (
                 str(row.number), "●" if row.is_on_front else "", row.title,
                 "" if row.score is None else shown(self.metric, row.score),
                 *(f"{n:,}" if n is not None else "" for n in (row.cycles,)),
                 "" if row.milliseconds is None else f"{row.milliseconds:.3g}",
                 *(f"{n:,}" if n is not None else "" for n in (row.sram, row.flash)),
                 str(row.cpu_calls or ""), row.problem,
-            )  # fmt: skip
+            )
+            for row in sorted(self.rows, key=lambda r: (not r.is_on_front, r.number))
+        ]  # fmt: skip
+        used = [n for n, _ in enumerate(columns) if n < 4 or any(line[n] for line in lines)]
+        table = grid(*(columns[n] for n in used), numbers=numbers)
+        for line in lines:
+            table.add_row(*(line[n] for n in used))
         yield table
         left = sum(row.problem == "not computed yet" for row in self.rows)
         more = f"; {left} are not computed yet" if left else ""
@@ -230,27 +235,32 @@ def _mixed(
 ) -> tuple[list[Point], list[str]]:  # fmt: skip
     """A point for every choice of calls, target and options; and why a goal has none."""
     made: dict[str, Point] = {}
-    notes = []
+    notes: dict[str, list[str]] = {}  # goals by what is said of them
     for chooser, targets, goals in aims:
         about = f"{chooser.network.title} on {chooser.target}"
         if not goals:
             key = choice_key(chooser, OUT_OF_REACH)
             ends = store.get(key) or {REFUSED: faults.get(key, "")}
             why = ends.get(REFUSED, f"int8 and int16 are within {2 * _NEAREST:g} dB")
-            notes.append(f"{about} has no mixed precision: {why}")
+            notes[f"{about} has no mixed precision{{}}: {why}"] = []
         for goal in goals:
             key = choice_key(chooser, goal)
             found = store.get(key) or {REFUSED: faults.get(key, "")}
             wide = tuple(found.get("wide", ()))
             if not wide or len(wide) == found["calls"]:
                 why = found.get("sentence") or found[REFUSED]
-                notes.append(f"{about} has no mixed precision for {goal:g} dB: {why}")
+                told = f"{about} has no mixed precision{{}}: {why}"
+                notes.setdefault(told, []).append(f"{goal:g} dB")
                 continue
             for target in targets:
                 for options in space.settings(target):
                     point = Point(chooser.network, target, options, "mixed", wide)
                     made.setdefault(point.key, point)
-    return list(made.values()), notes
+    said = [
+        told.replace("{}", f" for {', '.join(values)}" if values else "")
+        for told, values in notes.items()
+    ]
+    return list(made.values()), said
 
 
 def _judged(
@@ -364,6 +374,8 @@ def _rows_of(
         if not row.problem:
             own, original = scores.get(key), scores.get(network.title)
             unit = "no estimate" if data["cycles"] is None else data["unit"]
+            if not data["multipliers"]:  # no size tells what it costs
+                unit += f" on {point.target}"
             row = replace(
                 row, **{name: data[name] for name in _MEASURED}, checks=tuple(data["checks"]),
                 group=f"{unit} {network.title if told['is_relative'] else ''}".strip(),

@@ -15,7 +15,7 @@ from tosaic.files.whole import write_whole
 from tosaic.report import composed
 from tosaic.runtime.printed import plain
 from tosaic.search.evaluate import Evaluation
-from tosaic.search.front import Row
+from tosaic.search.front import Row, option_words
 from tosaic.search.store import Store
 from tosaic.search.tune import Sweep
 
@@ -80,7 +80,7 @@ def _page(path: Path, made: Sweep | Evaluation, store: Store | None) -> str:
         titles = {row.key: f"{row.number}: {row.title}" for row in made.rows}
         for row in made.rows:
             told = plain(row)
-            told["title"], told["links"] = row.title, {}
+            told["title"], told["words"], told["links"] = row.title, option_words(row.options), {}
             if store is not None and row.files:
                 folder = path.with_suffix(".files") / _folder(row)
                 names = write_point(store, row, folder, row.is_on_front)

@@ -70,7 +70,7 @@ function pick(number) {
 }
 
 const isAlone = new Set(rows.map((r) => r.model + " " + (r.size || ""))).size < 2;
-const named = (r) => isAlone ? [r.target, ...Object.values(r.options), r.precision].join(" · ") : r.title;
+const named = (r) => isAlone ? [r.target, ...r.words, r.precision].join(" · ") : r.title;
 const COLUMNS = [["number", "", (r) => r.number], ["is_on_front", "front", (r) => r.is_on_front ? "●" : ""], ["title", "point", named], ["score", data.metric, (r) => scored(r.score)], ["cycles", "cycles", (r) => r.cycles === null ? "" : whole(r.cycles)], ["milliseconds", "ms", (r) => r.milliseconds === null ? "" : real(r.milliseconds)], ["sram", "SRAM", (r) => r.sram === null ? "" : bytes(r.sram)], ["flash", "flash", (r) => r.flash === null ? "" : bytes(r.flash)], ["cpu_calls", "on the CPU", (r) => r.cpu_calls || ""], ["problem", "problem", (r) => r.problem]].filter(([, , text], n) => n < 4 || rows.some((r) => text(r) !== ""));
 let order = ["is_on_front", -1];
 function table() {
@@ -84,7 +84,7 @@ function table() {
 
 const FIGURES = [...AXES, ["score", data.metric, scored]];
 const networkOf = (r) => [r.model, r.size].filter(Boolean).join(" ");
-const columnOf = (r) => JSON.stringify([[r.target, ...Object.values(r.options)].join(" · "), r.precision]);
+const columnOf = (r) => JSON.stringify([[r.target, ...r.words].join(" · "), r.precision]);
 let figure = AXES[1], sortedBy = null;
 function compare() {
   const [name, , form] = figure, points = rows.filter((r) => !r.wide.length);
@@ -111,7 +111,7 @@ function compare() {
 
 function scores() {
   const found = data.evaluations.flatMap((e) => e.scores.map((s) => [s, e]));
-  byId("scores").hidden = !found.length;
+  byId("scores").hidden = !found.length || (rows.length > 0 && found.every(([s]) => s.agreement === null));  // all of it is in the table of points
   const columns = [["form", (s) => s.form], [data.metric, (s) => s.problem || scored(s.score)], ["95 %", (s) => s.problem ? "" : `${scored(s.low)} to ${scored(s.high)}`], ["as the original", (s) => s.agreement === null ? "" : percent(s.agreement, 2)], ["inputs", (s, e) => whole(e.inputs)]].filter(([, text]) => found.some(([s, e]) => text(s, e) !== ""));
   byId("scoresbody").replaceChildren(el("table", {}, el("thead", {}, el("tr", {}, columns.map(([name], n) => el("th", { class: n ? "num" : "" }, name)))),
     el("tbody", {}, found.map(([s, e]) => el("tr", {}, columns.map(([, text], n) => el("td", { class: n ? "num" + (s.problem && n === 1 ? " wrap" : "") : "title" }, text(s, e))))))));
