@@ -106,6 +106,21 @@ def test_a_traced_convolution_has_the_sizes_and_strides_of_one_that_runs(
             assert form(call) == [(result.shape, result.stride(), result.dtype, result.device)]
 
 
+@pytest.mark.parametrize("bias", [True, False])
+@pytest.mark.parametrize("size", [(8,), (3, 8), (1, 5, 8), (4, 1, 8), (2, 3, 4, 8), (2, 0, 8)])
+def test_a_traced_linear_layer_has_the_sizes_and_strides_of_one_that_runs(
+    size: tuple[int, ...], bias: bool
+) -> None:
+    layer = nn.Linear(8, 6, bias)
+    last_first = torch.randn(size).movedim(-1, 0).contiguous().movedim(0, -1)
+    for x in (torch.randn(size), last_first, torch.randn(*size[:-1], 16)[..., ::2]):
+        result = layer(x)
+        (call,) = (n for n in traced(layer, (x,)).graph.nodes if n.op == "call_function")
+        assert form(call) == [(result.shape, result.stride(), result.dtype, result.device)]
+    with pytest.raises(Untraced):
+        traced(layer, (torch.randn(*size[:-1], 7),))
+
+
 @pytest.mark.parametrize(
     "x", [torch.randn(1, 5, 8, 8), torch.ones(1, 6, 8, 8, dtype=torch.int64), torch.randn(1, 6, 8)]
 )
@@ -310,12 +325,14 @@ def test_a_plain_network_is_compiled_without_loading_torch_compile_and_torchao()
 import sys, torch, tosaic
 net = torch.nn.Sequential(
     torch.nn.Conv2d(3, 8, 3), torch.nn.BatchNorm2d(8), torch.nn.ReLU6(), torch.nn.MaxPool2d(2),
+    torch.nn.BatchNorm2d(8), torch.nn.ReLU(),
     torch.nn.AdaptiveAvgPool2d(1), torch.nn.Flatten(), torch.nn.Linear(8, 5), torch.nn.Softmax(-1))
 x = (torch.rand(1, 3, 12, 12),)
 art = tosaic.compile(net, x, calibration=[x])
 assert not art.report.refused
 art.bytes
-heavy = {"torch._dynamo", "torch._inductor", "torchao", "sympy", "executorch"}
+heavy = {"torch._dynamo", "torch._inductor", "torchao", "sympy", "executorch",
+         "torch.distributed.tensor"}
 print(sorted(heavy & set(sys.modules)))
 """
     done = subprocess.run(

@@ -165,6 +165,48 @@ def test_proved_coefficients_are_right_on_every_single_input(
     assert len(expected.unique()) > 0.9 * (high - low)
 
 
+def least_rests(shift: int) -> tuple[list[int], list[int]]:
+    """Multipliers, and values whose products lie next to a step: one unit below it or above."""
+    generator, found = np.random.default_rng(shift), dict[int, int]()
+    half, whole = 1 << shift - 1, 1 << shift
+    while len(found) < 64:
+        value = 2 * int(generator.integers(1 << 12, 1 << 16)) + 1
+        rest = 1 if len(found) % 2 else -1
+        multiplier = (rest - half) * pow(value, -1, whole) % whole
+        if multiplier < 1 << 31 and value * multiplier >> shift < 100:
+            found[multiplier] = value
+    return list(found), list(found.values())
+
+
+@pytest.mark.parametrize("zero_point", [0, 100, -128])
+def test_floats_hold_products_next_to_a_step_where_they_need_no_search(zero_point: int) -> None:
+    multiplier, value = least_rests(41)
+    channels = len(multiplier)
+    reach = torch.full((channels,), 1 << 22)
+    rescale = Rescale(
+        torch.tensor(multiplier), torch.tensor([41] * channels), input=torch.int32,
+        output=torch.int8, output_zp=zero_point, interval=Interval(-reach, reach),
+    )  # fmt: skip
+    rescale.prepare(float32=False, fits=False)
+    assert rescale._float64 is not None
+    x = torch.tensor([value, [-v for v in value]])
+    assert torch.equal(rescale(x), rescale.exact(x))
+    # With twice the distance for half of it, a number below a step is on the other side.
+    found = rescale._float64
+    rescale._float64 = affine.Affine(found.slope, 4 * found.offset, found.proved)
+    rescale._rows.clear()
+    assert not torch.equal(rescale(x), rescale.exact(x))
+
+
+def test_floats_are_refused_where_products_have_too_many_digits() -> None:
+    rescale = Rescale(
+        torch.tensor([(1 << 31) - 1]), torch.tensor([45]), input=torch.int32, output=torch.int8,
+        interval=Interval(torch.tensor([-(1 << 24)]), torch.tensor([1 << 24])),
+    )  # fmt: skip
+    rescale.prepare(float32=False, fits=False)
+    assert rescale._float64 is None
+
+
 def test_unproved_coefficients_are_wrong_somewhere() -> None:
     """A mutation of the proof: small slopes do fail, so the proof refuses for a reason."""
     rescale = random_rescale(2e-4, 1_000_000)

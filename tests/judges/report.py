@@ -21,6 +21,7 @@ SETS = {
     "float": recipes.FLOAT,
     "errorif": recipes.ERRORIF,
     "1.1": recipes.BEYOND_1_0,
+    "narrow": recipes.NARROW,
     "round-trip": (*recipes.INTEGER, *recipes.FLOAT, *recipes.BEYOND_1_0),
 }
 REFUSED_AT_LEAST = 0.95

@@ -22,9 +22,6 @@ INT32 = (-(1 << 31), (1 << 31) - 1)
 # Elements of a block and of a row of repeated coefficients: a block's float64 copy fits in L2.
 BLOCK = 3 << 15
 ROW = 1 << 12
-# A multiple of 65,536 above every negative result, so that truncation is floor and narrowing
-# the sum to 8 or 16 bits drops it.
-LIFT = 1 << 20
 # Channels whose steps are found at one time.
 CHANNELS = 64
 # Values of a channel from which a search of coefficients pays: it takes about 100 µs a channel,
@@ -87,9 +84,7 @@ class Rescale:
         self._table: Tensor | None = None
         self._float64: Affine | None = None
         self._float32: Affine | None = None
-        reach = float((self.slope * self.interval.peak).max()) + abs(self.output_zp)
-        self._narrow = reach < LIFT
-        self._rows: dict[tuple[int, torch.dtype, int], tuple[Tensor, Tensor]] = {}
+        self._rows: dict[tuple[int, torch.dtype], tuple[Tensor, Tensor]] = {}
         if dtype_bits(input) == 8 and len(self.multiplier) == 1 and self.predictable:
             self._table = self.exact(torch.arange(256).to(torch.uint8).view(torch.int8))
 
@@ -222,6 +217,8 @@ class Rescale:
         affine: Affine | None = self._float64_by_distance(interval)
         if fits and affine is not None and not affine.proved.all():
             affine = self.fit(fit_float64, interval)
+            if affine is not None:
+                affine = replace(affine, offset=affine.offset - self.output_zp)
         if affine is not None and affine.proved.all():
             self._float64 = affine
         if float32 and fits and dtype_bits(self.output) == 8 and interval.peak <= FLOAT32_EXACT:
@@ -261,20 +258,22 @@ class Rescale:
     def _float64_by_distance(self, interval: Interval) -> Affine:
         """Coefficients from the distance between results: multiples of 2^-shift before rounding.
 
-        Half that distance added to the offset keeps float64's error off the steps.
+        Half that distance added keeps float64's error off the steps.
         """
         odd = self.multiplier & -self.multiplier
         distance = torch.where(odd > 0, odd, 1).double() * torch.exp2(-self.shift.double())
         # The half that rounding adds is a multiple of the distance only up to one half.
         distance = distance.clamp(max=0.5)
-        offset = self.output_zp + distance / 2
-        peak = self.slope * interval.peak + abs(self.output_zp) + 1
-        lift = 0 if self.output is torch.int32 else LIFT
-        proved = (peak + lift) * 2.0**-51 < distance / 2
+        # Without the zero point: small numbers err least. What lies beyond the levels is clamped.
+        low, high = (level - self.output_zp for level in self.levels)
+        peak = self.slope * torch.maximum(interval.low.abs(), interval.high.abs()) + 1
+        peak = peak.clamp(max=float(max(abs(low), abs(high) + 1)))
+        # The product, the offset and their sum are each rounded by 2^-53 of what they are.
+        proved = (peak + 2) * 2.0**-52 < distance / 2
         single = self.rounding == "SINGLE_ROUND"
         if self.rounding == "DOUBLE_ROUND":
             single = bool((self.shift <= 31).all())
-        return Affine(self.slope, offset, proved & single)
+        return Affine(self.slope, distance / 2, proved & single)
 
     def __call__(self, v: Tensor, carrier: torch.dtype | None = None) -> Tensor:
         """The result, in `carrier`: the output's type, or uint8 for int8 with 128 added."""
@@ -293,29 +292,27 @@ class Rescale:
             return self._blocks(v, torch.float64, carrier)
         return to_carrier(self.exact(v)) if carrier is torch.uint8 else self.exact(v)
 
-    def _coefficients(self, count: int, dtype: torch.dtype, lift: int) -> tuple[Tensor, Tensor]:
+    def _coefficients(self, count: int, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
         """Slope and offset for `count` elements, repeated to rows that are long but fit in L1."""
-        if (count, dtype, lift) not in self._rows:
+        if (count, dtype) not in self._rows:
             affine = self._float32 if dtype is torch.float32 else self._float64
             assert affine is not None
             slope, offset = affine.slope, affine.offset
             if dtype is torch.float64:
-                # Truncation stands in for rounding: half up, and above zero.
-                offset = offset + 0.5 + (0 if self.output is torch.int32 else LIFT + lift)
+                offset = offset + 0.5  # a floor rounds half up then
             positions = count // len(slope)
             most = max(1, ROW // len(slope))
             times = next(t for t in range(most, 0, -1) if positions % t == 0)
             if times * len(slope) * 4 < ROW < count:
                 times = most
-            self._rows[count, dtype, lift] = (
+            self._rows[count, dtype] = (
                 slope.to(dtype).repeat(times),
                 offset.to(dtype).repeat(times),
             )
-        return self._rows[count, dtype, lift]
+        return self._rows[count, dtype]
 
     def _blocks(self, v: Tensor, dtype: torch.dtype, carrier: torch.dtype) -> Tensor:
-        lift = OFFSET if carrier is torch.uint8 else 0
-        slope, offset = self._coefficients(v.numel(), dtype, lift)
+        slope, offset = self._coefficients(v.numel(), dtype)
         width = len(slope)
         flat = v.reshape(-1)
         out = torch.empty(v.shape, dtype=carrier)
@@ -343,14 +340,8 @@ class Rescale:
     def _block64(self, v: Tensor, slope: Tensor, offset: Tensor, out: Tensor) -> None:
         space = v.double()
         torch.addcmul(offset, space, slope, out=space)
-        if self.output is torch.int32:
-            out.copy_(space.floor_().clamp_(*self.levels))
-            return
-        lift = LIFT + (OFFSET if out.dtype is torch.uint8 else 0)
-        low, high = self.levels[0] + lift, self.levels[1] + lift
-        # Clamping int32 is faster than float64; the interval says whether int32 holds it.
-        if self._narrow:
-            narrow = space.to(torch.int32).clamp_(low, high)
-        else:
-            narrow = space.clamp_(low, high).to(torch.int32)
-        out.copy_(narrow)
+        space.floor_().clamp_(*(level - self.output_zp for level in self.levels))
+        added = self.output_zp + (OFFSET if out.dtype is torch.uint8 else 0)
+        if added:
+            space.add_(added)
+        out.copy_(space.to(torch.int32) if self.output_unsigned else space)

@@ -7,7 +7,6 @@ that rules and passes know.
 from __future__ import annotations
 
 import re
-from functools import partial
 from typing import Any
 
 import torch
@@ -41,7 +40,7 @@ def _gives(node: fx.Node, kind: torch.dtype) -> bool:
     if kinds == {kind} and (kind is torch.bool or not is_test):
         return True
     shown, named = fx.map_arg((node.args, dict(node.kwargs)), lambda n: n.meta["val"])
-    made: Tensor = torchapi.computed_beside(node, partial(overload, **named), shown)
+    made: Tensor = torchapi.computed_beside(node, overload, shown, named)
     return made.dtype is kind
 
 

@@ -148,6 +148,7 @@ class _Reader:
     largest: Tensor
     squares: Tensor
     power: Tensor  # of its inputs, with how many taps each has: [groups, 1, inputs]
+    signal: float
 
     @classmethod
     def of(cls, place: Place, power: Tensor) -> _Reader | None:
@@ -158,17 +159,18 @@ class _Reader:
         each = power.repeat_interleave(place.inner)
         if grouped.shape[0] * grouped.shape[2] != len(each):
             return None
-        made = grouped.abs().amax(3).double(), grouped.square().sum(3).double()
-        return cls(*made, each.reshape(len(grouped), 1, -1) * grouped.shape[3])
+        squares, each = grouped.square().sum(3).double(), each.reshape(len(grouped), 1, -1)
+        power = each * grouped.shape[3]
+        signal = float((squares * power).sum().clamp(min=1e-30))
+        return cls(grouped.abs().amax(3).double(), squares, power, signal)
 
-    def noise(self, factor: Tensor, step: float) -> tuple[float, float]:
-        """What the rounding of activations and that of weights add to the result."""
+    def noise(self, factor: Tensor) -> tuple[float, float]:
+        """The rounding of activations by steps of 1, and that of weights, in the result."""
+        factor = factor.repeat_interleave(self.power.numel() // len(factor))
         factor = factor.reshape(len(self.power), 1, -1)
         steps = (self.largest * factor).amax(2) / _WEIGHT
         weights = steps.square() * (self.power / factor.square()).sum(2)
-        signal = float((self.squares * self.power).sum().clamp(min=1e-30))
-        given = float((self.squares * factor.square()).sum()) * step**2
-        return given / signal, float(weights.sum()) / signal
+        return float((self.squares * factor.square()).sum()), float(weights.sum()) / self.signal
 
 
 def _factor(given: _Channels, rectified: bool, places: list[Place]) -> Tensor | None:
@@ -182,14 +184,11 @@ def _factor(given: _Channels, rectified: bool, places: list[Place]) -> Tensor | 
 
     def noise(factor: Tensor) -> float:
         span = float((below / factor).max() + (above / factor).max())
-        found = 0.0
-        for levels in (_LEVELS, _WIDE):
-            parts = [reader.noise(spread(factor, reader), span / levels) for reader in known]
-            found += math.log(max(sum(map(sum, parts)), 1e-30))
+        parts, found = [(r.signal, *r.noise(factor)) for r in known], 0.0
+        for step in (span / _LEVELS, span / _WIDE):
+            whole = sum(given * step**2 / signal + weights for signal, given, weights in parts)
+            found += math.log(max(whole, 1e-30))
         return found
-
-    def spread(factor: Tensor, reader: _Reader) -> Tensor:
-        return factor.repeat_interleave(reader.power.numel() // len(factor))
 
     candidates = list(_candidates(reach, known))
     costs = [noise(c) for c in candidates]

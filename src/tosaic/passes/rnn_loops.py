@@ -116,7 +116,7 @@ class _Loops:
         hidden = shown[-len(self.states)]
         sizes = [*hidden.shape]
         sizes.insert(self.axis, self.count)
-        line = torchapi.computed_beside(p.node, hidden.new_empty, (sizes,))
+        line = torchapi.computed_beside(p.node, aten.new_empty.default, (hidden, sizes))
         call.meta["val"] = (*shown, line)
         call.meta[_LAST] = {len(shown): len(shown) - len(self.states)}
         made = []
@@ -140,7 +140,7 @@ class _Loops:
             made.meta[MARK] = Mark(kind > 0, f"{node.name}.{number}.{_KINDS[kind]}")
             state.append(made)
         whole = x.meta["val"]
-        some = torchapi.computed_beside(node, whole.narrow, (self.axis, 0, self.block))
+        some = torchapi.computed_beside(node, torch.narrow, (whole, self.axis, 0, self.block))
         elements = body.take("elements", some)
         elements.meta[MARK] = Mark()
         line, following = Line(self.axis, self.block, elements), list[fx.Node]()

@@ -290,7 +290,9 @@ class _Roll:
                 like, example = key[1][0], key[1][0].meta["val"]
             else:
                 like = key[1]
-                example = torchapi.computed_beside(like, like.meta["val"].select, (key[2], 0))
+                example = torchapi.computed_beside(
+                    like, torch.select, (like.meta["val"], key[2], 0)
+                )
             self.lines[key] = self._take(body, like, example)
         for kind, what in kinds:
             if kind == "read" and values_of(what) is None and what not in self.reads:
@@ -347,7 +349,7 @@ class _Roll:
         made = self.graph.call_function(aten.slice.Tensor, args)
         made.meta = dict(line.meta)
         made.meta["val"] = torchapi.computed_beside(
-            line, line.meta["val"].narrow, (axis, begin, self.count)
+            line, torch.narrow, (line.meta["val"], axis, begin, self.count)
         )
         return made
 
@@ -381,7 +383,9 @@ class _Roll:
         example = self.first[place].meta["val"]
         sizes = [*example.shape]
         sizes.insert(axis, self.count)
-        made: Tensor = torchapi.computed_beside(self.first[place], example.new_empty, (sizes,))
+        made: Tensor = torchapi.computed_beside(
+            self.first[place], aten.new_empty.default, (example, sizes)
+        )
         return made
 
     def _give(self, call: fx.Node, number: int, place: int, axis: int, kept: Any) -> None:

@@ -11,7 +11,6 @@ from __future__ import annotations
 from collections.abc import Callable, Container, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import lru_cache, partial
-from itertools import islice
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -80,18 +79,14 @@ class Site:
     candidates: list[Candidate]
     region: list[Op]
 
-    def graphs(self, m: Matcher) -> list[tuple[Graph, bool]]:
-        """The region as it is, with each candidate in place, and all once more to try forms."""
+    def graphs(self, m: Matcher) -> list[Graph]:
+        """The region as it is, and with each candidate in place."""
         core, old = {op for c in self.candidates for op in c.gone}, self.op.outs[0]
-        results = {v for v, count in m.results.items() if count}
-        found = []
-        for forms in (False, True):
-            found.append((cut(self.region, _ins, results, core), forms))
-            for c in self.candidates:
-                ops = [*(op for op in self.region if op not in c.gone), *c.new]
-                swapped = partial(_swapped, old, c.value)
-                given = {c.value if v is old else v for v in results}
-                found.append((cut(ops, swapped, given, {*c.new, *core}), forms))
+        found = [cut(self.region, _ins, m.results, core)]
+        for c in self.candidates:
+            ops = [*(op for op in self.region if op not in c.gone), *c.new]
+            given = {*m.results, c.value} if old in m.results else m.results
+            found.append(cut(ops, partial(_swapped, old, c.value), given, {*c.new, *core}))
         return found
 
 
@@ -131,28 +126,56 @@ def best_of(at: Site, figures: Sequence[Figures | None]) -> Candidate | None:
     return at.candidates[min(found)[1]] if found else None
 
 
-def judge_alike(judge: Judge, groups: Sequence[Sequence[Graph]]) -> list[list[Figures | None]]:
+def judge_alike(
+    judge: Judge, groups: Sequence[list[Graph]],
+    grown: Callable[[list[Graph]], list[Graph]] = lambda group: group,
+) -> list[list[Figures | None]]:  # fmt: skip
     """What the graphs of several groups take: of groups of one structure the first is asked for.
 
     Repeated blocks of a network differ in their numbers alone, on which a choice does not depend.
+    ``grown`` gives the graphs that are judged of a group, which it may use up.
     """
     keys = [tuple(map(_structure, group)) for group in groups]
-    first = dict(zip(reversed(keys), reversed(groups)))
-    figures = iter(judge([graph for group in first.values() for graph in group]))
-    known = {key: list(islice(figures, len(group))) for key, group in first.items()}
+    firsts = dict(zip(reversed(keys), reversed(groups)))
+    judged = {key: [(_structure(g), g) for g in grown(group)] for key, group in firsts.items()}
+    graphs = {structure: g for group in judged.values() for structure, g in group}
+    figures = dict(zip(graphs, judge(list(graphs.values()))))
+    known = {key: [figures[structure] for structure, _ in group] for key, group in judged.items()}
     return [known[key] for key in keys]
 
 
+def with_copies(graphs: Sequence[Graph]) -> list[Graph]:
+    """Graphs, and each of them once more."""
+    copies = [cut(g.ops, _ins, set(g.outputs), set(g.ops)) for g in graphs]
+    return [*graphs, *copies]
+
+
 def _structure(graph: Graph) -> Hashable:
-    """Operators with attributes, shapes and who reads what: a graph but for its numbers."""
+    """Operators with attributes, shapes and who reads what: a graph but for its numbers.
+
+    Of these there is what decides whether a rewrite applies: shapes, zeros, ones, zero points at
+    the ends of types, scales that change nothing, and whether weights are thinned out.
+    """
     numbers = {value: number for number, value in enumerate(graph.values())}
 
-    def told(value: Value) -> Hashable:
-        is_shape = value.dtype is SHAPE and value.const is not None
-        known = value.const.array.tobytes() if is_shape and value.const is not None else b""
-        return value.type, -1 if value.is_const else numbers[value], known
+    def told(value: Value, operand: str = "") -> Hashable:
+        if not value.is_const or value.const is None:
+            return value.type, numbers[value]
+        if value.dtype is SHAPE:
+            return value.type, value.const.array.tobytes()
+        array = value.const.array
+        if array.size > 1:
+            return value.type, array.size > _LIGHT and np.count_nonzero(array) > _EMPTY * array.size
+        one, ends = array.item(), value.dtype.range if value.dtype.is_int else ()
+        return value.type, one if one in (ends if operand.endswith("_zp") else (0, 1)) else None
 
-    ops = [(op.name, repr(op.attrs), *map(told, (*op.ins, *op.outs))) for op in graph.ops]
+    ops = []
+    for op in graph.ops:
+        names = [o.name for o in op.defn.operands]
+        names += names[-1:] * (len(op.ins) - len(names))
+        kept = op.name == "RESCALE" and _is_unit(op)
+        values = (*map(told, op.ins, names), *map(told, op.outs))
+        ops.append((op.name, repr(op.attrs), kept, *values))
     return tuple(ops), tuple(numbers[value] for value in graph.outputs)
 
 

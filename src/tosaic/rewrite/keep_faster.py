@@ -13,7 +13,15 @@ from itertools import chain
 
 from tosaic.ir.graph import Graph, Op, Value
 from tosaic.ir.traits import PLAIN, Traits
-from tosaic.rewrite.candidates import Figures, Judge, cut, in_order, judge_alike, neighbours
+from tosaic.rewrite.candidates import (
+    Figures,
+    Judge,
+    cut,
+    in_order,
+    judge_alike,
+    neighbours,
+    with_copies,
+)
 from tosaic.rewrite.match import Allowed, Cost, Matcher
 from tosaic.spec.env import Env
 
@@ -45,16 +53,19 @@ def keep_faster(
     found = list(changes.regions()) if judge is not None else []
     if judge is None or not found:
         return
-    ways = (False, True) if before_forms else (False,)
-    graphs = [
-        [changes.cut(region, is_new) for is_new in (False, True) for _ in ways] for region in found
-    ]
-    for each in chain.from_iterable(group[1::2] for group in graphs) if before_forms else ():
-        Matcher(each, env, allowed, cost, forms=True, traits=traits).run()
+
+    def formed(graphs: list[Graph]) -> list[Graph]:
+        both = with_copies(graphs)
+        for graph in both[len(graphs) :]:
+            Matcher(graph, env, allowed, cost, forms=True, traits=traits).run()
+        return both
+
+    groups = [[changes.cut(region, is_new) for is_new in (False, True)] for region in found]
+    judged = judge_alike(judge, groups, formed) if before_forms else judge_alike(judge, groups)
     slack = _ALLOWED * sum(map(cost, graph.ops)) / len(found) if saves_memory else 0.0
     slower = []
-    for region, figures in zip(found, judge_alike(judge, graphs)):
-        old, new = _fastest(figures[: len(ways)]), _fastest(figures[len(ways) :])
+    for region, figures in zip(found, judged):
+        old, new = _fastest(figures[::2]), _fastest(figures[1::2])
         if old is None or new is None or new > old + slack:
             slower.append(region)
     changes.undo(slower)
@@ -72,14 +83,14 @@ class Changes:
         self.graph, self.ins, self.outputs = graph, ins, outputs
         self.uses = graph.uses()
         self.kept = {op for op in graph.ops if ins.get(op) == op.ins}
+        self.after = {op: place for place, op in enumerate(graph.ops)}
+        both = dict.fromkeys((*ins, *graph.ops))
+        self.order = {op: place for place, op in enumerate(both)}
 
     def regions(self) -> Iterator[Region]:
         """The changes in parts that no new value, and none that is gone, connects."""
-        after = set(self.graph.ops)
-        changed = [
-            op for op in {**self.ins, **dict.fromkeys(self.graph.ops)} if op not in self.kept
-        ]
-        once = {op for op in changed if op not in self.ins or op not in after}
+        changed = [op for op in self.order if op not in self.kept]
+        once = {op for op in changed if op not in self.ins or op not in self.after}
         touched = {v for op in once for v in op.outs}
         links = {op: touched.intersection(self._values(op)) for op in changed}
         for was, now in zip(self.outputs, self.graph.outputs):
@@ -98,20 +109,18 @@ class Changes:
                     found.add(op)
                     del left[op]
                     stack += [o for v in links[op] for o in linked[v] if o not in found]
-            yield Region({op for op in found if op in self.ins}, found & after)
+            yield Region({op for op in found if op in self.ins}, found & self.after.keys())
 
     def _values(self, op: Op) -> Iterator[Value]:
         return chain(op.ins, self.ins.get(op, ()), op.outs)
 
     def cut(self, region: Region, is_new: bool) -> Graph:
         """A region with its neighbours, which are the same before and after."""
-        changed = region.old | region.new
-        border = [
-            v for op in (*self.ins, *self.graph.ops) if op in changed for v in self._values(op)
-        ]
-        near = set(neighbours(self.kept, self._readers, changed, border)) - changed
-        core = region.new if is_new else region.old
-        ops = [op for op in (self.graph.ops if is_new else self.ins) if op in core or op in near]
+        changed = sorted(region.old | region.new, key=self.order.__getitem__)
+        border = [v for op in changed for v in self._values(op)]
+        near = set(neighbours(self.kept, self._readers, changed, border)).difference(changed)
+        place = self.after if is_new else self.order
+        ops = sorted(near | (region.new if is_new else region.old), key=place.__getitem__)
         outputs = set(self.graph.outputs if is_new else self.outputs)
         ins_of = self._now if is_new else self.ins.__getitem__
         return cut(ops, ins_of, outputs, region.old ^ region.new)

@@ -55,12 +55,12 @@ def sink_transposes(
         return [graph]
     uses = Counter([*graph.outputs, *(v for op in graph.ops for v in op.ins)])
     shared = {v for v, count in uses.items() if count > 1}
-    found = _attempts(graph, env, allowed, shared, traits.narrow_channels)
+    found, stopped = _attempts(graph, env, allowed, shared, traits.narrow_channels)
     best = min(found, key=_moved)
     if cost is None:
         return [best]
-    if traits.narrow_channels and _moved(best)[0]:
-        others = _attempts(graph, env, allowed, shared, 0)
+    if stopped and _moved(best)[0]:
+        others, _ = _attempts(graph, env, allowed, shared, 0)
         other = min(others, key=_moved)
         if _moved(other)[0] < _moved(best)[0] and _total(other, cost) < _total(best, cost):
             best = other
@@ -71,16 +71,18 @@ def sink_transposes(
 
 def _attempts(
     graph: Graph, env: Env, allowed: Allowed | None, shared: set[Value], narrow: int
-) -> list[Graph]:
+) -> tuple[list[Graph], bool]:
+    """The graph and what it becomes, and whether narrow channels have stopped a transposition."""
     sinker = partial(_Sinker, graph, env, allowed, shared, narrow)
-    eager = sinker()
-    found = [graph, eager.attempt()]
+    tried = [sinker()]
+    found = [graph, tried[0].attempt()]
     if _moved(found[-1])[0] > 1:
-        found.append(sinker(early=eager.demanded()).attempt())
-        found.append(sinker(bold=True).attempt())
-        found.append(sinker(fixed=shared).attempt())
-        found.append(sinker(within=True).attempt())
-    return found
+        early = tried[0].demanded()
+        others = [sinker(early=early)] if early else []
+        others += [sinker(bold=True), sinker(fixed=shared), sinker(within=True)]
+        found += [other.attempt() for other in others]
+        tried += others
+    return found, any(each.stopped for each in tried)
 
 
 def _total(graph: Graph, cost: Cost) -> float:
@@ -173,6 +175,7 @@ class _Sinker:
     ) -> None:
         self.graph, self.shared, self.bold, self.within = graph, shared, bold, within
         self.early, self.fixed, self.narrow = early, fixed, narrow
+        self.stopped = False  # whether narrow channels have kept a transposition where it was
         self.existing: dict[tuple[Value, Perms], Value] = {}  # transpositions that were made
         new = Graph(graph.name, list(graph.inputs), version=graph.version)
         self.b = Builder(env, new, (allowed,) if allowed else ())
@@ -324,6 +327,7 @@ class _Sinker:
             return False
         perms = self.base[max(movable, key=lambda v: v.type.size)][1]
         if self.narrows(op, perms):
+            self.stopped = True
             return False
         try:
             form = rule(self, op, perms)

@@ -31,6 +31,7 @@ from tosaic.rewrite.candidates import (
     made_for,
     needless,
     site,
+    with_copies,
 )
 from tosaic.spec.env import Env
 
@@ -121,8 +122,10 @@ class Matcher:
 
     def only(self, value: Value) -> bool:
         """Whether one operator alone reads a value, once, and the graph does not give it."""
-        readers = self.uses.get(value, Counter())
-        return value not in self.results and len(readers) == 1 and sum(readers.values()) == 1
+        readers = self.uses.get(value)
+        if readers is None or value in self.results:
+            return False
+        return len(readers) == 1 and 1 in readers.values()
 
     def made_by(self, value: Value, *names: str) -> Op | None:
         """The operator that computes a value, if it has one of those names."""
@@ -238,14 +241,19 @@ class Matcher:
         """The best candidate of each site, None where none is better than what is there."""
         if self.judge is None:
             return [min(at.candidates, key=self._balance) for at in sites]
-        groups = []
-        for at in sites:
-            # What a candidate makes possible counts as well: forms that formulas take behind it.
-            tried = at.graphs(self)
-            for graph, forms in tried:
-                Matcher(graph, self.env, self.allowed, self.cost, forms, traits=self.traits).run()
-            groups.append([graph for graph, _ in tried])
-        return [best_of(*pair) for pair in zip(sites, judge_alike(self.judge, groups))]
+        groups = [at.graphs(self) for at in sites]
+        return list(map(best_of, sites, judge_alike(self.judge, groups, self._with_forms)))
+
+    def _with_forms(self, graphs: list[Graph]) -> list[Graph]:
+        """Graphs as rewrites leave them, and all again with the forms that formulas take.
+
+        What a candidate makes possible behind it counts as well.
+        """
+        found = with_copies(graphs)
+        for index, graph in enumerate(found):
+            forms = index >= len(graphs)
+            Matcher(graph, self.env, self.allowed, self.cost, forms, traits=self.traits).run()
+        return found
 
     def _balance(self, found: Candidate) -> float:
         assert self.cost is not None
@@ -294,7 +302,10 @@ class Matcher:
     def _enter(self, op: Op, place: int) -> None:
         self.place[op] = place
         for value in op.ins:
-            self.uses.setdefault(value, Counter())[op] += 1
+            readers = self.uses.get(value)
+            if readers is None:
+                readers = self.uses[value] = Counter()
+            readers[op] += 1
 
     def _push(self, op: Op) -> None:
         if op not in self.waiting:

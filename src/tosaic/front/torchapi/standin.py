@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from contextlib import nullcontext
-from functools import partial
 from typing import Any
 
 import torch
@@ -18,9 +17,9 @@ from torch._subclasses import FakeTensor, FakeTensorMode
 from torch.utils import _pytree as pytree
 
 from tosaic.errors import InvalidInput
-from tosaic.front.torchapi.operators import bound_arguments
+from tosaic.front.torchapi.overloads import bind
 
-_CHEAP = 1 << 16  # elements
+_CHEAP, _MOST = 1 << 16, 1 << 24  # elements
 _CHEAP_TOO = tuple(getattr(torch.ops.aten, name).default for name in ("addmm", "cat", "stack"))
 _CPU = torch.device("cpu")
 _aten = torch.ops.aten
@@ -94,14 +93,18 @@ def stand_in(tensor: Tensor) -> StandIn:
     )
 
 
-def zeros_of_layer(node: fx.Node, tensors: tuple[Any, ...]) -> Tensor | None:
-    """Zeros in the place of what a plain convolution gives, which takes most of a run's time.
+def zeros_of_layer(function: Any, args: tuple[Any, ...]) -> Tensor | None:
+    """Zeros in the place of what a plain layer gives, which takes most of a run's time.
 
     None where it is another operator, or where only running it tells what comes out.
     """
-    if node.target not in _CONVOLUTIONS or len(tensors) < 3:
+    if function is _aten.linear.default and _fit(*args[:3]):
+        x, weight = args[:2]
+        rows = x.dim() > 1 and weight.dim() == 2 and x.shape[-1] == weight.shape[1]
+        return x.new_zeros(*x.shape[:-1], len(weight)) if rows else None
+    if function not in _CONVOLUTIONS or len(args) < 3 or not _fit(*args[:3]):
         return None
-    (x, weight, bias), bound = tensors[:3], bound_arguments(node)
+    (x, weight), bound = args[:2], bind(function, args, {})
     rank, groups = weight.dim() - 2, bound["groups"]
     moves = [bound[name] for name in ("stride", "padding", "dilation")]
     windows = [x.shape[2:], weight.shape[2:], *moves]
@@ -109,17 +112,21 @@ def zeros_of_layer(node: fx.Node, tensors: tuple[Any, ...]) -> Tensor | None:
         return None
     if x.shape[1] != weight.shape[1] * groups or weight.shape[0] % groups:
         return None
-    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype):
-        return None
-    if weight.dtype != x.dtype or not x.is_floating_point():
-        return None
-    if not all(map(_is_plain, (x, weight))) or min(bound["padding"]) < 0:
+    if min(bound["padding"]) < 0:
         return None
     sizes = [(n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(*windows)]
     if min(*x.shape, *sizes) < 1:
         return None
     zeros: Tensor = x.new_zeros(x.shape[0], weight.shape[0], *sizes)
     return zeros
+
+
+def _fit(x: Tensor, weight: Tensor, bias: Tensor | None = None) -> bool:
+    """Whether the tensors of a layer are floats of one type in the usual layout."""
+    if bias is not None and (bias.shape != weight.shape[:1] or bias.dtype != x.dtype):
+        return False
+    one = weight.dtype == x.dtype and x.is_floating_point() and x.numel() * weight.numel() > 0
+    return one and all(map(_is_plain, (x, weight)))
 
 
 def _is_plain(tensor: Tensor) -> bool:
@@ -142,16 +149,34 @@ def stand_in_beside(node: fx.Node, tensor: Tensor) -> Tensor:
     raise InvalidInput(f"{node.name} carries no example of its result: export the model again")
 
 
-def computed_beside(node: fx.Node, function: Callable[..., Any], args: Iterable[Any]) -> Any:
-    """What a function gives for stand-ins, of the same kind as that of a node's result."""
+def computed_beside(
+    node: fx.Node, function: Callable[..., Any], args: Iterable[Any],
+    kwargs: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
+    """What a function gives for stand-ins, of the same kind as that of a node's result.
+
+    In the place of ours there are zeros: what operators do without values loads a compiler.
+    """
+    given = tuple(args), kwargs or {}
     fakes = [e for e in pytree.tree_leaves(node.meta.get("val")) if isinstance(e, FakeTensor)]
     with fakes[0].fake_mode if fakes else nullcontext(), torch.no_grad():
-        made = function(*args)
-    if fakes:
-        return made
+        if fakes:
+            return function(*given[0], **given[1])
+        ours = [e for e in pytree.tree_leaves(given) if isinstance(e, StandIn)]
+        is_small = sum(t.numel() for t in ours) < _MOST
+        made = _of_zeros(function, *given) if is_small else function(*given[0], **given[1])
     return pytree.tree_map_only(
         Tensor, lambda t: t if isinstance(t, StandIn) else stand_in(t), made
     )
+
+
+def _of_zeros(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    zeros = pytree.tree_map_only(StandIn, _zeros, (args, kwargs))
+    layer = None if kwargs else zeros_of_layer(function, zeros[0])
+    try:
+        return function(*zeros[0], **zeros[1]) if layer is None else layer
+    except RuntimeError:  # integers are not divided by 0
+        return function(*args, **kwargs)
 
 
 def new_call(
@@ -160,7 +185,7 @@ def new_call(
     """A call where the graph of a node inserts it; it is at home where that node is."""
     made = home.graph.call_function(target, args, kwargs or {})
     shown, named = fx.map_arg((args, kwargs or {}), lambda n: n.meta["val"])
-    made.meta = {**home.meta, "val": computed_beside(home, partial(target, **named), shown)}
+    made.meta = {**home.meta, "val": computed_beside(home, target, shown, named)}
     return made
 
 

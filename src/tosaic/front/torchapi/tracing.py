@@ -149,7 +149,7 @@ class _Recorder(SchemaCheckMode):  # type: ignore[no-untyped-call]
         same: dict[int, _Traced] = {}
         with torch._C._DisablePythonDispatcher():
             plain, named = pytree.tree_map(lambda v: _real(v, same), (args, kwargs))
-            result = zeros_of_layer(node, plain) if node in self.varying else None
+            result = zeros_of_layer(func, plain) if node in self.varying else None
             result = func(*plain, **named) if result is None else result
         return self._results(node, result, same)
 

@@ -121,7 +121,7 @@ class ConvolutionRun:
         if dtype.itemsize > 2:
             raise Unsupported(f"{operation.kind} of {dtype} elements")
         depthwise = operation.kind == "DEPTHWISE"
-        weight = torch.from_numpy(volume)
+        weight = _narrowest(torch.from_numpy(volume))
         if depthwise:
             weight = weight.permute(1, 2, 0, 3)
         height, width = upscaled_size(operation)
@@ -160,6 +160,12 @@ class _Ready:
     def fused(self) -> ConvRescale | None:
         """A faster way, whose proofs are made once they pay."""
         return _fuse(self.operation, self.convolution, self.scales)
+
+
+def _narrowest(weight: torch.Tensor) -> torch.Tensor:
+    """Bytes, where these hold all weights: streams have room for 9 bits."""
+    low, high = torch.aminmax(weight)
+    return weight.to(torch.int8) if low >= -128 and high <= 127 else weight
 
 
 def _fuse(operation: Operation, convolution: Convolution, found: Scales) -> ConvRescale | None:

@@ -205,9 +205,11 @@ def _turns_channels(reverse: Op) -> bool:
 def _rewrite_equal_weights(graph: Graph, env: Env) -> None:
     """Write weights otherwise whose bytes an earlier convolution has with another bias."""
     known: dict[tuple[bytes, tuple[int, ...]], tuple[bytes, int]] = {}
-    for op in graph.walk():
-        if op.name not in _ROWS or not all(v.is_const for v in op.ins[1:3]):
-            continue
+    ops = [o for o in graph.walk() if o.name in _ROWS and all(v.is_const for v in o.ins[1:3])]
+    starts = {(o.ins[1].type.size, _array(o.ins[1]).reshape(-1)[:64].tobytes()) for o in ops}
+    if len(starts) == len(ops):
+        return  # all differ already
+    for op in ops:
         for step, rows in _spellings(op):
             array, zero = _written(op, step, rows), _zero(op) + step
             meaning = _array(op.ins[2]).tobytes(), zero
