@@ -39,11 +39,10 @@ class Scheduled(nn.Module):
     """A schedule that is computed as tensors and read as numbers, as samplers of diffusion do."""
 
     def forward(self, x: Tensor) -> Tensor:
-        steps = torch.linspace(0.25, 1.0, 4)
-        for number, step in enumerate(steps.flip(0)):
-            sigma = step.item()
-            x = x + (sigma * 0.5) * torch.sin(x + float(steps[number]))
-        return torch.cat([x, torch.full_like(x[:, :1], sigma)], 1)
+        for sigma in torch.linspace(0.25, 1.0, 4).tolist():
+            x = x + (sigma * 0.5) * torch.sin(x)
+            x = torch.cat([x, torch.full_like(x[:, :1], sigma + 0.125)], 1)
+        return x
 
 
 @pytest.mark.parametrize("target", ["TOSA-1.0+FP", "TOSA-1.0+INT", "ethos-u55-128"])

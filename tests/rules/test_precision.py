@@ -14,7 +14,6 @@ from torch import Tensor
 
 from judges.precision import FORMS, Use, made
 from judges.reference import run_reference
-from tosaic.errors import Unsupported
 from tosaic.files.flatbuffer import write
 from tosaic.interp.model import Model
 from tosaic.spec.dtypes import I8
@@ -248,7 +247,8 @@ def _uses() -> dict[str, tuple[Callable[[Random], Use], tuple[float, float]]]:
 
 
 USES = _uses()
-REFUSED = {("attention", "u55 a16"): "multiply matrices of int8 only"}
+# Exponentials have 15 bits where no product of int16 matrices has more.
+COARSE = {("attention", "u55 a16"): 20.0}
 COMPARED = ("normal", "coherent", "mixed", "causal", "peaked")  # with the reference model, too
 
 
@@ -256,15 +256,11 @@ COMPARED = ("normal", "coherent", "mixed", "causal", "peaked")  # with the refer
 @pytest.mark.parametrize("what", USES)
 def test_a_recipe_is_as_near_as_the_table_says(what: str, form: str) -> None:
     (build, bounds), random = USES[what], torch.Generator().manual_seed(len(what))
-    sentence = REFUSED.get((what.split(",")[0], form))
-    if sentence is not None:
-        with pytest.raises(Unsupported, match=sentence):
-            made(build(random), FORMS[form])
-        return
     case = made(build(random), FORMS[form])
     (ours,) = Model(case.graph).run(*case.arrays)
     assert len(np.unique(ours)) > 15
-    off, bound = case.off(ours), bounds[FORMS[form].kind is not I8]
+    coarse = COARSE.get((what.split(",")[0], form))
+    off, bound = case.off(ours), coarse or bounds[FORMS[form].kind is not I8]
     assert off <= bound, f"{off:.3f} steps off, {bound} are allowed"
     if any(sort in what for sort in COMPARED):
         (theirs,) = run_reference(write(case.graph), case.arrays)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -216,3 +217,14 @@ def test_memory_does_not_grow_with_the_data(tmp_path: Path) -> None:
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, check=True)
     few, many = map(int, done.stdout.split())
     assert many - few < 120 * 1024, "250 MB of data are read, and 16 MB at a time are held"
+
+
+def test_a_file_that_two_have_open_holds_what_the_first_has_kept(tmp_path: Path) -> None:
+    """So that a copy of the file alone has all of it."""
+    first, second = Store(tmp_path / "a.db"), Store(tmp_path / "a.db")
+    key = first.put("key", b"bytes")
+    first.close()
+    shutil.copy(tmp_path / "a.db", tmp_path / "copy.db")
+    second.close()
+    with closing(Store(tmp_path / "copy.db", must_exist=True)) as copy:
+        assert copy.blob(key) == b"bytes"

@@ -124,6 +124,8 @@ class Fixed:
     def fitted(self, bits: int) -> tuple[Fixed, int]:
         """int32 of at most so many bits, and how many were dropped for that."""
         spare = max(self.most.bit_length() - bits, 0)
+        if not spare and self.value.dtype is d.I32:
+            return self, 0
         return self.to(d.I32, self.unit * 2.0**spare), spare
 
     def split(self, bits: int) -> tuple[Fixed, Fixed]:
@@ -131,6 +133,15 @@ class Fixed:
         count = Fixed(self.b, self.b.number(bits, self.value))
         upper = self >> count
         return upper, self - (upper << count)
+
+    def split_down(self, bits: int) -> tuple[Fixed, Fixed]:
+        """The number without its last bits, rounded down, and these; by a shift that rounds.
+
+        It rounds half up, so that a number less a half is rounded down.
+        """
+        unit = self.unit
+        upper = (self.at(1.0) - (1 << bits - 1) >> bits).at(unit)
+        return upper, (self - (upper << bits)).proved(0, ((1 << bits) - 1) * unit)
 
     def maximum(self, other: Fixed | float) -> Fixed:
         return self._emit("MAXIMUM", self.value, self._other(other))

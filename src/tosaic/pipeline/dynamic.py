@@ -107,7 +107,8 @@ def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target)
         given = [each.partition.graphs[number] for each in made]
         every = aligned(given)
         alike = _alike(every)
-        general = generalize([graph for graph in every[:fitted] if graph in alike], target.env)
+        same = [graph for graph in every[:fitted] if graph in alike]
+        general = generalize(same if len(same) > 1 else every[:fitted], target.env)
         _check(general, alike)
         for graph, as_made in zip(every, given):
             if graph not in alike or (graph is not as_made and as_made is given[-1]):

@@ -97,6 +97,23 @@ def short(b: Lowering, s: Scores) -> Exponentials:
     return _kept(_table(index, reach), s.mask)
 
 
+def fine(b: Lowering, s: Scores) -> Exponentials:
+    """int32 scores less a largest one that is known to int16, and a table of int16.
+
+    What is the same for all of a row changes no share of it: the largest may be a step off.
+    """
+    reach = math.log2((s.bound + _added_bound(s) + FAR) / s.sums.unit)
+    s, far = _coarse(s, least=math.ceil(reach) - 29)  # differences fit int32
+    x, bound = _masked_wide(b, s, far)
+    step = bound / 32767
+    if step * s.sums.unit > _COARSEST:
+        raise Unsupported("scores of attention lie too far apart for int16")
+    top = x.to(d.I16, step).map(lambda v: extreme(b, "REDUCE_MAX", v, v.type.rank - 1))
+    below = x - top.to(d.I32, 1.0) + (far / 2 - math.ceil(step))
+    index = below.to(d.I16, far / (_STEPS + 1))
+    return _kept(_table(index, far * s.sums.unit), s.mask)
+
+
 def _table(index: Fixed, reach: float) -> Exponentials:
     """exp from −reach to 0; lines between nodes are above it by half as much as nodes are below."""
     nodes = np.exp(reach * (np.arange(513) / 512 - 1)) * (1 - (reach / 512) ** 2 / 16)
@@ -164,10 +181,10 @@ def exact(b: Lowering, s: Scores) -> Exponentials:
     halving = math.log(2.0)
     factor = min((1 << 24) * s.sums.unit / halving, 31 << 24)  # what is more leaves nothing
     steps = (-below).at(1.0).scaled(1.0, factor).minimum((31 << 24) - 1)
-    whole, rest = _floor(steps, 24)
-    upper, last = two_bytes(rest)
+    whole, rest = steps.split_down(24)
+    upper, last = rest.split_down(8)
     first, second = (
-        paired(-byte, halving / size) for byte, size in zip(two_bytes(upper), (1 << 8, 1 << 16))
+        paired(-byte, halving / size) for byte, size in zip(upper.split_down(8), (1 << 8, 1 << 16))
     )
     fine = first.times(second, first.unit * second.unit * 2.0**14).at(1.0)
     less, shift = multiplier_and_shift(halving / (1 << 24), 22)
@@ -182,29 +199,15 @@ def in_bytes(b: Lowering, s: Scores) -> Exponentials:
     steps = (-_below(b, s, far)).at(1.0).scaled(1.0, _STEPS / far)
     unit = far * s.sums.unit / _STEPS
     factors = []
-    for byte, size in zip(two_bytes(steps), (256 * unit, unit)):
+    for byte, size in zip(steps.split_down(8), (256 * unit, unit)):
         levels = np.round(65535 * np.exp(-size * np.arange(256))).astype(np.int64)
         factors.append(tabled((byte - 128).to(d.I8), levels))
     return _kept(Exponentials(factors[0].times(factors[1], 2.0**16).at(1.0), 16), s.mask)
 
 
-def two_bytes(x: Fixed) -> tuple[Fixed, Fixed]:
-    """The upper and the lower byte of 16 bits."""
-    return _floor(x, 8)
-
-
-def _floor(x: Fixed, bits: int) -> tuple[Fixed, Fixed]:
-    """The number without its last bits, and these; by a rounding shift, which targets have.
-
-    It rounds half up, so that x less a half is rounded down.
-    """
-    upper = x - (1 << bits - 1) >> bits
-    return upper, (x - (upper << bits)).proved(0, (1 << bits) - 1)
-
-
-def _coarse(s: Scores, far: float = FAR) -> tuple[Scores, int]:
+def _coarse(s: Scores, far: float = FAR, least: int = 0) -> tuple[Scores, int]:
     """Scores in units of which ``far`` are at most 2^27, and how many those are."""
-    spare = spare_bits(s.sums.unit, far)
+    spare = max(spare_bits(s.sums.unit, far), least)
     if spare:
         s = replace(s, sums=s.sums.to(d.I32, s.sums.unit * 2.0**spare))
     return s, math.ceil(far / s.sums.unit)
@@ -215,8 +218,8 @@ def spare_bits(unit: float, far: float = FAR) -> int:
     return max(math.ceil(math.log2(far / unit)) - 27, 0)
 
 
-def _below(b: Lowering, s: Scores, far: int) -> Fixed:
-    """Scores less the largest of their row, −far at least, as integers."""
+def _masked_wide(b: Lowering, s: Scores, far: int) -> tuple[Fixed, int]:
+    """int32 scores, and how far from 0 they can be; what is not allowed is far below all others."""
     x, bound = s.sums.at(1.0), math.ceil(s.bound / s.sums.unit)
     if s.mask.added is not None:
         bound += math.ceil(_added_bound(s) / s.sums.unit)
@@ -225,9 +228,18 @@ def _below(b: Lowering, s: Scores, far: int) -> Fixed:
     if bound - lowest >= 1 << 31:
         raise Unsupported("scores of attention do not fit int32")
     if isinstance(s.mask.allowed, Value):
-        x = x.minimum(_ones(b, s.mask.allowed) * (bound - lowest) + lowest)
+        ones = _ones(b, s.mask.allowed)
+        if ones.most > 1:  # of another graph, as bytes
+            ones = ones.maximum(0).minimum(1)
+        x = x.minimum(ones * (bound - lowest) + lowest)
     elif s.mask.allowed is not None:
         x = x.minimum(Fixed(b, b.const(np.where(s.mask.allowed, bound, lowest), d.I32)))
+    return x, bound if s.mask.allowed is None else -lowest
+
+
+def _below(b: Lowering, s: Scores, far: int) -> Fixed:
+    """Scores less the largest of their row, −far at least, as integers."""
+    x, _ = _masked_wide(b, s, far)
     below = x - x.map(lambda v: extreme(b, "REDUCE_MAX", v, v.type.rank - 1))
     return below.proved(d.I32.range[0], 0).maximum(-far)
 

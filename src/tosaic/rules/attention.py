@@ -21,10 +21,10 @@ from tosaic.lowering.alternatives.reduce_extreme import extreme
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules import _scores
-from tosaic.rules._matmul_rows import by_lines
+from tosaic.rules._matmul import products
 from tosaic.rules._operands import converted, minus, operands, scale_of, times
 from tosaic.rules._rows import reciprocal
-from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask, two_bytes
+from tosaic.rules._scores import Exponentials, Mask, Scores, known_mask
 from tosaic.rules._sums import finished, largest, zero_point
 from tosaic.rules.linear import batched, multiply
 from tosaic.spec import dtypes as d
@@ -93,9 +93,8 @@ def _scores_of(b: Lowering, heads: _Heads, scale: float) -> tuple[Fixed, float]:
         raise Unsupported("attention in integers needs query, key and value of one type")
     unit = scale_of(q) * scale_of(k) * scale
     most = q.shape[-1] * largest(q) * largest(k)
-    kind = d.I32 if q.dtype is d.I8 else d.I48
-    sums = Fixed(b, b.MATMUL(q, k, zero_point(b, q), zero_point(b, k), out=kind), unit)
-    if kind is d.I48:
+    sums = products(b, q, k, unit)
+    if q.dtype is d.I16:
         spare = max(most.bit_length() - 27, _scores.spare_bits(unit))
         sums, most = sums.to(d.I32, unit * 2.0**spare), most + 1
     return sums.map(lambda v: b.reshape(v, heads.scores)), most * unit
@@ -119,12 +118,12 @@ def _integers(
         return build
 
     if heads.query.dtype is d.I16:
-        return form(_scores.exact, _by_two_shorts)()
+        return first(b, form(_scores.exact, _by_two_shorts), form(_scores.fine, _by_products))
     return first(
         b,
         form(_scores.short, _by_shares),
         form(_scores.short, _by_shorts),
-        form(_scores.short, _by_lines),
+        form(_scores.short, _by_products),
         form(_scores.in_bytes, _by_two_bytes),
     )
 
@@ -197,20 +196,19 @@ def _by_shares(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     return finished(b, sums.at(scale_of(heads.value) / 32767).quantized(), 1, 24)
 
 
-def _by_lines(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
-    """int16 exponentials times int16 values, for targets without such products of matrices."""
-    short, value = _flat(e, heads), heads.value
+def _by_products(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
+    """int16 exponentials times values, for targets without such products of matrices."""
+    short = _flat(e, heads)
     total = short.to(d.I32).sum(2)
-    bits = (largest(value) - 1).bit_length()  # which leave a term 15
-    sums = Fixed(b, by_lines(b, short.value, value, bits), 2.0**bits)
-    return _divided(sums, total, 15, value)
+    sums, _ = products(b, short.value, heads.value, 1.0).fitted(30)
+    return _divided(sums, total, 15, heads.value)
 
 
 def _by_two_bytes(b: Lowering, e: Exponentials, heads: _Heads) -> Value:
     """Exponentials of 16 bits as two bytes, each with a product of its own."""
     whole, v = _flat(e, heads), heads.value
     sums = []
-    for byte in two_bytes(whole):
+    for byte in whole.split_down(8):
         short = b.rescale(byte.value, [1.0], -128, d.I8)
         zeros = b.const([-128], d.I8), zero_point(b, v)
         sums.append(Fixed(b, b.MATMUL(short, v, *zeros, out=d.I32)))

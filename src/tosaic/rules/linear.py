@@ -13,6 +13,7 @@ from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.cast import float_cast
 from tosaic.lowering.builder import TYPES, Lowering
 from tosaic.lowering.fixed_point import Fixed
+from tosaic.rules._matmul import products
 from tosaic.rules._operands import converted, plus, scale_of, times
 from tosaic.rules._sums import accumulator, by_weights, finished, offsets, product, zero_point
 from tosaic.spec import dtypes as d
@@ -114,11 +115,14 @@ def multiply(b: Lowering, x: Value, y: Value) -> Value:
     ones = [(1,) * (outer + 2 - v.type.rank) + v.shape[:-2] for v in (x, y)]
     batch = [max(m, n) for m, n in zip(*ones)]
     left, right = batched(b, x, batch), batched(b, y, batch)
-    z = b.MATMUL(left, right, zero_point(b, left), zero_point(b, right), out=accumulator(left))
-    if z.dtype.is_float and z.dtype is not x.dtype:
-        z = float_cast(b, z, x.dtype)
-    sums = finished(b, b.with_quant(z, product(left, right, 2)), x.shape[-1], 30)
-    return b.reshape(sums, (*batch, x.shape[-2], y.shape[-1]))
+    if left.quant is None:
+        z = b.MATMUL(left, right, zero_point(b, left), zero_point(b, right), out=d.F32)
+        made = z if z.dtype is x.dtype else float_cast(b, z, x.dtype)
+    else:
+        scale = product(left, right, 2)
+        assert scale is not None
+        made = finished(b, products(b, left, right, scale.one_scale).quantized(), x.shape[-1], 30)
+    return b.reshape(made, (*batch, x.shape[-2], y.shape[-1]))
 
 
 _MATRICES = [Sample(((5, 8), (8, 6))), Sample(((1, 12), (12, 7)))]

@@ -6,7 +6,7 @@ import json
 import os
 import sqlite3
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
@@ -58,7 +58,9 @@ class Store:
         self._open.executescript(_SCHEMA)
 
     def close(self) -> None:
-        """Close the file, with nothing left beside it."""
+        """Close the file. All is in it, even if another process still has it open."""
+        with suppress(sqlite3.Error):  # the journal stays and counts where the file is not writable
+            self._open.execute("PRAGMA wal_checkpoint(PASSIVE)")
         self._open.close()
 
     def get(self, key: str) -> Any:
