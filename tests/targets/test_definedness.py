@@ -26,6 +26,8 @@ from tosaic.rules.softmax import log_softmax, softmax
 from tosaic.spec.dtypes import I8, I16, DType
 from tosaic.targets.catalog import target_of
 
+pytestmark = pytest.mark.filterwarnings("ignore:a tensor that is quantized has NaN")
+
 WIDE = "TOSA-1.0+INT+int16"
 
 

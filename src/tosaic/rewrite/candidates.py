@@ -161,9 +161,11 @@ def _structure(graph: Graph) -> Hashable:
     def told(value: Value, operand: str = "") -> Hashable:
         if not value.is_const or value.const is None:
             return value.type, numbers[value]
-        if value.dtype is SHAPE:
-            return value.type, value.const.array.tobytes()
         array = value.const.array
+        if value.dtype is SHAPE:
+            if operand == "start":  # but for channels, steps of a sequence are equally far
+                array = np.append(array[:-1] > 0, array[-1:])
+            return value.type, array.tobytes()
         if array.size > 1:
             return value.type, array.size > _LIGHT and np.count_nonzero(array) > _EMPTY * array.size
         one, ends = array.item(), value.dtype.range if value.dtype.is_int else ()
