@@ -127,7 +127,7 @@ def test_a_wrong_use_of_the_command_line_is_a_sentence(words, sentence, folder, 
     ("words", "sentence"),
     [
         ("compare cnn --inputs nowhere", "there is no file 'nowhere'"),
-        ("evaluate cnn -d pictures", "'pictures' has no pictures and no arrays"),
+        ("evaluate cnn -d pictures", "'pictures' has no pictures, sounds or arrays"),
         ("tune cnn -t ethos-u55-63", "there is no target 'ethos-u55-63'"),
     ],
 )

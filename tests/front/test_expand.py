@@ -101,18 +101,18 @@ def _flat(value: Any) -> list[Tensor]:
 
 
 class Contraction(nn.Module):
-    def forward(self, a: Tensor, b: Tensor) -> Tensor:
-        return torch.einsum("bik,bki->bi", a, b) + 1
+    def forward(self, a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+        return torch.einsum("bik,bki->bi", a.int(), b.int()), a + 1
 
 
 def test_a_call_that_stays_says_which_part_of_it_is_refused() -> None:
-    """An einsum in 16 bits lacks the product of matrices inside of it, not a rule of its own."""
+    """An einsum of int32 lacks the product of matrices inside of it, not a rule of its own."""
     torch.manual_seed(0)
-    data = [(torch.randn(1, 4, 8), torch.randn(1, 8, 4)) for _ in range(2)]
+    data = [(torch.randn(1, 4, 8) * 5, torch.randn(1, 8, 4) * 5) for _ in range(2)]
     art = tosaic.compile(
         Contraction(), data[0], target="ethos-u55-128", scheme="a16w8", calibration=data
     )
     (refused,) = art.partition.refused
     assert refused.op == "aten.einsum.default"
-    assert refused.reason.startswith("its part aten.bmm.default: MATMUL")
+    assert refused.reason.startswith("its part aten.bmm.default: ")
     assert "no rule" not in refused.reason

@@ -246,7 +246,7 @@ def test_wrong_uses_get_their_sentence() -> None:
         ("the model calls no module 'frist'; there are, for instance, first",
          lambda: converted(tosa(("set_module_name", ("frist", INT8))))),
         ("a quantization config is None or made by", lambda: tosa(("set_global", ("int8",)))),
-        ("EthosUQuantizer takes a EthosUCompileSpec",
+        (r"give EthosUQuantizer\(EthosUCompileSpec\(...\)\), not a TosaCompileSpec",
          lambda: EthosUQuantizer(TosaCompileSpec(SPEC))),
     ):  # fmt: skip
         with pytest.raises(InvalidInput, match=sentence):

@@ -78,8 +78,11 @@ def test_an_environment_is_a_key_and_can_be_pickled() -> None:
         ),
         ("TOSA-0.80+INT", "TOSA 0.80 is unknown; there are 1.0, 1.1"),
         ("TOSA-2.0+INT", "TOSA 2.0 is unknown; there are 1.0, 1.1"),
-        ("TOSA-1.0", "TOSA-1.0 names no profile; there are INT, FP"),
-        ("TOSA-1.0+int16", "TOSA-1.0+int16 names no profile; there are INT, FP"),
+        ("TOSA-1.0", "TOSA-1.0 names no profile; there are INT, FP: write TOSA-1.0+INT"),
+        (
+            "TOSA-1.0+int16",
+            "TOSA-1.0+int16 names no profile; there are INT, FP: write TOSA-1.0+int16+INT",
+        ),
         (
             "TOSA-1.0+INT+u55",
             f"'u55' is no profile or extension of TOSA; TOSA-1.0+INT takes {INT_1_0}",

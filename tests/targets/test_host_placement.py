@@ -65,17 +65,14 @@ def test_a_lookup_moves_to_the_host_and_gives_the_same_bits() -> None:
     assert len(art.run(*data()[0]).unique()) > 20
 
 
-def test_a_lookup_that_the_device_refuses_has_its_table_in_integers(tmp_path: Path) -> None:
+def test_a_lookup_in_16_bits_is_the_same_on_both_sides() -> None:
     art = compiled(scheme="a16w8")
     assert [call.op for call in art.report.hosted] == ["aten.embedding.default"]
     plain = compiled(scheme="a16w8", all_on_npu=True)
-    assert [call.op for call in plain.report.refused] == ["aten.embedding.default"]
+    assert not plain.report.refused
+    assert not plain.report.hosted
     for given in data():
         assert torch.equal(art.run(*given), plain.run(*given))
-    art.save(tmp_path / "integers.pte")
-    plain.save(tmp_path / "floats.pte")
-    sizes = [(tmp_path / name).stat().st_size for name in ("integers.pte", "floats.pte")]
-    assert sizes[1] - sizes[0] > ROWS * 32
 
 
 @pytest.mark.parametrize("way", ["index", "select"])
