@@ -205,11 +205,11 @@ def _peak() -> int:
 
     Linux counts the parent's memory in ru_maxrss, from before the worker's program was loaded.
     """
-    if sys.platform == "linux":
-        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
-            return next((int(line.split()[1]) << 10 for line in status if "VmHWM" in line), 0)
     if not IS_UNIX:
         return 0
+    if os.path.exists("/proc/self/status"):
+        with open("/proc/self/status", encoding="ascii", errors="replace") as status:
+            return next((int(line.split()[1]) << 10 for line in status if "VmHWM" in line), 0)
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return peak if sys.platform == "darwin" else peak << 10
 
