@@ -331,3 +331,14 @@ def test_a_limit_that_is_no_number_is_refused(text: str, monkeypatch: pytest.Mon
     monkeypatch.setenv("TOSAIC_VELA_SECONDS", text)
     with pytest.raises(InvalidInput, match="TOSAIC_VELA_SECONDS must be a number above 0"):
         run_vela(pooled(), CONFIG)
+
+
+def test_the_memory_of_the_process_that_starts_a_worker_is_not_the_workers(
+    anew: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A worker that has reached a quarter of its limit takes no more graphs."""
+    monkeypatch.setenv("TOSAIC_VELA_BYTES", str(2 << 30))
+    large = bytearray(b"1") * (600 << 20)
+    run_vela(pooled(), CONFIG)
+    assert len(vela_processes._POOL.idle) == 1
+    assert large
