@@ -47,7 +47,9 @@ def products(b: Lowering, x: Value, y: Value, unit: float) -> Fixed:
 def _by_lines(b: Lowering, x: Value, y: Value, unit: float) -> Value:
     if min(x.shape[1], y.shape[2]) > _LINES:
         raise Unsupported(f"a product of int16 matrices of more than {_LINES} rows and columns")
-    bits = max((x.shape[2] * largest(y)).bit_length() - 16, 0)  # which leave a sum 31
+    bits = (largest(y) - 1).bit_length()  # which leave a term 15
+    if y.dtype is d.I16:
+        bits = max((x.shape[2] * largest(y)).bit_length() - 16, 0)  # which leave a sum 31
     return Fixed(b, by_lines(b, x, y, bits), unit * 2.0**bits).quantized()
 
 
