@@ -24,6 +24,7 @@ from tosaic.ir.specialize import specialize
 from tosaic.ir.verify import verify
 from tosaic.lowering.partition import Piece
 from tosaic.lowering.target import Target
+from tosaic.passes.rnn_loops import steps_of
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.report import Report
 from tosaic.pipeline.sized import artifact_at, calibration_for
@@ -82,6 +83,7 @@ def compile_dynamic(
     # Whether a constant is folded must not depend on its size.
     target = replace(target, traits=replace(target.traits, folded_bytes=_MOST))
     fitted = _fitted(sizes)
+    target = with_loops(target, sizes, fitted)
     checked = [v for v in (sizes.chosen(wanted) if wanted else _others(sizes)) if v not in fitted]
     stored = calibration_for(sizes, [*fitted, *checked], target, scheme, calibration)
     used = {"scheme": scheme, "io": io, **options}
@@ -101,9 +103,28 @@ def compile_dynamic(
     )  # fmt: skip
 
 
+def with_loops(target: Target, sizes: Sizes, several: Iterable[Values]) -> Target:
+    """The target, with loops where a recurrence has as many steps as a size."""
+    programs = [torchapi.module_of(sizes.at(values).model).graph for values in several]
+    steps = [[steps_of(node) for node in graph.nodes] for graph in programs]
+    if all(own == steps[0] for own in steps):
+        return target
+    if target.env.has("cf"):
+        return replace(target, traits=replace(target.traits, longest_unrolled=1))
+    for column in zip(*steps):
+        if len(set(column)) > 1 and None not in column:
+            raise InvalidInput(
+                "a recurrence has as many steps as a size, which a WHILE_LOOP does: add +cf to "
+                f"the target, as {target.name}+cf, or leave this size as it is"
+            )
+    return target
+
+
 def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target) -> Graph:
     """The graph of a number with unknown sizes."""
     try:
+        if len({len(each.partition.graphs) for each in made}) > 1:
+            raise Unsupported("some calls stay in PyTorch at some sizes alone")
         given = [each.partition.graphs[number] for each in made]
         every = aligned(given)
         alike = _alike(every)
@@ -113,11 +134,11 @@ def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target)
         for graph, as_made in zip(every, given):
             if graph not in alike or (graph is not as_made and as_made is given[-1]):
                 _compare(general, as_made)
-    except (Unsupported, IndexError) as refusal:
-        why = getattr(refusal, "reason", "some calls stay in PyTorch at some sizes alone")
+    except Unsupported as refusal:
         raise InvalidInput(
-            f"{why}; compile for a target of fixed sizes with sizes=[...], or leave less free",
-            getattr(refusal, "where", None),
+            f"{refusal.reason}; compile for a target of fixed sizes with sizes=[...], or leave "
+            "less free",
+            refusal.where,
         ) from None
     verify(general, target.env)
     return general
