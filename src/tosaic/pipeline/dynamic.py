@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from torch import fx
 
 from tosaic.boundary.arguments import Given, checked_leaves
 from tosaic.errors import InvalidInput, Unsupported
@@ -31,6 +32,7 @@ from tosaic.pipeline.sized import artifact_at, calibration_for
 from tosaic.pipeline.sizes import Sizes, Values
 
 _MOST = 1 << 24  # elements of an input at the end of a range
+_INSTEAD = "compile for a target of fixed sizes with sizes=[...], or leave less free"
 _NEAR = 5  # sizes that are lowered beside the example's
 
 
@@ -91,6 +93,7 @@ def compile_dynamic(
         artifact_at(sizes, values, target, scheme, stored, io, used)
         for values in (*fitted, *checked)
     ]
+    _check_outside(made)
     first, pieces = made[0], list[Piece]()
     for piece in first.partition.pieces:
         number = sum(p.graph is not None for p in pieces)
@@ -120,6 +123,20 @@ def with_loops(target: Target, sizes: Sizes, several: Iterable[Values]) -> Targe
     return target
 
 
+def _check_outside(made: Sequence[Artifact]) -> None:
+    """Calls that stay in PyTorch are those of the example, whatever the size is."""
+    for nodes in zip(*([p.node for p in each.partition.pieces] for each in made)):
+        told = {str(fx.map_arg((n.args, n.kwargs), lambda _: None)) for n in nodes if n is not None}
+        if len(told) > 1:
+            first = made[0].partition
+            why = next((f" ({r.reason})" for r in first.refused if r.node == nodes[0].name), "")
+            raise InvalidInput(
+                f"{torchapi.target_name(nodes[0])} stays in PyTorch{why}, and what it takes "
+                f"depends on the size; {_INSTEAD}",
+                torchapi.location(nodes[0]).place,
+            )
+
+
 def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target) -> Graph:
     """The graph of a number with unknown sizes."""
     try:
@@ -135,11 +152,7 @@ def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target)
             if graph not in alike or (graph is not as_made and as_made is given[-1]):
                 _compare(general, as_made)
     except Unsupported as refusal:
-        raise InvalidInput(
-            f"{refusal.reason}; compile for a target of fixed sizes with sizes=[...], or leave "
-            "less free",
-            refusal.where,
-        ) from None
+        raise InvalidInput(f"{refusal.reason}; {_INSTEAD}", refusal.where) from None
     verify(general, target.env)
     return general
 
