@@ -15,7 +15,7 @@ from typing import Any
 
 from tosaic.boundary.arguments import leaves_of
 from tosaic.errors import InvalidInput
-from tosaic.files.whole import write_together
+from tosaic.files.whole import write_folder
 from tosaic.firmware import values
 from tosaic.firmware.boards import Board, Memory, Npu, board_of
 from tosaic.firmware.layout import Needs, layout, script
@@ -43,14 +43,7 @@ class Project:
         """Write the project into a folder, all of it or nothing, in the place of an older one."""
         folder = Path(path)
         old = _old_files(folder) - set(self.files)
-        if folder.exists() and not folder.is_dir():
-            raise InvalidInput(f"cannot write '{path}': there is a file of that name")
-        try:
-            for name in self.files:
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
-        write_together({folder / name: data for name, data in self.files.items()})
+        write_folder(folder, self.files)
         for name in old:
             (folder / name).unlink(missing_ok=True)
 
