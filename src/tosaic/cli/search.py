@@ -260,9 +260,9 @@ def _show(
     db: Path, point: int | None, to: Path, output: list[Path] | None, as_json: bool, quiet: bool
 ) -> None:
     """What a file has; or the files of one point: what the device loads, its report, its scheme."""
+    from tosaic.files.whole import write_folder
     from tosaic.search.store import Store
     from tosaic.search.tune import sweep_of
-    from tosaic.files.whole import write_folder
     from tosaic.search.writers import point_files
 
     with closing(Store(db, must_exist=True)) as store:

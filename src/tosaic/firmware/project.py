@@ -77,8 +77,7 @@ def project(
         raise InvalidInput("an image has at least one network")
     chosen = board if isinstance(board, Board) else board_of(board)
     for name in artifacts:
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name):
-            raise InvalidInput(f"a network's name is a word of C in small letters, not {name!r}")
+        check_name(name)
     networks = tuple(network_of(name, each, CORES[chosen.core]) for name, each in artifacts.items())
     _check_npu(networks, chosen)
     placed = [place(network) for network in networks]
@@ -109,6 +108,12 @@ def project(
     made = _manifest(chosen, networks, placed, parts) | {"files": sorted(files)}
     files[MANIFEST] = (json.dumps(made, indent=1) + "\n").encode()
     return Project(chosen, networks, dict(sorted(files.items())))
+
+
+def check_name(name: str) -> None:
+    """InvalidInput unless C takes it as the name of a network."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name):
+        raise InvalidInput(f"a network's name is a word of C in small letters, not {name!r}")
 
 
 def _kept(network: Network, runs: Sequence[tuple[Any, ...]]) -> list[bytes]:

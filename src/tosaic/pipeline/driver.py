@@ -82,7 +82,7 @@ def compile_model(
             return made
     if not isinstance(accuracy, Goal | None):
         raise InvalidInput(f"accuracy is a tosaic.Goal, as Goal(sqnr=30), not {kind_of(accuracy)}")
-    if budget_s is not None and not isinstance(budget_s, (int, float)):
+    if budget_s is not None and not (isinstance(budget_s, (int, float)) and budget_s >= 0):
         raise InvalidInput(f"budget_s is a number of seconds, not {budget_s!r}")
     if scheme == "auto":
         from tosaic.pipeline.auto import compile_auto  # which knows this module
