@@ -332,7 +332,7 @@ def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     table = grid("module", *numbers, *["bound by"] * has_bounds, numbers=numbers)
     for cost in told.modules[:_SHOWN]:
         part = f"{cost.cycles / max(told.cycles, 1):.0%}"
-        table.add_row(cost.module or "(none)", f"{cost.cycles:,}", part, f"{cost.macs:,}",
+        table.add_row(cost.module or "(model)", f"{cost.cycles:,}", part, f"{cost.macs:,}",
                       *[cost.bound] * has_bounds)  # fmt: skip
     if len(told.modules) > _SHOWN:
         rest = sum(cost.cycles for cost in told.modules[_SHOWN:])

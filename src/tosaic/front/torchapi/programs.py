@@ -190,7 +190,7 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
     """The program in a ``.pt2`` file."""
     from torch.ao.quantization.fx import _decomposed  # noqa: F401  (what quantized ones call)
 
-    if (told := foreign.sentence(path)) is not None:
+    if (told := foreign.no_model(path)) is not None:
         raise InvalidInput(told)
     if not os.path.isfile(path):
         raise InvalidInput(f"there is no file '{os.fspath(path)}'")
