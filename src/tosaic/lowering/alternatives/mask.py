@@ -88,8 +88,11 @@ def _compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
     return emit(left, right)
 
 
-def compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
-    """Whether left is equal to right ("=="), greater (">") and so on: values of one type."""
+def compared(b: Lowering, name: str, left: Value, right: Value, fits: bool = False) -> Value:
+    """Whether left is equal to right ("=="), greater (">") and so on: values of one type.
+
+    Where the difference of two int32 ``fits``, a caller has a shorter form than for any two.
+    """
     if name in _TURNED:
         left, right, name = right, left, _TURNED[name]
     if name == "==" and is_mask(left) and is_mask(right):
@@ -102,10 +105,8 @@ def compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
     if left.quant is not None:
         forms += [lambda: _sign(b, name, b.SUB(left, right), small)]
     elif d.I32 is left.dtype is right.dtype:
-        forms += [
-            lambda: _stepped(b, name, left, right), lambda: _in_float(b, name, left, right),
-            lambda: _neighboured(b, name, left, right),
-        ]  # fmt: skip
+        forms += [lambda: _stepped(b, name, left, right), lambda: _in_float(b, name, left, right)]
+        forms += [] if fits else [lambda: _neighboured(b, name, left, right)]
     return first(b, *forms)
 
 
