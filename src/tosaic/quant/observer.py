@@ -161,7 +161,8 @@ class RangeObserver(UniformQuantizationObserverBase):
         if self.reader is not None:
             most = best_range(Expected(self.seen), steps, True, self.reader)[1]
             room = min(room, max(LEAST_ROOM, room_of_table(self.seen, most, self.reader)))
-        return -most * room, most * room
+        widest = max(most, max(map(abs, self.bounds)))
+        return -min(most * room, widest), min(most * room, widest)
 
 
 def with_masks(values: Tensor, below: float, finite: bool) -> Tensor:
