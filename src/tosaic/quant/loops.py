@@ -159,7 +159,7 @@ class _Border:
         self.end.args = (tuple(self.results),)
         self.call.args = (self.call.args[0], *map(tuple, self.groups), *self.call.args[4:])
         self.call.meta["val"] = tuple(shown)
-        self.body.graph.eliminate_dead_code()
+        torchapi.sweep(self.body.graph)
         self.body.recompile()
 
     def _take(self, place: int, node: fx.Node, meaning: tuple[Any, ...]) -> None:
