@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -21,10 +22,9 @@ def _max_pool2d_with_indices(
 
     Windows end at the border: what lies in the padding is the element beside it.
     """
-    pooled = F.max_pool2d(self, kernel_size, stride or None, padding, dilation, ceil_mode)
-    sizes = self.shape[-2:]
-    kernel, pads, gaps = (_pair(v) for v in (kernel_size, padding, dilation))
+    sizes, (kernel, pads, gaps) = self.shape[-2:], map(_pair, (kernel_size, padding, dilation))
     steps = _pair(stride) if stride else kernel
+    pooled = F.max_pool2d(self, kernel, steps, pads, gaps, ceil_mode)
     firsts = [[s * i - p for i in range(n)] for s, p, n in zip(steps, pads, pooled.shape[-2:])]
     after = [first[-1] + g * (k - 1) - n + 1
              for first, g, k, n in zip(firsts, gaps, kernel, sizes)]  # fmt: skip
@@ -74,7 +74,7 @@ def _pair(given: Sequence[int]) -> tuple[int, int]:
     return given[0], given[-1]
 
 
-POOLS = {
+POOLS: dict[str, tuple[Callable[..., Any], ...]] = {
     "aten.max_pool2d_with_indices.default": (_max_pool2d_with_indices,),
     "aten.max_pool1d_with_indices.default": (_max_pool1d_with_indices,),
     "aten.max_unpool2d.default": (_max_unpool2d,),
