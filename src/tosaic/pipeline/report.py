@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tosaic.boundary.interface import Boundary as Interface
@@ -181,6 +180,8 @@ class Report(Printed):
 
     def as_html(self) -> str:
         """A short table for notebooks."""
+        from html import escape
+
         rows = [
             ("target", self.target), ("TOSA operators", f"{sum(self.ops.values()):,}"),
             ("graphs", f"{len(self.delegates):,}"), ("multiply-accumulates", f"{self.macs:,}"),

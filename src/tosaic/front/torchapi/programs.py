@@ -403,9 +403,10 @@ def _register(root: torch.nn.Module, path: str, value: Any) -> None:
     """Put a tensor where its dotted name says."""
     *parents, name = path.split(".")
     for parent in parents:
-        if parent not in root._modules:
-            root.add_module(parent, torch.nn.Module())
-        root = root.get_submodule(parent)
+        below = root._modules.get(parent)
+        if below is None:
+            below = root._modules[parent] = torch.nn.Module()
+        root = below
     if isinstance(value, torch.nn.Parameter):
         root.register_parameter(name, value)
     else:
