@@ -88,7 +88,7 @@ def _compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
     return emit(left, right)
 
 
-def compared(b: Lowering, name: str, left: Value, right: Value, fits: bool = False) -> Value:
+def compared(b: Lowering, name: str, left: Value, right: Value, *, fits: bool = False) -> Value:
     """Whether left is equal to right ("=="), greater (">") and so on: values of one type.
 
     Where the difference of two int32 ``fits``, a caller has a shorter form than for any two.
