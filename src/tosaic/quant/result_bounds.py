@@ -18,6 +18,7 @@ from tosaic.quant.unary_function import function_of, is_pointwise
 
 Bounds = tuple[float, float]
 _ANY: Bounds = (-math.inf, math.inf)
+_OF_TWO: dict[str, Bounds] = {"aten.atan2.default": (-math.pi, math.pi)}
 _POWERS = 2.0 ** torch.arange(-149, 128, dtype=torch.float64)  # of float32
 _OPERANDS = torch.cat(
     [-_POWERS, torch.zeros(1), _POWERS, torch.linspace(-8, 8, 2049, dtype=torch.float64)]
@@ -36,6 +37,8 @@ def _bounds(module: fx.GraphModule, value: fx.Node) -> Bounds:
         is_real = known.is_floating_point() and known.numel()
         low, high = map(float, known.aminmax()) if is_real else _ANY
         return (low, high) if low <= high else _ANY
+    if value.op == "call_function" and torchapi.target_name(value) in _OF_TWO:
+        return _OF_TWO[torchapi.target_name(value)]
     sources = [n for n in value.all_input_nodes if n.op != "get_attr"]
     if value.op != "call_function" or len(sources) != 1 or is_weighted(value):
         return _ANY
