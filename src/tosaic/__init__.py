@@ -71,6 +71,8 @@ def load(
     TOSA or of its format raises InvalidGraph or InvalidInput. ``external_weights`` is the ``.ptd``
     file of a ``.pte`` whose weights lie outside of it, or a list of such files.
     """
+    if isinstance(source, (bytearray, memoryview)):
+        source = bytes(source)
     _check_foreign(source)
     if _is_pte(source):
         from tosaic.executorch.runner import load_pte
@@ -262,8 +264,10 @@ def prepare_qat(
     Its weights are those of the model; batch norms are part of the layers before them. The batch
     is that of the examples. ``convert`` makes a quantized program of it when it is trained.
     """
-    from tosaic.pipeline.training import prepare_qat as prepared
+    from tosaic.executorch.api import quiet
 
+    with quiet():
+        from tosaic.pipeline.training import prepare_qat as prepared
     return prepared(model, _in_order(model, example_inputs), scheme=scheme)
 
 
@@ -283,8 +287,10 @@ def shader(glsl: str, groups: Any) -> Callable[[Callable[..., Any]], Any]:
 @in_turn
 def convert(prepared: fx.GraphModule) -> fx.GraphModule:
     """What ``prepare_qat`` has made, trained, as the quantized program that ``compile`` takes."""
-    from tosaic.pipeline.training import convert as converted
+    from tosaic.executorch.api import quiet
 
+    with quiet():
+        from tosaic.pipeline.training import convert as converted
     return converted(prepared)
 
 

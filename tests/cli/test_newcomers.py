@@ -198,3 +198,32 @@ def test_refusals_that_differ_in_a_number_of_a_value_are_one():
     ]
     other = [Refusal("aten.isnan.default", "mul_3 has a size that depends on the input", "")]
     assert grouped([*of, *other]) == [of, other]
+
+
+def test_folders_with_spaces_and_other_letters_are_as_any(tmp_path, capsys):
+    folder = tmp_path / "mes réseaux, à moi"
+    folder.mkdir()
+    file, made = folder / "le réseau.py", folder / "été 1.pte"
+    file.write_text(OF_ITS_OWN, encoding="utf-8")
+    assert code_of("compile", str(file), "-t", "ethos-u55-128", "-o", str(made)) == 0
+    assert " (model) " in capsys.readouterr().out
+    assert code_of("dump", str(made)) == 0
+    assert "été 1.pte" in capsys.readouterr().out
+    assert code_of("compare", str(file)) == 0
+    assert " le réseau.py:8 \n" in capsys.readouterr().out
+    assert sorted(p.name for p in folder.iterdir() if p.is_file()) == [file.name, made.name]
+
+
+OF_ITS_OWN = """
+import torch
+from torch import nn
+
+class Net(nn.Module):
+    def forward(self, x):
+        x = x * 2
+        return torch.sigmoid(x)
+
+def model():
+    x = (torch.linspace(-1, 1, 16).reshape(1, 16),)
+    return Net(), x, [x]
+"""

@@ -64,6 +64,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (tmp_path / "no.npy").write_text("hello")
     (tmp_path / "no.json").write_text("{}")
     (tmp_path / "bad.pte").write_text("hello")
+    (tmp_path / "cut.pt").write_bytes(b"PK\x03\x04 and no more")
     (tmp_path / "pictures").mkdir()
     np.save(tmp_path / "words.npy", np.array(["a", "b"]))
     monkeypatch.chdir(tmp_path)
@@ -103,6 +104,10 @@ def told(capsys: pytest.CaptureFixture[str], *words: str) -> str:
             "'nets'; write file.py:name, as own.py:model or own.py:fails",
         ),
         ("compile own", "'own' is no model, perhaps own.py: give"),
+        ("compile :model", "':model' is no model: give file.py:name"),
+        ("compile bad.pte", "'bad.pte' is compiled: tosaic.load and `tosaic run` take it"),
+        ("compile own.py --calibration cut.pt", "'cut.pt' holds no tensors: "),
+        ("firmware a-b=own.py -o image", "is a word of C in small letters, not 'a-b'"),
         ("compile own.py:rowless", "have no elements (input 0 is [0, 2]): give a batch"),
         (
             "compile own.py:silent -t TOSA-1.0+FP",
@@ -217,6 +222,11 @@ def test_what_is_misspelt_or_out_of_order_is_recognized() -> None:
             "tosaic.Goal, as Goal.sqnr=30",
         ),
         (lambda: tosaic.compile(net, x, scheme="auto", budget_s="1"), "number of seconds, not '1'"),
+        (lambda: tosaic.compile(net, x, scheme="auto", budget_s=-1), "number of seconds, not -1"),
+        (lambda: tosaic.compile(net, x, calibration=iter(())), "a generator is empty once it is"),
+        (lambda: tosaic.compile(net, x, calibration=[x[0] + 1j]), "not fit: input is complex64"),
+        (lambda: tosaic.compile("net.tosa", x), "'net.tosa' is compiled: tosaic.load and"),
+        (lambda: tosaic.load(b"    ET12", external_weights=5), "or a list of them, not an int"),
         (lambda: tosaic.explain(net), "give example_inputs: a tensor, or a tuple"),
         (lambda: tosaic.compare(net, art, 5), "such as a list, not an int"),
         (lambda: art.save("net.vgf"), ".vgf is what the target vgf gives"),
@@ -233,6 +243,14 @@ def test_what_is_misspelt_or_out_of_order_is_recognized() -> None:
     ):
         with pytest.raises(InvalidInput, match=sentence):
             use()
+
+
+def test_a_wrong_option_of_a_sweep_leaves_no_file(tmp_path):
+    net, x = nn.Linear(4, 4), (torch.rand(1, 4),)
+    for name, told in (("networks", "no option 'networks'"), ("system_config", "'Mine'")):
+        with pytest.raises(InvalidInput, match=told):
+            tosaic.tune(net, x, target="ethos-u55-128", **{name: "Mine"})
+    assert not list(tmp_path.glob("*.db*"))
 
 
 def test_nan_in_what_is_quantized_is_warned_about() -> None:

@@ -15,7 +15,8 @@ from judges.graphs import difference
 from judges.instances import everywhere, of_row
 from judges.timing import SOON, seconds, within
 from tosaic.errors import InvalidGraph
-from tosaic.files.text import parse, print_graph
+from tosaic.files.parse import parse
+from tosaic.files.text import print_graph
 from tosaic.ir import Builder, Const, Graph, Loc, Op, Value, problems
 from tosaic.spec import OPS, OpDef, TensorType, everything
 from tosaic.spec.dtypes import PLAIN, SHAPE

@@ -14,7 +14,8 @@ from torch.export import Dim
 import tosaic
 from judges.reference import run_reference
 from tosaic.files import flatbuffer
-from tosaic.files.text import parse, print_graph
+from tosaic.files.parse import parse
+from tosaic.files.text import print_graph
 from tosaic.ir.specialize import specialize
 from tosaic.pipeline.dynamic import DynamicArtifact
 from tosaic.pipeline.sized import artifact_at, calibration_for

@@ -41,7 +41,8 @@ def tosaic_system() -> System:
 def _round_trip_run(graph: bytes, inputs: Sequence[np.ndarray]) -> Sequence[np.ndarray]:
     """Read, print, parse, write, and only then run."""
     from tosaic.files import flatbuffer
-    from tosaic.files.text import parse, print_graph
+    from tosaic.files.parse import parse
+    from tosaic.files.text import print_graph
 
     text = print_graph(flatbuffer.read(graph))
     return _tosaic_run(flatbuffer.write(parse(text)), inputs)

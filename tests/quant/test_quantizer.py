@@ -352,7 +352,7 @@ def test_without_data_the_examples_serve_and_a_warning_says_so() -> None:
 
 @pytest.mark.parametrize("calibration", [[], (), iter(())])
 def test_empty_calibration_is_refused(calibration: Any) -> None:
-    with pytest.raises(InvalidInput, match="the calibration data is empty: give at least one"):
+    with pytest.raises(InvalidInput, match="there is no calibration input: give at least one"):
         quantize(Net(sequence, linear(4, 4)), (data(2, 4),), calibration=calibration)
 
 

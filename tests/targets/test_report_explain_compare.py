@@ -184,7 +184,7 @@ def test_compare_names_the_fall_and_the_calls_that_need_16_bits_together() -> No
 
 def test_compare_without_inputs_is_refused(mixed: tuple[nn.Module, Tensor]) -> None:
     model, x = mixed
-    with pytest.raises(InvalidInput, match="no inputs to compare on"):
+    with pytest.raises(InvalidInput, match="there is no input: give at least one"):
         tosaic.compare(model, compiled(model, x), [])
 
 

@@ -134,7 +134,7 @@ def _read(path: Path, what: str, reader: Callable[[], Any]) -> Any:
     try:
         return reader()
     except Exception as problem:  # noqa: BLE001  (NumPy's and torch's readers trust their input)
-        why = first_line(problem)
+        why = first_line(problem).partition(". ")[0]
         if "eights only load failed" in why:
             why = "it has objects of Python beside, which may run code; save tensors alone"
         raise InvalidInput(f"'{path}' holds no {what}: {why}") from None

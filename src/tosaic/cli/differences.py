@@ -120,7 +120,7 @@ def _modules(report: Mapping[str, Any]) -> dict[str, Number]:
     for delegate in _dicts(report.get("delegates")):
         estimate = delegate.get("estimate")
         for each in _dicts(estimate.get("modules") if isinstance(estimate, dict) else None):
-            name = str(each.get("module") or "(none)")
+            name = str(each.get("module") or "(model)")
             total[name] = (total.get(name) or 0) + (_number(each.get("cycles")) or 0)
     return total
 

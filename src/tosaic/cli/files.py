@@ -148,18 +148,14 @@ def _save(folder: Path, arrays: dict[str, Any]) -> None:
 
     import numpy as np
 
-    from tosaic.files.whole import write_together
+    from tosaic.files.whole import write_folder
 
     files = {}
     for name, array in arrays.items():
         buffer = BytesIO()
         np.save(buffer, array)
-        files[folder / name] = buffer.getvalue()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InvalidInput(f"cannot make the folder '{folder}': {problem.strerror}") from None
-    write_together(files)
+        files[name] = buffer.getvalue()
+    write_folder(folder, files)
 
 
 def _difference(result: Any, right: Any) -> float:

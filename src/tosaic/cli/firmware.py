@@ -87,8 +87,11 @@ def firmware(
 
 def _named(text: str, known: dict[str, Any]) -> tuple[str, str]:
     """The name of a network and its model: as it was given, or by the model's own name."""
+    from tosaic.firmware.project import check_name
+
     name, equals, model = text.partition("=")
-    if equals and name.isidentifier():
+    if equals and not Path(text.rpartition(":")[0] or text).exists():
+        check_name(name)
         found = name
     else:
         model = text

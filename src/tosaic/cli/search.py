@@ -260,9 +260,10 @@ def _show(
     db: Path, point: int | None, to: Path, output: list[Path] | None, as_json: bool, quiet: bool
 ) -> None:
     """What a file has; or the files of one point: what the device loads, its report, its scheme."""
+    from tosaic.files.whole import write_folder
     from tosaic.search.store import Store
     from tosaic.search.tune import sweep_of
-    from tosaic.search.writers import write_point
+    from tosaic.search.writers import point_files
 
     with closing(Store(db, must_exist=True)) as store:
         made = sweep_of(store)
@@ -272,6 +273,7 @@ def _show(
         found = [row for row in made.rows if row.number == point]
         if not found or not found[0].files:
             raise InvalidInput(f"there is no compiled point {point}; --show lists them")
-        names = write_point(store, found[0], to)
+        files = point_files(store, found[0])
+        write_folder(to, files)
     if not quiet:
-        typer.echo(f"written to {to}: {', '.join(names)}")
+        typer.echo(f"written to {to}: {', '.join(files)}")

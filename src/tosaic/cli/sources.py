@@ -43,10 +43,10 @@ def source_of(text: str, shapes: list[str]) -> Source:
     path = Path(file)
     if path.suffix == ".pt2":
         return _program(path, shapes)
-    if (told := foreign.sentence(path)) is not None:
+    if (told := foreign.no_model(path)) is not None:
         raise InvalidInput(told)
     if path.suffix != ".py":
-        meant = f", perhaps {path}.py" if path.with_name(f"{path.name}.py").is_file() else ""
+        meant = f", perhaps {path}.py" if Path(f"{path}.py").is_file() else ""
         raise InvalidInput(
             f"'{text}' is no model{meant}: give file.py:name, file.pt2 or an example: "
             f"{', '.join(NAMES)}"

@@ -13,7 +13,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from tosaic.errors import InvalidGraph, InvalidInput, TosaicError, first_line, one_or
+from tosaic.errors import InvalidGraph, InvalidInput, TosaicError, first_line, kind_of, one_or
 from tosaic.executorch.api import quiet
 from tosaic.executorch.datafiles import bundled_program, named_data
 from tosaic.executorch.executors import Executor, executor_of, physical
@@ -59,6 +59,9 @@ def _loaded(data: bytes, external_weights: Paths) -> Runner:
         raise InvalidInput("this is no .pte file of ExecuTorch: its identifier is not ET12")
     is_one = isinstance(external_weights, (str, os.PathLike))
     files: Any = [external_weights] if is_one else external_weights or ()
+    if not isinstance(files, (list, tuple)):
+        kind = kind_of(external_weights)
+        raise InvalidInput(f"external_weights is a .ptd file or a list of them, not {kind}")
     outside = {key: data for file in files for key, data in named_data(_read(file)).items()}
     try:
         return Runner(read_program(data), outside)
@@ -90,7 +93,10 @@ class Runner:
         self._plan = plans[own or "forward"]
         self._memory = Memory(self._plan, outside)
         named = {**file.named, **outside}
-        self._executors = [executor_of(*delegate, named) for delegate in self._plan.delegates]
+        self._executors = [
+            _executor(number, *delegate, named)
+            for number, delegate in enumerate(self._plan.delegates)
+        ]
         register_kernels(name for name, _ in self._plan.operators)
         self._kernels = [kernel_of(*operator) for operator in self._plan.operators]
         self.inputs = self._infos(self._plan.inputs)
@@ -211,6 +217,13 @@ class Runner:
             raise InvalidInput(f"a delegate of {count} inputs is called with {len(args)} tensors")
         for index, data in zip(args[count:], made):
             self._memory.store(index, data)
+
+
+def _executor(number: int, backend: str, blob: bytes, named: Mapping[str, bytes]) -> Executor:
+    try:
+        return executor_of(backend, blob, named)
+    except (InvalidInput, InvalidGraph) as problem:
+        raise InvalidInput(f"delegate {number} of {backend} is damaged: {problem}") from None
 
 
 def _shapes(infos: Sequence[TensorInfo | None]) -> list[tuple[int, ...]]:

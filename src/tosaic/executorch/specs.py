@@ -15,6 +15,7 @@ from tosaic.errors import InvalidInput, ToolFailed
 from tosaic.executorch.api import ETHOSU_BACKEND, TOSA_BACKEND, VGF_BACKEND
 from tosaic.executorch.delegates import Blob, ethosu_blob, tosa_blob
 from tosaic.files import flatbuffer
+from tosaic.files.whole import write_folder
 from tosaic.ir.graph import Graph
 from tosaic.lowering.target import Target
 from tosaic.sim.ethosu import velabin
@@ -166,10 +167,8 @@ class ArmCompileSpec(ABC):
         if self.path_for_intermediates is None:
             return
         folder = Path(self.path_for_intermediates)
-        folder.mkdir(parents=True, exist_ok=True)
-        number = len(list(folder.glob("delegate_*.tosa")))
-        flatbuffer.write(graph, folder / f"delegate_{number}.tosa")
-        (folder / f"delegate_{number}.bin").write_bytes(blob.data)
+        name = f"delegate_{len(list(folder.glob('delegate_*.tosa')))}"
+        write_folder(folder, {f"{name}.tosa": flatbuffer.write(graph), f"{name}.bin": blob.data})
 
     def entries(self) -> list[tuple[str, bytes]]:
         """What a runtime reads beside the target."""

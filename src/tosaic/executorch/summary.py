@@ -17,9 +17,9 @@ def _lines(artifact: Artifact) -> Iterator[str]:
     report, moved = artifact.report, Counter[str]()
     if report.cycles is None:
         return
-    for made in artifact.delegates:
+    for told, made in zip(report.delegates, artifact.delegates):
         for cost in made.estimate.operators:
-            moved.update(cost.moved)
+            moved.update({memory: told.calls * size for memory, size in cost.moved.items()})
     clock = max(each.estimate.clock for each in artifact.delegates)
     yield ""
     yield f"Network summary for {artifact.target}, {len(artifact.delegates)} delegate(s)"

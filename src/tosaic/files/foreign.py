@@ -24,6 +24,16 @@ _SENTENCES = {
 }
 
 
+_COMPILED = (".pte", ".bpte", ".tosa", ".vgf")
+
+
+def no_model(path: object) -> str | None:
+    """Why a file is no model to compile, and what to do; None if it may be one."""
+    if isinstance(path, (str, os.PathLike)) and os.fspath(path).lower().endswith(_COMPILED):
+        return f"'{os.fspath(path)}' is compiled: tosaic.load and `tosaic run` take it"
+    return sentence(path)
+
+
 def sentence(path: object) -> str | None:
     """Why a file of another tool is not taken and what to do; None for all other things."""
     if not isinstance(path, (str, os.PathLike)):

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tosaic.errors import InvalidGraph
-from tosaic.files.parse import parse
 from tosaic.files.source_paths import portable
 from tosaic.files.spelling import (
     attr_text,
@@ -17,8 +16,6 @@ from tosaic.files.spelling import (
 )
 from tosaic.ir.graph import Graph, Loc, Op, Value
 from tosaic.spec.dtypes import SHAPE, TensorType
-
-__all__ = ["parse", "print_graph"]
 
 
 def print_graph(graph: Graph) -> str:

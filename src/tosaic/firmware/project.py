@@ -15,7 +15,7 @@ from typing import Any
 
 from tosaic.boundary.arguments import leaves_of
 from tosaic.errors import InvalidInput
-from tosaic.files.whole import write_together
+from tosaic.files.whole import write_folder
 from tosaic.firmware import values
 from tosaic.firmware.boards import Board, Memory, Npu, board_of
 from tosaic.firmware.layout import Needs, layout, script
@@ -43,14 +43,7 @@ class Project:
         """Write the project into a folder, all of it or nothing, in the place of an older one."""
         folder = Path(path)
         old = _old_files(folder) - set(self.files)
-        if folder.exists() and not folder.is_dir():
-            raise InvalidInput(f"cannot write '{path}': there is a file of that name")
-        try:
-            for name in self.files:
-                (folder / name).parent.mkdir(parents=True, exist_ok=True)
-        except OSError as problem:
-            raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
-        write_together({folder / name: data for name, data in self.files.items()})
+        write_folder(folder, self.files)
         for name in old:
             (folder / name).unlink(missing_ok=True)
 
@@ -84,8 +77,7 @@ def project(
         raise InvalidInput("an image has at least one network")
     chosen = board if isinstance(board, Board) else board_of(board)
     for name in artifacts:
-        if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name):
-            raise InvalidInput(f"a network's name is a word of C in small letters, not {name!r}")
+        check_name(name)
     networks = tuple(network_of(name, each, CORES[chosen.core]) for name, each in artifacts.items())
     _check_npu(networks, chosen)
     placed = [place(network) for network in networks]
@@ -116,6 +108,12 @@ def project(
     made = _manifest(chosen, networks, placed, parts) | {"files": sorted(files)}
     files[MANIFEST] = (json.dumps(made, indent=1) + "\n").encode()
     return Project(chosen, networks, dict(sorted(files.items())))
+
+
+def check_name(name: str) -> None:
+    """InvalidInput unless C takes it as the name of a network."""
+    if not re.fullmatch(r"[a-z][a-z0-9_]{0,30}", name):
+        raise InvalidInput(f"a network's name is a word of C in small letters, not {name!r}")
 
 
 def _kept(network: Network, runs: Sequence[tuple[Any, ...]]) -> list[bytes]:

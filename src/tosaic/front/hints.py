@@ -31,6 +31,9 @@ class Mark:
     split: bool = False
 
 
+_NONE = Mark()
+
+
 def mark_of(node: fx.Node) -> Mark:
     found = node.meta.get(MARK)
-    return found if isinstance(found, Mark) else Mark()
+    return found if isinstance(found, Mark) else _NONE

@@ -51,7 +51,7 @@ def on_cheapest_side(source: Imported, target: Target) -> Imported:
     for node in list(module.graph.nodes):
         if node.name in moved:
             _look_up_integers(node, *moved[node.name])
-    module.graph.eliminate_dead_code()
+    torchapi.sweep(module.graph)
     module.recompile()
     return source.with_model(module)
 

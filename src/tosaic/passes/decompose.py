@@ -65,7 +65,7 @@ def expand(
                 _replace(module, node, parts, how.known)
                 replaced += 1
     if replaced:
-        module.graph.eliminate_dead_code()
+        torchapi.sweep(module.graph)
         module.recompile()
     return replaced
 

@@ -95,7 +95,7 @@ def run(module: fx.GraphModule, passes: Sequence[Pass]) -> bool:
     changed = False
     for each in passes:
         if each.apply(module):
-            module.graph.eliminate_dead_code()
+            torchapi.sweep(module.graph)
             changed = True
         ended(each.name, lambda: str(module.graph), lambda: _verify(module.graph))
     if changed:

@@ -92,7 +92,7 @@ def _from_exported(exported: ExportedProgram, given: Any, fft: bool) -> Imported
     for node in made.graph.find_nodes(op="placeholder"):
         node.meta[HELD] = node.name in held
     number_constants(made)
-    made.graph.eliminate_dead_code()  # what nothing reads would count as a consumer
+    torchapi.sweep(made.graph)  # what nothing reads would count as a consumer
     run(made.graph_module, IMPORT_FFT if fft else IMPORT)
     return Imported(made, call.in_spec, call.out_spec, changes)
 

@@ -18,6 +18,7 @@ from tosaic.front import torchapi
 from tosaic.front.hints import MARK, Mark
 from tosaic.ir.traits import Traits
 from tosaic.passes.match import free_name, values_of
+from tosaic.passes.rnn_states import STATES, Layers
 from tosaic.passes.unroll_rnn import STEPS, Line, Parts, State, Weights, direction, weights_of
 
 aten = torch.ops.aten
@@ -119,6 +120,7 @@ class _Loops:
         line = torchapi.computed_beside(p.node, aten.new_empty.default, (hidden, sizes))
         call.meta["val"] = (*shown, line)
         call.meta[_LAST] = {len(shown): len(shown) - len(self.states)}
+        call.meta[STATES] = self._states(numbers, back)
         made = []
         for place, value in enumerate(call.meta["val"]):
             item = p.graph.call_function(operator.getitem, (call, place))
@@ -154,9 +156,19 @@ class _Loops:
         return body.module((*following, line.block(body, 0, self.block)))
 
     def _weights(self, body: Parts, number: int) -> Weights:
+        return weights_of([self._hold(body, p) for p in self._own(number)], self.has_biases)
+
+    def _own(self, number: int) -> Sequence[fx.Node]:
+        """The parameters of a layer and direction."""
         each = len(self.params) // (self.layers * self.ways)
-        own = self.params[number * each : (number + 1) * each]
-        return weights_of([self._hold(body, p) for p in own], self.has_biases)
+        found: Sequence[fx.Node] = self.params[number * each : (number + 1) * each]
+        return found
+
+    def _states(self, numbers: list[int], back: bool) -> Layers:
+        values = [[self.held[p] for p in self._own(number)] for number in numbers]
+        parameters = tuple(tuple(v.detach() for v in row if v is not None) for row in values)
+        name = torchapi.target_name(self.parts.node)
+        return Layers(name, parameters, self.has_biases, self.axis, back)
 
     def _hold(self, body: Parts, parameter: fx.Node) -> fx.Node:
         """A parameter as a constant of a step."""

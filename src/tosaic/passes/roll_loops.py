@@ -42,10 +42,10 @@ def roll_loops(module: fx.GraphModule, longest: int) -> int:
         calls = [n for n in module.graph.nodes if n.op == "call_function"]
         found = next(_runs(calls, longest), None)
         if found is None:
-            module.graph.eliminate_dead_code()
+            torchapi.sweep(module.graph)
             return made
         _Roll(module, found).replace(f"round_{made}")
-        module.graph.eliminate_dead_code()
+        torchapi.sweep(module.graph)
         made += 1
 
 

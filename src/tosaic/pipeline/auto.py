@@ -192,8 +192,6 @@ def _modules(made: Artifact) -> dict[str, str]:
 
 def _parted(data: list[Any]) -> tuple[list[Any], list[Any]]:
     """Calibration inputs, and those that are held out; few are both."""
-    if not data:
-        raise InvalidInput("the calibration data is empty: give at least one input")
     if len(data) < _HELD_OUT:
         return data, data
     held = data[_HELD_OUT - 1 :: _HELD_OUT]

@@ -114,13 +114,13 @@ class Comparison(Printed):
                 layer.name, layer.op.removeprefix("aten.").removesuffix(".default"),
                 f"{layer.sqnr:.1f}", f"{layer.max_error:.3g}",
                 f"{layer.saturation:.1%}" if layer.saturation else "",
-                re.sub(r"[^ ]*[\\/]", "", layer.where),  # a file without its folders
+                re.sub(r"(^|, )[^,]*[\\/]", r"\1", layer.where),  # a file without its folders
             )  # fmt: skip
         yield table
         fall = self.fall
         if fall is None or self.lost(fall) < _LITTLE:
             if (low := self.worst) is not None:
-                yield f"No layer stands out; the lowest is {low.name} at {low.sqnr:.1f} dB"
+                yield f"No layer stands out; the lowest is {low.name} at {low.sqnr:.1f} dB."
             return
         before = fall.sqnr + self.lost(fall)
         yield f"The ratio falls at {fall.name}, from {before:.1f} to {fall.sqnr:.1f} dB."
@@ -141,8 +141,6 @@ def compare_models(model: Any, artifact: Any, inputs: Any, histograms: bool = Fa
             f"compare takes the model, then what compile gave of it, not {kind_of(artifact)}"
         )
     sets = list(_sets(model, inputs))
-    if not sets:
-        raise InvalidInput("there are no inputs to compare on: give at least one tuple")
     for number, given in enumerate(sets, 1):
         values = given_values(artifact.program, given, {})  # a sentence for what does not fit
         if any(bool(v.value.isnan().any()) for v in values if isinstance(v.value, Tensor)):

@@ -82,8 +82,9 @@ def compile_model(
             return made
     if not isinstance(accuracy, Goal | None):
         raise InvalidInput(f"accuracy is a tosaic.Goal, as Goal(sqnr=30), not {kind_of(accuracy)}")
-    if budget_s is not None and not isinstance(budget_s, (int, float)):
-        raise InvalidInput(f"budget_s is a number of seconds, not {budget_s!r}")
+    seconds: Any = budget_s
+    if seconds is not None and not (isinstance(seconds, (int, float)) and seconds >= 0):
+        raise InvalidInput(f"budget_s is a number of seconds, not {seconds!r}")
     if scheme == "auto":
         from tosaic.pipeline.auto import compile_auto  # which knows this module
 

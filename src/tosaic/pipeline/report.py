@@ -7,7 +7,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from html import escape
 from typing import TYPE_CHECKING, Any
 
 from tosaic.boundary.interface import Boundary as Interface
@@ -181,6 +180,8 @@ class Report(Printed):
 
     def as_html(self) -> str:
         """A short table for notebooks."""
+        from html import escape
+
         rows = [
             ("target", self.target), ("TOSA operators", f"{sum(self.ops.values()):,}"),
             ("graphs", f"{len(self.delegates):,}"), ("multiply-accumulates", f"{self.macs:,}"),
@@ -331,7 +332,7 @@ def _cost_tables(number: int, told: Costs, place: str) -> Iterable[Any]:
     table = grid("module", *numbers, *["bound by"] * has_bounds, numbers=numbers)
     for cost in told.modules[:_SHOWN]:
         part = f"{cost.cycles / max(told.cycles, 1):.0%}"
-        table.add_row(cost.module or "(none)", f"{cost.cycles:,}", part, f"{cost.macs:,}",
+        table.add_row(cost.module or "(model)", f"{cost.cycles:,}", part, f"{cost.macs:,}",
                       *[cost.bound] * has_bounds)  # fmt: skip
     if len(told.modules) > _SHOWN:
         rest = sum(cost.cycles for cost in told.modules[_SHOWN:])

@@ -14,22 +14,20 @@ from functools import cached_property, partial
 from types import MappingProxyType
 from typing import Any
 
-import torch
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
 from tosaic.front.hints import mark_of
 from tosaic.front.roles import role_of
 from tosaic.front.row_blocks import by_rows
+from tosaic.passes.rnn_states import STATES
 from tosaic.quant.calibration import Means
 from tosaic.quant.correlation import Spread
 from tosaic.quant.inputs import DataRun, KeptInputs, batch_size
-from tosaic.quant.loops import Recorded, recorded
 from tosaic.quant.observer import RangeObserver
+from tosaic.quant.steps import Recorded
 from tosaic.quant.weight_rounding import Together, rounded, taps_inside, together
 from tosaic.quant.weights import BiasObserver, WeightObserver
-
-_MOST_RECORDED = 1 << 26  # values of all steps of a loop that are held at once
 
 
 class LayerRun(DataRun):
@@ -56,7 +54,9 @@ class LayerRun(DataRun):
             if args[0] not in self._branches:
                 self._branches[args[0]] = LayerRun(args[0])
             inner = self._branches[args[0]]
-            return inner.run_steps(args[1:]) or torchapi.SCAN(inner.run, *args[1:])
+            step = inner.recorded
+            made = step and step.run(args[1:], n.meta.get(STATES))
+            return made or torchapi.SCAN(inner.run, *args[1:])
         return super().run_node(n)
 
     def _both(self, pred: Any, true_fn: Any, false_fn: Any, operands: Any = ()) -> Any:
@@ -66,35 +66,15 @@ class LayerRun(DataRun):
         given, otherwise = (self._branches[f].run(*operands) for f in (true_fn, false_fn))
         return given if bool(pred) else otherwise
 
-    def run_steps(self, arguments: tuple[Any, ...]) -> Any:
-        """What a loop gives; observers see the values of all steps at once, if they are not many.
-
-        Histograms do not depend on how values come, so this is the same in a fraction of the time.
-        """
-        step = self._recorded
-        if step is None or step.size * arguments[3] > _MOST_RECORDED:
-            return None
-        seen: list[tuple[Any, ...]] = []
-
-        def once(*given: Any) -> Any:
-            results, values = step.module(*given)
-            seen.append(values)
-            return results
-
-        result = torchapi.SCAN(once, *arguments)
-        for watch, values in zip(step.watches, zip(*seen)):
-            watch(torch.cat(values) if values[0].dim() else torch.stack(values))
-        return result
-
     @cached_property
-    def _recorded(self) -> Recorded | None:
+    def recorded(self) -> Recorded | None:
         weights = {n: known_value(self.prepared, n.all_input_nodes[1]) for n in self._layers}
 
         def look(node: fx.Node, x: Tensor) -> None:
             self._means[node].see(x, weights[node])
             self._look(node, x.detach(), weights[node].detach())
 
-        return recorded(self.prepared, {n: partial(look, n) for n in self._layers})
+        return Recorded.of(self.prepared, {n: partial(look, n) for n in self._layers})
 
     def _look(self, node: fx.Node, x: Tensor, values: Tensor) -> None:
         """Layers with one weight look at its inputs together, if it is so coarse that it counts.

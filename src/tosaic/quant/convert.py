@@ -34,7 +34,7 @@ def convert(module: fx.GraphModule) -> fx.GraphModule:
         if isinstance(part, ObserverBase):
             delattr(module, name)
     _fold(module)
-    graph.eliminate_dead_code()
+    torchapi.sweep(graph)
     module.recompile()
     return module
 

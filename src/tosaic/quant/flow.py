@@ -163,7 +163,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
             roll_loops(module, quantizer.longest_unrolled * _CALLS)
         run(module, quantization(quantizer.expand, quantizer.has_int16))
         if read_last(module):
-            module.graph.eliminate_dead_code()
+            torchapi.sweep(module.graph)
             module.recompile()
         mark_carried(module)
         name_points(module)

@@ -133,6 +133,10 @@ def read_each(data: Iterable[Any], noun: str = "calibration input") -> Iterator[
         try:
             item = next(items)
         except StopIteration:
+            if count == 1:
+                raise InvalidInput(
+                    f"there is no {noun}: give at least one; a generator is empty once it is read"
+                ) from None
             return
         except (TosaicError, MemoryError):
             raise
@@ -226,6 +230,8 @@ class InputWatch:
                 digest.update(repr(value).encode())
                 continue
             digest.update(_bytes(value))
+            if value.is_complex() and (why := self.unlike(leaves)):
+                raise InvalidInput(f"{self.name} does not fit: {why}")
             if value.dtype.is_floating_point and value.numel():
                 low, high = (float(v) for v in torch.aminmax(value.detach()))
                 if low != low:

@@ -7,8 +7,8 @@ integers themselves go in, round and out, and no step computes with real numbers
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -18,7 +18,6 @@ from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
 from tosaic.front.hints import MARK, Mark, mark_of
 from tosaic.front.roles import is_real
-from tosaic.lowering.support import constants
 from tosaic.quant.annotations import ANNOTATION, annotation
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import ObserverBase
@@ -89,15 +88,15 @@ def join_ranges(prepared: fx.GraphModule) -> None:
         inputs, results = border_nodes(call)
         ends: Any = body_of(call).graph.output_node().args[0]
         for (_, begins), end in zip(inputs[: len(carried)], ends):
-            _join(_observer(end), _reader(begins))  # such as the known range of a tanh
+            _join(observer_of(end), _reader(begins))  # such as the known range of a tanh
         for place, (outer, inner) in enumerate(inputs):
-            pair = _observer(outer), _reader(inner)
+            pair = observer_of(outer), _reader(inner)
             _join(*(reversed(pair) if place < len(carried) else pair))
         for item, inner in sorted(results, key=lambda r: -int(str(r[0].args[1]))):
             own = _reader(item)
             is_line = int(str(item.args[1])) >= len(carried)
             narrow = own is not None and own.dtype is torch.int8
-            pair = own, _observer(inner)
+            pair = own, observer_of(inner)
             _join(*(pair if is_line and narrow else reversed(pair)))
         join_ranges(body_of(call))
 
@@ -116,55 +115,15 @@ def _join(first: Any, second: Any) -> None:
 
 def _reader(node: fx.Node) -> Any:
     """The observer that reads a value."""
-    return next((_observer(u) for u in node.users if _observer(u)), None)
+    return next((observer_of(u) for u in node.users if observer_of(u)), None)
 
 
-def _observer(node: fx.Node) -> Any:
+def observer_of(node: fx.Node) -> Any:
+    """The observer that a node calls, or None."""
     if node.op != "call_module" or node.graph.owning_module is None:
         return None
     found = node.graph.owning_module.get_submodule(str(node.target))
     return found if isinstance(found, ObserverBase) else None
-
-
-@dataclass(frozen=True, slots=True)
-class Recorded:
-    """A step that gives what is looked at beside its results, and who looks at each value."""
-
-    module: fx.GraphModule
-    watches: list[Callable[[Tensor], object]]
-    size: int  # values that are looked at in one step
-
-
-def recorded(
-    step: fx.GraphModule, layers: Mapping[fx.Node, Callable[[Tensor], None]]
-) -> Recorded | None:
-    """A step without observers, which see its values later; ``layers`` are told their inputs.
-
-    None where that is not the same: a step with branches or loops, or observers of rows.
-    """
-    graph, known = fx.Graph(), dict[fx.Node, fx.Node]()
-    found: list[tuple[fx.Node, Callable[[Tensor], object]]] = []
-    fixed = constants(step.graph)
-    for node in step.graph.nodes:
-        observer = _observer(node)
-        if torchapi.is_region_call(node) or getattr(observer, "row", None) is not None:
-            return None
-        if observer is not None:
-            (source,) = node.all_input_nodes
-            known[node] = known[source]
-            if isinstance(observer, RangeObserver):
-                if source in fixed:
-                    return None
-                found.append((known[source], observer))
-        elif node.op == "output":
-            results = fx.map_arg(node.args[0], lambda n: known[n])
-            graph.output((results, tuple(value for value, _ in found)))
-        else:
-            if node in layers and isinstance(source := node.args[0], fx.Node):
-                found.append((known[source], layers[node]))
-            known[node] = graph.node_copy(node, lambda n: known[n])
-    sizes = [value.meta["val"].numel() for value, _ in found]
-    return Recorded(fx.GraphModule(step, graph), [watch for _, watch in found], sum(sizes))
 
 
 def pass_integers(module: fx.GraphModule) -> None:
@@ -200,7 +159,7 @@ class _Border:
         self.end.args = (tuple(self.results),)
         self.call.args = (self.call.args[0], *map(tuple, self.groups), *self.call.args[4:])
         self.call.meta["val"] = tuple(shown)
-        self.body.graph.eliminate_dead_code()
+        torchapi.sweep(self.body.graph)
         self.body.recompile()
 
     def _take(self, place: int, node: fx.Node, meaning: tuple[Any, ...]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,7 +13,7 @@ from tosaic.quant.break_points import on_grid
 from tosaic.quant.headroom import LEAST_ROOM, room_after, room_for_unseen, sensor_bounds, sensor_end
 from tosaic.quant.observer_range import Expected, Reader, best_range, lost_share, room_of_table
 from tosaic.quant.pt2e import UniformQuantizationObserverBase
-from tosaic.quant.statistics import FAR, Statistics
+from tosaic.quant.statistics import FAR, UNSAMPLED, Statistics
 
 _MANY = 1 << 12  # integers enough to leave room for what calibration has not seen
 # Smaller steps leave no rescale that TOSA has; zero alone says nothing of what may come.
@@ -76,6 +77,14 @@ class RangeObserver(UniformQuantizationObserverBase):
                 self.step = 0.0
         self._found = None
         return x
+
+    def see_all(self, several: Sequence[Tensor]) -> None:
+        """Several tensors, as if one came after the other."""
+        size = sum(x.numel() for x in several)
+        together = [torch.cat([x.flatten() for x in several])] if size < UNSAMPLED else several
+        has_masks = self.mask is not None and size and bool(together[0].amin() <= _MASKED)
+        for x in several if self.row is not None or has_masks else together:
+            self(x)
 
     def shown(self, x: Tensor) -> Tensor:
         """What counts of values."""

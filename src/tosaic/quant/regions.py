@@ -86,7 +86,7 @@ def move_constants_in(module: fx.GraphModule) -> None:
             arguments[3] = tuple(left)
         call.args = tuple(arguments)
         _mark_border(module, call)
-    module.graph.eliminate_dead_code()
+    torchapi.sweep(module.graph)
     module.recompile()
 
 

@@ -22,6 +22,7 @@ from tosaic.front.roles import is_real, is_weighted, role_of
 from tosaic.lowering.support import constants
 from tosaic.quant.annotations import brings_numbers
 from tosaic.quant.bias_correction import known_value
+from tosaic.quant.loops import observer_of
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import FixedQParamsObserver, ObserverBase
 from tosaic.quant.unary_function import function_of, is_pointwise
@@ -63,7 +64,7 @@ class Intervals:
         self.module, self._constants = prepared, constants(prepared.graph)
         self.places = defaultdict[ObserverBase, list[fx.Node]](list)  # what they look at
         for node in prepared.graph.nodes:
-            if (observer := self._observer(node)) is not None:
+            if (observer := observer_of(node)) is not None:
                 self.places[observer].append(node.all_input_nodes[0])
         self._known: dict[Any, Bounds] = {}
         self._begun: list[Any] = []
@@ -85,7 +86,7 @@ class Intervals:
 
     def of(self, node: fx.Node) -> Bounds:
         """The interval of a value."""
-        observer = self._observer(node)
+        observer = observer_of(node)
         if observer is not None and isinstance(observer, (RangeObserver, FixedQParamsObserver)):
             return self.of_observer(observer)
         if node not in self._known:
@@ -97,6 +98,8 @@ class Intervals:
             return _extremes(torchapi.attribute(self.module, str(node.target)).detach())
         if node.op != "call_function" or not is_real(node) or _adds_up(node):
             return _ANY
+        if torchapi.target_name(node) == "aten.atan2.default":
+            return -math.pi, math.pi
         if is_weighted(node):
             return self._sum(node)
         name = torchapi.target_name(node)
@@ -114,7 +117,7 @@ class Intervals:
         if function is None or not is_pointwise(function):
             return _ANY
         low, high = self.of(source)
-        places = _OPERANDS[(_OPERANDS >= low) & (_OPERANDS <= high)]
+        places = _OPERANDS[_OPERANDS.clamp(low, high) == _OPERANDS]
         if math.isfinite(low) and math.isfinite(high):
             places = torch.cat([places, torch.linspace(low, high, _PLACES, dtype=torch.float64)])
         return _extremes(function(places))
@@ -155,7 +158,7 @@ class Intervals:
         rooms, pending, is_first = list[float](), list(sources), False
         while pending:
             node = pending.pop()
-            read = self._observer(node)
+            read = observer_of(node)
             if read is None and not is_weighted(node) and torchapi.target_name(node) not in _ALIKE:
                 return math.inf
             if isinstance(read, RangeObserver):
@@ -174,19 +177,13 @@ class Intervals:
         """Whether a value is moved from others that one observer has looked at."""
         rule = RULES.get(torchapi.target_name(source)) if source.op == "call_function" else None
         is_mover = rule is not None and rule.policy == "SHARED" and not brings_numbers(source)
-        return is_mover and all(self._observer(n) is observer for n in source.all_input_nodes)
+        return is_mover and all(observer_of(n) is observer for n in source.all_input_nodes)
 
     def _origin(self, node: fx.Node) -> fx.Node:
         """A value behind its observers."""
-        while self._observer(node) is not None:
+        while observer_of(node) is not None:
             node = node.all_input_nodes[0]
         return node
-
-    def _observer(self, node: fx.Node) -> ObserverBase | None:
-        if node.op != "call_module":
-            return None
-        found = self.module.get_submodule(str(node.target))
-        return found if isinstance(found, ObserverBase) else None
 
 
 def _ends(observer: ObserverBase) -> Bounds:

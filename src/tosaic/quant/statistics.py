@@ -21,6 +21,7 @@ PEAKS = 256  # inputs whose largest magnitudes are kept; those of others count w
 OCTAVE = 16  # steps of the logarithm of such a magnitude
 NO_PEAK = -160 * OCTAVE  # of an input without any number but 0: less than that of any float32
 SAMPLE = 1 << 15  # values that a histogram counts of a larger tensor
+UNSAMPLED = 2 * SAMPLE  # values of which it counts all, if they are fewer
 FAR = 2.0**120  # masks are written as infinities, or as the largest numbers that there are
 _FINEST = -120
 
@@ -174,7 +175,7 @@ def _sampled(values: Tensor) -> tuple[Tensor, int]:
     every axis comes as often as others.
     """
     count = values.numel()
-    if count < 2 * SAMPLE:
+    if count < UNSAMPLED:
         return values, 1
     times = -(-count // SAMPLE)
     while math.gcd(times, count) > 1:

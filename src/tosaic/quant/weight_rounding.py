@@ -132,6 +132,8 @@ def taps_inside(layer: fx.Node, sizes: Sequence[int]) -> Tensor:
     axes = len(sizes)
     strides, gaps = (_each(bound.get(key), axes) for key in ("stride", "dilation"))
     padding = _padding(bound.get("padding", 0), sizes, gaps)
+    if not any(map(any, padding)):
+        return torch.ones(math.prod(sizes), dtype=torch.float64)
     for count, size, step, gap, (low, high) in zip(shape[-axes:], sizes, strides, gaps, padding):
         ends = torch.arange(0, count + low + high - (size - 1) * gap, step) - low
         places = ends + gap * torch.arange(size)[:, None]

@@ -176,6 +176,6 @@ _LISTS = (
 _WHOLE = (Sample(((2, 3, 4),), kinds=("bool",)),)
 for _name in ("any", "all"):
     _decide = partial(_decided, name=f"REDUCE_{_name.upper()}")
-    rule(f"aten.{_name}.dim", policy="NONE", samples=_MASKS)(_decide)
-    rule(f"aten.{_name}.dims", policy="NONE", samples=_LISTS)(_decide)
-    rule(f"aten.{_name}.default", policy="NONE", samples=_WHOLE)(_decide)
+    rule(f"aten.{_name}.dim", samples=_MASKS)(_decide)
+    rule(f"aten.{_name}.dims", samples=_LISTS)(_decide)
+    rule(f"aten.{_name}.default", samples=_WHOLE)(_decide)

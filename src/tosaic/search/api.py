@@ -155,6 +155,7 @@ def run_tune(
     for name in several["target"]:
         target_of(name)
     chosen = {name: _values(value) for name, value in options.items()}
+    Space((), several["target"], chosen).check_options()
     with closing(Store(db)) as store, workers.executor(store) as executor:
         networks = tuple(
             network

@@ -58,11 +58,13 @@ class Space:
                 yield chosen
 
     def check_options(self) -> None:
-        """Refuse an option that none of the targets has."""
+        """Refuse an option that none of the targets has, and a value that is none of its."""
         for name in self.options:
             refusals = [_refused(target, name) for target in self.targets]
             if refusals and all(refusals):
                 raise refusals[0] or AssertionError
+        for target in self.targets:
+            list(self.settings(target))
 
     def plain(self) -> Iterator[Point]:
         """The points with one scheme."""
@@ -185,7 +187,6 @@ def run_sweep(
     told: Told = lambda _: None,
 ) -> Sweep:
     """Compute what the store lacks of a sweep, and compare all of it."""
-    space.check_options()
     points = list(space.plain())
     if not points:
         lacks = "no target is named" if not space.targets else "no target has such options"

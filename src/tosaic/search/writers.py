@@ -7,11 +7,12 @@ import io
 import json
 import os
 import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from tosaic.errors import InvalidInput
-from tosaic.files.whole import write_whole
+from tosaic.files.whole import Content, write_folder
 from tosaic.report import composed
 from tosaic.runtime.printed import plain
 from tosaic.search.evaluate import Evaluation
@@ -42,13 +43,14 @@ def check_place(path: str | os.PathLike[str]) -> Path:
 def write(path: str | os.PathLike[str], made: Sweep | Evaluation, store: Store | None) -> None:
     """Write what was found, by suffix."""
     path = check_place(path)
+    beside: dict[str, Content] = {}
     if path.suffix == ".json":
         text = json.dumps(made.data(), indent=1, allow_nan=False)
     elif path.suffix == ".csv":
         text = _csv(made)
     else:
-        text = _page(path, made, store)
-    write_whole(path, text.encode())
+        text = _page(path, made, store, beside)
+    write_folder(path.parent, beside | {path.name: text.encode()})
 
 
 def _csv(made: Sweep | Evaluation) -> str:
@@ -68,7 +70,10 @@ def _csv(made: Sweep | Evaluation) -> str:
     return to.getvalue()
 
 
-def _page(path: Path, made: Sweep | Evaluation, store: Store | None) -> str:
+def _page(
+    path: Path, made: Sweep | Evaluation, store: Store | None, beside: dict[str, Content]
+) -> str:
+    """The page; the files that it links to go ``beside``."""
     evaluations = made.evaluations if isinstance(made, Sweep) else (made,)
     data: dict[str, Any] = {
         "metric": made.metric, "isLowerBetter": made.is_lower_better, "rows": [],
@@ -82,10 +87,10 @@ def _page(path: Path, made: Sweep | Evaluation, store: Store | None) -> str:
             told = plain(row)
             told["title"], told["words"], told["links"] = row.title, option_words(row.options), {}
             if store is not None and row.files:
-                folder = path.with_suffix(".files") / _folder(row)
-                names = write_point(store, row, folder, row.is_on_front)
-                place = f"{path.stem}.files/{folder.name}"
-                told["links"] = {name: f"{place}/{name}" for name in names}
+                place = f"{path.stem}.files/{_folder(row)}"
+                files = point_files(store, row, row.is_on_front)
+                told["links"] = {name: f"{place}/{name}" for name in files}
+                beside |= {f"{place}/{name}": content for name, content in files.items()}
             data["rows"].append(told)
         for each in data["evaluations"]:
             for score in (*each["scores"], *each["disagreements"]):
@@ -108,19 +113,19 @@ def _folder(row: Row) -> str:
     return f"{row.number:03d}-{words[:60]}".rstrip("-")
 
 
-def write_point(store: Store, row: Row, folder: Path, with_network: bool = True) -> list[str]:
-    """Write the files of a point into a folder: report, scheme, and what a device loads."""
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InvalidInput(f"cannot make the folder '{folder}': {problem.strerror}") from None
-    names = [name for name in row.files if with_network or name == "report.html"]
-    for name in names:
-        if Path(name).name != name:
-            raise InvalidInput(f"'{name}' of point {row.number} is no name of a file")
-        write_whole(folder / name, store.blob(row.files[name]))
+def point_files(store: Store, row: Row, with_network: bool = True) -> dict[str, Content]:
+    """The files of a point: report, scheme, and what a device loads."""
+    files: dict[str, Content] = {}
+    for name, key in row.files.items():
+        if with_network or name == "report.html":
+            if Path(name).name != name:
+                raise InvalidInput(f"'{name}' of point {row.number} is no name of a file")
+            files[name] = partial(_copy, store, key)
     if row.wide:
         chosen = {"global": "int8", "nodes": dict.fromkeys(row.wide, "a16w8")}
-        names.append(f"{row.key[:12]}.json")
-        write_whole(folder / names[-1], json.dumps(chosen, indent=1).encode())
-    return names
+        files[f"{row.key[:12]}.json"] = json.dumps(chosen, indent=1).encode()
+    return files
+
+
+def _copy(store: Store, key: str, to: Path) -> None:
+    to.write_bytes(store.blob(key))

@@ -16,6 +16,7 @@ from tosaic.front.torchapi.nodes import (
     location,
     modules_of,
     same_shape,
+    sweep,
 )
 from tosaic.front.torchapi.operators import (
     bound_arguments,

@@ -36,7 +36,7 @@ def _linear(input: Tensor, weight: Tensor, bias: Tensor | None, element: str) ->
     return (made if bias is None else made + bias).to(input.dtype)
 
 
-@torch.library.register_fake("tosaic::mx_linear", lib=_library)  # type: ignore[untyped-decorator]
+@torch.library.impl(_library, "mx_linear", "Meta")
 def _like_linear(input: Tensor, weight: Tensor, bias: Tensor | None, element: str) -> Tensor:
     return input.new_empty((*input.shape[:-1], weight.shape[0]))
 
@@ -55,7 +55,7 @@ def _conv2d(
     return made.float().to(input.dtype)
 
 
-@torch.library.register_fake("tosaic::mx_conv2d", lib=_library)  # type: ignore[untyped-decorator]
+@torch.library.impl(_library, "mx_conv2d", "Meta")
 def _like_conv2d(
     input: Tensor, weight: Tensor, bias: Tensor | None, stride: Sequence[int],
     padding: Sequence[int], dilation: Sequence[int], groups: int, element: str,

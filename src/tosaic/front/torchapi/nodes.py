@@ -123,3 +123,22 @@ def drop_unread(module: fx.GraphModule) -> None:
         parent, _, name = path.rpartition(".")
         if read.isdisjoint(accumulate(path.split("."), "{}.{}".format)):
             delattr(module.get_submodule(parent), name)
+
+
+def sweep(graph: fx.Graph) -> None:
+    """Dead code elimination, in the functions of branches and loops as well.
+
+    ``Graph.eliminate_dead_code`` checks all nodes first and asks each whether it has a side effect,
+    which takes most of its time.
+    """
+    for node in reversed(graph.nodes):
+        if not node.users and not node.is_impure():
+            graph.erase_node(node)
+    module = graph.owning_module
+    if module is None:
+        return
+    read = {node.target for node in graph.find_nodes(op="get_attr")}
+    for name, part in module.named_children():
+        if name in read and isinstance(part, fx.GraphModule):
+            sweep(part.graph)
+            part.recompile()

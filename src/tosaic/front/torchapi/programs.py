@@ -190,7 +190,7 @@ def load(path: str | os.PathLike[str]) -> ExportedProgram:
     """The program in a ``.pt2`` file."""
     from torch.ao.quantization.fx import _decomposed  # noqa: F401  (what quantized ones call)
 
-    if (told := foreign.sentence(path)) is not None:
+    if (told := foreign.no_model(path)) is not None:
         raise InvalidInput(told)
     if not os.path.isfile(path):
         raise InvalidInput(f"there is no file '{os.fspath(path)}'")
@@ -403,9 +403,10 @@ def _register(root: torch.nn.Module, path: str, value: Any) -> None:
     """Put a tensor where its dotted name says."""
     *parents, name = path.split(".")
     for parent in parents:
-        if parent not in root._modules:
-            root.add_module(parent, torch.nn.Module())
-        root = root.get_submodule(parent)
+        below = root._modules.get(parent)
+        if below is None:
+            below = root._modules[parent] = torch.nn.Module()
+        root = below
     if isinstance(value, torch.nn.Parameter):
         root.register_parameter(name, value)
     else:

@@ -33,10 +33,13 @@ from torch.export.graph_signature import (
     OutputSpec,
     TensorArgument,
 )
+from torch.fx._lazy_graph_module import _LazyGraphModule
+from torch.fx.graph import CodeGen
 from torch.nn.utils.stateless import _reparametrize_module
 from torch.utils import _pytree as pytree
 from torch.utils._python_dispatch import TorchDispatchMode
 
+from tosaic.front.torchapi.nodes import sweep
 from tosaic.front.torchapi.operators import is_repeatable
 from tosaic.front.torchapi.standin import stand_in, zeros_of_layer
 
@@ -68,7 +71,16 @@ def traced(module: nn.Module, args: tuple[Any, ...]) -> ExportedProgram:
 
 
 class TracedProgram(ExportedProgram):
-    """A program that is not checked, since that loads an algebra system."""
+    """A program that is not checked, since that loads an algebra system.
+
+    Nothing calls its module as a function of Python: its code is written when something does.
+    """
+
+    def __init__(self, root: nn.Module, graph: fx.Graph, *args: Any, **kwargs: Any) -> None:
+        super().__init__(root, fx.Graph(), *args, **kwargs)
+        graph.set_codegen(CodeGen())
+        self._graph_module = _LazyGraphModule(root, graph)
+        self._graph_module.meta.update(getattr(root, "meta", {}))
 
     def _validate(self) -> None:  # type: ignore[misc]
         """It is as it was traced."""
@@ -216,7 +228,7 @@ class _Trace:
         if not outs or not all(isinstance(out, _Traced) for out in outs):
             raise Untraced("a result is no tensor that was computed")
         self.graph.output(tuple(out.node for out in outs))
-        self.graph.eliminate_dead_code()
+        sweep(self.graph)
         specs = [OutputSpec(OutputKind.USER_OUTPUT, _argument(out.node), None) for out in outs]
         call = ModuleCallSignature([], [], in_spec, out_spec, self._names())
         return TracedProgram(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib
 import tempfile
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,15 @@ from tosaic.files.vgf.container import (
 )
 from tosaic.files.vgf.formats import dtype_of, name_of
 from tosaic.ir.graph import Array, Graph
-from tosaic.sim.vulkan.environment import APT, DEVICES, PIP, find_driver, find_loader, loading
+from tosaic.sim.vulkan.environment import (
+    APT,
+    DEVICES,
+    PIP,
+    Driver,
+    find_driver,
+    find_loader,
+    loading,
+)
 from tosaic.sim.vulkan.messages import cause_of
 
 _BYTES = {1: np.uint8, 2: np.uint16}  # how numpy holds floats that it has no type of its own for
@@ -52,6 +61,7 @@ class Session:
             path.write_bytes(data)
             try:
                 self._scenario, self._tensors = self._build(path, profile)
+                _instance(driver)
             except (RuntimeError, ValueError, TypeError, MemoryError) as problem:
                 raise cause_of(problem, "building the graph") from None
 
@@ -128,6 +138,16 @@ def _check_transforms(graph: Graph) -> None:
 
 def _size(shape: tuple[int, ...]) -> int:
     return int(np.prod(shape, dtype=np.int64))
+
+
+@cache
+def _instance(driver: Driver) -> Any:
+    """An instance with nothing to run, which stays as long as the process.
+
+    The emulation layers compile a shader for each kind of operator, and forget all of them when
+    the last instance ends: sessions of small graphs, one after the other, take ten times as long.
+    """
+    return _runner().ScenarioBuilder().build()
 
 
 def _runner() -> Any:

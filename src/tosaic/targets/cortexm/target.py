@@ -7,11 +7,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import Any
 
 from tosaic.errors import InvalidInput
-from tosaic.files.whole import write_together
+from tosaic.files.whole import write_folder
 from tosaic.ir.graph import Array, Graph
 from tosaic.ir.traits import Traits
 from tosaic.lowering.target import Format, Target, options_of
@@ -152,15 +151,7 @@ def _save(name: str, options: Options, artifact: Any, path: str | os.PathLike[st
                 network.program, network.plan, network.core, each, states, shared
             ).sources()
         files |= weights_of(options.name, blob, first.core, names)
-    folder = Path(path)
-    if folder.exists() and not folder.is_dir():
-        raise InvalidInput(f"cannot write '{path}': there is a file of that name")
-    try:
-        for file in files:
-            (folder / file).parent.mkdir(parents=True, exist_ok=True)
-    except OSError as problem:
-        raise InvalidInput(f"cannot write '{path}': {problem.strerror or problem}") from None
-    write_together({folder / file: data for file, data in files.items()})
+    write_folder(path, files)
 
 
 def _network(name: str, options: Options, artifact: Any) -> tuple[Network, list[State]]:
