@@ -155,3 +155,17 @@ def test_int16_is_chosen_and_added_up_byte_by_byte(target: str) -> None:
 def hash_of(case: Case) -> int:
     """A number that stays the same from run to run."""
     return sum(map(ord, str(case)))
+
+
+class Compared(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.stack([a == b, a != b, a > b, a >= b, a < b, a <= b])
+
+
+def test_any_two_int32_are_compared_without_their_difference() -> None:
+    ends = torch.tensor([-(1 << 31), 1 - (1 << 31), -1, 0, 1, (1 << 31) - 2, (1 << 31) - 1])
+    a, b = (m.reshape(1, -1).int() for m in torch.meshgrid(ends, ends, indexing="ij"))
+    art = tosaic.compile(Compared(), (a, b), target="ethos-u55-128", calibration=[(a, b)])
+    assert not art.report.refused
+    assert torch.equal(art.run(a, b), Compared()(a, b))
+    assert torch.equal(art.run(a, b, engine="tosa"), Compared()(a, b))
