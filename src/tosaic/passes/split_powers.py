@@ -26,22 +26,23 @@ def split_powers(node: fx.Node) -> Replacement:
     known, module = exponent if base is None else base, node.graph.owning_module
     if module is None or known is None or (base is not None and exponent is not None):
         return None
-    numbers = known.unique().tolist()
-    if len(numbers) > _MOST or not numbers or known.numel() > _LARGEST:
+    numbers = sorted(set(known.flatten().tolist()))
+    shape = torchapi.known_shape(node.meta["val"])
+    if not 0 < len(numbers) <= _MOST or known.numel() > _LARGEST or shape is None:
         return None
     function = _power if base is None else _exponential
-    parts = torchapi.decomposed(node, partial(_selected, function, known.tolist(), numbers))
+    parts = torchapi.decomposed(node, partial(_selected, function, known.tolist(), numbers, shape))
     return None if parts is None else inline(module, node, parts)
 
 
 def _selected(
     function: Callable[[Tensor, Tensor, float], Tensor],
-    known: object, numbers: list[float], one: Tensor, other: Tensor,
+    known: object, numbers: list[float], shape: tuple[int, ...], one: Tensor, other: Tensor,
 ) -> Tensor:  # fmt: skip
     made = function(one, other, numbers[0])
     for number in numbers[1:]:
         made = torch.where(torch.tensor(known) == number, function(one, other, number), made)
-    return made.broadcast_to(torch.broadcast_shapes(one.shape, other.shape))
+    return made if made.shape == shape else made.expand(shape)
 
 
 def _power(base: Tensor, exponent: Tensor, number: float) -> Tensor:
