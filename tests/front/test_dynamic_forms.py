@@ -103,6 +103,19 @@ class Padded(nn.Module):
         return self.up(torch.relu(self.down(filled)))[..., : x.shape[-1]]
 
 
+class Apart(nn.Module):
+    """Every second element, the others, half of all, and windows that overlap."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        half = F.interpolate(x.transpose(1, 2), scale_factor=0.5).transpose(1, 2)
+        return torch.cat([x[:, 1::2], half, x[:, ::2]], 1).unfold(1, 2, 1).flatten(2)
+
+
+class Deviation(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.std(1)
+
+
 CASES: dict[str, tuple[nn.Module, tuple[Tensor, ...], Any, str]] = {
     "means": (Means(), (torch.randn(2, 12, 8),), ({1: N},), "dynamic"),
     "branches": (Branches(), (torch.randn(3, 6, 4),), ({0: N},), "cf"),
@@ -110,6 +123,7 @@ CASES: dict[str, tuple[nn.Module, tuple[Tensor, ...], Any, str]] = {
     "pyramid": (Pyramid(), (torch.randn(1, 3, 8, 10),), ({2: N, 3: M},), ""),
     "heads": (Heads(), (torch.randn(2, 4, 14),), ({2: N},), ""),
     "padded": (Padded(), (torch.randn(1, 4, 14),), ({2: N},), ""),
+    "apart": (Apart(), (torch.randn(2, 12, 4),), ({1: N},), ""),
     "two": (Two(), (torch.randn(2, 6, 8), torch.randn(2, 9, 8)), ({1: N}, {1: M}), ""),
 }
 
@@ -156,3 +170,12 @@ def test_a_quantized_mean_over_a_free_size_names_the_extension_that_it_needs() -
         tosaic.compile(
             net, example, target="TOSA-1.1+INT+shape", dynamic_shapes=shapes, calibration=[example]
         )
+
+
+def test_a_deviation_divides_by_one_less_than_the_size() -> None:
+    made = tosaic.compile(
+        Deviation(), (torch.randn(2, 12, 4),), target="TOSA-1.1+FP+shape", dynamic_shapes=({1: N},)
+    )
+    for length in (3, 12, 31):
+        x = torch.randn(2, length, 4)
+        torch.testing.assert_close(made.run(x), x.std(1))

@@ -1,9 +1,9 @@
 """Aligns graphs of one program at several sizes: the operators that some lack become idle ones.
 
 A window with a stride ends with its input, so what the stride leaves over is cut off by a SLICE, or
-is missing from the padding behind it, as the size has it. SLICEs that a graph lacks are inserted
-where others have them, over the whole value; where paddings differ, a PAD has what the most is more
-than the least of them, and a SLICE cuts off what a size has not.
+is missing from the padding behind it, as the size has it. SLICEs and PADs that a graph lacks are
+inserted where others have them, over the whole value and of nothing; where paddings differ, a PAD
+has what the most is more than the least of them, and a SLICE cuts off what a size has not.
 """
 
 from __future__ import annotations
@@ -17,6 +17,7 @@ from tosaic.ir.graph import Const, Graph, Op, Value
 from tosaic.spec import OPS
 from tosaic.spec.dtypes import SHAPE, TensorType
 
+_IDLE = {"SLICE", "PAD"}  # what a graph may lack where it would do nothing
 _WINDOWS = {"CONV2D", "CONV3D", "DEPTHWISE_CONV2D"}  # the paddings of pools may be unknown
 
 Key = tuple[str, str]
@@ -38,15 +39,15 @@ def _key(op: Op) -> Key:
 
 
 def _merged(one: list[Key], other: list[Key]) -> list[Key] | None:
-    """Both sequences in one, which differ in SLICEs alone; None where they differ in more."""
+    """Both sequences in one, which differ in SLICEs and PADs alone; None where in more."""
     made, i, j = list[Key](), 0, 0
     while i < len(one) or j < len(other):
         left, right = (seq[k] if k < len(seq) else None for seq, k in ((one, i), (other, j)))
         if left is not None and left == right:
             i, j = i + 1, j + 1
-        elif left is not None and left[0] == "SLICE":
+        elif left is not None and left[0] in _IDLE:
             i += 1
-        elif right is not None and (right[0] == "SLICE" or not one):
+        elif right is not None and (right[0] in _IDLE or not one):
             left, j = right, j + 1
         else:
             return None
@@ -80,13 +81,15 @@ class _Twin:
         self.values += outs
         self.made.ops.append(Op(op.defn, ins, outs, op.attrs, op.regions, op.loc))
 
-    def idle(self, source: int) -> None:
-        """A SLICE of a whole value."""
+    def idle(self, source: int, like: Op) -> None:
+        """A SLICE of a whole value, or a PAD of nothing."""
         value = self.values[source]
-        start, size = (_shape(n) for n in ([0] * value.type.rank, value.shape))
+        rest = [_shape([0] * value.type.rank), _shape(value.shape)]
+        if like.name == "PAD":
+            rest = [_shape([0] * (2 * value.type.rank)), like.ins[2]]
         out = Value(value.type, f"{value.name}_whole", None, value.quant, value.loc, value.limits)
         self.values.append(out)
-        self.made.ops.append(Op(OPS["SLICE"], [value, start, size], [out], {}, (), value.loc))
+        self.made.ops.append(Op(like.defn, [value, *rest], [out], {}, (), value.loc))
 
     def fit(self, least: Sequence[int], most: Sequence[int], is_cut: bool) -> None:
         """The last operator with the least paddings, of a SLICE of what has the most."""
@@ -168,8 +171,8 @@ def _step(key: Key, twins: list[_Twin]) -> None:
         op = twin.next(key)
         if op is not None and len(op.ins) == len(sources):
             twin.take(op, sources)
-        elif key[0] == "SLICE" and sources and sources[0] is not None:
-            twin.idle(sources[0])
+        elif key[0] in _IDLE and sources and sources[0] is not None:
+            twin.idle(sources[0], own[0][1])
         else:
             twin.is_alike = False
     if key[0] in _WINDOWS:

@@ -190,15 +190,19 @@ class _Generalizer(Sizes):
                 raise differs("a constant has other sizes", op)
             if not _same(largest[tuple(slice(n) for n in array.shape)], array):
                 raise differs("numbers of a constant depend on the size", op)
-        whole = Value(TensorType(first.dtype, largest.shape), "", Const(largest), first.quant)
         start = self.builder.shape([0] * largest.ndim)
         size = self.shape([array.shape for array in arrays], op)
         shape = tuple(
             n[0] if len(set(n)) == 1 else UNKNOWN for n in zip(*(a.shape for a in arrays))
         )
-        out = Value(TensorType(first.dtype, shape), first.name, None, first.quant, first.loc)
+        # Targets without integers move none, but take those that real numbers become.
+        is_cast = first.dtype is I32 and "INT" not in self.env.profiles
+        kind = F32 if is_cast else first.dtype
+        held = Const(largest.astype(kind.array) if is_cast else largest)
+        whole = Value(TensorType(kind, largest.shape), "", held, first.quant)
+        out = Value(TensorType(kind, shape), first.name, None, first.quant, first.loc)
         self.made.ops.append(Op(OPS["SLICE"], [whole, start, size], [out], {}, (), self._loc(op)))
-        return out
+        return self.op("CAST", TensorType(first.dtype, shape), [out]) if is_cast else out
 
     def _loc(self, op: Op | None) -> Loc | None:
         return op.loc if op is not None else None

@@ -7,6 +7,7 @@ if it holds at sizes that it was not fitted to.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -108,6 +109,10 @@ class Sizes:
         fit = next(self._fits(numbers), None)
         if fit is None and (known := self._multiple(numbers) or self._remainder(numbers)):
             return known
+        common = math.gcd(*numbers)
+        if fit is None and common > 1:
+            part = self.number(tuple(n // common for n in numbers), op, axis)
+            return self.emit("MUL_SHAPE", part, self.builder.shape([common]))
         if fit is None:
             raise differs(f"a size is {', '.join(map(str, numbers))}, which follows from none of "
                            "the inputs' sizes", op)  # fmt: skip
@@ -204,21 +209,24 @@ class Sizes:
         return None
 
     def _remainder(self, numbers: Numbers) -> Value | None:
-        """What a size leaves over of a number, or lacks to a multiple of one."""
+        """What a size leaves over of a number, or lacks to a multiple of one, or a line of it."""
         own = [(s.sizes, self.made.inputs[n], axis) for s in self.sources
                for n, axis in s.axes if len(s.axes) == 1]  # fmt: skip
         for sizes, value, axis in (*self._places(), *own):
             for by, more in ((n, rest) for n in _DIVISORS for rest in range(n)):
                 left = [(s + more) % by for s in sizes]
-                most = numbers[0] + left[0]
-                is_rest = all(n == r for n, r in zip(numbers, left))
-                if not is_rest and any(most - r != n for n, r in zip(numbers, left)):
+                found = _line(left, numbers)
+                if found is None:
                     continue
-                steps = ("ADD_SHAPE", more), ("MOD_SHAPE", by)
+                times, plus = found
                 made = self.dim(value, axis)
-                for name, number in steps:
+                for name, number in (("ADD_SHAPE", more), ("MOD_SHAPE", by)):
                     made = self.emit(name, made, self.builder.shape([number])) if number else made
-                return made if is_rest else self.emit("SUB_SHAPE", self.builder.shape([most]), made)
+                if abs(times) > 1:
+                    made = self.emit("MUL_SHAPE", made, self.builder.shape([abs(times)]))
+                if times < 0:
+                    return self.emit("SUB_SHAPE", self.builder.shape([plus]), made)
+                return self.emit("ADD_SHAPE", made, self.builder.shape([plus])) if plus else made
         return None
 
     def dim(self, value: Value, axis: int) -> Value:
@@ -282,6 +290,17 @@ def _source(value: Value, axis: int) -> tuple[Op | None, int]:
         axis = op.attrs["perms"][axis] if op.name == "TRANSPOSE" else axis
         op = op.ins[0].producer
     return op, axis
+
+
+def _line(given: Sequence[int], numbers: Numbers) -> tuple[int, int] | None:
+    """The whole numbers a and b that make a * given + b right; None if none do."""
+    other = next((n for n, g in enumerate(given) if g != given[0]), 0)
+    if not other:
+        return None
+    times, rest = divmod(numbers[other] - numbers[0], given[other] - given[0])
+    plus = numbers[0] - times * given[0]
+    fits = not rest and times and all(times * g + plus == n for g, n in zip(given, numbers))
+    return (times, plus) if fits else None
 
 
 def _offset(numbers: Numbers, sizes: Numbers, times: int, by: int) -> int | None:

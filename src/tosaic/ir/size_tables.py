@@ -70,8 +70,10 @@ def _integers(ops: Sequence[Op], position: int, counts: Numbers) -> Callable[[Ar
 
 
 def _real(arrays: Sequence[Array], counts: Numbers) -> Callable[[Array], Array] | None:
-    """A number over the count, which is a short one such as 1."""
+    """A short number such as 1 over the count, or over one less, as of a variance."""
     if arrays[0].dtype.kind != "f":
         return None
-    over = float(np.float32(f"{float(arrays[0].reshape(-1)[0]) * counts[0]:.6g}"))
-    return lambda numbers: (over / numbers).astype(arrays[0].dtype)
+    one, other = (float(array.reshape(-1)[0]) for array in (arrays[0], arrays[-1]))
+    less = int(abs(one * counts[0] - other * counts[-1]) > 1e-5 * abs(one * counts[0]))
+    over = float(np.float32(f"{one * (counts[0] - less):.6g}"))
+    return lambda numbers: (over / np.maximum(numbers - less, 1)).astype(arrays[0].dtype)

@@ -74,7 +74,7 @@ def _folded(op: Op, arrays: Sequence[Array]) -> Array | None:
         case "REDUCE_SUM" if array.dtype.kind in "if" and (array == 1).all():  # a count
             total: Array = array.sum(op.attrs["axis"], array.dtype, keepdims=True)
             return total
-        case "CAST" if array.size == 1 and float(array.item()).is_integer():
+        case "CAST" if array.dtype.kind == "f" and np.array_equal(array, np.rint(array)):
             return array.astype(op.outs[0].dtype.array)
     return None
 

@@ -46,6 +46,9 @@ class Traits:
     has ``host_loops`` computes ``steps_a_call`` of it, and the host calls it again and again;
     without, all are written out.
 
+    With ``free_sizes`` a graph is generalised from several sizes, so its form must not depend on
+    them: constants are folded whatever their size, elements apart from each other are gathered.
+
     A folded constant of ``folded_bytes`` may be larger than what it is made from.
     """
 
@@ -62,6 +65,7 @@ class Traits:
     kernel_rows: int = 64
     kernel_elements: int = 4096
     folded_bytes: int = 4096
+    free_sizes: bool = False
     fuses_widening: bool = False
     transpose_doubt: float = 1.0
     fuses_epilogue: bool = False

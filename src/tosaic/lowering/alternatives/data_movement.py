@@ -18,6 +18,7 @@ from tosaic.spec import dtypes as d
 
 # Up to this many pieces, slices and a concatenation are cheaper than a GATHER and run everywhere.
 FEW_PIECES = 16
+_ENDS = 3  # pieces of an axis that is padded with its own elements on both sides
 _MOST_WEIGHTS = 1 << 22  # of a product that picks elements
 _LONG = 1 << 15  # elements of an axis that are added up at once where more are refused
 
@@ -115,6 +116,9 @@ def take(b: Lowering, x: Value, axis: int, indices: Sequence[int]) -> Value:
     def pieces() -> Value:
         return joined(b, [_run(b, x, axis, *run) for run in runs], axis)
 
+    is_apart = len(runs) > _ENDS or any(abs(step) > 1 for _, step, _ in runs)
+    if b.traits.free_sizes and is_apart and not _times(indices):  # one form, whatever is left over
+        return first(b, lambda: _gathered(b, x, axis, indices), pieces)
     if len(runs) <= FEW_PIECES:
         return pieces()
     times = _times(indices)
