@@ -61,7 +61,7 @@ def test_a_written_function_is_its_real_result_rounded_once(name: str, target: s
 
 def test_a_value_that_others_read_is_rounded_for_them() -> None:
     model = Written(lambda x: torch.cat([(y := x * 2), torch.tanh(y)]))
-    inputs = data(4)
+    inputs = data(16)  # values enough for a range without room
     art = compiled(model, inputs[0], "TOSA-1.0+INT", calibration=inputs)
     assert not art.report.refused
     real, made = model(*inputs[0]), art.run(*inputs[0])
