@@ -62,7 +62,7 @@ class _Residual(nn.Module):
                           nn.Linear(32, 5)),
 ])  # fmt: skip
 def test_small_tensors_hold_unseen_inputs_after_sixteen(build) -> None:
-    """The middle of five networks and data sets: what saturates would cost ten decibels of it."""
+    """The middle of five networks and data sets: what saturates would cost it 6 to 10 dB."""
     found = []
     for seed in range(5):
         torch.manual_seed(seed)
@@ -72,7 +72,7 @@ def test_small_tensors_hold_unseen_inputs_after_sixteen(build) -> None:
         )
         real, got = (torch.cat([f(x).detach() for x in data[16:]]) for f in (net, made.run))
         found.append(10 * torch.log10(real.square().sum() / (got - real).square().sum()))
-    assert sorted(found)[2] > 33
+    assert sorted(found)[2] > 29
 
 
 def test_room_falls_with_the_number_of_inputs_and_many_leave_none() -> None:
