@@ -8,6 +8,7 @@ import pytest
 import torch
 from torch import Tensor, nn
 
+import tosaic
 from judges.programs import INTEGER, check, compiled
 
 FLOAT_CF, BOTH_CF = "TOSA-1.0+FP+cf", "TOSA-1.0+INT+FP+cf"
@@ -123,3 +124,30 @@ def test_a_sum_of_int64_in_a_loop_that_may_grow_stays_in_pytorch() -> None:
 
     art = check(Grows(), (torch.tensor([1, 2, 3]),), target=BOTH_CF, refused=None)
     assert any("int64 result may not fit" in r.reason for r in art.report.refused)
+
+
+class Cells(nn.Module):
+    """A call within a branch that is compiled by its parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.cell = nn.LSTMCell(4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        def twice(x: Tensor) -> Tensor:
+            hidden, cell = self.cell(x, (x, x))
+            return hidden + cell
+
+        def once(x: Tensor) -> Tensor:
+            return self.cell(x)[0].flip(1)
+
+        result: Tensor = torch.cond(x.sum() > 0, twice, once, (x,))
+        return result
+
+
+def test_calls_in_branches_are_decomposed_for_targets_of_floats() -> None:
+    net, x = Cells(), torch.rand(2, 4)
+    made = tosaic.compile(net, (x,), target=FLOAT_CF)
+    assert not made.report.refused
+    for given in (x, -x):
+        torch.testing.assert_close(made.run(given), net(given))

@@ -128,13 +128,3 @@ def test_a_quantized_mean_over_a_free_size_names_the_extension_that_it_needs() -
         tosaic.compile(
             net, example, target="TOSA-1.1+INT+shape", dynamic_shapes=shapes, calibration=[example]
         )
-
-
-def test_a_recurrence_has_other_operators_for_each_length() -> None:
-    with pytest.raises(
-        tosaic.InvalidInput, match=r"the graph is not the same at all sizes: it has"
-    ):
-        tosaic.compile(
-            nn.GRU(4, 5, batch_first=True).eval(), (torch.randn(1, 6, 4),),
-            target="TOSA-1.1+FP+shape", dynamic_shapes=({1: Dim("length", min=2, max=9)},),
-        )  # fmt: skip

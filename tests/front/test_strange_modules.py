@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections import defaultdict
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -49,3 +51,45 @@ print([name for name in ("torch._dynamo", "torch._inductor") if name in sys.modu
 def test_a_recurrent_layer_is_unrolled_without_loading_a_compiler_of_torch() -> None:
     told = subprocess.run([sys.executable, "-c", _RECURRENT], capture_output=True, text=True)
     assert told.stdout.strip() == "[]", told.stderr
+
+
+@dataclass
+class Found:
+    logits: torch.Tensor
+    loss: torch.Tensor | None = None
+    hidden: torch.Tensor | None = None
+    states: tuple[torch.Tensor, ...] = ()
+
+
+class Finder(nn.Module):
+    def forward(self, x):
+        by_name: dict[str, torch.Tensor] = defaultdict(list)  # type: ignore[arg-type]
+        by_name["mean"] = x.mean(-1)
+        return Found(x + 1, hidden=x * 2, states=(x - 1, x - 2)), by_name
+
+
+def test_outputs_have_the_names_of_fields_and_keys() -> None:
+    x = (torch.randn(1, 4),)
+    art = tosaic.compile(Finder(), x, target="TOSA-1.0+FP")
+    assert [end.name for end in art.boundary.outputs] == [
+        "logits", "hidden", "states_0", "states_1", "mean",
+    ]  # fmt: skip
+    found, by_name = art.run(*x)
+    assert found.loss is None
+    torch.testing.assert_close(found.states[1], x[0] - 2)
+    torch.testing.assert_close(by_name["mean"], x[0].mean(-1))
+
+
+class Optional(nn.Module):
+    def forward(self, x, mask=None, scale: float = 1.0):
+        return x * scale if mask is None else x * mask
+
+
+def test_an_argument_that_is_no_tensor_need_not_be_named() -> None:
+    example = {"x": torch.randn(2, 4), "scale": 2.0}
+    art = tosaic.compile(Optional(), example, target="TOSA-1.0+INT", calibration=[example])
+    right = Optional()(**example)
+    assert (art.run(**example) - right).abs().max() < 0.05
+    assert torch.equal(art.run(x=example["x"]), art.run(**example))
+    with pytest.raises(tosaic.InvalidInput, match="was 2.0 at export and is part of the program"):
+        art.run(x=example["x"], scale=3.0)

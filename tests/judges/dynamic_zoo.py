@@ -12,6 +12,7 @@ import argparse
 import sys
 import time
 import warnings
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -25,13 +26,14 @@ from judges.reference import run_reference
 from tosaic.errors import TosaicError
 from tosaic.files import flatbuffer
 from tosaic.ir.specialize import specialize
-from tosaic.pipeline.dynamic import DynamicArtifact
+from tosaic.pipeline.dynamic import DynamicArtifact, with_loops
 from tosaic.pipeline.sized import artifact_at, calibration_for
 from tosaic.pipeline.sizes import Sizes, sizes_of
 from tosaic.targets.catalog import target_of
 
 TARGETS = {"int8": ("TOSA-1.1+INT+shape", "int8"), "float": ("TOSA-1.1+FP+shape", None)}
 SIDE = 16  # what heights and widths are multiples of
+NAMED = "+dynamic", "+cf"  # what a sentence tells to add to the target
 LENGTHS = {"conformer": 2, "wav2letter": 2, "gru_classifier": 1, "lstm_classifier": 1,
            "bert": 1, "minilm": 1}  # fmt: skip
 
@@ -77,20 +79,22 @@ def judge(name: str, kind: str, way: str) -> str:
     assert sizes is not None
     if why := is_free(net, sizes.examples_at(chosen[2])):
         return f"not free: {why}"
-    stored = None
-    if scheme is not None:
-        stored = calibration_for(sizes, chosen, device, scheme, data[:4])
-    more = {"scheme": scheme, "dynamic_shapes": shapes, "calibration": stored, "check": False}
-    try:
+    while True:
         try:
-            made = tosaic.compile(net, example, target=device, **more)
+            looped = with_loops(device, sizes, chosen)
+            stored = None
+            if scheme is not None:
+                stored = calibration_for(sizes, chosen, looped, scheme, data[:4])
+            made = tosaic.compile(
+                net, example, target=device, scheme=scheme, dynamic_shapes=shapes,
+                calibration=stored, check=False,
+            )  # fmt: skip
+            break
         except TosaicError as refusal:
-            if "+dynamic" not in refusal.reason:
-                raise
-            device = target_of(f"{device.name}+dynamic")
-            made = tosaic.compile(net, example, target=device, **more)
-    except TosaicError as refusal:
-        return f"refused: {refusal}"
+            lacks = [e for e in NAMED if e in refusal.reason and not device.env.has(e[1:])]
+            if not lacks:
+                return f"refused: {refusal}"
+            device = target_of(f"{device.name}{lacks[0]}")
     assert isinstance(made, DynamicArtifact)
     if made.report.refused or not any(not v.type.is_known for v in made.graph.inputs):
         return f"WRONG: {made.report.refused or 'no size of the graph is unknown'}"
@@ -101,10 +105,13 @@ def _at_sizes(
     made: DynamicArtifact, sizes: Sizes, chosen: list[tuple[int, ...]], device: Any, scheme: Any,
     stored: Any, net: torch.nn.Module,
 ) -> str:  # fmt: skip
+    fixed = with_loops(device, sizes, chosen)
+    if fixed is not device:  # a compile for a size writes out all steps
+        fixed = replace(target_of(device.name.replace("+cf", "")), traits=fixed.traits)
     far, shapes = 0.0, list[list[tuple[int, ...]]]()
     for values in chosen:
         x = sizes.examples_at(values)
-        alone = artifact_at(sizes, values, device, scheme, stored, None, {"check": False})
+        alone = artifact_at(sizes, values, fixed, scheme, stored, None, {"check": False})
         shapes.append([value.shape for value in alone.graph.inputs])
         got, own = _listed(made.run(*x)), _listed(alone.run(*x))
         if scheme is None:
@@ -114,8 +121,8 @@ def _at_sizes(
             return f"WRONG: other bits than a compile for {sizes.told(values)}"
     if far > 1e-3:
         return f"WRONG: {far:.1e} of the largest from eager or a compile for the size"
-    told = "+dynamic, " if device.env.has("dynamic") else ""
-    return f"ok: {told}{len(chosen)} sizes, {_reference(made, shapes[0])}" + (
+    told = [name for name in NAMED if device.env.has(name[1:])]
+    return f"ok: {', '.join([*told, ''])}{len(chosen)} sizes, {_reference(made, shapes[0])}" + (
         f", {far:.0e} from eager" if scheme is None else ""
     )
 

@@ -12,9 +12,11 @@ import random
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass, field
+from functools import partial
 
 import numpy as np
 
+from judges.kept import Kept
 from judges.rules import Case, cases
 from tosaic.errors import TosaicError, Unsupported
 from tosaic.interp.model import Model
@@ -66,32 +68,44 @@ def graph_of(case: Case, target: Target, kind: DType | None) -> tuple[Graph, lis
     return graph, made.arrays
 
 
-def count(chosen: Iterable[Case], kind: DType | None, vulkan: int = 0) -> Count:
-    """Lower and convert each sample; every ``vulkan``-th that is supported also runs."""
-    target, found = target_of("vgf"), Count(kind)
+def outcome(case: Case, kind: DType | None, runs: bool) -> str:
+    """What became of a sample: right, refused with the reason, or what is wrong."""
+    target = target_of("vgf")
+    try:
+        graph, arrays = graph_of(case, target, kind)
+    except Unsupported as refusal:
+        return f"refused: {refusal.reason}"
+    assert target.emit is not None
+    try:
+        made = target.emit(graph, None, False)
+        if not runs:
+            return "right"
+        theirs = target.engines["vulkan"](made).run(*arrays)
+    except TosaicError as failure:
+        return f"wrong: {failure.reason}"
+    problem = _difference(theirs, Model(graph).run(*arrays))
+    return f"wrong: {problem}" if problem else "right"
+
+
+def count(
+    chosen: Iterable[Case], kind: DType | None, vulkan: int = 0, kept: Kept | None = None
+) -> Count:
+    """Lower and convert each sample; every ``vulkan``-th also runs."""
+    found, kept = Count(kind), kept or Kept()
     for case in chosen:
         if kind is not None and kind not in case.integers:
             continue
         found.all += 1
-        try:
-            graph, arrays = graph_of(case, target, kind)
-        except Unsupported as refusal:
-            found.refused.setdefault(refusal.reason, []).append(str(case))
+        runs = bool(vulkan) and found.all % vulkan == 0
+        name = f"{kind or 'float'} {'vulkan' if runs else 'file'} {case}"
+        what, _, reason = kept.get(name, partial(outcome, case, kind, runs)).partition(": ")
+        if what == "refused":
+            found.refused.setdefault(reason, []).append(str(case))
             continue
         found.supported += 1
-        assert target.emit is not None
-        try:
-            made = target.emit(graph, None, False)
-            problem = ""
-            if vulkan and found.supported % vulkan == 0:
-                found.run += 1
-                problem = _difference(
-                    target.engines["vulkan"](made).run(*arrays), Model(graph).run(*arrays)
-                )
-        except TosaicError as failure:
-            problem = failure.reason
-        if problem:
-            found.wrong.append(f"{case}: {problem}")
+        found.run += runs
+        if what == "wrong":
+            found.wrong.append(f"{case}: {reason}")
     return found
 
 
@@ -117,13 +131,14 @@ def _difference(found: Iterable[Array], wanted: Iterable[Array]) -> str:
 def main(argv: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--vulkan", type=int, default=0)
+    parser.add_argument("--results", default="", help="a file that outcomes are kept in")
     parser.add_argument("--kind", choices=[str(kind or "float") for kind in KINDS])
     options = parser.parse_args(argv)
-    wrong = 0
+    wrong, kept = 0, Kept(options.results)
     for kind in KINDS:
         if options.kind not in (None, str(kind or "float")):
             continue
-        found = count(cases(), kind, options.vulkan)
+        found = count(cases(), kind, options.vulkan, kept)
         print(found, flush=True)
         for sentence in found.wrong:
             print(f"  WRONG {sentence}")

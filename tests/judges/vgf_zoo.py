@@ -80,10 +80,12 @@ def compared(name: str, way: str) -> tuple[bool, str]:
     if way in LEAST:
         right = eager(name, way)
         beside = decibels(right, theirs)
-        if beside < least:
-            least = min(least, decibels(right, eager(name, way, TYPES.get(way, torch.float32))))
-        found = min(found, beside)
         told += f"{beside:.0f} dB beside PyTorch, "
+        if beside < least:
+            own = decibels(right, eager(name, way, TYPES.get(way, torch.float32)))
+            told += f"whose own {way} has {own:.0f}, "
+            least = min(least, own)
+        found = min(found, beside)
     elif way == "mixed" and found < least and _casts(made.graph):
         found = between_casts(made, example)
         told += f"{found:.0f} dB and more between casts, "

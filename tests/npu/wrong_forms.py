@@ -235,6 +235,14 @@ def two_tables(m: Maker) -> Value:
     return m.rescale(m.table(x), (1 << 30, 37), I16)
 
 
+def reshaped_twice(m: Maker) -> Value:
+    """Sums [1, 16, 1] and a table [16, 1] become [16] before they are added."""
+    x = m.rescale(m.b.REDUCE_SUM(m.input(I32, (1, 16, 8), reach=50), axis=2), UNIT, I8)
+    x = m.rescale(m.table(m.b.RESHAPE(x, m.b.shape((16,)))), (1 << 30, 20), I32)
+    y = m.b.RESHAPE(m.table(m.input(I8, (16, 1))), m.b.shape((16,)))
+    return m.b.ADD(x, m.rescale(y, (1 << 30, 21), I32))
+
+
 def chosen_turned(m: Maker) -> tuple[Value, Value]:
     """SELECT reads a tensor with axes of one element moved, and another reads it in two axes."""
     x, shape = m.input(I16, (7, 2, 1, 1, 1)), (14, 1, 1)
@@ -465,6 +473,7 @@ FORMS = {
     "an int48 by 1 in an enlarged image": Piece(left_out, (U55,)),
     "limits behind a shift": Piece(shifted, (U85,)),
     "two tables of int16 with a product between": Piece(two_tables, (U85,)),
+    "a sum of two tensors with another shape": Piece(reshaped_twice, (U85,)),
     "a choice of a tensor that is turned round ones": Piece(chosen_turned, (U85,)),
     "a value that a loop changes and another reads": Piece(looped, (U85,)),
     "an input that a loop changes and others read": Piece(looped_input, (U85,)),

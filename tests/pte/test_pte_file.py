@@ -104,6 +104,25 @@ def test_the_same_model_gives_the_same_bytes_in_another_process(tmp_path: Path) 
     assert other.read_bytes() == first
 
 
+_LOADED = """
+import sys, tosaic
+made = tosaic.load(sys.argv[1])
+print(*made.inputs, *made.outputs, *made.methods, "torch" in sys.modules)
+"""
+
+
+@pytest.mark.parametrize("target", ["TOSA-1.0+INT", "ethos-u55-128"])
+def test_a_file_is_loaded_without_pytorch(target: str, tmp_path: Path) -> None:
+    art = tosaic.compile(Plain(), pictures(1)[0], target=target, calibration=pictures(2))
+    art.save(tmp_path / "net.pte")
+    told = subprocess.run(
+        [sys.executable, "-c", _LOADED, str(tmp_path / "net.pte")], capture_output=True, text=True
+    )
+    given, got = pictures(1)[0][0], art.run(*pictures(1)[0])
+    shapes = [f"float32[{','.join(map(str, t.shape))}]" for t in (given, got)]
+    assert told.stdout.split() == [*shapes, "forward", "False"], told.stderr
+
+
 def examples(kind: str) -> tuple[torch.nn.Module, tuple[Any, ...]]:
     torch.manual_seed(3)
     x = torch.randn(1, 3, 8, 8)

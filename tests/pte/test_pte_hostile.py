@@ -117,7 +117,7 @@ def huge(plan: object) -> None:
 )
 def test_what_cannot_be_run_is_named(change: object, sentence: str) -> None:
     with pytest.raises(TosaicError, match=sentence):
-        tosaic.load(rewritten(change))
+        tosaic.load(rewritten(change)).run(*pictures(1)[0])
 
 
 def test_a_loop_without_an_end_ends(monkeypatch: pytest.MonkeyPatch) -> None:

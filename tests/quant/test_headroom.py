@@ -132,3 +132,38 @@ def test_tables_leave_more_room_after_few_inputs() -> None:
     ]
     assert rooms == sorted(rooms, reverse=True)
     assert rooms[0] > rooms[1] > rooms[3]
+
+
+def test_sixteen_bits_leave_no_room_beyond_what_a_result_can_be() -> None:
+    x = torch.randn(8, generator=torch.Generator().manual_seed(0))
+    for net, most in ((nn.ReLU6(), 6.0), (_Angle(), math.pi)):
+        made = tosaic.compile(
+            net, (x + 5,), target="TOSA-1.0+INT+int16", scheme="a16w8", calibration=[(x + 5,)]
+        )
+        (result,) = made.partition.graphs[0].outputs
+        assert result.quant.one_scale * 32767 == pytest.approx(most, rel=1e-4)
+
+
+class _Angle(nn.Module):
+    def forward(self, x):
+        return torch.atan2(x, 4 - x)
+
+
+def test_an_angle_of_a_small_and_a_large_number_keeps_sixty_decibels_in_sixteen_bits() -> None:
+    """The small one is a hundredth of the other: one step for both would leave 37."""
+
+    class Net(nn.Module):
+        def forward(self, y, x):
+            return torch.atan2(y, x + 3)
+
+    draw = torch.Generator().manual_seed(0)
+    data = [
+        (torch.randn(3, 40, generator=draw) * 0.02, torch.rand(3, 40, generator=draw))
+        for _ in range(4)
+    ]
+    made = tosaic.compile(
+        Net(), data[0], target="TOSA-1.0+INT+int16", scheme="a16w8", calibration=data
+    )
+    real = Net()(*data[0])
+    error = (made.run(*data[0]) - real).square().sum()
+    assert 10 * torch.log10(real.square().sum() / error) > 60

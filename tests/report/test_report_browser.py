@@ -287,6 +287,16 @@ def test_a_phone_shows_all_parts_within_its_width(browser: Any, transformer: Pat
       .filter((e) => e.offsetParent && e.getBoundingClientRect().right > innerWidth)
       .map((e) => e.outerHTML)"""
     assert visit.page.evaluate(wide) == []
+    broken = """[...document.querySelectorAll(".word")]
+      .flatMap((cell) => [...cell.childNodes].filter((part) => part.nodeType === 3))
+      .filter((text) => {
+        const range = document.createRange();
+        range.selectNodeContents(text);
+        return range.getClientRects().length > 1;
+      }).map((text) => text.data)"""
+    visit.page.evaluate("""document.querySelectorAll("#layerbody td.word:first-child")
+      .forEach((cell) => { cell.textContent = "depthwiseconvolution"; })""")
+    assert visit.page.evaluate(broken) == []  # names end a line where they have a dot or a bar
     assert visit.page.evaluate("document.documentElement.scrollWidth") == 390
     assert visit.page.locator("#nav a").first.is_visible()
     visit.page.locator("#nav a").last.click()

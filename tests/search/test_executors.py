@@ -151,7 +151,10 @@ def test_a_cluster_that_loses_a_node_gives_the_same_and_repeats_little(
     from tosaic.search.cluster import Cluster
 
     journal = str(tmp_path / "log")
-    nodes = Nodes(initialize_head=True, head_node_args={"num_cpus": 1, "include_dashboard": False})
+    nodes = Nodes(
+        initialize_head=True,
+        head_node_args={"num_cpus": 1, "num_gpus": 1, "include_dashboard": False},
+    )
     try:
         second = nodes.add_node(num_cpus=1)
         made = Cluster(nodes.address, store.blob, 2, journal)
@@ -160,9 +163,11 @@ def test_a_cluster_that_loses_a_node_gives_the_same_and_repeats_little(
         said.join()
         print("of the user's")
         tasks = [Task(f"{n}", slowly, (f"slow {n}",), ("factor",), n) for n in range(6)]
+        alone = Task("a GPU", gpus_seen, ("gpus",), gpus=1)
         for count, _ in enumerate(store.run(made, tasks)):
             if count == 1:
                 nodes.remove_node(second, allow_graceful=False)
+        list(store.run(made, [alone, Task("no GPU", gpus_seen, ("no gpus",))]))
         made.close()
     finally:
         ray.shutdown()
@@ -171,7 +176,15 @@ def test_a_cluster_that_loses_a_node_gives_the_same_and_repeats_little(
     assert [store.get(f"slow {n}") for n in range(6)] == [3 * n for n in range(6)]
     ran = Counter(json.loads(line)["key"] for line in Path(journal).read_text().splitlines())
     assert max(ran.values()) <= 2
-    assert len(ran) == 6
+    assert len(ran) == 8
+    assert (store.get("gpus"), store.get("no gpus")) == (1, 0)
+
+
+def gpus_seen(arguments: Any, blobs: Blobs) -> Mapping[str, Result]:
+    import ray
+
+    found = ray.get_gpu_ids()
+    return {"gpus" if found else "no gpus": Result(len(found))}
 
 
 def slowly(number: Any, blobs: Blobs) -> Mapping[str, Result]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 
+import tosaic
 from judges.integers import FORMS_DIFFER, in_integers
 from judges.rules import Case, cases, run_both
 from judges.samples import refusal
@@ -73,6 +74,8 @@ OTHERS = [
     Other("aten.upsample_nearest2d.default", ((1, 3, 20, 19),), ([60, 57],)),
     Other("aten.upsample_nearest2d.default", ((1, 3, 20, 19),), ([31, 44],)),
     Other("aten.avg_pool2d.default", ((1, 3, 16, 17),), ([10, 9], [3, 2], [2, 1], False, False)),
+    Other("aten.avg_pool2d.default", ((1, 3, 16, 17),), ([5, 3], [4, 5], [2, 1], False, False)),
+    Other("aten.max_pool2d.default", ((1, 3, 16, 17),), ([5, 3], [4, 5], [2, 1])),
     Other("aten.index_select.default", ((30, 40),), (1, torch.arange(33) ** 2 % 37)),
 ]  # fmt: skip
 
@@ -118,6 +121,15 @@ def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
     assert seen > 3
 
 
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_a_padded_pool_with_far_strides_runs_on_the_npu(target: str) -> None:
+    pool = torch.nn.MaxPool2d((5, 3), (4, 5), (2, 1))
+    x = torch.randn(1, 3, 16, 17, generator=torch.Generator().manual_seed(0))
+    made = tosaic.compile(pool, (x,), target=target, scheme="int8", calibration=[(x,)])
+    assert not made.report.refused
+    assert torch.equal(made.run(x, engine="npu"), made.run(x, engine="tosa"))
+
+
 _BY_INDEX = ["aten.gather.default", "aten.scatter_add.default", "aten.index_add.default",
              "aten.grid_sampler_2d.default"]  # fmt: skip
 
@@ -143,3 +155,17 @@ def test_int16_is_chosen_and_added_up_byte_by_byte(target: str) -> None:
 def hash_of(case: Case) -> int:
     """A number that stays the same from run to run."""
     return sum(map(ord, str(case)))
+
+
+class Compared(torch.nn.Module):
+    def forward(self, a, b):
+        return torch.stack([a == b, a != b, a > b, a >= b, a < b, a <= b])
+
+
+def test_any_two_int32_are_compared_without_their_difference() -> None:
+    ends = torch.tensor([-(1 << 31), 1 - (1 << 31), -1, 0, 1, (1 << 31) - 2, (1 << 31) - 1])
+    a, b = (m.reshape(1, -1).int() for m in torch.meshgrid(ends, ends, indexing="ij"))
+    art = tosaic.compile(Compared(), (a, b), target="ethos-u55-128", calibration=[(a, b)])
+    assert not art.report.refused
+    assert torch.equal(art.run(a, b), Compared()(a, b))
+    assert torch.equal(art.run(a, b, engine="tosa"), Compared()(a, b))

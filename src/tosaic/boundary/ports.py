@@ -181,8 +181,9 @@ def _keys(spec: Any, prefix: str) -> Iterator[str]:
     children = spec.children()
     if spec.is_leaf():
         yield prefix
+    names = torchapi.keys_of(spec)
     for number, child in enumerate(children):
-        key = spec.context[number] if isinstance(spec.context, list) else number if prefix else ""
+        key = names[number] if names else number if prefix else ""
         yield from _keys(child, f"{prefix}_{key}" if prefix else str(key))
 
 

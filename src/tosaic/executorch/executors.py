@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, Protocol
 
 import torch
 from torch import Tensor
 
-from tosaic.errors import InvalidInput, Unsupported
-from tosaic.executorch.api import ETHOSU_BACKEND, TOSA_BACKEND, VGF_BACKEND
-from tosaic.files import flatbuffer
+from tosaic.errors import InvalidInput
+from tosaic.executorch.api import VGF_BACKEND
+from tosaic.executorch.blobs import Contents
 from tosaic.interp.kernel import TORCH, to_torch
 from tosaic.interp.model import Model
-from tosaic.ir.verify import verify
+from tosaic.ir.graph import Graph
 from tosaic.sim.ethosu import load, velabin
-from tosaic.spec.env import everything
 from tosaic.targets.vgf.file import ENGINES, VgfFile
 
 _INTEGERS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
@@ -34,17 +33,13 @@ class Executor(Protocol):
     def run(self, inputs: Sequence[Tensor], engine: str | None = None) -> list[Tensor]: ...
 
 
-def executor_of(backend: str, blob: bytes, outside: Mapping[str, bytes]) -> Executor:
-    """What runs a delegate; Unsupported if nothing here does."""
-    if backend == TOSA_BACKEND:
-        graph = flatbuffer.read(blob)
-        verify(graph, everything(graph.version, level="none"))
-        return GraphExecutor(Model(graph))
+def executor_of(backend: str, blob: bytes, contents: Contents) -> Executor:
+    """What runs a delegate."""
+    if not isinstance(contents, Graph):
+        return EthosUExecutor(contents)
     if backend == VGF_BACKEND:
         return GraphExecutor(VgfFile(blob), ENGINES)
-    if backend == ETHOSU_BACKEND:
-        return EthosUExecutor(blob, outside)
-    raise Unsupported(f"the program has a delegate of {backend}, which nothing here runs")
+    return GraphExecutor(Model(contents))
 
 
 class GraphExecutor:
@@ -72,8 +67,7 @@ class EthosUExecutor:
 
     engines: tuple[str, ...] = ("npu",)
 
-    def __init__(self, blob: bytes, outside: Mapping[str, bytes]) -> None:
-        stream = velabin.read(blob).whole(outside)
+    def __init__(self, stream: velabin.Stream) -> None:
         self.stream, self.inputs = stream, len(stream.inputs)
         self.simulation = load(stream)
 

@@ -1,24 +1,21 @@
 """A ``.pte`` in Python: CPU operators by PyTorch, delegates by Tosaic's own executors.
 
 Memory is laid out as the file plans it, since ExecuTorch expresses views by nothing else. Buffers
-that the program changes keep their values from run to run, as they do on a device.
+that the program changes keep their values from run to run, as they do on a device. Loading reads
+and checks the file, without PyTorch; the first run prepares memory, kernels and executors.
 """
 
 from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from typing import Any
-
-import torch
-from torch import Tensor
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
 
 from tosaic.errors import InvalidGraph, InvalidInput, TosaicError, first_line, kind_of, one_or
 from tosaic.executorch.api import quiet
+from tosaic.executorch.blobs import contents_of
 from tosaic.executorch.datafiles import bundled_program, named_data
-from tosaic.executorch.executors import Executor, executor_of, physical
-from tosaic.executorch.kernels import kernel_of, register_kernels
-from tosaic.executorch.memory import Memory, TensorInfo
 from tosaic.executorch.programreader import (
     DELEGATE,
     JUMP_FALSE,
@@ -28,8 +25,13 @@ from tosaic.executorch.programreader import (
     ProgramFile,
     read_program,
 )
-from tosaic.front import torchapi
+from tosaic.executorch.tensors import TensorInfo, infos_of
 from tosaic.runtime.default_device import on_cpu
+
+if TYPE_CHECKING:
+    from tosaic.executorch.executors import Executor
+    from tosaic.executorch.kernels import Kernel
+    from tosaic.executorch.memory import Memory
 
 Paths = str | os.PathLike[str] | Sequence[str | os.PathLike[str]] | None
 _IDENTIFIER, _BUNDLED, _WEIGHTS = b"ET12", b"BP", b"FT"
@@ -91,16 +93,34 @@ class Runner:
         self._others: dict[str, Runner] = {}
         self._file, self._outside, self.methods = file, outside, list(plans)
         self._plan = plans[own or "forward"]
-        self._memory = Memory(self._plan, outside)
+        self._infos = infos_of(self._plan, outside)
         named = {**file.named, **outside}
-        self._executors = [
-            _executor(number, *delegate, named)
+        self._contents = [
+            contents_of(number, *delegate, named)
             for number, delegate in enumerate(self._plan.delegates)
         ]
+        self.inputs = self._ports(self._plan.inputs)
+        self.outputs = self._ports(self._plan.outputs)
+
+    @cached_property
+    def _memory(self) -> Memory:
+        from tosaic.executorch.memory import Memory
+
+        return Memory(self._plan, self._infos, self._outside)
+
+    @cached_property
+    def _executors(self) -> list[Executor]:
+        from tosaic.executorch.executors import executor_of
+
+        given = zip(self._plan.delegates, self._contents)
+        return [executor_of(*delegate, contents) for delegate, contents in given]
+
+    @cached_property
+    def _kernels(self) -> list[Kernel]:
+        from tosaic.executorch.kernels import kernel_of, register_kernels
+
         register_kernels(name for name, _ in self._plan.operators)
-        self._kernels = [kernel_of(*operator) for operator in self._plan.operators]
-        self.inputs = self._infos(self._plan.inputs)
-        self.outputs = self._infos(self._plan.outputs)
+        return [kernel_of(*operator) for operator in self._plan.operators]
 
     @property
     def operators(self) -> list[str]:
@@ -116,10 +136,10 @@ class Runner:
         """Another method of the program."""
         return Runner(self._file, self._outside, name)
 
-    def _infos(self, indices: Sequence[int]) -> tuple[TensorInfo | None, ...]:
-        if not all(0 <= index < len(self._memory.values) for index in indices):
+    def _ports(self, indices: Sequence[int]) -> tuple[TensorInfo | None, ...]:
+        if not all(0 <= index < len(self._plan.values) for index in indices):
             raise InvalidInput("an input or an output of the program is no value of it")
-        return tuple(self._memory.infos.get(index) for index in indices)
+        return tuple(self._infos.get(index) for index in indices)
 
     @on_cpu
     def run(self, *inputs: Any, engine: str | None = None, **named: Any) -> Any:
@@ -127,6 +147,8 @@ class Runner:
 
         ``engine`` is what runs delegates that have several: "vulkan" those of VGF on the driver.
         """
+        import torch
+
         self._check_engine(engine)
         flat = self._leaves(inputs, named)
         if len(flat) != len(self.inputs):
@@ -135,10 +157,10 @@ class Runner:
             raise InvalidInput(f"the program takes {wanted}, not {len(flat)}: {kinds}")
         if (other := self._other_size(flat)) is not None:
             return other.run(*inputs, engine=engine, **named)
-        for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):
-            self._memory.accept(index, given, number)
         with torch.no_grad(), quiet():
             try:
+                for number, (index, given) in enumerate(zip(self._plan.inputs, flat)):
+                    self._memory.accept(index, given, number)
                 for chain in self._plan.chains:
                     self._run(chain, engine)
             except TosaicError:
@@ -161,6 +183,8 @@ class Runner:
 
     def _leaves(self, inputs: tuple[Any, ...], named: dict[str, Any]) -> list[Any]:
         """Arguments as the program has them, or one after another."""
+        from tosaic.front import torchapi
+
         spec = torchapi.structure(self._plan.structures[0])
         if spec is not None:
             try:
@@ -174,6 +198,8 @@ class Runner:
         return torchapi.flatten(inputs)[0]
 
     def _structured(self, outputs: list[Any]) -> Any:
+        from tosaic.front import torchapi
+
         spec = torchapi.structure(self._plan.structures[1])
         if spec is None or spec.num_leaves > len(outputs):
             return outputs
@@ -205,11 +231,13 @@ class Runner:
             values[step.second] = values[step.first]
         elif step.kind == JUMP_FALSE:
             condition = values[step.first]
-            if not (bool(condition.all()) if isinstance(condition, Tensor) else condition):
+            if not (bool(condition.all()) if hasattr(condition, "all") else condition):
                 return step.second
         return position + 1
 
     def _delegate(self, executor: Executor, args: Sequence[int], engine: str | None) -> None:
+        from tosaic.executorch.executors import physical
+
         count = executor.inputs
         given = [physical(self._memory.values[i], self._memory.order(i)) for i in args[:count]]
         made = executor.run(given, engine if engine in executor.engines else None)
@@ -217,13 +245,6 @@ class Runner:
             raise InvalidInput(f"a delegate of {count} inputs is called with {len(args)} tensors")
         for index, data in zip(args[count:], made):
             self._memory.store(index, data)
-
-
-def _executor(number: int, backend: str, blob: bytes, named: Mapping[str, bytes]) -> Executor:
-    try:
-        return executor_of(backend, blob, named)
-    except (InvalidInput, InvalidGraph) as problem:
-        raise InvalidInput(f"delegate {number} of {backend} is damaged: {problem}") from None
 
 
 def _shapes(infos: Sequence[TensorInfo | None]) -> list[tuple[int, ...]]:

@@ -64,19 +64,28 @@ def checked_memory(most: object) -> None:
         raise InvalidInput(f"max_memory is a number of bytes, as 2 << 30, not {most!r}")
 
 
-def checked(device: object) -> str:
-    """The name of a device that is there; an error with the way out for any other."""
+def spelled(device: object) -> str:
+    """The name of a device that may be on some machine; an error for any other."""
     name = str(device)
     kind, _, number = name.partition(":")
     if kind == CPU and not number:
         return CPU
     if kind != "cuda" or (number and not number.isdigit()):
         raise InvalidInput(f"device '{name}' is not known: it is cpu, cuda or cuda:N")
+    return name
+
+
+def checked(device: object) -> str:
+    """The name of a device that is there; an error with the way out for any other."""
+    name = spelled(device)
+    if name == CPU:
+        return CPU
     if not torch.cuda.is_available():
         raise ToolMissing(
             "torch sees no CUDA device here: install a build of torch for CUDA on a machine with a "
             f"GPU, or leave out device='{name}'"
         )
+    number = name.partition(":")[2]
     if number and int(number) >= torch.cuda.device_count():
         raise InvalidInput(f"there is no {name}: torch sees {torch.cuda.device_count()} devices")
     return name

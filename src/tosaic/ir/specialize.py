@@ -9,12 +9,13 @@ import numpy as np
 
 from tosaic.errors import InvalidInput, Unsupported
 from tosaic.ir.build import known, shape_value
-from tosaic.ir.graph import Const, Graph, Op, Value
+from tosaic.ir.graph import Array, Const, Graph, Op, Value
 from tosaic.spec.check import resolve
 from tosaic.spec.dtypes import SHAPE, UNKNOWN, TensorType
 from tosaic.spec.env import Env, everything
 
 Shape = tuple[int, ...]
+FOLDED = frozenset({"SLICE", "TILE", "REDUCE_SUM", "RESHAPE", "CAST"})
 
 
 def is_dynamic(graph: Graph) -> bool:
@@ -58,16 +59,35 @@ def specialize(graph: Graph, shapes: Sequence[Shape]) -> Graph:
     return Graph(graph.name, inputs, outputs, ops, graph.version)
 
 
+def _folded(op: Op, arrays: Sequence[Array]) -> Array | None:
+    """A constant of this size, out of those that do for all; None where it is none of these."""
+    array, more = arrays[0], [[int(n) for n in a.reshape(-1)] for a in arrays[1:]]
+    match op.name:
+        case "SLICE":
+            start, size = more
+            part = array[tuple(slice(a, a + n) for a, n in zip(start, size))]
+            return part if list(part.shape) == size else None
+        case "TILE":
+            return np.tile(array, more[0])
+        case "RESHAPE":
+            return array.reshape(more[0])
+        case "REDUCE_SUM" if array.dtype.kind in "if" and (array == 1).all():  # a count
+            total: Array = array.sum(op.attrs["axis"], array.dtype, keepdims=True)
+            return total
+        case "CAST" if array.size == 1 and float(array.item()).is_integer():
+            return array.astype(op.outs[0].dtype.array)
+    return None
+
+
 def _results(op: Op, ins: list[Value], regions: tuple[Graph, ...], env: Env) -> list[Value]:
     kinds = [value.type for value in ins]
-    if op.name == "SLICE" and all(value.const is not None for value in ins):
-        array, start, size = (value.const.array for value in ins if value.const is not None)
-        ends = zip(start.reshape(-1), size.reshape(-1), array.shape)
-        if all(int(a) >= 0 and int(a + n) <= whole for a, n, whole in ends):
-            part = array[tuple(slice(int(a), int(a + n)) for a, n in zip(start, size))]
-            known_part = Const(np.ascontiguousarray(part))
-            kind = TensorType(ins[0].dtype, part.shape)
-            return [Value(kind, op.outs[0].name, known_part, op.outs[0].quant, op.loc)]
+    arrays = [value.const.array for value in ins if value.const is not None]
+    if op.name in FOLDED and len(arrays) == len(ins):
+        array = _folded(op, arrays)
+        if array is not None:
+            kind = TensorType(op.outs[0].dtype, array.shape)
+            made = Const(np.ascontiguousarray(array))
+            return [Value(kind, op.outs[0].name, made, op.outs[0].quant, op.loc)]
     if op.outs and op.outs[0].dtype is SHAPE:
         array = shape_value(op.name, ins, dict(op.attrs))
         return [Value(TensorType(SHAPE, array.shape), "", Const(array), loc=op.loc)]

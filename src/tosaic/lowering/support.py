@@ -54,7 +54,7 @@ class Trial:
                 return place, node in self.constants, self.described(call, node)
 
             given = str(fx.map_arg((call.args, call.kwargs), described))
-            parts.append((call.target, given, self.wanted(call)))
+            parts.append((call.target, given, self.wanted(call), *_read(call)))
         return tuple(parts)
 
     def described(self, call: fx.Node, node: fx.Node) -> Any:
@@ -73,9 +73,12 @@ class Trial:
                 b.wanted = wanted if call is calls[-1] else None
                 rule = rule_for(call)
                 result = known[call] = rule.lower(b, **self._arguments(b, call, known))
-            for value in result if isinstance(result, (list, tuple)) else [result]:
+            several = result if isinstance(result, (list, tuple)) else [result]
+            for index, value in enumerate(several):
+                if value is None and index in _read(calls[-1]):
+                    raise Unsupported(f"result {index} of this operator has no form in TOSA")
                 if wanted is None or value is None or value.quant is None or is_mask(value):
-                    continue  # a result without a form is refused where it is read
+                    continue
                 b.requantize(value, *wanted)
         except Unsupported as refusal:
             return refusal
@@ -127,6 +130,12 @@ class Trial:
         if kind is d.BOOL:
             return mask_input(b, shape)
         return b.with_quant(b.input(kind, shape), quant)
+
+
+def _read(call: fx.Node) -> list[int]:
+    """Which of the results of a call are read."""
+    items = [u for u in call.users if torchapi.target_name(u) == "getitem" and u.users]
+    return sorted({index for item in items if isinstance(index := item.args[1], int)})
 
 
 def _is_real(node: fx.Node) -> bool:

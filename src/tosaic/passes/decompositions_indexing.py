@@ -15,6 +15,7 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
+from tosaic.passes.decompositions_pooling import POOLS
 
 Decomposition = Callable[..., Any]
 _LONGEST = 1 << 14  # elements of a part of a row
@@ -216,4 +217,5 @@ DECOMPOSITIONS: dict[str, tuple[Decomposition, ...]] = {
     "aten.special_spherical_bessel_j0.default": (_spherical_bessel_j0,),
     "aten.special_multigammaln.default": (_multigammaln,),
     "aten.mvlgamma.default": (_multigammaln,),
+    **POOLS,
 }  # fmt: skip

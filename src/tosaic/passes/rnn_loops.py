@@ -53,6 +53,17 @@ def _block(count: int, traits: Traits) -> int:
     return min((1, *fits), key=lambda n: max(n / wanted, wanted / n))
 
 
+def steps_of(node: fx.Node) -> int | None:
+    """How many steps a recurrent call has; None for any other call."""
+    if torchapi.is_scan(node):
+        return torchapi.scan_of(node).count
+    if torchapi.target_name(node) not in STEPS:
+        return None
+    arguments = torchapi.bound_arguments(node)
+    count = arguments["input"].meta["val"].shape[1 if arguments["batch_first"] else 0]
+    return count if isinstance(count, int) else None
+
+
 def read_last(module: fx.GraphModule) -> bool:
     """Let what reads the last element of a loop's results read what the loop carries instead.
 

@@ -27,6 +27,7 @@ aten = torch.ops.aten
 _SELECT, _UNBIND = "aten.select.int", "aten.unbind.int"
 _CANDIDATES = 12  # periods that are tried
 _LEAST, _TRIED = 4, 8  # rounds, and where one may begin
+CALLS = 10  # of a step of a recurrence, or more
 _SEVERAL = 8  # results of a call
 _SMALL = 4096  # elements of a constant that differs from round to round
 

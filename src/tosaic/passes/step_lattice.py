@@ -119,14 +119,24 @@ def common(steps: Iterable[Step]) -> Step:
 def _of_tensor(values: Any) -> Step:
     if not isinstance(values, Tensor) or values.is_complex() or values.device.type == "meta":
         return None
+    if values.layout is not torch.strided:
+        return None
     plain = None if values.is_floating_point() else 1.0
     step, flat = plain, values.detach().flatten()
     for part in (flat[:_HEAD], flat[:_FEW], flat):  # most have no step, which a few numbers show
-        numbers = torch.unique(part.double().abs())
-        step = common(numbers.tolist()) if 0 < len(numbers) <= _FEW else plain
+        numbers = _magnitudes(part)
+        step = common(numbers) if 0 < len(numbers) <= _FEW else plain
         if step is None:
             break
     return step
+
+
+def _magnitudes(part: Tensor) -> list[float]:
+    """The different magnitudes of some numbers, in their order."""
+    if len(part) <= _HEAD:
+        return sorted({abs(float(number)) for number in part.tolist()})
+    found: list[float] = torch.unique(part.double().abs()).tolist()
+    return found
 
 
 def _is_float(node: fx.Node) -> bool:

@@ -24,17 +24,16 @@ from tosaic.front.program import Program, program_of
 from tosaic.ir.verify import verify
 from tosaic.lowering.host_placement import on_cheapest_side
 from tosaic.lowering.partition import Partition, Piece
-from tosaic.lowering.sides import on_host, partition, refusals
-from tosaic.lowering.support import Trial, constants
+from tosaic.lowering.sides import on_host, partition
 from tosaic.lowering.target import Compiled, Target
-from tosaic.passes.decompose import expand
 from tosaic.passes.importer import import_model, with_attention
 from tosaic.pipeline import execution, phases
 from tosaic.pipeline.accuracy import reference_of
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.definedness import prove_defined
 from tosaic.pipeline.emission import Failed, emitted
-from tosaic.pipeline.float_check import agree, float_faults
+from tosaic.pipeline.float_check import float_faults
+from tosaic.pipeline.float_parts import in_parts, rolled
 from tosaic.pipeline.goals import Goal
 from tosaic.pipeline.quantization import is_quantized
 from tosaic.runtime.phases import ended
@@ -213,7 +212,7 @@ def program_from(
             "in float: choose a target of integers, or give a quantized model"
         )
     else:
-        source = _in_parts(with_attention(source), target, example_inputs)
+        source = in_parts(with_attention(rolled(source, target)), target, example_inputs)
         ended(phases.DECOMPOSE, partial(_printed, source))
     if source.is_quantized:
         source = on_cheapest_side(with_ends(source, ends), target)
@@ -244,42 +243,6 @@ def _with_block_layers(
 
 def _printed(source: Imported) -> str:
     return str(source.model.graph)
-
-
-def _in_parts(source: Imported, target: Target, example_inputs: tuple[Any, ...]) -> Imported:
-    """The program with refused calls as their parts, where none of these is refused.
-
-    Parts that compute something else than the call, as the example shows, are not taken.
-    """
-    program = program_of(source)
-    refused = {r.node for r in refusals(program, target)}
-    if not refused:
-        return source
-    made = _expanded(source, target, refused)
-    if made is source or not target.check or agree(program, program_of(made), [example_inputs]):
-        return made
-    right = {
-        name
-        for name in refused
-        if agree(program, program_of(_expanded(source, target, {name})), [example_inputs])
-    }
-    return _expanded(source, target, right)
-
-
-def _expanded(source: Imported, target: Target, names: set[str]) -> Imported:
-    """The program with calls of those names as their parts."""
-    module = torchapi.module_of(source.model)
-    known, own = constants(module.graph), set(module.graph.nodes)
-    trial = Trial(target, known)
-
-    def refuses(node: fx.Node) -> str:
-        if node in own:
-            return "it is refused" if node.name in names else ""
-        refusal = trial.refusal(node)
-        return "" if refusal is None else refusal.reason
-
-    count = expand(module, refuses, constants=known, traits=target.traits)
-    return source.with_model(module) if count else source
 
 
 def compiled(

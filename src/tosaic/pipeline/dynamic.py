@@ -12,6 +12,7 @@ from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
+from torch import fx
 
 from tosaic.boundary.arguments import Given, checked_leaves
 from tosaic.errors import InvalidInput, Unsupported
@@ -24,12 +25,14 @@ from tosaic.ir.specialize import specialize
 from tosaic.ir.verify import verify
 from tosaic.lowering.partition import Piece
 from tosaic.lowering.target import Target
+from tosaic.passes.rnn_loops import steps_of
 from tosaic.pipeline.artifact import Artifact
 from tosaic.pipeline.report import Report
 from tosaic.pipeline.sized import artifact_at, calibration_for
 from tosaic.pipeline.sizes import Sizes, Values
 
 _MOST = 1 << 24  # elements of an input at the end of a range
+_INSTEAD = "compile for a target of fixed sizes with sizes=[...], or leave less free"
 _NEAR = 5  # sizes that are lowered beside the example's
 
 
@@ -82,6 +85,7 @@ def compile_dynamic(
     # Whether a constant is folded must not depend on its size.
     target = replace(target, traits=replace(target.traits, folded_bytes=_MOST))
     fitted = _fitted(sizes)
+    target = with_loops(target, sizes, fitted)
     checked = [v for v in (sizes.chosen(wanted) if wanted else _others(sizes)) if v not in fitted]
     stored = calibration_for(sizes, [*fitted, *checked], target, scheme, calibration)
     used = {"scheme": scheme, "io": io, **options}
@@ -89,6 +93,7 @@ def compile_dynamic(
         artifact_at(sizes, values, target, scheme, stored, io, used)
         for values in (*fitted, *checked)
     ]
+    _check_outside(made)
     first, pieces = made[0], list[Piece]()
     for piece in first.partition.pieces:
         number = sum(p.graph is not None for p in pieces)
@@ -101,9 +106,42 @@ def compile_dynamic(
     )  # fmt: skip
 
 
+def with_loops(target: Target, sizes: Sizes, several: Iterable[Values]) -> Target:
+    """The target, with loops where a recurrence has as many steps as a size."""
+    programs = [torchapi.module_of(sizes.at(values).model).graph for values in several]
+    steps = [[steps_of(node) for node in graph.nodes] for graph in programs]
+    if all(own == steps[0] for own in steps):
+        return target
+    if target.env.has("cf"):
+        return replace(target, traits=replace(target.traits, longest_unrolled=1))
+    for column in zip(*steps):
+        if len(set(column)) > 1 and None not in column:
+            raise InvalidInput(
+                "a recurrence has as many steps as a size, which a WHILE_LOOP does: add +cf to "
+                f"the target, as {target.name}+cf, or leave this size as it is"
+            )
+    return target
+
+
+def _check_outside(made: Sequence[Artifact]) -> None:
+    """Calls that stay in PyTorch are those of the example, whatever the size is."""
+    for nodes in zip(*([p.node for p in each.partition.pieces] for each in made)):
+        told = {str(fx.map_arg((n.args, n.kwargs), lambda _: None)) for n in nodes if n is not None}
+        if len(told) > 1:
+            first = made[0].partition
+            why = next((f" ({r.reason})" for r in first.refused if r.node == nodes[0].name), "")
+            raise InvalidInput(
+                f"{torchapi.target_name(nodes[0])} stays in PyTorch{why}, and what it takes "
+                f"depends on the size; {_INSTEAD}",
+                torchapi.location(nodes[0]).place,
+            )
+
+
 def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target) -> Graph:
     """The graph of a number with unknown sizes."""
     try:
+        if len({len(each.partition.graphs) for each in made}) > 1:
+            raise Unsupported("some calls stay in PyTorch at some sizes alone")
         given = [each.partition.graphs[number] for each in made]
         every = aligned(given)
         alike = _alike(every)
@@ -113,12 +151,8 @@ def _general(made: Sequence[Artifact], number: int, fitted: int, target: Target)
         for graph, as_made in zip(every, given):
             if graph not in alike or (graph is not as_made and as_made is given[-1]):
                 _compare(general, as_made)
-    except (Unsupported, IndexError) as refusal:
-        why = getattr(refusal, "reason", "some calls stay in PyTorch at some sizes alone")
-        raise InvalidInput(
-            f"{why}; compile for a target of fixed sizes with sizes=[...], or leave less free",
-            getattr(refusal, "where", None),
-        ) from None
+    except Unsupported as refusal:
+        raise InvalidInput(f"{refusal.reason}; {_INSTEAD}", refusal.where) from None
     verify(general, target.env)
     return general
 

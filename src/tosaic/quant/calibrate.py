@@ -17,6 +17,7 @@ from tosaic.quant.empirical_correction import correct_by_data
 from tosaic.quant.inputs import Arguments, DataRun, InputWatch
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import ObserverBase
+from tosaic.quant.result_bounds import tell_bounds
 from tosaic.quant.statistics import Statistics
 from tosaic.quant.value_names import constant_name, name_of, parts_of
 from tosaic.quant.weights import BiasObserver, WeightObserver
@@ -34,6 +35,8 @@ def calibrate(
     with phase(CALIBRATE):
         _, doubts = run_over(prepared, example_inputs, calibration, run)
     _see_parameters(prepared)
+    for _, part in parts_of(prepared):
+        tell_bounds(part)
     run.correct_biases()
     with phase(CALIBRATE):
         correct_by_data(prepared, run.kept)
@@ -76,6 +79,8 @@ def take(prepared: fx.GraphModule, stored: Calibration) -> None:
                 _show(observer, value, stored, constant_name(source))
             elif is_known:
                 observer(known_value(part, source))
+    for _, part in parts_of(prepared):
+        tell_bounds(part)
     for _, part in parts_of(prepared):
         means = {n: m for n in part.graph.nodes if (m := stored.layers.get(name_of(n)))}
         spreads = {

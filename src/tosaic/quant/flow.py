@@ -19,7 +19,7 @@ from tosaic.passes.engine import run
 from tosaic.passes.importer import import_model
 from tosaic.passes.phases import quantization
 from tosaic.passes.rnn_loops import read_last
-from tosaic.passes.roll_loops import roll_loops
+from tosaic.passes.roll_loops import CALLS, roll_loops
 from tosaic.passes.widen_residuals import mark_residuals, outliers
 from tosaic.quant.boundary import WithEnds
 from tosaic.quant.calibrate import calibrate, check_parameters, take
@@ -36,7 +36,6 @@ from tosaic.quant.selection import Schemes, check_names
 from tosaic.quant.value_names import OUTLINE, adopt_names, mark_calls, name_of, name_points
 from tosaic.runtime.warn import warn
 
-_CALLS = 10  # of a step of a recurrence, or more
 NO_DATA = (
     "no calibration data: ranges come from the example inputs alone; "
     "give some (calibration) for accuracy"
@@ -160,7 +159,7 @@ def float_module(source: Imported, quantizer: TosaicQuantizer) -> fx.GraphModule
         check_names(module, quantizer.schemes)
         mark_calls(module)
         if quantizer.longest_unrolled:
-            roll_loops(module, quantizer.longest_unrolled * _CALLS)
+            roll_loops(module, quantizer.longest_unrolled * CALLS)
         run(module, quantization(quantizer.expand, quantizer.has_int16))
         if read_last(module):
             torchapi.sweep(module.graph)

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from tosaic.quant.break_points import on_grid
-from tosaic.quant.headroom import LEAST_ROOM, room_after, room_for_unseen, sensor_bounds
+from tosaic.quant.headroom import LEAST_ROOM, room_after, room_for_unseen, sensor_bounds, sensor_end
 from tosaic.quant.observer_range import Expected, Reader, best_range, lost_share, room_of_table
 from tosaic.quant.pt2e import UniformQuantizationObserverBase
 from tosaic.quant.statistics import FAR, UNSAMPLED, Statistics
@@ -61,6 +61,7 @@ class RangeObserver(UniformQuantizationObserverBase):
         self.bounds = -math.inf, math.inf  # that no value can exceed
         self.points: tuple[float, ...] = ()  # at which calls that read the values jump or end
         self.is_input = False  # whether an input of the program is among the values
+        self.is_signal = False  # whether that is a row of samples
         self.mask: tuple[float, bool] | None = None  # how far below the others masks are, if any
         self.row: int | None = None  # the axis of the softmax that alone reads the values
         self.room = 1.0  # how much larger the range is than what was seen asks for
@@ -103,6 +104,10 @@ class RangeObserver(UniformQuantizationObserverBase):
         """Count in what was seen elsewhere."""
         self.seen.merge(seen, times)
         self._found = None
+
+    def bound(self, low: float, high: float) -> None:
+        """What no value can exceed."""
+        self.bounds, self._found = (low, high), None
 
     def calculate_qparams(self) -> tuple[Tensor, Tensor]:
         for other in self.like:
@@ -167,10 +172,14 @@ class RangeObserver(UniformQuantizationObserverBase):
             return best_range(expected, steps, is_symmetric, self.reader)
         most = max(map(abs, self.seen.ends))
         room = room_for_unseen(self.seen, steps)
-        if self.reader is not None:
+        if self.is_input:
+            end = sensor_end(*self.seen.ends, self.is_signal)
+            room = min(room, max(1.0 if self.is_signal else LEAST_ROOM, end / most))
+        if self.reader is not None and self.dtype is torch.int16:  # those of 32 bits are no tables
             most = best_range(Expected(self.seen), steps, True, self.reader)[1]
             room = min(room, max(LEAST_ROOM, room_of_table(self.seen, most, self.reader)))
-        return -most * room, most * room
+        end = max(most, min(most * room, max(map(abs, self.bounds))))
+        return -end, end
 
 
 def with_masks(values: Tensor, below: float, finite: bool) -> Tensor:

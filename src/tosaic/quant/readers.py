@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
 from torch import Tensor, fx
 
 from tosaic.front import torchapi
+from tosaic.front.hints import MARK
 from tosaic.front.roles import is_weighted
 from tosaic.passes.attention_masks import MOVES, SOFTMAXES
 from tosaic.passes.fuse_unary import Curve
 from tosaic.quant.break_points import break_points
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.observer_range import Reader
-from tosaic.quant.result_bounds import bounds_of
 from tosaic.quant.unary_function import function_of, is_pointwise
 
 _LARGEST = frozenset({
     "aten.amax.default", "aten.max.dim", "aten.max.default", "aten.argmax.default",
     "aten.topk.default", "aten.sort.default", "aten.maximum.default",
 })  # fmt: skip
+_SAMPLES, _EARS = 256, 2  # of a signal at least, and its channels at most
+_MIXING = frozenset({"aten.linear.default", "aten.matmul.default", "aten.mm.default"})
 # What goes to a number where its operand goes to minus infinity.
 _ENDING = frozenset({
     *SOFTMAXES, "aten.exp.default", "aten.exp2.default", "aten.sigmoid.default",
@@ -38,7 +41,7 @@ _PASSED_ON = frozenset({
 def tell_readers(
     module: fx.GraphModule, observers: Mapping[Any, Any], curves: Mapping[fx.Node, Curve]
 ) -> None:
-    """Give each observer the function that alone reads what it observes, and what bounds it.
+    """Give each observer the function that alone reads what it observes.
 
     ``observers`` are those of values, by their nodes, and of values as one call reads them.
     Calls between values of one observer only move numbers, so they count as no readers; ``curves``
@@ -51,9 +54,17 @@ def tell_readers(
     for observer, own in members.items():
         edges = [(node, user) for node in own for user in node.users if user not in own]
         observer.reader, observer.row = _common(module, edges, curves), _row(own, edges)
-        observer.bounds, observer.points = bounds_of(module, own), break_points(edges)
+        observer.points = break_points(edges)
         observer.mask = _mask(own, edges, observer.below)
-        observer.is_input = any(node.op == "placeholder" for node in own)
+        inputs = [node for node in own if node.op == "placeholder" and MARK not in node.meta]
+        observer.is_input, observer.is_signal = bool(inputs), all(map(_is_signal, inputs))
+
+
+def _is_signal(node: fx.Node) -> bool:
+    """Whether an input is a long row of numbers, or a few, that no layer reads as features."""
+    shape = torchapi.known_shape(node.meta["val"]) or ()
+    is_row = bool(shape) and shape[-1] >= _SAMPLES and math.prod(shape[1:-1]) <= _EARS
+    return is_row and not any(torchapi.target_name(u) in _MIXING for u in node.users)
 
 
 def _mask(

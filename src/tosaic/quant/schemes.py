@@ -262,8 +262,8 @@ BLOCK_SCHEMES = {
 }  # fmt: skip
 
 
-# Parts of spectra and their magnitudes: the larger bits stay free, so that 2^30.5 fits.
-LONG = Scheme("a32w8", torch.int32, -(2**30) + 1, 2**30 - 1, torch.per_tensor_symmetric)
+# Parts of spectra and their magnitudes: RESCALE gives no more than this, whatever its factor is.
+LONG = Scheme("a32w8", torch.int32, -(2**29) + 1, 2**29 - 1, torch.per_tensor_symmetric)
 
 
 def scheme_of(name: str) -> Scheme:

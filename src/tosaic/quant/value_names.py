@@ -50,7 +50,8 @@ def name_points(module: fx.GraphModule) -> None:
             if node.op not in ("placeholder", "call_function"):
                 continue
             call = str(node.meta.get(CALL, path))
-            digests[node] = _digest(node, call, digests)
+            where = "" if call.startswith(path) else path  # a function that a pass has made
+            digests[node] = _digest(node, call, digests, where)
             is_own = _operator(node) == call.rpartition("/")[2].partition(".")[0]
             inner = any(n.meta.get(CALL) == call for n in node.all_input_nodes)
             plain = node.op == "placeholder" or (is_own and not inner and call not in taken)
@@ -120,7 +121,7 @@ def _size(node: fx.Node) -> str:
     return "x".join(map(str, example.shape)) or "1" if isinstance(example, Tensor) else ""
 
 
-def _digest(node: fx.Node, call: str, digests: dict[fx.Node, str]) -> str:
+def _digest(node: fx.Node, call: str, digests: dict[fx.Node, str], where: str) -> str:
     """A short hash of how a value is computed from values of other calls.
 
     Values that have one range, such as those of the steps of a recurrent layer, count as one.
@@ -132,5 +133,5 @@ def _digest(node: fx.Node, call: str, digests: dict[fx.Node, str]) -> str:
         own, tie = str(other.meta.get(CALL, "")), mark_of(other).tie
         return f"<{tie or digests.get(other, '')}>" if own in ("", call) else f"<{own}>"
 
-    text = f"{_operator(node)}{fx.map_arg((node.args, node.kwargs), read)}"
+    text = f"{where}{_operator(node)}{fx.map_arg((node.args, node.kwargs), read)}"
     return hashlib.sha256(text.encode()).hexdigest()[:6]

@@ -170,7 +170,7 @@ def small_compared(b: Lowering, name: str, x: Value, y: Value) -> Value:
             raise Unsupported("only integers are compared by their difference")
         return masks.compared_with(b, name, b.with_quant(b.SUB(x, y), Quant(1.0)), 0.0)
 
-    return first(b, lambda: masks.compared(b, name, x, y), difference)
+    return first(b, lambda: masks.compared(b, name, x, y, fits=True), difference)
 
 
 def hits(b: Lowering, index: Value, size: int) -> Value:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+import numpy as np
 import torch
 
 from tosaic.front.registry import Sample, rule
@@ -11,14 +12,17 @@ from tosaic.ir.graph import Quant, Value
 from tosaic.lowering.alternatives.data_movement import first
 from tosaic.lowering.alternatives.mask import chosen
 from tosaic.lowering.builder import Lowering
+from tosaic.lowering.fixed_point import Fixed
 from tosaic.rules._indices import small_compared
 from tosaic.rules._operands import minus, negated, operands, scale_of, times
-from tosaic.rules._quotient import quotient
+from tosaic.rules._rows import mantissa_inverse, normal
 from tosaic.rules._sums import largest
 from tosaic.rules.analysis import atan
 from tosaic.spec.dtypes import I8, I16, I32
 
-_RATIO, _ANGLE = Quant(1 / 32767), Quant(math.pi / 4 / 32767)
+_RATIO = Quant(1 / 32767)
+_STEP = (1 - math.pi / 4) / 32760  # of a table of what the angle is less than its tangent
+_ANGLE = Quant(_STEP / 128)  # as TABLE interpolates it
 
 
 @rule(
@@ -33,7 +37,7 @@ def atan2(b: Lowering, self: Value, other: Value) -> Value:
     y, x = operands(b, self, other)
     if y.quant is None:
         return _rotated(b, y, x, _angle(b, b.ABS(y), b.ABS(x)), 1.0)
-    fine = Quant(max(scale_of(v) * largest(v) for v in (y, x)) / 32767)
+    fine = Quant(max(scale_of(v) * largest(v) for v in (y, x)) / 2**29)
     y, x = (b.with_quant(b.requantize(v, fine, I32), None) for v in (y, x))
     sizes = b.ABS(y), b.ABS(x)
     angle = first(b, lambda: _fine_angle(b, *sizes), lambda: _byte_angle(b, *sizes))
@@ -49,17 +53,19 @@ def _angle(b: Lowering, y: Value, x: Value) -> Value:
 
 
 def _fine_angle(b: Lowering, y: Value, x: Value) -> Value:
-    """The same of integers of 15 bits, by a table of int16."""
-    ends = b.MINIMUM(y, x), b.MAXIMUM(y, x)
-    least, most = (b.with_quant(b.levels(v, I16), Quant(1.0)) for v in ends)
-    with b.wanting((_RATIO, I16)):
-        ratio = b.requantized(quotient(b, least, most))
-    with b.wanting((_ANGLE, I16)):
-        return b.levels(b.table(ratio, torch.atan))
+    """The same of integers of 29 bits: their ratio less a small difference, which is a table."""
+    least, most = Fixed(b, b.MINIMUM(y, x)), normal(Fixed(b, b.MAXIMUM(y, x)).maximum(1))
+    aligned = (least << most.zeros - 1).at(most.u.unit).proved(0.0, 2.0)
+    ratio = aligned.times(mantissa_inverse(most, exact=True), 2.0**-28).quantized()
+    index = b.requantize(ratio, _RATIO, I16)
+    tangents = (np.arange(513) * 128 - 32768) * _RATIO.one_scale
+    below = b.TABLE(index, b.const(np.round((tangents - np.arctan(tangents)) / _STEP), I16))
+    return b.SUB(b.with_quant(b.requantize(ratio, _ANGLE, I32), None), below)
 
 
 def _byte_angle(b: Lowering, y: Value, x: Value) -> Value:
     """Their ratio in 8 bits, and a table of these."""
+    y, x = (Fixed(b, v).to(I32, 2.0**14).value for v in (y, x))
     most = b.MAXIMUM(b.MAXIMUM(y, x), b.number(1, y))
     ratio = b.with_quant(b.INTDIV(times(b, b.MINIMUM(y, x), 1 << 15), most), Quant(2.0**-15))
     with b.wanting((Quant(math.pi / 4 / 255, -128), I8)):

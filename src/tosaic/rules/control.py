@@ -16,6 +16,8 @@ from tosaic.ir.graph import Array, Graph, Op, Value
 from tosaic.lowering.alternatives import data_movement as moves
 from tosaic.lowering.builder import Lowering
 from tosaic.lowering.walk import Region
+from tosaic.rules._recurrence import has_loops, recurrence
+from tosaic.rules._regions import passed_on, same_meaning, written_out
 from tosaic.rules.move import cat, select, stack
 
 
@@ -24,13 +26,6 @@ def _tensors(values: Sequence[Any]) -> list[Value]:
         if not isinstance(value, Value):
             raise Unsupported(f"a branch or a loop takes tensors, not {value!r}")
     return list(values)
-
-
-def _same_meaning(first: Sequence[Value], second: Sequence[Value], what: str) -> None:
-    """A value that goes two ways must mean the same on both."""
-    for one, other in zip(first, second):
-        if one.quant != other.quant:
-            raise Unsupported(f"{what} are quantized differently, and nothing here rescales them")
 
 
 def _need_extension(b: Lowering, has_other_form: bool) -> None:
@@ -50,10 +45,10 @@ def cond(
     name, wanted = f"{b.graph.name}_{len(b.graph.ops)}", dict(b.items)
     branches = [true_fn.lower(b, values, f"{name}_then", {}, wanted)]
     branches.append(false_fn.lower(b, values, f"{name}_else", {}, wanted))
-    _same_meaning(branches[0].outputs, branches[1].outputs, "the results of the two branches")
+    same_meaning(branches[0].outputs, branches[1].outputs, "the results of the two branches")
     passed = [v for v in values if not v.is_const]
     if not b.env.has("cf"):
-        sides = [_written_out(b, branch, passed) for branch in branches]
+        sides = [written_out(b, branch, passed) for branch in branches]
         return [_chosen(b, pred, *pair) for pair in zip(*sides)]
     results = b.results("COND_IF", pred, *passed, regions=branches)
     return [b.with_quant(r, o.quant) for r, o in zip(results, branches[0].outputs)]
@@ -79,9 +74,10 @@ def while_loop(
     test = cond_fn.lower(b, [*start, *read], f"{name}_cond", {})
     known = cond_fn.limit()
     body = body_fn.lower(b, [*start, *read], f"{name}_body", dict([known] if known else []), wanted)
-    _same_meaning(start, body.outputs, "what a loop begins with and what its body gives")
+    same_meaning(start, body.outputs, "what a loop begins with and what its body gives")
     passed = [v for v in read if not v.is_const]
-    _pass_on(b, body, len(passed))
+    inner = Lowering(b.env, body, b.constraints, b.traits)
+    passed_on(inner, body.inputs[len(body.inputs) - len(passed) :])
     results = b.results("WHILE_LOOP", *start, *passed, regions=(test, body))
     return [b.with_quant(r, v.quant) for r, v in zip(results, start)]
 
@@ -93,6 +89,8 @@ def scan(
 ) -> list[Value]:  # fmt: skip
     """A recurrence step by step, in one graph."""
     state, lines, others = _tensors(carried), _tensors(xs), _tensors(read)
+    if has_loops(b):
+        return recurrence(b, step, state, lines, others, count, axes, back, block)
     made: list[list[Value]] = []
     for index in reversed(range(count)) if back else range(count):
         elements = [
@@ -102,29 +100,13 @@ def scan(
         ]  # fmt: skip
         given = [*state, *elements, *others]
         body = step.lower(b, given, f"{b.graph.name}_{index}", {})
-        results = _written_out(b, body, [v for v in given if not v.is_const])
-        _same_meaning(state, results, "what a loop begins with and what its step gives")
+        results = written_out(b, body, [v for v in given if not v.is_const])
+        same_meaning(state, results, "what a loop begins with and what its step gives")
         state = results[: len(state)]
         made.append(results[len(state) :])
     kinds = zip(*(reversed(made) if back else made))
     join = cat if block else stack
     return [*state, *(join(b, list(kind), axis) for kind, axis in zip(kinds, axes[len(lines) :]))]
-
-
-def _pass_on(b: Lowering, body: Graph, count: int) -> None:
-    """Give the last inputs of a body as its last outputs."""
-    inner = Lowering(b.env, body, b.constraints, b.traits)
-    for value in body.inputs[len(body.inputs) - count :] if count else []:
-        inner.output(inner.with_quant(inner.IDENTITY(value), value.quant))
-
-
-def _written_out(b: Lowering, region: Graph, operands: Sequence[Value]) -> list[Value]:
-    """The operators of a region in the graph itself: what it gives for operands."""
-    given = dict(zip(region.inputs, operands, strict=True))
-    for op in region.ops:
-        op.ins = [given.get(value, value) for value in op.ins]
-        b.add(op)
-    return [given.get(value, value) for value in region.outputs]
 
 
 def _chosen(b: Lowering, condition: Value, first: Value, second: Value) -> Value:
@@ -152,9 +134,9 @@ def _rounds(
         if number == b.traits.most_rounds:
             break
         body = body_fn.lower(b, [*carried, *read], f"{name}_{number}", {}, wanted)
-        _same_meaning(carried, body.outputs, "what a loop begins with and what its body gives")
+        same_meaning(carried, body.outputs, "what a loop begins with and what its body gives")
         passed = [v for v in (*carried, *read) if not v.is_const]
-        carried = [_known(b, value) for value in _written_out(b, body, passed)]
+        carried = [_known(b, value) for value in written_out(b, body, passed)]
     raise Unsupported(f"the loop has more than {b.traits.most_rounds} rounds")
 
 

@@ -229,6 +229,7 @@ def run_evaluate(
     db: Place | None, must_exist: bool, device: str | None, workers: Workers,
 ) -> Evaluation:  # fmt: skip
     """What ``make`` puts into a store, judged on a stream."""
+    from tosaic.interp.device import checked
     from tosaic.search.evaluate import evaluate as judged
     from tosaic.search.store import Store
 
@@ -238,8 +239,9 @@ def run_evaluate(
             db = Path(opened.enter_context(tempfile.TemporaryDirectory())) / "results.db"
         store = opened.enter_context(closing(Store(db, must_exist)))
         forms = make(store)
-        if device and workers.jobs is None:  # one process has the device
-            workers = replace(workers, jobs=1)
+        if device and workers.ray is None:
+            checked(device)
+            workers = replace(workers, jobs=workers.jobs or 1)  # one process has the device
         executor = opened.enter_context(workers.executor(store))
         found = judged(store, executor, stream, forms, judging, limit, workers.told)
     problem = next((score.problem for score in found.scores if score.problem), "")

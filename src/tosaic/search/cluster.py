@@ -55,7 +55,8 @@ class Cluster:
             if key not in self._put:
                 self._put[key] = self._ray.put(self._read(key))
         packed = self._pickle().dumps(task)
-        return self._remote.remote(packed, {k: self._put[k] for k in task.blobs}, self._journal)
+        remote = self._remote.options(num_gpus=task.gpus)
+        return remote.remote(packed, {k: self._put[k] for k in task.blobs}, self._journal)
 
     def _pickle(self) -> Any:
         """Ray's pickle, with functions of single files by value: other machines lack the files."""

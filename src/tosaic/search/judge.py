@@ -120,6 +120,7 @@ def task_of(
     return Task(
         f"inputs from {chunk.start:,}", judge, tuple(missing), blobs,
         (chunk.samples, tuple(missing.items()), judging, is_one), keeps_refusal=False,
+        gpus=int(any(form.device for form in missing.values())),
     )  # fmt: skip
 
 

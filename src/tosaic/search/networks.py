@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 from tosaic.errors import InvalidInput, first_line, kind_of
 from tosaic.front import torchapi
 from tosaic.front.examples import in_order
-from tosaic.interp.device import CPU, checked
+from tosaic.interp.device import CPU, spelled
 from tosaic.pipeline.artifact import Artifact
 from tosaic.quant.inputs import read_each
 from tosaic.search.judge import FLOAT, Form
@@ -134,8 +134,8 @@ def forms_of(
 
 
 def _device(name: str | None) -> str:
-    """A device that is there; "" is the processor."""
-    found = CPU if name is None else checked(name)
+    """A device by its name; "" is the processor."""
+    found = CPU if name is None else spelled(name)
     return "" if found == CPU else found
 
 

@@ -51,7 +51,8 @@ Function = Callable[[Any, Blobs], Mapping[str, Result]]
 class Task:
     """A call of a module's function; ``keys`` are what it gives, ``blobs`` what it loads.
 
-    ``keeps_refusal`` is whether a refusal is a result, which no later run tries again.
+    ``keeps_refusal`` is whether a refusal is a result, which no later run tries again. A cluster
+    runs it where so many GPUs are free, and nothing else has them.
     """
 
     name: str
@@ -60,6 +61,7 @@ class Task:
     blobs: tuple[str, ...] = ()
     arguments: Any = None
     keeps_refusal: bool = True
+    gpus: int = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -236,13 +236,14 @@ def _results(site: Site, outs: Sequence[TensorType | DType] | None) -> tuple[Ten
             result = shape
         else:
             result = TensorType(_result_dtype(site, operand, outs[index] if outs else None), shape)
-        if given and given[index].dtype is not result.dtype:
-            wanted, got = result.dtype, given[index].dtype
+        named = outs[index] if outs else None  # a size that is unknown leaves a type alone
+        if isinstance(named, TensorType) and named.dtype is not result.dtype:
+            wanted, got = result.dtype, named.dtype
             raise Unsupported(f"{site.op.name}: {operand.name} must be {wanted}, not {got}")
-        if given and given[index].shape != result.shape:
+        if isinstance(named, TensorType) and named.shape != result.shape:
             raise Unsupported(
                 f"{site.op.name}: {operand.name} must have shape {list(result.shape)}, "
-                f"not {list(given[index].shape)}"
+                f"not {list(named.shape)}"
             )
         check_level(f"{site.op.name}: {operand.name}", result, site.env)
         found.append(result)

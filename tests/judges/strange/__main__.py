@@ -18,12 +18,12 @@ from typing import Any
 import torch
 
 import tosaic
-from judges.strange import arithmetic, habits, kinds, methods, state, structure
+from judges.strange import arithmetic, blocks, habits, kinds, methods, state, structure
 
 TARGETS = ("TOSA-1.0+FP", "TOSA-1.0+INT", "ethos-u55-128", "ethos-u85-256")
 CASES: dict[str, Any] = {
     **state.CASES, **structure.CASES, **arithmetic.CASES, **kinds.CASES, **habits.CASES,
-    **methods.CASES,
+    **methods.CASES, **blocks.CASES,
 }  # fmt: skip
 # The cases of which calls may stay on the CPU, and what a refusal must say. A target without the
 # integer profile, or without branches, may say so of any; all others compile whole.
@@ -44,6 +44,9 @@ REASONS: dict[str, str | tuple[str, ...]] = {
     "a picture of bytes": "torch.uint8",
     "pooling undone": (*_INT64, "result 1 of this operator has no form", "aten.max_unpool2d"),
     "bags of words": _INT64,
+    "a grid of hashes": _INT64,
+    "ticks": "have no bitwise logic",
+    "a sparse constant": "there is no rule for aten._sparse_mm",
     "words that are there": _INT64,
 }
 LEAST = {"bits of bytes": 5}  # decibels in 8 bits; some functions jump
@@ -54,6 +57,8 @@ IMPOSSIBLE = {
     "packed sequence": "a packed sequence has sizes that are known only when it runs",
     "random numbers from a generator": "a torch.Generator",
     "out of the graph and back": "write x.detach()",
+    "an array of NumPy": "a tensor becomes an array of NumPy: write it with torch",
+    "a subclass of tensors": "Creating a new Tensor subclass",
 }
 
 

@@ -71,6 +71,7 @@ from tosaic.front.torchapi.trees import (
     flatten,
     flatten_as,
     is_written_as_text,
+    keys_of,
     names_of,
     positional_of,
     structure,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import re
 import sys
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Any
 
@@ -18,7 +19,7 @@ def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
 
 def register_dataclass(told: str) -> bool:
     """Makes the dataclass that torch.export does not know, by its own words, one that it does."""
-    found = re.search(r"<class '([\w.]+)\.(\w+)'>.* not a known type", told)
+    found = re.search(r"<class '([\w.]+)\.(\w+)'>.* (not a known type|only supports)", told)
     if found is None:
         return False
     path = found[1].split(".")
@@ -77,6 +78,17 @@ def names_of(spec: pytree.TreeSpec) -> list[str]:
     parts = spec.children()
     named = parts[1] if len(parts) == 2 else spec
     return list(named.context) if named.type is dict else []
+
+
+def keys_of(spec: pytree.TreeSpec) -> list[Any]:
+    """The keys or fields of the children of a structure; nothing where they have an order alone."""
+    context = spec.context
+    if spec.type is defaultdict:
+        context = context[1]  # before them is the factory
+    elif isinstance(context, list) and context and isinstance(context[0], list):
+        context = context[0]  # of a dataclass: behind them are the fields that are None
+    is_named = isinstance(context, list) and len(context) == len(spec.children())
+    return context if is_named else []
 
 
 def flatten_as(values: Any, spec: pytree.TreeSpec) -> list[Any]:

@@ -59,7 +59,7 @@ def _region(a: Intervals, op: Op, index: int, given: list[Bounds]) -> list[Bound
     region = op.regions[index]
     inner = replace(a, keeps=False, findings={}, _known=dict(a._known), _problem=None)
     for value, found in zip(region.inputs, given):
-        inner.bind(value, found)
+        inner.bind(value, found if value.limits is None else found.within(*value.limits))
     run_graph(inner, region)
     for finding in inner.findings.values():
         a.require(False, str(finding))

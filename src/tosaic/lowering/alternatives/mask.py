@@ -88,8 +88,11 @@ def _compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
     return emit(left, right)
 
 
-def compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
-    """Whether left is equal to right ("=="), greater (">") and so on: values of one type."""
+def compared(b: Lowering, name: str, left: Value, right: Value, *, fits: bool = False) -> Value:
+    """Whether left is equal to right ("=="), greater (">") and so on: values of one type.
+
+    Where the difference of two int32 ``fits``, a caller has a shorter form than for any two.
+    """
     if name in _TURNED:
         left, right, name = right, left, _TURNED[name]
     if name == "==" and is_mask(left) and is_mask(right):
@@ -98,15 +101,13 @@ def compared(b: Lowering, name: str, left: Value, right: Value) -> Value:
     if left.quant is not None:
         left, right = b.aligned(left, right)
 
-    def difference() -> Value:
-        if left.quant is None:
-            raise Unsupported("the difference of any two int32 may not fit int32")
-        return _sign(b, name, b.SUB(left, right), small)
-
     forms = [lambda: _compared(b, name, left, right)]
-    if left.quant is None and d.I32 is left.dtype is right.dtype:
+    if left.quant is not None:
+        forms += [lambda: _sign(b, name, b.SUB(left, right), small)]
+    elif d.I32 is left.dtype is right.dtype:
         forms += [lambda: _stepped(b, name, left, right), lambda: _in_float(b, name, left, right)]
-    return first(b, *forms, difference)
+        forms += [] if fits else [lambda: _neighboured(b, name, left, right)]
+    return first(b, *forms)
 
 
 def _stepped(b: Lowering, name: str, left: Value, right: Value) -> Value:
@@ -126,6 +127,23 @@ def _stepped(b: Lowering, name: str, left: Value, right: Value) -> Value:
         y = b.SUB(b.number(1, x), b.ABS(b.SUB(limited, known)))
     else:
         y = b.SUB(limited, below) if known is right else b.SUB(above, limited)
+    return b.with_quant(_byte(b, y), MASK)
+
+
+def _neighboured(b: Lowering, name: str, left: Value, right: Value) -> Value:
+    """Any two int32, whose difference may not fit: limited to one of them and its successor."""
+    one, last = b.number(1, left), b.number(d.I32.range[1] - 1, left)
+
+    def greater(x: Value, y: Value) -> Value:
+        successor = b.ADD(b.MINIMUM(y, last), one)
+        return b.SUB(b.MAXIMUM(b.MINIMUM(x, successor), y), y)
+
+    if name == ">":
+        y = greater(left, right)
+    elif name == ">=":
+        y = b.SUB(one, greater(right, left))
+    else:
+        y = b.SUB(one, greater(b.MAXIMUM(left, right), b.MINIMUM(left, right)))
     return b.with_quant(_byte(b, y), MASK)
 
 

@@ -39,7 +39,9 @@
       c.save();
       c.translate(place.x(i) + 4, height - NAMES + 6);
       c.rotate(-Math.PI / 2);
-      c.fillText(m.layer.name.length > 12 ? m.layer.name.slice(0, 5) + "…" + m.layer.name.slice(-6) : m.layer.name, 0, 0);
+      let name = m.layer.name;
+      for (let left = 5; c.measureText(name).width > NAMES - 12; left--) name = m.layer.name.slice(0, left) + "…" + m.layer.name.slice(-left - 1);
+      c.fillText(name, 0, 0);
       c.restore();
     });
     told.forEach((m, i) => {
@@ -92,7 +94,7 @@
     const key = columns[order][1];
     const list = [...told].sort((a, b) => (key(a) < key(b) ? -1 : key(a) > key(b) ? 1 : 0) * sign);
     rows.replaceChildren(...list.map((m) => {
-      const row = el("tr", { class: m.group >= 0 ? "link" : "", onclick: () => go(m) }, columns.map(([, value, shown, more]) => el("td", { class: (shown ? "num " : "wrap ") + (more || "") }, shown ? String(shown(m)) : breakable(value(m)))));
+      const row = el("tr", { class: m.group >= 0 ? "link" : "", onclick: () => go(m) }, columns.map(([, value, shown, more]) => el("td", { class: (shown ? "num " : "word ") + (more || "") }, shown ? String(shown(m)) : breakable(value(m)))));
       row.group = m.group;
       return row;
     }));

@@ -37,7 +37,7 @@ const KINDS = [
 const kindOf = (op) => KINDS.find(([, , pattern]) => pattern.test(op));
 
 // "aten.conv2d.default" is a conv2d.
-const plainName = (name) => name.replace(/^(aten|quantized_decomposed|torchao)\./, "").replace(/quantize_per_tensor.*/, "quantize").replace(/\.(default|Tensor|int|dim|using_ints|Scalar|self)$/, "");
+const plainName = (name) => name.replace(/^((aten|quantized_decomposed|torchao)\.|tosaic_)/, "").replace(/quantize_per_tensor.*/, "quantize").replace(/\.(default|Tensor|int|dim|using_ints|Scalar|self)$/, "");
 
 // Views: "layers" joins the operators of a call, "operators" shows each.
 const views = data.views;

@@ -21,7 +21,7 @@
   function draw() {
     heads.forEach((head, at) => head.setAttribute("aria-sort", at !== by ? "none" : down ? "descending" : "ascending"));
     body.replaceChildren(...sorted().slice(0, SHOWN).map(({ item, index }) => el("tr", { class: "link", onclick: () => select("layers", index, "layers") },
-      columns.map(([, value], at) => at > 2 ? el("td", { class: "num" + wide(at) }, whole(value(item))) : el("td", { class: ["wrap", "mono wrap", "mono wide"][at] }, breakable(value(item)))))));
+      columns.map(([, value], at) => at > 2 ? el("td", { class: "num" + wide(at) }, whole(value(item))) : el("td", { class: ["word", "mono word", "mono wide"][at] }, breakable(value(item)))))));
   }
   // Text is quoted, and what a spreadsheet would take for a formula begins with an apostrophe.
   const cell = (value) => typeof value === "number" ? String(value) : `"${value.replace(/^[=+\-@]/, "'$&").replaceAll('"', '""')}"`;

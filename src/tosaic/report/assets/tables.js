@@ -23,7 +23,7 @@
   const order = (axes) => axes && axes.some((axis, i) => axis !== i) ? ` (axes lie as ${axes.join(", ")})` : "";
   const bits = (dtype) => dtype === "bool" ? 8 : parseInt(dtype.replace(/\D+/, ""), 10) || 8;
   const line = ([where, way, name, dtype, shape, scale, zero, axes], i) => el("tr", {},
-    el("td", {}, i && rows[i - 1][0] === where ? "" : where), el("td", {}, way), el("td", { class: "mono wrap" }, breakable(name)), el("td", { class: "mono" }, dtype),
+    el("td", {}, i && rows[i - 1][0] === where ? "" : where), el("td", {}, way), el("td", { class: "mono word" }, breakable(name)), el("td", { class: "mono" }, dtype),
     el("td", { class: "mono" }, sizes(shape), order(axes)), el("td", { class: "num mono", title: scale === null || Array.isArray(scale) ? null : String(scale) }, number(scale)), el("td", { class: "num mono" }, number(zero)),
     el("td", { class: "num wide" }, whole(shape.reduce((a, b) => a * b, 1) * bits(dtype) / 8)));
   const names = ["", "", "Name", "Type", "Shape"].map((name) => el("th", {}, name)), numbers = ["Scale", "Zero point", "Bytes"].map((name) => el("th", { class: name === "Bytes" ? "num wide" : "num" }, name));

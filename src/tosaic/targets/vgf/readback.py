@@ -10,7 +10,6 @@ in a file, and SPIR-V has [1] for tensors without axes.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterator
-from hashlib import sha256
 
 import numpy as np
 
@@ -25,12 +24,13 @@ _OVER_AXIS = ("REDUCE_ALL", "REDUCE_ANY", "REDUCE_MAX", "REDUCE_MIN", "REDUCE_PR
 _COMMUTATIVE = ("ADD", "MUL", "MAXIMUM", "MINIMUM", "EQUAL", "BITWISE_AND", "BITWISE_OR",
                 "BITWISE_XOR", "LOGICAL_AND", "LOGICAL_OR", "LOGICAL_XOR")  # fmt: skip
 _NEUTRAL = {"ADD": 0, "SUB": 0}
+_HEAD = 256  # bytes of a constant that few others of its shape begin with
 _MOVES = ("IDENTITY", "PAD", "SLICE", "TILE", "CONCAT", "RESHAPE")
 
 
 def difference(lowered: Graph, held: Graph) -> str | None:
     """What of a graph its file does not hold; None if the file holds all of it and no more."""
-    numbers: dict[Hashable, int] = {}
+    numbers = _Numbers()
     ours, theirs = _Expressions(numbers), _Expressions(numbers)
     wanted, found = ours.outputs(lowered), theirs.outputs(held)
     for side, given, made in (
@@ -49,7 +49,7 @@ def difference(lowered: Graph, held: Graph) -> str | None:
 
 def known_outputs(graph: Graph) -> list[Array | None]:
     """The outputs that the converter makes constants; None for the others."""
-    found = _Expressions({})
+    found = _Expressions(_Numbers())
     found.outputs(graph)
     return [found.array(value) for value in graph.outputs]
 
@@ -62,11 +62,33 @@ def _shape(value: Value) -> tuple[int, ...]:
     return value.shape or (1,)
 
 
+class _Numbers:
+    """A number for each expression, and for each array of constants."""
+
+    def __init__(self) -> None:
+        self._known: dict[Hashable, int] = {}
+        self._alike: dict[Hashable, list[tuple[Array, int]]] = {}
+
+    def of(self, expression: Hashable) -> int:
+        return self._known.setdefault(expression, len(self._known))
+
+    def of_constant(self, kind: Hashable, raw: Array) -> int:
+        """That of the bytes of a type and shape; those that begin alike are compared whole."""
+        key = "constant", kind, raw[:_HEAD].tobytes()
+        alike = self._alike.setdefault(key, [])
+        for other, number in alike:
+            if np.array_equal(other, raw):
+                return number
+        alike.append((raw, self.of((*key, len(alike)))))
+        return alike[-1][1]
+
+
 class _Expressions:
     """The numbers of a graph's values."""
 
-    def __init__(self, numbers: dict[Hashable, int]) -> None:
-        self.numbers = numbers
+    def __init__(self, numbers: _Numbers) -> None:
+        self._number = numbers.of
+        self._of_constant = numbers.of_constant
         self.known: dict[Value, int] = {}
         self._sources: dict[int, tuple[int, tuple[int, ...]]] = {}  # what is reshaped
         self._contraries: dict[int, int] = {}
@@ -79,9 +101,6 @@ class _Expressions:
             self._op(op)
         return [self._value(value) for value in graph.outputs]
 
-    def _number(self, key: Hashable) -> int:
-        return self.numbers.setdefault(key, len(self.numbers))
-
     def _value(self, value: Value) -> int:
         if value not in self.known:
             assert value.const is not None
@@ -90,8 +109,7 @@ class _Expressions:
 
     def _constant(self, value: Value, array: Array) -> int:
         raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-        data = sha256(raw.data).digest()
-        return self._number(("constant", _stored(value.dtype).name, _shape(value), data))
+        return self._of_constant((_stored(value.dtype).name, _shape(value)), raw)
 
     def _op(self, op: Op) -> None:
         ins = tuple(self._value(value) for value in op.ins)

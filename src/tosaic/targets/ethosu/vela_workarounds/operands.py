@@ -30,6 +30,8 @@ _CONVOLUTIONS = {"CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D"}
 _KERNELS = {*_WINDOWS, *_CONVOLUTIONS, "REDUCE_MAX", "REDUCE_MIN", "REDUCE_SUM", "MATMUL"}
 _BINARY = {"ADD", "SUB", "MUL", "MAXIMUM", "MINIMUM"}
 _BITS = {"BITWISE_AND", "BITWISE_OR", "BITWISE_XOR", "BITWISE_NOT"}
+_FUNCTIONS = {"RESCALE", "TABLE", "CLAMP", "NEGATE", "ABS"}
+_CHAIN_STARTS = {*_BINARY, *_FUNCTIONS, "REDUCE_SUM", "MATMUL"}  # seen in front of a RESHAPE
 _CHAINED = 3  # sums and products that U85 computes in one operation
 
 
@@ -244,6 +246,30 @@ def _has_two_shapes(use: Use) -> bool:
     return False
 
 
+def _meets_another_shape(use: Use) -> bool:
+    """Whether a RESHAPE lies before an operand, and one in a chain before the other."""
+    if use.position > 1:
+        return False
+    shaped = _shaped_on_the_way(use.value, 0)
+    other = _shaped_on_the_way(use.op.ins[1 - use.position], _CHAINED)
+    if shaped in (None, other) or other is None or source(other) not in _CHAIN_STARTS:
+        return False
+    return shaped.producer is not None or len(use.uses[shaped]) > 1
+
+
+def _shaped_on_the_way(value: Value, sums: int) -> Value | None:
+    """What a chain of functions and so many sums reads, if it has another last axis there."""
+    given, made = value.shape[-1:], value.producer
+    while made is not None and (keeps_order(made) or made.name in _FUNCTIONS):
+        value, made = made.ins[0], made.ins[0].producer
+        if value.shape[-1:] != given:
+            return value
+    if made is None or not sums or made.name not in _BINARY:
+        return None
+    found = (_shaped_on_the_way(v, sums - 1) for v in made.ins[:2])
+    return next((v for v in found if v is not None), None)
+
+
 _PARTS, _PIECES = "CONCAT PAD", "SLICE CONCAT PAD TILE"
 OPERANDS = (
     Operand("A maximum or minimum is written to its CONCAT as if it were the whole.",
@@ -335,4 +361,7 @@ OPERANDS = (
     Operand("Two tables of int16 are chained, and there is room for one.",
             "TABLE", products=NEWER, test="two tables of int16 with a product between",
             when=lambda use: use.value.dtype is d.I16 and _follows_table(use.value, _CHAINED)),
+    Operand("Memory of a reshaped operand has the size of its last shape, beside a reshaped chain.",
+            " ".join(sorted(_BINARY)), products=NEWER, when=_meets_another_shape,
+            test="a sum of two tensors with another shape"),
 )  # fmt: skip
