@@ -162,7 +162,7 @@ COMPILES: dict[str, tuple[Any, str]] = {
     ),
     "empty calibration": (
         lambda x: tosaic.compile(nn.ReLU(), (x,), calibration=[]),
-        "the calibration data is empty",
+        "there is no calibration input: give at least one",
     ),
     "calibration of another shape": (
         lambda x: tosaic.compile(nn.Linear(4, 4), (x,), calibration=[torch.randn(2, 5)]),

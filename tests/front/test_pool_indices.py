@@ -1,4 +1,4 @@
-"""Pools whose indices are read, the pools that undo them, and truth of numbers run on the NPU."""
+"""Calls that run on the NPU by their parts: indices of pools, truth of numbers, powers."""
 
 from __future__ import annotations
 
@@ -94,3 +94,26 @@ def test_numbers_are_true_where_they_are_not_zero(target: str) -> None:
     x = (distinct((6, 7)) * 4).round() / 4
     for ours, real in zip(compiled(truth, x, target).run(x), truth(x), strict=True):
         assert torch.equal(ours, real)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_what_is_true_is_counted_as_a_real_number(target: str) -> None:
+    def counted(x: Tensor) -> tuple[Tensor, ...]:
+        return (x > 0).sum(1, dtype=torch.float32), x.norm(0, 0), (x > 0).sum(1).float() * 0.5
+
+    x = (distinct((6, 7)) * 4).round() / 4
+    for ours, real in zip(compiled(counted, x, target).run(x), counted(x), strict=True):
+        assert torch.equal(ours, real)
+
+
+@pytest.mark.parametrize("target", TARGETS)
+def test_a_power_with_few_exponents_or_bases_is_as_many_functions(target: str) -> None:
+    exponents, bases = torch.tensor([0.5, 1.0, 2.0, -1.0]), torch.tensor([2.0, 0.5, 1.0, 3.0])
+
+    def powers(x: Tensor) -> tuple[Tensor, Tensor]:
+        return (x.abs() + 0.5) ** exponents, bases**x
+
+    x = distinct((3, 5, 4)) * 2
+    for ours, real in zip(compiled(powers, x, target).run(x), powers(x), strict=True):
+        error = (ours - real).square().sum() / real.square().sum()
+        assert -10 * torch.log10(error) > (50 if "int16" in target else 30)

@@ -78,3 +78,18 @@ def test_outputs_have_the_names_of_fields_and_keys() -> None:
     assert found.loss is None
     torch.testing.assert_close(found.states[1], x[0] - 2)
     torch.testing.assert_close(by_name["mean"], x[0].mean(-1))
+
+
+class Optional(nn.Module):
+    def forward(self, x, mask=None, scale: float = 1.0):
+        return x * scale if mask is None else x * mask
+
+
+def test_an_argument_that_is_no_tensor_need_not_be_named() -> None:
+    example = {"x": torch.randn(2, 4), "scale": 2.0}
+    art = tosaic.compile(Optional(), example, target="TOSA-1.0+INT", calibration=[example])
+    right = Optional()(**example)
+    assert (art.run(**example) - right).abs().max() < 0.05
+    assert torch.equal(art.run(x=example["x"]), art.run(**example))
+    with pytest.raises(tosaic.InvalidInput, match="was 2.0 at export and is part of the program"):
+        art.run(x=example["x"], scale=3.0)

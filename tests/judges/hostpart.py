@@ -16,6 +16,7 @@ from torch import Tensor
 
 from judges.etorch import deserialized
 from tosaic.executorch.api import quiet
+from tosaic.executorch.blobs import contents_of
 from tosaic.executorch.executors import executor_of
 
 
@@ -32,7 +33,7 @@ def run_in_stock_runtime(data: bytes, inputs: Sequence[Tensor], backend: str) ->
     plan = program.execution_plan[0]
     (number,) = [i for i, d in enumerate(plan.delegates) if d.id == backend]
     blob = bytes(program.backend_delegate_data[plan.delegates[number].processed.index].data)
-    executor = executor_of(backend, blob, {})
+    executor = executor_of(backend, blob, contents_of(0, backend, blob, {}))
     call = next(
         i.instr_args for i in plan.chains[0].instructions
         if getattr(i.instr_args, "delegate_index", None) == number

@@ -74,6 +74,8 @@ OTHERS = [
     Other("aten.upsample_nearest2d.default", ((1, 3, 20, 19),), ([60, 57],)),
     Other("aten.upsample_nearest2d.default", ((1, 3, 20, 19),), ([31, 44],)),
     Other("aten.avg_pool2d.default", ((1, 3, 16, 17),), ([10, 9], [3, 2], [2, 1], False, False)),
+    Other("aten.avg_pool2d.default", ((1, 3, 16, 17),), ([5, 3], [4, 5], [2, 1], False, False)),
+    Other("aten.max_pool2d.default", ((1, 3, 16, 17),), ([5, 3], [4, 5], [2, 1])),
     Other("aten.index_select.default", ((30, 40),), (1, torch.arange(33) ** 2 % 37)),
 ]  # fmt: skip
 
@@ -117,6 +119,15 @@ def test_every_alternative_of_the_samples_equals_the_direct_form() -> None:
         assert np.array_equal(ours.astype(np.int32), wanted.astype(np.int32)), str(case)
         seen += 1
     assert seen > 3
+
+
+@pytest.mark.parametrize("target", ["ethos-u55-128", "ethos-u85-256"])
+def test_a_padded_pool_with_far_strides_runs_on_the_npu(target: str) -> None:
+    pool = torch.nn.MaxPool2d((5, 3), (4, 5), (2, 1))
+    x = torch.randn(1, 3, 16, 17, generator=torch.Generator().manual_seed(0))
+    made = tosaic.compile(pool, (x,), target=target, scheme="int8", calibration=[(x,)])
+    assert not made.report.refused
+    assert torch.equal(made.run(x, engine="npu"), made.run(x, engine="tosa"))
 
 
 _BY_INDEX = ["aten.gather.default", "aten.scatter_add.default", "aten.index_add.default",

@@ -167,6 +167,30 @@ def test_sessions_leave_the_environment_and_one_another_alone() -> None:
     assert dict(os.environ) == before
 
 
+@needs_vulkan
+def test_a_forked_process_is_told_that_a_session_is_not_its_own(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    session = Session(files()[0])
+    monkeypatch.setattr(os, "getpid", lambda: 1)
+    with pytest.raises(InvalidInput, match="a Vulkan session ends at a fork: load the file in"):
+        session.run()
+
+
+@needs_vulkan
+@pytest.mark.skipif(sys.platform == "win32", reason="Windows has no fork")
+def test_a_process_that_is_forked_after_a_session_ends_by_itself() -> None:
+    script = (
+        "import gc, os, sys; from judges.vgf_hostile import files; "
+        "from tosaic.sim.vulkan import Session; Session(files()[0]); gc.collect(); "
+        "child = os.fork(); sys.exit() if child == 0 else None; "
+        "sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))"
+    )
+    search = os.pathsep.join(sys.path)
+    environ = {**os.environ, "PYTHONPATH": search}
+    subprocess.run([sys.executable, "-c", script], env=environ, check=True, timeout=100)
+
+
 @needs_converter
 def test_vulkan_gets_no_file_that_the_reader_refuses() -> None:
     with pytest.raises(InvalidGraph):

@@ -90,10 +90,13 @@ def _in_order(program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -
                                f"{', '.join(wanted) or 'none'}")  # fmt: skip
         if name in wanted[: len(args)]:
             raise InvalidInput(f"the argument {name} is given twice")
+    known = {n.name: n.meta["val"] for n in program.arguments if "val" in n.meta}
+    fixed = {name: value for name, value in known.items() if not isinstance(value, Tensor)}
+    given = {**fixed, **kwargs}
     for name in wanted[len(args) :]:
-        if name not in kwargs:
+        if name not in given:
             raise InvalidInput(f"the argument {name} is missing")
-    return (*args, *(kwargs[name] for name in wanted[len(args) :]))
+    return (*args, *(given[name] for name in wanted[len(args) :]))
 
 
 def _names(program: Program) -> list[str]:

@@ -11,11 +11,13 @@ from functools import wraps
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand, TyperOption
 
 from tosaic import __version__
 from tosaic.cli import about, commands, differences, files, firmware, search
 from tosaic.cli.problems import Interrupted, as_data, say, told
 from tosaic.cli.show import show_data
+from tosaic.errors import InvalidInput
 from tosaic.runtime.gc import rarely
 
 
@@ -28,6 +30,18 @@ def _guarded(command: Callable[..., None]) -> Callable[..., None]:
             raise Interrupted from stop
 
     return run
+
+
+class _Command(TyperCommand):
+    """A command that refuses an option given twice, of which the last alone would count."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        for option in self.params:
+            is_one = isinstance(option, TyperOption) and not option.multiple and not option.is_flag
+            names = [word.partition("=")[0] for word in args]
+            if is_one and sum(name in option.opts for name in names) > 1:
+                raise InvalidInput(f"{option.opts[0]} is given twice: give it once")
+        return super().parse_args(ctx, args)
 
 
 app = typer.Typer(
@@ -69,7 +83,7 @@ for _command in (
     *differences.ALL,
     *about.ALL,
 ):
-    app.command()(_guarded(_command))
+    app.command(cls=_Command)(_guarded(_command))
 
 
 def main(arguments: list[str] | None = None) -> None:

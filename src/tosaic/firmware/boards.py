@@ -106,7 +106,8 @@ def board_of(name: str) -> Board:
     try:
         text = Path(name).read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as problem:
-        raise InvalidInput(f"the board file '{name}' cannot be read: {problem}") from None
+        why = getattr(problem, "strerror", None) or problem
+        raise InvalidInput(f"the board file '{name}' cannot be read: {why}") from None
     return parse(text, name)
 
 

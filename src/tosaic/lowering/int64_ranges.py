@@ -92,7 +92,8 @@ class Ranges:
     def _of_tensor(self, node: fx.Node, tensor: Any) -> Interval:
         if isinstance(tensor, (int, float)):
             return self.of(tensor)
-        if tensor is None or not tensor.numel() or tensor.dtype.is_complex:
+        is_dense = tensor is not None and tensor.layout is torch.strided
+        if not is_dense or not tensor.numel() or tensor.dtype.is_complex:
             return _of_type(_example(node))
         if tensor.dtype.is_floating_point and tensor.numel() > _FEW:
             return ALL

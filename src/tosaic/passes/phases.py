@@ -34,6 +34,7 @@ from tosaic.passes.merge_axes import merge_axes
 from tosaic.passes.merge_scales import merge_scales
 from tosaic.passes.promote_integers import promote_integers
 from tosaic.passes.sink_permutes import sink_permutes
+from tosaic.passes.split_powers import split_powers
 from tosaic.passes.split_reductions import split_reductions
 from tosaic.passes.truncate_casts import truncate_casts
 from tosaic.passes.unpool_windows import unpool_windows
@@ -55,7 +56,7 @@ _ATTENTION: Passes = (fold_constants, fuse_attention)
 _AFFINE: Passes = (linear_of_matmul, fold_affine, affine_to_depthwise)
 # What is quantized: operators whole, constants in one place.
 SIMPLIFY: Passes = (
-    drop_overwritten, drop_noops, unpool_windows, promote_integers, *_ATTENTION,
+    drop_overwritten, drop_noops, unpool_windows, promote_integers, *_ATTENTION, split_powers,
     select_masked_scores, select_infinities, sink_permutes, *_AFFINE, merge_scales,
 )  # fmt: skip
 

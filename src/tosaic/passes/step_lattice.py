@@ -119,6 +119,8 @@ def common(steps: Iterable[Step]) -> Step:
 def _of_tensor(values: Any) -> Step:
     if not isinstance(values, Tensor) or values.is_complex() or values.device.type == "meta":
         return None
+    if values.layout is not torch.strided:
+        return None
     plain = None if values.is_floating_point() else 1.0
     step, flat = plain, values.detach().flatten()
     for part in (flat[:_HEAD], flat[:_FEW], flat):  # most have no step, which a few numbers show

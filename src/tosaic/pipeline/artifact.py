@@ -236,7 +236,10 @@ class Artifact:
         program, gpu = self.program, device != CPU
         chosen = self._engine("tosa" if gpu and engine is None else engine)
         if gpu and chosen != "tosa":
-            raise InvalidInput(f"device='{device}' is for the interpreter: leave out {engine=}")
+            raise InvalidInput(
+                f"device='{device}' is for the interpreter, and {engine=} runs where the target's "
+                "options say: leave out one of them"
+            )
         leaves = leaves_of(program, inputs, named)
         parts = self._parts(leaves)
         if gpu:

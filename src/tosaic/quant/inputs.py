@@ -39,6 +39,10 @@ class Arguments:
         self.placeholders = [n for n in module.graph.nodes if n.op == "placeholder"]
         self.names = torchapi.argument_names(module)
         self.example, self.structure = torchapi.flatten((example_inputs, {}))
+        # What is no tensor is part of the program, and need not be given by name.
+        is_plain = len(self.names) == len(self.example)
+        pairs = zip(self.names, self.example if is_plain else ())
+        self._fixed = {n: v for n, v in pairs if not isinstance(v, Tensor)}
 
     def each(self, calibration: Iterable[Any]) -> Iterator[list[Any]]:
         """The leaves of each calibration input."""
@@ -120,8 +124,10 @@ class Arguments:
         """An input as arguments: in order, by name, or as the only one."""
         if isinstance(item, (tuple, list)):
             yield tuple(item)
-        if isinstance(item, Mapping) and set(item) == set(self.names):
-            yield tuple(item[name] for name in self.names)
+        if isinstance(item, Mapping) and set(item) <= set(self.names):
+            given = {**self._fixed, **item}
+            if len(given) == len(self.names):
+                yield tuple(given[name] for name in self.names)
         yield (item,)
 
 

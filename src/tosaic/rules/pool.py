@@ -171,8 +171,21 @@ def _maximum(
     if any(n != 1 for n in gaps):
         y = _dilated(b, x, kernel, step, pads, gaps)
     else:
-        y = b.with_quant(b.MAX_POOL2D(x, kernel=kernel, stride=step, pad=listed(pads)), self.quant)
+        y = b.with_quant(_largest_of_windows(b, x, kernel, step, pads), self.quant)
     return channels_first(b, y, axes, self.type.rank)
+
+
+def _largest_of_windows(b: Lowering, x: Value, kernel: Pair, stride: Pair, pads: Pads) -> Value:
+    """The largest of each window; padding is of the smallest number that there is."""
+
+    def pooled(given: Value, around: Pads) -> Value:
+        return b.MAX_POOL2D(given, kernel=kernel, stride=stride, pad=listed(around))
+
+    def padded() -> Value:
+        least = b.const([x.dtype.range[0]], x.dtype)
+        return pooled(b.PAD(x, b.shape((0, 0, *listed(pads), 0, 0)), least), _NONE)
+
+    return first(b, lambda: pooled(x, pads), padded)
 
 
 max_pool2d = partial(_maximum, axes=2)

@@ -55,7 +55,10 @@ def _kept(b: Lowering, y: Value, axes: Sequence[int], keepdim: bool) -> Value:
 
 def _total(b: Lowering, x: Value, axes: list[int], keepdim: bool, count: int) -> Value:
     """The sum over axes divided by a count, which changes only what integers mean."""
-    x = masks.number_of(b, x, d.I32) if is_mask(x) else x
+    if is_mask(x) and b.wanted is None:
+        x = masks.number_of(b, x, d.I32)
+    elif x.dtype is d.BOOL:  # how many are true, as a real number
+        x = b.with_quant(masks.number_of(b, x, d.I8), Quant(1.0))
     if x.quant is None:
         total = _reduced(b, partial(added, b), x, axes, keepdim)
         return total if count == 1 else times(b, total, 1.0 / count)

@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 
-from tosaic.errors import InvalidGraph
+from tosaic.errors import InvalidGraph, InvalidInput
 
 PRINT, VERIFY = "TOSAIC_PRINT_AFTER", "TOSAIC_VERIFY"
 _WANTED: ContextVar[str | None] = ContextVar("print_after", default=None)
@@ -51,8 +51,11 @@ def ended(phase: str, text: Callable[[], str], verify: Callable[[], None] | None
     if names & {phase, "all"}:
         shown = f"// ----- after {phase} -----\n{text().rstrip()}\n"
         if file:
-            with open(file, "a", encoding="utf-8") as out:
-                out.write(shown)
+            try:
+                with open(file, "a", encoding="utf-8") as out:
+                    out.write(shown)
+            except OSError as problem:
+                raise InvalidInput(f"cannot write '{file}': {problem.strerror}") from None
         else:
             sys.stderr.write(shown)
     if verify is not None and is_verifying():

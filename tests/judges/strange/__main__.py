@@ -46,6 +46,7 @@ REASONS: dict[str, str | tuple[str, ...]] = {
     "bags of words": _INT64,
     "a grid of hashes": _INT64,
     "ticks": "have no bitwise logic",
+    "a sparse constant": "there is no rule for aten._sparse_mm",
     "words that are there": _INT64,
 }
 LEAST = {"bits of bytes": 5}  # decibels in 8 bits; some functions jump
@@ -56,6 +57,7 @@ IMPOSSIBLE = {
     "packed sequence": "a packed sequence has sizes that are known only when it runs",
     "random numbers from a generator": "a torch.Generator",
     "out of the graph and back": "write x.detach()",
+    "an array of NumPy": "a tensor becomes an array of NumPy: write it with torch",
     "a subclass of tensors": "Creating a new Tensor subclass",
 }
 

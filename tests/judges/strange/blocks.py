@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
@@ -348,6 +349,24 @@ def ticks(x):
     return n // 3, n % 5, (n >> 1) & 7, torch.remainder(n, -4).float() / 2, n.abs().clamp(max=9)
 
 
+@dataclass
+class Pair:
+    left: Tensor
+    right: Tensor
+
+
+def paired(pair):
+    return torch.minimum(pair.left, pair.right) * pair.left
+
+
+def sparse(x):
+    return torch.sparse.mm(torch.eye(4).to_sparse(), x.T).T + x
+
+
+def through_numpy(x):
+    return x * torch.from_numpy(np.sin(x.numpy()))
+
+
 PADDING = torch.tensor([[False, False, True, True, True]])
 EDGES = torch.tensor([[0, 1, 2, 3, 4, 5, 0, 2], [1, 2, 3, 4, 5, 0, 3, 5]])
 CASES = {
@@ -373,5 +392,8 @@ CASES = {
     "retention in chunks": (Retention, lambda: (r(1, 8, 6),)),
     "causal, padded, weights out": (Masked, lambda: (r(1, 4, 8), r(1, 5, 8), PADDING)),
     "a subclass of tensors": (lambda: Of(subclassed), lambda: (r(2, 6),)),
+    "a dataclass in": (lambda: Of(paired), lambda: (Pair(r(2, 4), r(2, 4)),)),
+    "a sparse constant": (lambda: Of(sparse), lambda: (r(2, 4),)),
+    "an array of NumPy": (lambda: Of(through_numpy), lambda: (r(2, 4),)),
     "ticks": (lambda: Of(ticks), lambda: (r(2, 9),)),
 }  # fmt: skip

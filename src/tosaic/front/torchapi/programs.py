@@ -109,6 +109,8 @@ def _reason(module: torch.nn.Module, args: Any, kwargs: Any, problem: BaseExcept
         )
     elif "not a known type" in why:
         why = f"{why.split(',')[0]}: give and return tensors in tuples, lists, dicts or dataclasses"
+    elif ".numpy() is not supported" in why:
+        why = "a tensor becomes an array of NumPy: write it with torch, or compute it before"
     elif "We found a fake tensor" in why:
         why = "a tensor leaves the graph and comes back, as by x.data: write x.detach()"
     elif not isinstance(problem, RuntimeError):

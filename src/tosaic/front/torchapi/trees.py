@@ -19,7 +19,7 @@ def flatten(values: Any) -> tuple[list[Any], pytree.TreeSpec]:
 
 def register_dataclass(told: str) -> bool:
     """Makes the dataclass that torch.export does not know, by its own words, one that it does."""
-    found = re.search(r"<class '([\w.]+)\.(\w+)'>.* not a known type", told)
+    found = re.search(r"<class '([\w.]+)\.(\w+)'>.* (not a known type|only supports)", told)
     if found is None:
         return False
     path = found[1].split(".")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import os
+import sys
 import tempfile
 from functools import cache
 from pathlib import Path
@@ -45,6 +47,7 @@ class Session:
     def __init__(
         self, data: bytes, device: str = DEVICES[0], profile: str | Path | None = None
     ) -> None:
+        self._process = os.getpid()
         self._held = read_container(memoryview(data))
         _check_transforms(graph_of(self._held))
         self._runner = _runner()
@@ -87,6 +90,8 @@ class Session:
 
     def run(self, *inputs: Array) -> list[Array]:
         """The outputs for some inputs."""
+        if self._process != os.getpid():
+            raise InvalidInput("a Vulkan session ends at a fork: load the file in the new process")
         if len(inputs) != len(self._inputs):
             raise InvalidInput(f"the file takes {len(self._inputs)} inputs, not {len(inputs)}")
         try:
@@ -148,6 +153,11 @@ def _instance(driver: Driver) -> Any:
     the last instance ends: sessions of small graphs, one after the other, take ten times as long.
     """
     return _runner().ScenarioBuilder().build()
+
+
+# A process that is forked off has no threads of the driver, for which the end of one would wait.
+if sys.platform != "win32":
+    os.register_at_fork(before=_instance.cache_clear)
 
 
 def _runner() -> Any:

@@ -19,6 +19,7 @@ _LARGEST = 65536  # of an axis that the hardware counts in 16 bits
 _BATCHES = 4096  # each becomes operations of its own; 65,536 of them take Vela minutes
 _CONVOLUTIONS = ("CONV2D", "DEPTHWISE_CONV2D", "CONV3D", "TRANSPOSE_CONV2D")
 _POOLS = ("AVG_POOL2D", "MAX_POOL2D")
+_FAR_STRIDES = "a padded pool with a stride beyond 3 becomes several, which lose the padding"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +98,11 @@ def _far_padding(op: Op) -> bool:
     return bool(max(top, left) > 127)
 
 
+def _far_strides(op: Op) -> bool:
+    """Padded windows farther apart than the hardware steps, of which Vela makes several pools."""
+    return max(op.attrs["stride"]) > 3 and any(op.attrs["pad"])
+
+
 def _batches(op: Op) -> bool:
     """Operators that run batch by batch, with very many of them."""
     shape = _given(op).shape
@@ -158,6 +164,7 @@ EVERY = (
          "a transposed convolution that is cut to one row or column is computed wrongly"),
     Form(_CONVOLUTIONS, _large_kernel,
          "a kernel has at most 64 rows and 4096 elements, dilation included"),
+    Form(("MAX_POOL2D",), _far_strides, _FAR_STRIDES),
     Form(_POOLS, _large_pool, "a pool's window has at most 256 rows and 65536 elements"),
     Form(_POOLS, lambda op: max(_given(op).shape[1:3]) > _LARGEST,
          "pools of more than 65536 rows or columns take Vela seconds or more"),
@@ -302,6 +309,7 @@ def _factor(value: Value) -> float | None:
 
 
 OLDER = (
+    Form(("AVG_POOL2D",), _far_strides, _FAR_STRIDES),
     Form((), _holds_bool, "Ethos-U55 and U65 have no bool tensors"),
     Form(("EQUAL", "GREATER", "GREATER_EQUAL", "SELECT", "LOGICAL_AND", "LOGICAL_OR",
           "LOGICAL_XOR", "LOGICAL_NOT", "REDUCE_ALL", "REDUCE_ANY"), _always,
