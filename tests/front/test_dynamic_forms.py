@@ -77,11 +77,39 @@ class Two(nn.Module):
         return torch.softmax(x @ y.transpose(1, 2), 1)
 
 
+class Heads(nn.Module):
+    """Windows with a stride, and the heads of attention over what they see, of two in a batch."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.last = nn.Conv1d(4, 8, 5, 2, 2), nn.Conv1d(8, 8, 3, 2, 1)
+        self.attention = nn.MultiheadAttention(8, 2, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        y = self.last(torch.relu(self.first(x))).transpose(1, 2)
+        out: Tensor = self.attention(y, y, y, need_weights=False)[0]
+        return out
+
+
+class Padded(nn.Module):
+    """A length is filled up to a multiple of four, and cut off again."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.down, self.up = nn.Conv1d(4, 8, 4, 4), nn.ConvTranspose1d(8, 4, 4, 4)
+
+    def forward(self, x: Tensor) -> Tensor:
+        filled = F.pad(x, (0, -x.shape[-1] % 4))
+        return self.up(torch.relu(self.down(filled)))[..., : x.shape[-1]]
+
+
 CASES: dict[str, tuple[nn.Module, tuple[Tensor, ...], Any, str]] = {
     "means": (Means(), (torch.randn(2, 12, 8),), ({1: N},), "dynamic"),
     "branches": (Branches(), (torch.randn(3, 6, 4),), ({0: N},), "cf"),
     "words": (Words(), (torch.randint(0, 30, (3, 5)),), ({0: N, 1: M},), ""),
     "pyramid": (Pyramid(), (torch.randn(1, 3, 8, 10),), ({2: N, 3: M},), ""),
+    "heads": (Heads(), (torch.randn(2, 4, 14),), ({2: N},), ""),
+    "padded": (Padded(), (torch.randn(1, 4, 14),), ({2: N},), ""),
     "two": (Two(), (torch.randn(2, 6, 8), torch.randn(2, 9, 8)), ({1: N}, {1: M}), ""),
 }
 

@@ -158,6 +158,29 @@ def _listed(result: Any) -> list[Tensor]:
     return list(result) if isinstance(result, tuple | list) else [result]
 
 
+def test_automatic_sizes_are_free_though_an_export_fixes_the_steps() -> None:
+    net, free = Layers(nn.GRU).eval(), {0: Dim.AUTO}
+    made = tosaic.compile(
+        net, (torch.randn(7, 6),), target="TOSA-1.1+FP+shape+cf", dynamic_shapes=(free,)
+    )
+    x = torch.randn(12, 6)
+    for a, b in zip(made.run(x), net(x), strict=True):
+        torch.testing.assert_close(a, b)
+
+
+class Fixed(nn.Module):
+    def forward(self, x: Tensor) -> Tensor:
+        return x.view(3, 4) + 1
+
+
+def test_an_automatic_size_that_is_none_is_told() -> None:
+    with pytest.warns(UserWarning, match=r"x.shape\[0\] is always 12: .* run with 13"):
+        tosaic.compile(
+            Fixed(), (torch.randn(12),), target="TOSA-1.1+FP+shape",
+            dynamic_shapes=({0: Dim.AUTO},),
+        )  # fmt: skip
+
+
 def test_each_value_of_each_loop_has_a_name_of_its_own() -> None:
     """Layers of one call are loops of their own, of which calibration keeps what it saw."""
     net = nn.GRU(6, 5, num_layers=2, bidirectional=True).eval()

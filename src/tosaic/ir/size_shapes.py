@@ -22,6 +22,7 @@ from tosaic.spec.dtypes import F32, SHAPE, TensorType
 from tosaic.spec.env import Env, everything
 
 Numbers = tuple[int, ...]  # one for each of the graphs
+_Place = tuple[Numbers, Value, int]  # sizes, and the value and the axis that have them
 _SIZE = TensorType(SHAPE, (1,))
 _DIVISORS = tuple(range(1, 65))
 
@@ -105,6 +106,8 @@ class Sizes:
         if known is not None or (known := self._left_over(numbers, axis)) is not None:
             return known
         fit = next(self._fits(numbers), None)
+        if fit is None and (known := self._multiple(numbers) or self._remainder(numbers)):
+            return known
         if fit is None:
             raise differs(f"a size is {', '.join(map(str, numbers))}, which follows from none of "
                            "the inputs' sizes", op)  # fmt: skip
@@ -169,19 +172,53 @@ class Sizes:
 
     def _of_operands(self, numbers: Numbers, axis: int) -> Value | None:
         """A size of an operand, of this axis if there are several, or a product of two."""
-        places: list[tuple[Numbers, Value, int]] = [
-            (sizes, own, number)
-            for values in zip(*(op.ins for op in self.now))
-            if (own := self.values.get(values[0])) is not None and own.dtype is not SHAPE
-            for number, sizes in enumerate(zip(*(v.shape for v in values)))
-            if len(set(sizes)) > 1
-        ]
+        places = self._places()
         same = [(own, number) for sizes, own, number in places if sizes == numbers]
         if same:
             return self.dim(*min(same, key=lambda place: place[1] != axis))
         for one, other in combinations(places, 2):
             if tuple(a * b for a, b in zip(one[0], other[0])) == numbers:
                 return self.emit("MUL_SHAPE", self.dim(*one[1:]), self.dim(*other[1:]))
+        return None
+
+    def _places(self) -> list[_Place]:
+        """The sizes of operands that are not the same for all graphs."""
+        return [
+            (sizes, own, number)
+            for values in zip(*(op.ins for op in self.now))
+            if (own := self.values.get(values[0])) is not None and own.dtype is not SHAPE
+            for number, sizes in enumerate(zip(*(v.shape for v in values)))
+            if len(set(sizes)) > 1
+        ]
+
+    def _multiple(self, numbers: Numbers) -> Value | None:
+        """A size of an operand several times, or a part of it, as heads are of a batch."""
+        for sizes, own, axis in self._places():
+            ratio = Fraction(numbers[0], sizes[0])
+            if all(ratio * s == n for n, s in zip(numbers, sizes)):
+                value = self.emit(
+                    "MUL_SHAPE", self.dim(own, axis), self.builder.shape([ratio.numerator])
+                )
+                by = self.builder.shape([ratio.denominator])
+                return value if ratio.denominator == 1 else self.emit("DIV_FLOOR_SHAPE", value, by)
+        return None
+
+    def _remainder(self, numbers: Numbers) -> Value | None:
+        """What a size leaves over of a number, or lacks to a multiple of one."""
+        own = [(s.sizes, self.made.inputs[n], axis) for s in self.sources
+               for n, axis in s.axes if len(s.axes) == 1]  # fmt: skip
+        for sizes, value, axis in (*self._places(), *own):
+            for by, more in ((n, rest) for n in _DIVISORS for rest in range(n)):
+                left = [(s + more) % by for s in sizes]
+                most = numbers[0] + left[0]
+                is_rest = all(n == r for n, r in zip(numbers, left))
+                if not is_rest and any(most - r != n for n, r in zip(numbers, left)):
+                    continue
+                steps = ("ADD_SHAPE", more), ("MOD_SHAPE", by)
+                made = self.dim(value, axis)
+                for name, number in steps:
+                    made = self.emit(name, made, self.builder.shape([number])) if number else made
+                return made if is_rest else self.emit("SUB_SHAPE", self.builder.shape([most]), made)
         return None
 
     def dim(self, value: Value, axis: int) -> Value:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 import os
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -132,7 +133,36 @@ def sizes_of(
     if stated is None:
         exported = torchapi.export(model, examples, dynamic_shapes)
         stated = torchapi.free_sizes(exported, dynamic_shapes)
+        stated = _with_others(Sizes(model, examples, stated, fft), dynamic_shapes, names)
     return Sizes(model, examples, stated, fft) if stated.free else None
+
+
+def _with_others(sizes: Sizes, dynamic_shapes: Any, names: Sequence[str]) -> torchapi.FreeSizes:
+    """What is free, with automatic sizes that an export has fixed and that the model takes others
+    of, as that of a recurrence."""
+    found = sizes.free
+    for leaf, axis in torchapi.automatic_sizes(dynamic_shapes, names):
+        shape = found.shapes[leaf] if leaf < len(found.shapes) else None
+        if shape is None or axis >= len(shape) or not isinstance(number := shape[axis], int):
+            continue
+        name = f"{names[leaf] if leaf < len(names) else f'input {leaf}'}.shape[{axis}]"
+        more = found.with_size(name, leaf, axis, number)
+        tried = replace(sizes, free=more)
+        if _runs(sizes.model, tried.examples_at((*(f.example for f in found.free), number + 1))):
+            found = more
+        else:
+            warn(f"{name} is always {number}: torch.export says so, and the model does not run "
+                 f"with {number + 1}")  # fmt: skip
+    return found
+
+
+def _runs(model: torch.nn.Module, inputs: tuple[Any, ...]) -> bool:
+    try:
+        with torch.no_grad():
+            copy.deepcopy(model)(*inputs)
+    except Exception:  # noqa: BLE001  (torch raises many kinds)
+        return False
+    return True
 
 
 def calibrated_at(

@@ -65,7 +65,13 @@ from tosaic.front.torchapi.standin import (
     new_call,
     stand_in_beside,
 )
-from tosaic.front.torchapi.symbols import FreeSize, FreeSizes, free_sizes, stated_sizes
+from tosaic.front.torchapi.symbols import (
+    FreeSize,
+    FreeSizes,
+    automatic_sizes,
+    free_sizes,
+    stated_sizes,
+)
 from tosaic.front.torchapi.trees import (
     arguments_of,
     flatten,

@@ -11,6 +11,7 @@ from torch import Tensor
 from torch.export import Dim, ExportedProgram
 from torch.export.graph_signature import InputKind
 
+_AUTO = Dim.AUTO
 _ENDLESS = 1 << 31  # what no size reaches
 
 
@@ -39,6 +40,14 @@ class FreeSizes:
 
     free: tuple[FreeSize, ...]
     shapes: tuple[tuple[int | Line, ...] | None, ...]
+
+    def with_size(self, name: str, leaf: int, axis: int, example: int) -> FreeSizes:
+        """The same with one more free size, of an axis of an input leaf."""
+        shapes = list(self.shapes)
+        sizes = list(shapes[leaf] or ())
+        sizes[axis] = Line(len(self.free))
+        shapes[leaf] = tuple(sizes)
+        return FreeSizes((*self.free, FreeSize(name, 1, None, example)), tuple(shapes))
 
     def shapes_at(self, values: Sequence[int]) -> list[tuple[int, ...] | None]:
         """The shapes of all leaves where the free sizes have some values."""
@@ -92,6 +101,8 @@ def free_sizes(exported: ExportedProgram, dynamic_shapes: Any = None) -> FreeSiz
         sizes: list[Any] = list(value.shape) if isinstance(value, Tensor) else []
         for axis, size in enumerate(sizes):
             symbols: Any = size.node.expr.free_symbols if isinstance(size, torch.SymInt) else ()
+            if not symbols:
+                sizes[axis] = int(size)
             if len(symbols) == 1:
                 (symbol,), expression = symbols, size.node.expr
                 start, next_ = (int(expression.subs({symbol: n})) for n in (0, 1))
@@ -131,6 +142,16 @@ def stated_sizes(
             )
         shapes.append(tuple(shape) if isinstance(leaf, Tensor) else None)
     return FreeSizes(tuple(found.sizes), tuple(shapes))
+
+
+def automatic_sizes(dynamic_shapes: Any, names: Sequence[str]) -> list[tuple[int, int]]:
+    """Input leaves and axes of which torch.export finds out whether they are free."""
+    dims = _dims(dynamic_shapes, names) or []
+    kind = getattr(_AUTO, "type", _AUTO)
+    return [
+        (leaf, axis) for leaf, own in enumerate(dims) for axis, dim in own.items()
+        if isinstance(dim, type(_AUTO)) and getattr(dim, "type", dim) == kind
+    ]  # fmt: skip
 
 
 def _dims(dynamic_shapes: Any, names: Sequence[str]) -> list[dict[int, Any]] | None:
