@@ -73,6 +73,7 @@ def test_ranges_are_those_of_steps_in_turn(name: str, monkeypatch: pytest.Monkey
     for (_, ours), (_, theirs) in zip(scales(made), scales(in_turn), strict=True):
         assert ours == theirs
     assert torch.equal(made(data[1]), in_turn(data[1]))
+    assert not any(isinstance(kept, Layers) for n in made.graph.nodes for kept in n.meta.values())
 
 
 def test_states_of_other_weights_are_not_taken(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -7,7 +7,8 @@ nothing is checked at run time.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import cache
 from threading import Lock
 from typing import Any
 
@@ -15,7 +16,7 @@ import numpy as np
 from torch import Tensor
 
 from tosaic.errors import Unpredictable
-from tosaic.interp.bounds import Bounds
+from tosaic.interp.bounds import Bounds, Ends
 from tosaic.interp.exact import FLOAT64_EXACT
 from tosaic.interp.fuse import Group
 from tosaic.interp.kernel import KERNELS, Context, constant
@@ -29,10 +30,29 @@ _WEIGHTS = 1 << 17  # elements of a matrix
 _LEAST, _ELEMENTS = 8, 1 << 19  # operators of a run, and elements at most
 _INTS = {d.I8, d.I16, d.I32, d.I48}
 _INT32 = d.I32.range
+Defined = Callable[..., bool]
 _BOUNDED = {"ADD", "SUB", "ABS", "REDUCE_SUM", "CAST", "MUL"}  # if their results are
 
 
-def takes(op: Op, bounds: Bounds) -> bool:
+def _rescales(rounding: str, is_wide: bool, ends: Ends, *constants: Value) -> bool:
+    """Whether a RESCALE of values between such ends is defined for all of them, in int64."""
+    multiplier, shift, (input_zp,), (output_zp,) = map(numbers_of, constants)
+    last = 62 if rounding == "SINGLE_ROUND" else 31
+    if rounding == "INEXACT_ROUND" or multiplier.min() < 0:
+        return False
+    if shift.min() < 2 or shift.max() > last:
+        return False
+    peak = max(abs(end - int(input_zp)) for end in ends)
+    half = 1 << int(shift.min()) - 1
+    if is_wide and peak >= half:
+        return False
+    if peak * int(multiplier.max()) + (1 << int(shift.max())) >= 1 << 62:
+        return False
+    scaled = [(peak * int(m) >> int(s)) + 1 for m, s in zip(multiplier, shift)]
+    return max(scaled) + abs(int(output_zp)) <= _INT32[1]
+
+
+def takes(op: Op, bounds: Bounds, is_defined: Defined = _rescales) -> bool:
     """Whether an operator can be part of such a run: small, on integers, defined for all values."""
     if len(op.outs) != 1 or op.regions:
         return False
@@ -42,7 +62,7 @@ def takes(op: Op, bounds: Bounds) -> bool:
     if max(v.type.size for v in (*op.outs, *op.ins[:1])) > _LARGEST:
         return False
     if op.name == "RESCALE":
-        return _is_defined(op, bounds)
+        return _is_defined(op, bounds, is_defined)
     if op.name in ("CONV2D", "MATMUL"):
         return _is_product(op, bounds)
     if op.name in VIEWS or op.name in ("CONCAT", "CLAMP", "MAXIMUM", "MINIMUM") or (
@@ -59,26 +79,14 @@ def _is_smooth(table: Value) -> bool:
     return int(np.abs(np.diff(table.const.array.astype(np.int64))).max()) <= d.I16.range[1]
 
 
-def _is_defined(op: Op, bounds: Bounds) -> bool:
+def _is_defined(op: Op, bounds: Bounds, is_defined: Defined) -> bool:
     attrs = op.attrs
     if attrs["input_unsigned"] or attrs["output_unsigned"] or not all(
         v.is_const for v in op.ins[1:]
     ):  # fmt: skip
         return False
-    multiplier, shift, (input_zp,), (output_zp,) = (numbers_of(v) for v in op.ins[1:])
-    last = 62 if attrs["rounding_mode"] == "SINGLE_ROUND" else 31
-    if attrs["rounding_mode"] == "INEXACT_ROUND" or multiplier.min() < 0:
-        return False
-    if shift.min() < 2 or shift.max() > last:
-        return False
-    peak = max(abs(end - int(input_zp)) for end in bounds.of(op.ins[0]))
-    half = 1 << int(shift.min()) - 1
-    if attrs["scale32"] and peak >= half:
-        return False
-    if peak * int(multiplier.max()) + (1 << int(shift.max())) >= 1 << 62:
-        return False
-    scaled = [(peak * int(m) >> int(s)) + 1 for m, s in zip(multiplier, shift)]
-    return max(scaled) + abs(int(output_zp)) <= _INT32[1]
+    rounding, is_wide = str(attrs["rounding_mode"]), bool(attrs["scale32"])
+    return is_defined(rounding, is_wide, bounds.of(op.ins[0]), *op.ins[1:])
 
 
 def _is_product(op: Op, bounds: Bounds) -> bool:
@@ -105,8 +113,11 @@ def _is_product(op: Op, bounds: Bounds) -> bool:
 def static_runs(found: Sequence[Group], bounds: Bounds) -> list[Group]:
     """Groups of operators in their order, with those in a row that are small as one."""
     made, run, size = list[Group](), list[Group](), 0
+    is_defined = cache(_rescales)  # the steps of a recurrence have one set of constants
     for group in found:
-        taken = group.kind in ("", "convolution") and all(takes(op, bounds) for op in group.ops)
+        taken = group.kind in ("", "convolution") and all(
+            takes(op, bounds, is_defined) for op in group.ops
+        )
         if not taken or size > _ELEMENTS:
             made += _joined(run)
             run, size = [], 0

@@ -53,6 +53,7 @@ class Static:
         self._full: dict[tuple[bytes, tuple[int, ...]], Ints] = {}
         self._tables: dict[Any, Ints] = {}
         self._done: dict[Any, Ints] = {}
+        self._sizes: dict[Value, dict[int, int]] = {}
         self._meanings: dict[Op, int] = {}
         self._numbered: dict[Any, int] = {}
         self._recipes: dict[Any, list[tuple[Callable[..., Any], Ints]]] = {}
@@ -173,15 +174,12 @@ class Static:
     def _shared(self, op: Op, chain: tuple[Op, ...]) -> Ints:
         """The result of a chain; that of several parts of a value is computed of all of it."""
         base, path = self._bases.get(op.ins[0], (op.ins[0], ()))
-        first, ends = self._meaning(op), self._context.bounds.of(op.ins[0])
+        ends = self._context.bounds.of(op.ins[0])
         # Kernels leave out what the bounds of their operand make needless, so these are part of it.
         key = ends, *map(self._meaning, chain)
         if path and not base.is_const and _within(self._context.bounds.of(base), ends):
             whole = self._array(base)
-            alike = [u for v, (root, _) in self._bases.items() if root is base
-                     for u in self._uses.get(v, ()) if self._meaning(u) == first]  # fmt: skip
-            readers = self._readers(base, first)
-            if sum(u.outs[0].type.size for u in alike + readers) * 2 > whole.size:
+            if self._read(base)[self._meaning(op)] * 2 > whole.size:
                 found = self._done.get((base, key))
                 if found is None:
                     found = self._done[base, key] = self._computed(chain, whole, key)
@@ -199,20 +197,19 @@ class Static:
             self._meanings[op] = self._numbered.setdefault(key, len(self._numbered))
         return self._meanings[op]
 
-    def _readers(self, base: Value, meaning: object) -> list[Op]:
-        """Operators of one meaning that read views of a value that are made later."""
-        found, ahead = [], [op for op in self._uses.get(base, ()) if op.name in VIEWS]
-        while ahead:
-            view = ahead.pop()
-            if view.outs[0] in self._bases:
-                ahead += [op for op in self._uses.get(view.outs[0], ()) if op.name in VIEWS]
-                continue
-            for op in self._uses.get(view.outs[0], ()):
-                if op.name in VIEWS:
-                    ahead.append(op)
-                elif self._meaning(op) == meaning:
-                    found.append(op)
-        return found
+    def _read(self, base: Value) -> dict[int, int]:
+        """Elements of what reads a value or views of it, by what they do to it."""
+        if base not in self._sizes:
+            found, ahead = dict[int, int](), [base]
+            while ahead:
+                for op in self._uses.get(ahead.pop(), ()):
+                    if op.name in VIEWS:
+                        ahead.append(op.outs[0])
+                    else:
+                        meaning = self._meaning(op)
+                        found[meaning] = found.get(meaning, 0) + op.outs[0].type.size
+            self._sizes[base] = found
+        return self._sizes[base]
 
     def _computed(self, chain: tuple[Op, ...], x: Ints, key: object) -> Ints:
         narrow = chain[0].ins[0].dtype in (d.I8, d.I16)

@@ -11,7 +11,6 @@ from types import NoneType, UnionType
 from typing import Any, Protocol, TypeVar, get_args, get_origin, get_type_hints
 
 from tosaic.errors import InvalidInput, UnknownOption
-from tosaic.files import flatbuffer
 from tosaic.interp.model import Model
 from tosaic.ir.build import Constraint
 from tosaic.ir.graph import Array, Graph, Loc, Op
@@ -102,8 +101,8 @@ class Compiled:
 
     @cached_property
     def model(self) -> Model:
-        """The interpreter of the TOSA file that was compiled."""
-        return self.known_model or Model(flatbuffer.read(self.tosa))
+        """The interpreter of the graph that was compiled."""
+        return self.known_model or Model(self.graph)
 
     @property
     def estimate(self) -> Estimate | None:

@@ -43,8 +43,14 @@ def loops(node: fx.Node, traits: Traits) -> fx.GraphModule | None:
     held = {made: values_of(source) for source, made in parts.given.items()}
     if any(held.get(p) is None for p in arguments["params"]):
         return None
-    block = next(n for n in range(traits.steps_a_call, 0, -1) if count % n == 0)
-    return _Loops(parts, arguments, axis, count, block, held).module()
+    return _Loops(parts, arguments, axis, count, _block(count, traits), held).module()
+
+
+def _block(count: int, traits: Traits) -> int:
+    """How many steps are a call: the divisor of all that is nearest to what the device wants."""
+    wanted = traits.steps_a_call
+    fits = [n for n in range(2, min(2 * wanted, count // 2 + 1)) if count % n == 0]
+    return min((1, *fits), key=lambda n: max(n / wanted, wanted / n))
 
 
 def steps_of(node: fx.Node) -> int | None:

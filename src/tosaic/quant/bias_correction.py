@@ -171,7 +171,7 @@ class _Layer:
             limits = self.weight.quant_min, self.weight.quant_max
             self.weight.levels = rounded(self.values, steps, limits, self.together)
         inside = taps_inside(self.node, tuple(self.values.shape[2:]))
-        operands = self.values, self.weight.rounded(self.values), steps
+        operands = self.values, self.weight.rounded(self.values, scale), steps
         bound = torchapi.bound_arguments(self.node)
         inputs = given.reshape(int(bound.get("groups", 1)), -1)
         if role_of(self.node, "weight").axis == 0:

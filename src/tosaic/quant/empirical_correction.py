@@ -97,8 +97,9 @@ class _Beside:
         if isinstance(observer, BiasObserver):
             return observer.values
         if isinstance(observer, WeightObserver):
-            steps = observer.along(observer.calculate_qparams()[0], value.dim())
-            return (observer.rounded(value) * steps).to(value.dtype)
+            scale, _ = observer.calculate_qparams()
+            steps = observer.along(scale, value.dim())
+            return (observer.rounded(value, scale) * steps).to(value.dtype)
         return _on_steps(observer, value)
 
     def _correct(self, layer: fx.Node) -> None:

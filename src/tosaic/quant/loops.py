@@ -18,6 +18,7 @@ from tosaic.front import torchapi
 from tosaic.front.calls import QUANTIZE
 from tosaic.front.hints import MARK, Mark, mark_of
 from tosaic.front.roles import is_real
+from tosaic.passes.rnn_states import STATES
 from tosaic.quant.annotations import ANNOTATION, annotation
 from tosaic.quant.observer import RangeObserver
 from tosaic.quant.pt2e import ObserverBase
@@ -129,6 +130,7 @@ def observer_of(node: fx.Node) -> Any:
 def pass_integers(module: fx.GraphModule) -> None:
     """Let the integers of quantized values go into a loop, round it and out of it."""
     for call in scans(module):
+        call.meta.pop(STATES, None)  # float weights, of which nobody asks any more
         pass_integers(body_of(call))
         _Border(call).pass_all()
         module.recompile()

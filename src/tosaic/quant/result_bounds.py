@@ -140,9 +140,10 @@ class Intervals:
         most = max(map(abs, self.of(bound["input"])))
         if not math.isfinite(most) or not self._is_known(bound["weight"], bound.get("bias")):
             return _ANY
-        weights = known_value(self.module, bound["weight"]).detach().abs().double()
-        axis = role_of(node, "weight").axis
-        end = float(weights.transpose(0, axis).flatten(1).sum(1).max()) * most
+        weights = known_value(self.module, bound["weight"]).detach()
+        rows = weights.transpose(0, role_of(node, "weight").axis).flatten(1)
+        sums = torch.linalg.vector_norm(rows, 1, 1, dtype=torch.float64)
+        end = float(sums.max()) * most
         if bound.get("bias") is not None:
             end += float(known_value(self.module, bound["bias"]).detach().abs().max())
         return -end, end

@@ -97,11 +97,10 @@ class WeightObserver(UniformQuantizationObserverBase):
             scale = torch.maximum(scale, bias.least_scale(len(scale)))
         return scale, torch.zeros(scale.shape, dtype=torch.int64)
 
-    def rounded(self, real: Tensor) -> Tensor:
-        """Integers of a weight."""
+    def rounded(self, real: Tensor, scale: Tensor) -> Tensor:
+        """Integers of a weight in steps of a scale."""
         if self.levels is not None:
             return self.levels
-        scale, _ = self.calculate_qparams()
         if self._nearest is not None:
             weight, before, levels = self._nearest
             if weight.data_ptr() == real.data_ptr() and torch.equal(before, scale):
@@ -127,7 +126,7 @@ class WeightObserver(UniformQuantizationObserverBase):
         if source.op == "get_attr":
             if not self.names:
                 real = torchapi.attribute(model, str(source.target)).detach()
-                self.names = _stored(model, node, self.rounded(real), scale)
+                self.names = _stored(model, node, self.rounded(real, scale), scale)
             _replace(model, node, self.names, scale, self.ch_axis, limits)
             return
         with model.graph.inserting_before(node):  # computed from constants: torchao folds it

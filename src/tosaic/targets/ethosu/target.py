@@ -37,11 +37,11 @@ _NPU = Traits(
     op_cycles=500, row_cost=1.3, transposed_axes=3, view_axes=4, most_axes=4, kernel_rows=64,
     kernel_elements=4096, fuses_widening=True, fuses_epilogue=True, loads_tables=True,
     one_shape=True, matmul="elementwise", steps_at_once=1, longest_unrolled=48,
-    host_loops=True,
+    host_loops=True, steps_a_call=10,
 )  # fmt: skip
 # U85 multiplies matrices, and has weights in its memory, beside which the products of a few steps
 # of a recurrent layer are nothing.
-_U85 = replace(_NPU, matmul="transposes", transpose_doubt=8.0, steps_at_once=8, steps_a_call=4)
+_U85 = replace(_NPU, matmul="transposes", transpose_doubt=8.0, steps_at_once=8)
 _TRAITS = {"u55": _NPU, "u65": _NPU, "u85": _U85}
 # ExecuTorch's portable kernels on a Cortex-M at the clock of the NPU: a call, with a margin for a
 # kernel that the image must have, then a loop that copies rows by the byte, or elements.
@@ -65,8 +65,8 @@ class Options:
     ``vela_ini`` is a file of the user's own, ``vela_flags`` are those of Vela's command line.
     ``check`` compares the stream with its graph before anybody gets it; False leaves that out.
     ``unroll`` is how many steps of a recurrence a stream computes, which the host calls again and
-    again: a number that the number of steps is a multiple of, True for all, False for a few. By
-    itself, all of a short recurrence, and a few of a long one. With ``all_on_npu`` lookups of
+    again: the number nearest to it that divides all of them, True for all, False for about ten. By
+    itself, all of a short recurrence, and about ten of a long one. With ``all_on_npu`` lookups of
     tables that the host is faster at stay on the NPU. With ``share_weights`` several sizes in one
     artifact have one set of weights, as layers are computed a few channels at a time: by itself on
     U55 and U65, where that takes a few percent of cycles, and not on U85, where it takes a third.
