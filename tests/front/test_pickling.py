@@ -76,6 +76,15 @@ def test_another_process_runs_it(
         torch.testing.assert_close(theirs[name], ours[name], rtol=1e-4, atol=1e-5)
 
 
+def test_constants_of_torch_are_not_looked_for_in_modules_of_the_user(
+    made: tuple[Artifact, list[tuple[Tensor]]],
+) -> None:
+    """pickle finds "torch.strided" in the first module that imports torch, and asks for that."""
+    data = pickle.dumps(made[0])
+    assert b"contiguous_format" in data
+    assert b"torch.contiguous_format" not in data and b"torch.strided" not in data
+
+
 def test_a_long_graph_does_not_recurse() -> None:
     layers = [m for _ in range(400) for m in (nn.Linear(4, 4), nn.Tanh())]
     x = (torch.randn(1, 4),)

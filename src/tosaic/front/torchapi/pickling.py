@@ -19,6 +19,10 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 from tosaic.front.torchapi.nodes import attribute
 
 
+# pickle looks for "torch.strided" in each module, and finds it where a user's imports torch.
+_NAMES = torch.memory_format, torch.layout, torch.qscheme
+
+
 def dumps(thing: Any) -> bytes:
     """The bytes of a thing, with all graphs whose nodes it holds."""
     tables = _Tables()
@@ -117,6 +121,8 @@ class _Pickler(pickle.Pickler):
             )
         if isinstance(thing, HigherOrderOperator):
             return "region call", thing._name
+        if isinstance(thing, _NAMES):
+            return "name", str(thing).removeprefix("torch.")
         return None
 
 
@@ -171,4 +177,6 @@ class _Unpickler(pickle.Unpickler):
                 from torch.ao.quantization.fx import _decomposed  # noqa: F401  (registers them)
             found = getattr(getattr(torch.ops, namespace), name)
             return getattr(found, overload or "default")
+        if kind == "name":
+            return getattr(torch, rest[0])
         return _higher_order_ops[rest[0]]
