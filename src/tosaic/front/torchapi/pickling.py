@@ -18,7 +18,6 @@ from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tosaic.front.torchapi.nodes import attribute
 
-
 # pickle looks for "torch.strided" in each module, and finds it where a user's imports torch.
 _NAMES = torch.memory_format, torch.layout, torch.qscheme
 
