@@ -55,10 +55,10 @@ def test_a_form_that_vela_compiles_wrongly_is_right_with_a_copy(
     graph = maker.finish(*(made if isinstance(made, tuple) else (made,)))
     assert problem(graph, maker.data, machine)
     count, env = len(graph.ops), ETHOS_U[f"ethos-{machine.accelerator}"].env
-    apply_workarounds(graph, env, machine.accelerator)
+    apply_workarounds(graph, env, machine.accelerator, ROWS)
     assert len(graph.ops) <= count + 2
     told = print_graph(copy_graph(graph))
-    apply_workarounds(graph, env, machine.accelerator)
+    apply_workarounds(graph, env, machine.accelerator, ROWS)
     assert print_graph(copy_graph(graph)) == told, "a second time changes nothing"
     assert not problem(graph, maker.data, machine)
 

@@ -81,3 +81,16 @@ def test_a_reduction_keeps_to_its_budget() -> None:
 
     reduce(m.finish(x), m.data, judge, budget=25)
     assert asked <= 25
+
+
+def test_a_rare_workaround_is_taken_where_a_stream_is_wrong() -> None:
+    maker, target = Maker((7,), u85=True), f"ethos-{U85.accelerator}"
+    made = FORMS["a sum of two tensors with another shape"].make(maker)
+    assert not isinstance(made, tuple)
+    graph, emit = maker.finish(made), ETHOS_U[target].emit
+    assert emit is not None
+    Compiler(VelaConfig(target), ETHOS_U[target].env).work_around(graph)
+    count = len(graph.ops)
+    delegate = emit(graph, maker.data, mends=False)
+    assert len(delegate.graph.ops) > count
+    assert not any("repaired" in told for told in delegate.checks)

@@ -23,9 +23,10 @@ from tosaic.targets.ethosu.vela_workarounds.rows import (
 )
 
 ROWS: tuple[Row, ...] = (*SHAPES, *OPERANDS, *OUTPUTS, *WEIGHTS)
+USUAL = tuple(row for row in ROWS if not row.rare)
 
 
-def apply_workarounds(graph: Graph, env: Env, device: str, rows: Sequence[Row] = ROWS) -> None:
+def apply_workarounds(graph: Graph, env: Env, device: str, rows: Sequence[Row] = USUAL) -> None:
     """Change a graph so that Vela compiles it rightly for a configuration, such as u55-128."""
     rows = [row for row in rows if device.startswith(row.products)]
     _prepare(graph, env, rows)

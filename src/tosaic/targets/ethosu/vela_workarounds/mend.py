@@ -17,9 +17,10 @@ from tosaic.spec.env import Env
 from tosaic.targets.ethosu.check import Fault, WrongResult, inputs_for, trial
 from tosaic.targets.ethosu.delegate import Delegate
 from tosaic.targets.ethosu.vela import VelaConfig, VelaLost
-from tosaic.targets.ethosu.vela_workarounds import apply_workarounds
+from tosaic.targets.ethosu.vela_workarounds import ROWS, USUAL, apply_workarounds
 from tosaic.targets.ethosu.vela_workarounds.rows import (
     COPIED,
+    Row,
     copy_of,
     copy_output,
     keeps_order,
@@ -47,23 +48,27 @@ class Compiler:
     def compile(
         self, graph: Graph, given: Sequence[Array] | None = None, check: bool = True
     ) -> Delegate | Fault:
-        """Change a graph by the known workarounds and compile it.
+        """Change a graph by the known workarounds and compile it, by rare ones if it is wrong.
 
         Weights that are brought while others are used come too early now and then, over what an
         operation still reads: then they are brought when they are needed.
         """
         if not self.has_workarounds:
             return trial(graph, self.config, given, check)
-        self.work_around(graph)
-        made = trial(graph, self.config, given, check)
+        self.work_around(graph, USUAL if check else ROWS)
+        made, count = trial(graph, self.config, given, check), len(graph.ops)
+        if isinstance(made, Fault) and isinstance(made.failure, WrongResult):
+            self.work_around(graph, ROWS)
+            if len(graph.ops) > count:
+                made = trial(graph, self.config, given, check)
         if isinstance(made, Fault) and isinstance(made.failure, WrongResult):
             other = trial(graph, self.with_flag(BUFFERING).config, given, check)
             return other if isinstance(other, Delegate) else made
         return made
 
-    def work_around(self, graph: Graph) -> None:
-        """Change a graph by the known workarounds; a second time changes nothing."""
-        apply_workarounds(graph, self.env, self.config.accelerator.removeprefix("ethos-"))
+    def work_around(self, graph: Graph, rows: Sequence[Row] = USUAL) -> None:
+        """Change a graph by known workarounds; a second time changes nothing."""
+        apply_workarounds(graph, self.env, self.config.accelerator.removeprefix("ethos-"), rows)
 
     def with_flag(self, flag: str) -> Compiler:
         flags = self.config.flags

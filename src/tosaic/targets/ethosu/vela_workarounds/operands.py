@@ -6,6 +6,8 @@ copying them, and fuses operators; then it forgets the piece, a limit, a type or
 
 from __future__ import annotations
 
+import math
+
 from tosaic.ir.graph import Op, Value
 from tosaic.spec import dtypes as d
 from tosaic.targets.ethosu.constraints import is_small_for_dilation
@@ -254,7 +256,14 @@ def _meets_another_shape(use: Use) -> bool:
     other = _shaped_on_the_way(use.op.ins[1 - use.position], _CHAINED)
     if shaped in (None, other) or other is None or source(other) not in _CHAIN_STARTS:
         return False
+    if _in_bricks(shaped.shape) <= _in_bricks(use.value.shape):
+        return False
     return shaped.producer is not None or len(use.uses[shaped]) > 1
+
+
+def _in_bricks(shape: tuple[int, ...]) -> int:
+    """Elements of a tensor in memory whose last axis is a multiple of 16."""
+    return math.prod(shape[:-1]) * -(-shape[-1] // 16) * 16
 
 
 def _shaped_on_the_way(value: Value, sums: int) -> Value | None:
@@ -362,6 +371,6 @@ OPERANDS = (
             "TABLE", products=NEWER, test="two tables of int16 with a product between",
             when=lambda use: use.value.dtype is d.I16 and _follows_table(use.value, _CHAINED)),
     Operand("Memory of a reshaped operand has the size of its last shape, beside a reshaped chain.",
-            " ".join(sorted(_BINARY)), products=NEWER, when=_meets_another_shape,
+            " ".join(sorted(_BINARY)), products=NEWER, when=_meets_another_shape, rare=True,
             test="a sum of two tensors with another shape"),
 )  # fmt: skip

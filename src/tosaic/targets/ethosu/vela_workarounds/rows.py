@@ -50,12 +50,17 @@ class Use:
 
 @dataclass(frozen=True, slots=True)
 class Row:
-    """A fault of Vela in one sentence, where it occurs, and the name of its test."""
+    """A fault of Vela in one sentence, where it occurs, and the name of its test.
+
+    A fault that is ``rare`` shows in few of the graphs of its form: there alone the remedy, which
+    costs cycles, is taken, once the stream is found to be wrong.
+    """
 
     fault: str
     test: str = field(kw_only=True)
     products: tuple[str, ...] = field(default=EVERY, kw_only=True)
     vela: str = field(default="5.2.0", kw_only=True)
+    rare: bool = field(default=False, kw_only=True)
 
 
 @dataclass(frozen=True, slots=True)
