@@ -98,7 +98,7 @@ def test_the_same_model_gives_the_same_bytes_in_another_process(tmp_path: Path) 
     environment = {**os.environ, "PYTHONHASHSEED": "77", "PYTHONPATH": search}
     run = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", SAVE, str(other)],
-        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=120,
+        env=environment, cwd=tmp_path, capture_output=True, text=True, timeout=600,
     )  # fmt: skip
     assert run.returncode == 0, run.stderr
     assert other.read_bytes() == first
