@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from torch import Tensor, nn
 from torch.export import Dim
 
 import tosaic
+from judges.cells import Cells
 from judges.reference import run_reference
 from tosaic.files import flatbuffer
 from tosaic.ir.specialize import specialize
@@ -40,22 +42,6 @@ class Layers(nn.Module):
         return self.head(seen), last[0] if isinstance(last, tuple) else last
 
 
-class Cells(nn.Module):
-    """A loop of Python over the steps."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.head = nn.LSTMCell(6, 5), nn.Linear(5, 3)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        state = torch.zeros(x.shape[0], 5), torch.zeros(x.shape[0], 5)
-        seen = []
-        for item in x.unbind(1):
-            state = self.cell(item, state)
-            seen.append(self.head(state[0]))
-        return torch.stack(seen, 1), state[0]
-
-
 class Backwards(nn.Module):
     """From the last step to the first, without a batch."""
 
@@ -77,7 +63,7 @@ NETS: dict[str, tuple[Any, tuple[int, ...], int]] = {
     "lstm": (lambda: Layers(nn.LSTM, num_layers=2, batch_first=True), (2, 7, 6), 1),
     "rnn": (lambda: Layers(nn.RNN, batch_first=True, bidirectional=True), (1, 7, 6), 1),
     "without a batch": (lambda: Layers(nn.GRU), (7, 6), 0),
-    "cells": (Cells, (2, 7, 6), 1),
+    "cells": (partial(Cells, 6, 5), (2, 7, 6), 1),
     "backwards": (Backwards, (7, 6), 0),
 }
 

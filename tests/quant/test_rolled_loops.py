@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 import pytest
@@ -11,6 +12,7 @@ from zoo.silero_vad import SileroVAD
 from zoo.voices import CONTEXT, FRAME
 
 import tosaic
+from judges.cells import Cells
 from tosaic.executorch.package import LinuxOptions, plain_file
 from tosaic.front import torchapi
 from tosaic.passes.importer import import_model
@@ -37,22 +39,6 @@ class Scan(nn.Module):
             seen.append((state * c[:, i].unsqueeze(1)).sum(-1))
         y: Tensor = self.out(torch.stack(seen, 1))
         return y
-
-
-class Cells(nn.Module):
-    """A cell over the items of a sequence; nobody reads the last of its second state."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.cell, self.head = nn.LSTMCell(8, 8), nn.Linear(8, 3)
-
-    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        state = torch.zeros(x.shape[0], 8), torch.zeros(x.shape[0], 8)
-        seen = []
-        for item in x.unbind(1):
-            state = self.cell(item, state)
-            seen.append(self.head(state[0]))
-        return torch.stack(seen, 1), state[0]
 
 
 class Backwards(nn.Module):
@@ -107,7 +93,7 @@ class Windows(nn.Module):
         return torch.cat(seen, 1), h
 
 
-NETS = {"decoder": Decoder, "scan": Scan, "cells": Cells, "backwards": Backwards,
+NETS = {"decoder": Decoder, "scan": Scan, "cells": partial(Cells, 8, 8), "backwards": Backwards,
         "windows": Windows}  # fmt: skip
 
 

@@ -22,6 +22,7 @@ from tosaic.ir.traits import PLAIN, Traits
 from tosaic.passes.canonicalize import canonical_overloads
 from tosaic.passes.decompositions import WRITTEN
 from tosaic.passes.decompositions_indexing import DECOMPOSITIONS
+from tosaic.passes.decompositions_pooling import POOLS
 from tosaic.passes.decompositions_weights import WITH_COMPUTED_WEIGHTS
 from tosaic.passes.match import free_name
 from tosaic.passes.rnn_loops import loops
@@ -97,7 +98,8 @@ def _parts(node: fx.Node, how: _How, depth: int) -> fx.GraphModule | None:
         return None
     torchapi.canonicalize(node)  # no value is read that a call has written to
     name = torchapi.target_name(node)
-    for own in (*_computed(node, how), *DECOMPOSITIONS.get(name, ()), WRITTEN.get(name)):
+    listed = *DECOMPOSITIONS.get(name, ()), *POOLS.get(name, ()), WRITTEN.get(name)
+    for own in (*_computed(node, how), *listed):
         for traced in _forms(node, own, how):
             if is_functional(traced) and _take(traced, node, node.all_input_nodes, how, depth):
                 return traced

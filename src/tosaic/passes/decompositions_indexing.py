@@ -1,4 +1,4 @@
-"""Decompositions of indexing, search and NaN-aware operators, for which PyTorch has none.
+"""Decompositions of indexing, search, norms and special functions that PyTorch lacks or has worse.
 
 Several decompositions of one operator are tried in their order: integers count in int32, and
 targets of floats alone count in float.
@@ -15,7 +15,6 @@ import torch
 from torch import Tensor
 
 from tosaic.errors import Unsupported
-from tosaic.passes.decompositions_pooling import POOLS
 
 Decomposition = Callable[..., Any]
 _LONGEST = 1 << 14  # elements of a part of a row
@@ -217,5 +216,4 @@ DECOMPOSITIONS: dict[str, tuple[Decomposition, ...]] = {
     "aten.special_spherical_bessel_j0.default": (_spherical_bessel_j0,),
     "aten.special_multigammaln.default": (_multigammaln,),
     "aten.mvlgamma.default": (_multigammaln,),
-    **POOLS,
 }  # fmt: skip

@@ -57,11 +57,11 @@ class Compiler:
             return trial(graph, self.config, given, check)
         self.work_around(graph, USUAL if check else ROWS)
         made, count = trial(graph, self.config, given, check), len(graph.ops)
-        if isinstance(made, Fault) and isinstance(made.failure, WrongResult):
+        if _is_wrong(made):
             self.work_around(graph, ROWS)
             if len(graph.ops) > count:
                 made = trial(graph, self.config, given, check)
-        if isinstance(made, Fault) and isinstance(made.failure, WrongResult):
+        if _is_wrong(made):
             other = trial(graph, self.with_flag(BUFFERING).config, given, check)
             return other if isinstance(other, Delegate) else made
         return made
@@ -92,6 +92,10 @@ class Compiler:
             return found.reason if alike else ""
 
         return judge
+
+
+def _is_wrong(made: Delegate | Fault) -> bool:
+    return isinstance(made, Fault) and isinstance(made.failure, WrongResult)
 
 
 def _words(failure: ToolFailed) -> str:
