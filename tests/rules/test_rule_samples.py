@@ -28,6 +28,8 @@ def test_in_float_a_rule_computes_its_operator(case: Case) -> None:
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_in_integers_a_rule_is_within_its_steps(case: Case, kind: DType) -> None:
     if kind not in case.integers:
+        if kind in case.rule.integers:
+            pytest.skip(f"near a jump of the function a step of {kind} decides")
         pytest.skip(f"no {kind} form: {case.rule.integers_why}")
     check_integers(case, INTEGERS[kind], kind)
 
